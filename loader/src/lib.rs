@@ -1,1 +1,72 @@
-//! TODO
+//! A loader that loads one ELF file many times: its text once, its data per replica.
+//!
+//! `dlopen` of a file that is loaded already returns what is there. This crate gives each
+//! [`Domain`] a replica of its own, with its own data, bss and thread-local storage, while the
+//! kernel keeps one copy of every page that no replica changes. Symbols bind within the domain
+//! first; the C library and whatever holds no state of a domain exist once.
+//!
+//! ```no_run
+//! use hydrozoa_loader::{Loader, OpenFlags};
+//! # fn main() -> Result<(), hydrozoa_loader::Error> {
+//! let loader = Loader::builder().build()?;
+//! for name in ["one", "two", "three"] {
+//!     let domain = loader.domain(name).build()?;
+//!     let library = domain.open("libcounter.so".as_ref(), OpenFlags::NOW)?;
+//!     let increment = library.symbol("increment")?;
+//!     // SAFETY: the library declares `int increment(void)`.
+//!     let increment: extern "C" fn() -> i32 = unsafe { std::mem::transmute(increment) };
+//!     assert_eq!(increment(), 1); // every replica counts for itself
+//! }
+//! # Ok(()) }
+//! ```
+//!
+//! A load goes through phases, each of which only reads what the one before made:
+//! closure (find and classify) → plan (bind symbols) → map → relocate → publish → run.
+//!
+//! # What a process does not survive
+//!
+//! The code in replicas runs with the rights of the process: its memory errors are the process's,
+//! and a file that is truncated while it is mapped raises SIGBUS, as under every loader.
+
+#[cfg(not(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu")))]
+compile_error!("hydrozoa-loader supports Linux on x86-64 with glibc");
+
+mod arch;
+mod closure;
+pub mod current;
+mod debugger;
+mod dl;
+mod domain;
+mod error;
+mod image;
+mod library;
+mod load;
+mod loader;
+mod map;
+mod plan;
+mod policy;
+mod publish;
+mod relocate;
+mod run;
+mod scope;
+mod search;
+mod sys;
+mod system;
+mod thunk;
+mod tls;
+mod trap;
+mod unwind;
+
+use once_cell::sync::Lazy;
+
+pub use domain::{Domain, DomainBuilder, DomainId, OpenFlags, ReplicaInfo};
+pub use error::{Error, Result};
+pub use library::Library;
+pub use loader::{Loader, LoaderBuilder};
+pub use policy::{Class, Policy, Rule};
+pub use thunk::Interposition;
+
+/// Every image of the process: parsed once, whichever loader asks.
+static IMAGES: Lazy<image::ImageCache> = Lazy::new(image::ImageCache::default);
+/// The system loader's objects.
+static SYSTEM: Lazy<system::System> = Lazy::new(system::System::default);

@@ -1,0 +1,62 @@
+//! Thread-local storage: the thread pointer, `__tls_get_addr`, and the static TLS descriptor.
+
+use std::arch::{asm, naked_asm};
+use std::ffi::c_void;
+
+use crate::tls::{TlsIndex, lazy_block_address};
+
+/// The address that `%fs` stands for (variant II: it points to itself).
+pub(crate) fn thread_pointer() -> usize {
+    let pointer: usize;
+    // SAFETY: the psABI keeps the thread pointer's own value at %fs:0.
+    unsafe {
+        asm!("mov {}, qword ptr fs:[0]", out(reg) pointer, options(nostack, pure, readonly, preserves_flags));
+    }
+    pointer
+}
+
+unsafe extern "C" {
+    fn __tls_get_addr(index: *const TlsIndex) -> *mut c_void;
+}
+
+/// `__tls_get_addr` as replicas see it.
+///
+/// The module word says what the offset word is (see [`crate::tls::ModuleWord`]):
+/// - top bit clear: a module id of glibc, passed on to glibc;
+/// - top bit set, bit 0 clear: an offset from the thread pointer, four instructions in all;
+/// - both set: an offset into a block that the thread gets at its first access.
+#[unsafe(naked)]
+pub(crate) unsafe extern "C" fn tls_get_addr(index: *const TlsIndex) -> *mut c_void {
+    naked_asm!(
+        "mov rax, [rdi]",
+        "test rax, rax",
+        "jns 3f",
+        "test al, 1",
+        "jnz 2f",
+        "mov rax, [rdi + 8]",
+        "add rax, qword ptr fs:[0]",
+        "ret",
+        "2:",
+        // Compilers before GCC 6 call this function with a misaligned stack from leaf functions
+        // (GCC bug 58066; glibc has __tls_get_addr_slow for it).
+        "push rbp",
+        "mov rbp, rsp",
+        "and rsp, -16",
+        "call {lazy}",
+        "leave",
+        "ret",
+        "3:",
+        "jmp {system}@PLT",
+        lazy = sym lazy_block_address,
+        system = sym __tls_get_addr,
+    )
+}
+
+/// The resolver of a TLS descriptor whose argument is an offset from the thread pointer.
+///
+/// A descriptor's resolver gets the descriptor's address in `rax`, returns the offset in `rax`,
+/// and keeps every other register (psABI, "TLS Descriptors"): so it cannot be written in Rust.
+#[unsafe(naked)]
+pub(crate) unsafe extern "C" fn static_descriptor_resolver() {
+    naked_asm!("mov rax, [rax + 8]", "ret")
+}

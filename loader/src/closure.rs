@@ -1,0 +1,313 @@
+//! The dependency closure of an image: what it needs, found and classified, nothing mapped yet.
+//!
+//! ```text
+//!  root --NEEDED--> node --NEEDED--> node ...      images on disk, not loaded in this domain
+//!    \--> replica of the domain                     loaded earlier
+//!    \--> object of the commons or the system       loaded earlier, once for all
+//! ```
+//!
+//! A node is *replicated* if a rule says so, if it refers to a symbol that one of the domain's
+//! global replicas defines, or if it refers to a symbol that only a replicated object defines.
+//! What remains goes to the system loader, unless it (or what it needs) names a replicated object
+//! in DT_NEEDED without using it: the system loader would load that again, so it goes to the
+//! commons, where such an entry is dropped.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::domain::Replica;
+use crate::error::{Error, Result};
+use crate::image::symbols::Name;
+use crate::image::{Image, ImageCache};
+use crate::policy::{Class, Policy};
+use crate::search::{self, Requester};
+use crate::system::{System, SystemObject};
+
+/// An image of the closure that is not loaded in the domain.
+pub(crate) struct Node {
+    pub image: Arc<Image>,
+    pub class: Class,
+    pub reason: String,
+    pub edges: Vec<Edge>,
+    /// The node that needed it first.
+    parent: Option<usize>,
+}
+
+/// One DT_NEEDED entry.
+pub(crate) enum Edge {
+    Node(usize),
+    /// Loaded in this domain already.
+    Replica(Arc<Replica>),
+    /// Loaded in the commons already.
+    Commons(Arc<Replica>),
+    /// Loaded by the system loader already.
+    System(Arc<SystemObject>),
+    /// To be loaded by the system loader, which alone knows where it is.
+    SystemName(String),
+    Missing { name: String, searched: Vec<String> },
+}
+
+/// The closure of one root, node 0, in breadth-first order.
+pub(crate) struct Closure {
+    pub nodes: Vec<Node>,
+}
+
+/// What the closure is computed against.
+pub(crate) struct Surroundings<'a> {
+    pub images: &'a ImageCache,
+    pub policy: &'a Policy,
+    pub system: &'a System,
+    /// The domain's replicas, in load order, and those of them that are global.
+    pub replicas: &'a [Arc<Replica>],
+    pub globals: &'a [Arc<Replica>],
+    pub commons: &'a [Arc<Replica>],
+}
+
+impl Closure {
+    /// The closure of `root`; `forced` gives the root's class whatever the rules and symbols say.
+    pub(crate) fn of(root: Arc<Image>, forced: Option<Class>, around: &Surroundings<'_>) -> Result<Closure> {
+        let mut closure = Closure { nodes: vec![Node::new(root, None)] };
+        let mut next = 0;
+        while next < closure.nodes.len() {
+            let needed = closure.nodes[next].image.dynamic.needed.clone();
+            for name in needed {
+                let edge = closure.edge(next, name, around)?;
+                closure.nodes[next].edges.push(edge);
+            }
+            next += 1;
+        }
+        closure.classify(forced, around);
+        closure.check_missing()?;
+        Ok(closure)
+    }
+
+    /// Indices of the nodes of `class`, in breadth-first order.
+    pub(crate) fn of_class(&self, class: Class) -> impl Iterator<Item = usize> + '_ {
+        (0..self.nodes.len()).filter(move |&index| self.nodes[index].class == class)
+    }
+
+    fn edge(&mut self, from: usize, name: &str, around: &Surroundings<'_>) -> Result<Edge> {
+        let by_soname = |image: &Image| image.soname() == name;
+        if let Some(index) = self.nodes.iter().position(|node| by_soname(&node.image)) {
+            return Ok(Edge::Node(index));
+        }
+        if let Some(replica) = around.replicas.iter().find(|replica| by_soname(&replica.image)) {
+            return Ok(Edge::Replica(replica.clone()));
+        }
+        let path = match self.with_requester(from, |requester| search::find(name, Some(requester))) {
+            Ok(path) => path,
+            Err(searched) => {
+                return Ok(match around.system.by_name(name) {
+                    Some(object) => Edge::System(object),
+                    None => Edge::Missing { name: name.to_owned(), searched },
+                });
+            }
+        };
+        let rule = around.policy.rule(&path).map(|rule| rule.0);
+        if rule != Some(Class::Replicate) {
+            let loaded = around.system.by_name(name).or_else(|| {
+                crate::sys::file::FileId::of_path(&path).ok().and_then(|id| around.system.by_file(id))
+            });
+            if let Some(object) = loaded {
+                return Ok(Edge::System(object));
+            }
+            if rule == Some(Class::System) {
+                return Ok(Edge::SystemName(path.to_string_lossy().into_owned()));
+            }
+        }
+        self.edge_to(from, &path, around)
+    }
+
+    /// The edge to the file at `path`, which no loaded object is known to be.
+    fn edge_to(&mut self, from: usize, path: &Path, around: &Surroundings<'_>) -> Result<Edge> {
+        let image = around.images.open(path)?;
+        let same = |replica: &&Arc<Replica>| replica.image.id == image.id;
+        if let Some(index) = self.nodes.iter().position(|node| node.image.id == image.id) {
+            return Ok(Edge::Node(index));
+        }
+        if let Some(replica) = around.replicas.iter().find(same) {
+            return Ok(Edge::Replica(replica.clone()));
+        }
+        if let Some(replica) = around.commons.iter().find(same) {
+            return Ok(Edge::Commons(replica.clone()));
+        }
+        self.nodes.push(Node::new(image, Some(from)));
+        Ok(Edge::Node(self.nodes.len() - 1))
+    }
+
+    fn with_requester<T>(&self, index: usize, then: impl FnOnce(&Requester<'_>) -> T) -> T {
+        fn chain<T>(nodes: &[Node], path: &[usize], parent: Option<&Requester<'_>>, then: impl FnOnce(&Requester<'_>) -> T) -> T {
+            let (&first, rest) = path.split_first().expect("a path holds at least its node");
+            let image = &nodes[first].image;
+            let requester = Requester {
+                origin: image.origin(),
+                rpath: image.dynamic.rpath,
+                runpath: image.dynamic.runpath,
+                parent,
+            };
+            if rest.is_empty() { then(&requester) } else { chain_dyn(nodes, rest, &requester, then) }
+        }
+        // A separate function keeps the recursion from instantiating itself without end.
+        fn chain_dyn<T>(nodes: &[Node], path: &[usize], parent: &Requester<'_>, then: impl FnOnce(&Requester<'_>) -> T) -> T {
+            chain(nodes, path, Some(parent), then)
+        }
+        let mut path = vec![index];
+        while let Some(parent) = self.nodes[*path.last().expect("not empty")].parent {
+            path.push(parent);
+        }
+        path.reverse();
+        chain(&self.nodes, &path, None, then)
+    }
+
+    fn classify(&mut self, forced: Option<Class>, around: &Surroundings<'_>) {
+        let mut settled = vec![false; self.nodes.len()];
+        for (index, node) in self.nodes.iter_mut().enumerate() {
+            let rule = around.policy.rule(&node.image.path);
+            if let Some(class) = forced.filter(|_| index == 0) {
+                (node.class, node.reason) = (class, "the caller asked for it".into());
+            } else if let Some((class, reason)) = rule {
+                (node.class, node.reason) = (class, format!("a rule: {reason}"));
+            } else if let Some(symbol) = refers_to(&node.image, |name| {
+                around.globals.iter().any(|global| defines(&global.image, name))
+            }) {
+                (node.class, node.reason) = (Class::Replicate, format!("it needs {symbol} of its domain"));
+            } else {
+                continue;
+            }
+            settled[index] = true;
+        }
+        while self.settle_by_exclusive_symbols(&mut settled, around) {}
+        for index in 0..self.nodes.len() {
+            if !settled[index] && self.reaches_replica(index, &mut vec![false; self.nodes.len()]) {
+                let node = &mut self.nodes[index];
+                (node.class, node.reason) =
+                    (Class::Commons, "it names a replicated object in DT_NEEDED but uses none of its symbols".into());
+            }
+        }
+    }
+
+    /// Replicates the nodes that refer to a symbol which only a replicated object defines; says
+    /// whether there was one.
+    fn settle_by_exclusive_symbols(&mut self, settled: &mut [bool], around: &Surroundings<'_>) -> bool {
+        for index in 0..self.nodes.len() {
+            if settled[index] {
+                continue;
+            }
+            let reachable = self.reachable(index);
+            let mut private: Vec<&Image> = around.globals.iter().map(|replica| &*replica.image).collect();
+            let mut shared: Vec<&Image> = Vec::new();
+            let mut system: Vec<Arc<SystemObject>> = around.system.global();
+            for &node in &reachable {
+                let into = if self.nodes[node].class == Class::Replicate { &mut private } else { &mut shared };
+                into.push(&self.nodes[node].image);
+                for edge in &self.nodes[node].edges {
+                    match edge {
+                        Edge::Replica(replica) => private.push(&replica.image),
+                        Edge::Commons(replica) => shared.push(&replica.image),
+                        Edge::System(object) => system.extend(around.system.closure(object)),
+                        Edge::Node(_) | Edge::SystemName(_) | Edge::Missing { .. } => {}
+                    }
+                }
+            }
+            let exclusive = |name: Name<'_>| {
+                private.iter().any(|image| defines(image, name))
+                    && !shared.iter().any(|image| defines(image, name))
+                    && !system.iter().any(|object| object.symbols.lookup(name, None, true).is_some())
+            };
+            if let Some(symbol) = refers_to(&self.nodes[index].image, exclusive) {
+                let node = &mut self.nodes[index];
+                (node.class, node.reason) =
+                    (Class::Replicate, format!("it needs {symbol}, which only a replicated object defines"));
+                settled[index] = true;
+                return true;
+            }
+        }
+        false
+    }
+
+    /// `index` and every node that it needs, directly or not.
+    fn reachable(&self, index: usize) -> Vec<usize> {
+        let mut found = vec![index];
+        let mut next = 0;
+        while next < found.len() {
+            for edge in &self.nodes[found[next]].edges {
+                if let Edge::Node(to) = *edge
+                    && !found.contains(&to)
+                {
+                    found.push(to);
+                }
+            }
+            next += 1;
+        }
+        found
+    }
+
+    fn reaches_replica(&self, index: usize, seen: &mut Vec<bool>) -> bool {
+        if std::mem::replace(&mut seen[index], true) {
+            return false;
+        }
+        self.nodes[index].edges.iter().any(|edge| match *edge {
+            Edge::Node(to) => self.nodes[to].class != Class::System || self.reaches_replica(to, seen),
+            Edge::Replica(_) | Edge::Commons(_) => true,
+            Edge::System(_) | Edge::SystemName(_) | Edge::Missing { .. } => false,
+        })
+    }
+
+    /// A missing dependency is an error of an object that we load; the system loader finds (or
+    /// misses) those of its own.
+    fn check_missing(&self) -> Result<()> {
+        for node in self.nodes.iter().filter(|node| node.class != Class::System) {
+            for edge in &node.edges {
+                if let Edge::Missing { name, searched } = edge {
+                    return Err(Error::NotFound {
+                        object: name.clone(),
+                        requester: node.image.path.display().to_string(),
+                        searched: searched.join(", "),
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Node {
+    fn new(image: Arc<Image>, parent: Option<usize>) -> Node {
+        Node {
+            image,
+            class: Class::System,
+            reason: "nothing in it belongs to one domain".into(),
+            edges: Vec::new(),
+            parent,
+        }
+    }
+}
+
+fn defines(image: &Image, name: Name<'_>) -> bool {
+    image.symbols.lookup(name, None, true).is_some()
+}
+
+/// The first undefined symbol that a relocation of `image` names and that satisfies `condition`.
+fn refers_to(image: &Image, condition: impl Fn(Name<'_>) -> bool) -> Option<String> {
+    let mut seen = vec![];
+    for rela in image.dynamic.rela() {
+        let index = rela.symbol as usize;
+        if index == 0 || seen.get(index) == Some(&true) {
+            continue;
+        }
+        if seen.len() <= index {
+            seen.resize(index + 1, false);
+        }
+        seen[index] = true;
+        let Some(symbol) = image.symbols.symbol(rela.symbol) else { continue };
+        if !symbol.is_undefined() {
+            continue;
+        }
+        if let Some(text) = image.symbols.name(&symbol)
+            && condition(Name::new(text))
+        {
+            return Some(String::from_utf8_lossy(text).into_owned());
+        }
+    }
+    None
+}

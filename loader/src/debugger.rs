@@ -1,0 +1,178 @@
+//! What debuggers read: a namespace of our own behind glibc's list of loaded objects.
+//!
+//! gdb 13 and later follow `r_debug.r_next` when `r_version` is 2 (glibc 2.35 added it for
+//! `dlmopen`). Entries put into glibc's own list would make its next `dlclose` abort; a namespace
+//! appended to the chain is read by debuggers only.
+
+use std::ffi::{CString, c_char, c_void};
+use std::os::unix::ffi::OsStrExt;
+use std::ptr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicUsize, Ordering};
+
+use goblin::elf::dynamic::DT_DEBUG;
+use once_cell::sync::OnceCell;
+
+use crate::domain::Replica;
+use crate::system::System;
+
+/// The public head of `struct link_map` (`<link.h>`): all that debuggers read.
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct LinkMap {
+    load_bias: usize,
+    name: *const c_char,
+    dynamic: usize,
+    next: AtomicPtr<LinkMap>,
+    previous: AtomicPtr<LinkMap>,
+}
+
+// SAFETY: the name points to a leaked string; the links are atomics that only the holder of the
+// directory's lock writes.
+unsafe impl Send for LinkMap {}
+// SAFETY: as above.
+unsafe impl Sync for LinkMap {}
+
+impl LinkMap {
+    pub(crate) fn new(path: &std::path::Path, load_bias: usize, dynamic: usize) -> Box<LinkMap> {
+        let name = CString::new(path.as_os_str().as_bytes()).unwrap_or_default();
+        Box::new(LinkMap {
+            load_bias,
+            // One name per replica, kept: a debugger may read the list at any time.
+            name: name.into_raw(),
+            dynamic,
+            next: AtomicPtr::new(ptr::null_mut()),
+            previous: AtomicPtr::new(ptr::null_mut()),
+        })
+    }
+}
+
+/// `struct r_debug_extended` (`<link.h>` of glibc 2.35).
+#[repr(C)]
+struct RendezvousV2 {
+    version: AtomicI32,
+    map: AtomicPtr<LinkMap>,
+    /// Address of the function that a debugger puts a breakpoint on.
+    breakpoint: AtomicUsize,
+    state: AtomicI32,
+    loader_base: AtomicUsize,
+    next: AtomicPtr<RendezvousV2>,
+}
+
+const CONSISTENT: i32 = 0;
+const ADD: i32 = 1;
+const DELETE: i32 = 2;
+
+static OURS: RendezvousV2 = RendezvousV2 {
+    version: AtomicI32::new(2),
+    map: AtomicPtr::new(ptr::null_mut()),
+    breakpoint: AtomicUsize::new(0),
+    state: AtomicI32::new(CONSISTENT),
+    loader_base: AtomicUsize::new(0),
+    next: AtomicPtr::new(ptr::null_mut()),
+};
+
+/// glibc's own record. Found through DT_DEBUG of the executable: the symbol `_r_debug` may be a
+/// copy in the executable, too short for the extended form.
+static SYSTEM: OnceCell<Option<&'static RendezvousV2>> = OnceCell::new();
+
+/// Finds glibc's record. Without it (an older glibc, a static executable) debuggers see no replica.
+pub(crate) fn prepare(system: &System) {
+    SYSTEM.get_or_init(|| {
+        let executable = system.global().first()?.clone();
+        let address = executable.value(DT_DEBUG).filter(|&address| address != 0)?;
+        // SAFETY: ld.so stores the address of its `r_debug` in DT_DEBUG of the executable and keeps
+        // it for the process's life. The field `next` is there since glibc 2.35 only, whose
+        // `_r_debug` has room for it; `supports_namespaces` asks before it is touched.
+        supports_namespaces().then(|| unsafe { &*(address as *const RendezvousV2) })
+    });
+}
+
+/// Whether glibc's record has the extended form (2.35).
+fn supports_namespaces() -> bool {
+    // SAFETY: returns a constant string.
+    let version = unsafe { std::ffi::CStr::from_ptr(libc::gnu_get_libc_version()) };
+    let mut numbers = version.to_str().unwrap_or_default().split('.').map(|part| part.parse().unwrap_or(0));
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) >= (2, 35)
+}
+
+/// Appends replicas to the list. The caller holds the directory's lock.
+pub(crate) fn add(replicas: &[Arc<Replica>]) {
+    notify(ADD, || {
+        for replica in replicas {
+            let map = ptr::from_ref(&*replica.link_map).cast_mut();
+            let head = OURS.map.load(Ordering::Relaxed);
+            replica.link_map.next.store(head, Ordering::Relaxed);
+            // SAFETY: entries of the list belong to published replicas, which live until `remove`.
+            if let Some(head) = unsafe { head.as_ref() } {
+                head.previous.store(map, Ordering::Relaxed);
+            }
+            OURS.map.store(map, Ordering::Release);
+        }
+    });
+}
+
+/// Takes replicas out of the list. The caller holds the directory's lock.
+pub(crate) fn remove(replicas: &[Arc<Replica>]) {
+    notify(DELETE, || {
+        for replica in replicas {
+            let next = replica.link_map.next.load(Ordering::Relaxed);
+            let previous = replica.link_map.previous.load(Ordering::Relaxed);
+            // SAFETY: neighbours in the list belong to published replicas.
+            unsafe {
+                match previous.as_ref() {
+                    Some(previous) => previous.next.store(next, Ordering::Release),
+                    None => OURS.map.store(next, Ordering::Release),
+                }
+                if let Some(next) = next.as_ref() {
+                    next.previous.store(previous, Ordering::Relaxed);
+                }
+            }
+        }
+    });
+}
+
+/// Changes the list between the two stops that the protocol of `r_debug` asks for.
+fn notify(state: i32, change: impl FnOnce()) {
+    let Some(&Some(system)) = SYSTEM.get() else {
+        return change();
+    };
+    link_behind(system);
+    OURS.state.store(state, Ordering::Relaxed);
+    stop(system);
+    change();
+    OURS.state.store(CONSISTENT, Ordering::Relaxed);
+    stop(system);
+}
+
+/// Puts our record at the end of the chain. glibc's first `dlmopen` replaces the first link, so
+/// this is looked at anew each time.
+fn link_behind(system: &'static RendezvousV2) {
+    system.version.store(2, Ordering::Relaxed);
+    OURS.breakpoint.store(system.breakpoint.load(Ordering::Relaxed), Ordering::Relaxed);
+    OURS.loader_base.store(system.loader_base.load(Ordering::Relaxed), Ordering::Relaxed);
+    let ours = ptr::from_ref(&OURS).cast_mut();
+    let mut last = system;
+    loop {
+        let next = last.next.load(Ordering::Relaxed);
+        if next == ours {
+            return;
+        }
+        // SAFETY: the chain holds records of glibc's namespaces, which are never freed.
+        match unsafe { next.as_ref() } {
+            Some(next) => last = next,
+            None => break,
+        }
+    }
+    last.next.store(ours, Ordering::Release);
+}
+
+/// Calls the function on which a debugger has its breakpoint; it does nothing.
+fn stop(system: &RendezvousV2) {
+    let address = system.breakpoint.load(Ordering::Relaxed);
+    if address != 0 {
+        // SAFETY: `r_brk` is the address of glibc's empty function `_dl_debug_state`.
+        let function: extern "C" fn() = unsafe { std::mem::transmute::<*const c_void, extern "C" fn()>(address as *const c_void) };
+        function();
+    }
+}

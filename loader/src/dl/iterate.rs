@@ -1,0 +1,59 @@
+//! `dl_iterate_phdr`: the system's objects, then ours.
+
+use std::ffi::{CString, c_int, c_void};
+use std::os::unix::ffi::OsStrExt;
+
+use crate::publish;
+
+type Callback = unsafe extern "C-unwind" fn(*mut libc::dl_phdr_info, usize, *mut c_void) -> c_int;
+
+struct Pass {
+    callback: Callback,
+    data: *mut c_void,
+    added: u64,
+    removed: u64,
+}
+
+/// `dl_iterate_phdr(callback, data)` over all objects of the process. The counters of additions
+/// and removals are the sums of both loaders', so that a cache keyed by them notices ours.
+///
+/// # Safety
+/// As dl_iterate_phdr(3).
+pub(crate) unsafe extern "C-unwind" fn iterate_phdr(callback: Option<Callback>, data: *mut c_void) -> c_int {
+    unsafe extern "C" fn adjust(info: *mut libc::dl_phdr_info, size: usize, pass: *mut c_void) -> c_int {
+        // SAFETY: glibc passes a valid record, and `pass` is the caller's below.
+        unsafe {
+            let pass = &*pass.cast::<Pass>();
+            let mut info = *info;
+            info.dlpi_adds += pass.added;
+            info.dlpi_subs += pass.removed;
+            (pass.callback)(&mut info, size, pass.data)
+        }
+    }
+    let Some(callback) = callback else { return 0 };
+    let (replicas, added, removed) = publish::snapshot();
+    let mut pass = Pass { callback, data, added, removed };
+    // SAFETY: `adjust` has the signature and `pass` outlives the call.
+    let status = unsafe { libc::dl_iterate_phdr(Some(adjust), (&raw mut pass).cast()) };
+    if status != 0 {
+        return status;
+    }
+    let (system_added, system_removed) = crate::sys::dynamic::generation();
+    for replica in replicas {
+        let name = CString::new(replica.image.path.as_os_str().as_bytes()).unwrap_or_default();
+        // SAFETY: all fields are integers or pointers, for which zero is a value.
+        let mut info: libc::dl_phdr_info = unsafe { std::mem::zeroed() };
+        info.dlpi_addr = replica.bias as u64;
+        info.dlpi_name = name.as_ptr();
+        info.dlpi_phdr = replica.image.program_headers.as_ptr();
+        info.dlpi_phnum = replica.image.program_headers.len() as u16;
+        info.dlpi_adds = system_added + added;
+        info.dlpi_subs = system_removed + removed;
+        // SAFETY: the caller's function, called as glibc calls it.
+        let status = unsafe { callback(&mut info, size_of::<libc::dl_phdr_info>(), data) };
+        if status != 0 {
+            return status;
+        }
+    }
+    0
+}

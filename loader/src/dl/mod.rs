@@ -1,0 +1,76 @@
+//! `dl*` and thread creation as code in replicas sees them.
+//!
+//! Each function gets its domain from its thunk, so that a library opened by an interpreter is
+//! that interpreter's, whatever thread calls.
+
+mod address;
+mod iterate;
+mod open;
+mod threads;
+
+use std::cell::RefCell;
+use std::ffi::{CStr, CString, c_char, c_void};
+use std::ptr;
+
+use crate::arch;
+use crate::domain::DomainId;
+use crate::thunk::Interposition;
+use crate::unwind;
+
+pub(crate) use iterate::iterate_phdr;
+
+/// The functions that every domain interposes.
+pub(crate) fn interpositions(domain: DomainId) -> Vec<(&'static str, Interposition)> {
+    let context = domain.0 as usize;
+    let plain = |target: *const c_void| Interposition::function(target);
+    let with_domain = |target, arguments| Interposition::with_context(target, arguments, context);
+    let with_caller = |target, arguments| Interposition::with_caller(target, arguments, context);
+    vec![
+        ("__tls_get_addr", plain(arch::tls_get_addr as *const c_void)),
+        ("_dl_find_object", plain(unwind::find_object as *const c_void)),
+        ("dl_iterate_phdr", plain(iterate_phdr as *const c_void)),
+        ("dladdr", plain(address::dladdr as *const c_void)),
+        ("dladdr1", plain(address::dladdr1 as *const c_void)),
+        ("dlclose", with_domain(open::dlclose as *const c_void, 1)),
+        ("dlerror", plain(dlerror as *const c_void)),
+        ("dlinfo", with_domain(address::dlinfo as *const c_void, 3)),
+        ("dlopen", with_caller(open::dlopen as *const c_void, 2)),
+        ("dlsym", with_caller(open::dlsym as *const c_void, 2)),
+        ("dlvsym", with_caller(open::dlvsym as *const c_void, 3)),
+        ("pthread_create", with_domain(threads::pthread_create as *const c_void, 4)),
+    ]
+}
+
+thread_local! {
+    /// The error that the thread's next `dlerror` returns, and the one it returned last (whose
+    /// text must stay valid until then).
+    static ERROR: RefCell<(Option<CString>, Option<CString>)> = const { RefCell::new((None, None)) };
+}
+
+/// Sets the calling thread's error text.
+fn set_error(text: impl ToString) {
+    let text = text.to_string().replace('\0', "?");
+    ERROR.with_borrow_mut(|error| error.0 = CString::new(text).ok());
+}
+
+/// `dlerror`: the text of the calling thread's last error, once.
+extern "C" fn dlerror() -> *mut c_char {
+    let ours = ERROR.with_borrow_mut(|error| {
+        error.1 = error.0.take();
+        error.1.as_ref().map_or(ptr::null(), |text| text.as_ptr())
+    });
+    if !ours.is_null() {
+        return ours.cast_mut();
+    }
+    // SAFETY: no arguments.
+    unsafe { libc::dlerror() }
+}
+
+/// The text behind a C string pointer; `None` for null.
+///
+/// # Safety
+/// A pointer that is not null points to a NUL-terminated string.
+unsafe fn text<'a>(pointer: *const c_char) -> Option<std::borrow::Cow<'a, str>> {
+    // SAFETY: the caller's promise.
+    (!pointer.is_null()).then(|| unsafe { CStr::from_ptr(pointer) }.to_string_lossy())
+}

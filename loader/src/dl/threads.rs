@@ -1,0 +1,43 @@
+//! `pthread_create`: a thread begins in the domain of the code that creates it.
+
+use std::ffi::{c_int, c_void};
+
+use crate::current;
+use crate::domain::DomainId;
+use crate::sys::thread::{self, Start};
+
+struct Birth {
+    start: Start,
+    argument: *mut c_void,
+    domain: DomainId,
+}
+
+/// `pthread_create(thread, attributes, start, argument)`.
+///
+/// # Safety
+/// As pthread_create(3).
+pub(super) unsafe extern "C" fn pthread_create(
+    thread: *mut libc::pthread_t,
+    attributes: *const libc::pthread_attr_t,
+    start: Start,
+    argument: *mut c_void,
+    context: usize,
+) -> c_int {
+    let birth = Box::new(Birth { start, argument, domain: DomainId(context as u32) });
+    let birth = Box::into_raw(birth);
+    // SAFETY: the caller's promise; `begin` takes the box over.
+    let status = unsafe { thread::create(thread, attributes, begin, birth.cast()) };
+    if status != 0 {
+        // SAFETY: no thread was created that could have taken it.
+        drop(unsafe { Box::from_raw(birth) });
+    }
+    status
+}
+
+extern "C" fn begin(birth: *mut c_void) -> *mut c_void {
+    // SAFETY: made by `pthread_create` above for this thread alone.
+    let Birth { start, argument, domain } = *unsafe { Box::from_raw(birth.cast::<Birth>()) };
+    // Not a guard: the start routine may end by pthread_exit, which unwinds by force.
+    current::replace(Some(domain));
+    start(argument)
+}

@@ -1,0 +1,341 @@
+//! Domains and the replicas in them.
+
+use std::collections::HashMap;
+use std::ffi::c_void;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Weak};
+
+use once_cell::sync::{Lazy, OnceCell};
+use parking_lot::{Mutex, ReentrantMutex, RwLock};
+
+use crate::debugger::LinkMap;
+use crate::dl;
+use crate::error::{Error, Result};
+use crate::image::symbols::{Name, Symbol};
+use crate::image::{Image, ImageId};
+use crate::library::Library;
+use crate::load;
+use crate::plan::InterposedNames;
+use crate::policy::{Class, Policy};
+use crate::publish::{self, Range};
+use crate::run;
+use crate::scope::{Definition, Scope, call_resolver};
+use crate::sys::memory::Reservation;
+use crate::thunk::{Interposition, Thunks};
+use crate::tls::Block;
+use crate::{IMAGES, SYSTEM};
+
+/// Identifies a domain for as long as the process runs; never reused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct DomainId(pub(crate) u32);
+
+impl DomainId {
+    /// The number itself: 0 for the first loader's commons, counting up.
+    pub fn index(self) -> u32 {
+        self.0
+    }
+}
+
+/// How a library is opened; the bits of `dlopen(3)`'s second argument.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpenFlags(i32);
+
+impl OpenFlags {
+    /// Missing functions are errors when they are called (RTLD_LAZY).
+    pub const LAZY: OpenFlags = OpenFlags(libc::RTLD_LAZY);
+    /// Missing functions are errors of the load (RTLD_NOW).
+    pub const NOW: OpenFlags = OpenFlags(libc::RTLD_NOW);
+    /// The library's symbols serve all later loads of the domain (RTLD_GLOBAL).
+    pub const GLOBAL: OpenFlags = OpenFlags(libc::RTLD_GLOBAL);
+    /// The library's symbols serve itself and its dependents only (RTLD_LOCAL, the default).
+    pub const LOCAL: OpenFlags = OpenFlags(libc::RTLD_LOCAL);
+    /// Only a library that is loaded already is opened (RTLD_NOLOAD).
+    pub const NOLOAD: OpenFlags = OpenFlags(libc::RTLD_NOLOAD);
+
+    pub(crate) fn from_bits(bits: i32) -> OpenFlags {
+        OpenFlags(bits)
+    }
+
+    pub(crate) fn bits(self) -> i32 {
+        self.0
+    }
+
+    pub(crate) fn has(self, other: OpenFlags) -> bool {
+        self.0 & other.0 != 0
+    }
+}
+
+impl std::ops::BitOr for OpenFlags {
+    type Output = OpenFlags;
+
+    fn bitor(self, other: OpenFlags) -> OpenFlags {
+        OpenFlags(self.0 | other.0)
+    }
+}
+
+/// One copy of an image: its own data, its image's text.
+///
+/// Invariant: from publication until the domain is closed, `base..base + span` is mapped.
+#[derive(Debug)]
+pub(crate) struct Replica {
+    pub image: Arc<Image>,
+    pub domain: DomainId,
+    /// Address of the lowest page.
+    pub base: usize,
+    /// What is added to the file's addresses.
+    pub bias: usize,
+    pub memory: Reservation,
+    pub tls: Option<Block>,
+    pub link_map: Box<LinkMap>,
+    /// The scope that it was bound in.
+    pub scope: OnceCell<Arc<Scope>>,
+}
+
+impl Replica {
+    /// The address of what the file has at `address`.
+    pub(crate) fn address(&self, address: u64) -> usize {
+        self.bias.wrapping_add(address as usize)
+    }
+
+    /// The address of a symbol that is not thread-local.
+    pub(crate) fn symbol_address(&self, symbol: &Symbol) -> usize {
+        if symbol.is_absolute() { symbol.value as usize } else { self.address(symbol.value) }
+    }
+
+    /// A symbol of a replica that exists once in the process.
+    pub(crate) fn definition(&self, symbol: &Symbol) -> Definition {
+        if let (true, Some(block)) = (symbol.is_tls(), self.tls) {
+            return Definition::FixedTls { block, offset: symbol.value };
+        }
+        let address = self.symbol_address(symbol);
+        let address = if symbol.is_indirect_function() { call_resolver(address) } else { address };
+        Definition::Fixed { address, size: symbol.size }
+    }
+
+    pub(crate) fn range(&self) -> Range {
+        Range {
+            start: self.base,
+            end: self.base + self.memory.length(),
+            unwind_header: self.image.unwind_header.map_or(0, |header| self.base + header),
+            link_map: std::ptr::from_ref(&*self.link_map) as usize,
+        }
+    }
+}
+
+/// What is known of a replica from outside.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ReplicaInfo {
+    /// The image's file, symbolic links resolved.
+    pub path: PathBuf,
+    /// Address of its lowest page.
+    pub base: usize,
+    /// Bytes of address space from there.
+    pub size: usize,
+}
+
+/// The replicas of a domain.
+#[derive(Default)]
+pub(crate) struct State {
+    /// In load order.
+    pub replicas: Vec<Arc<Replica>>,
+    pub by_image: HashMap<ImageId, Arc<Replica>>,
+    /// Those opened with [`OpenFlags::GLOBAL`], in the order in which they became so.
+    pub globals: Vec<Arc<Replica>>,
+}
+
+pub(crate) struct DomainInner {
+    pub id: DomainId,
+    name: String,
+    pub policy: Arc<Policy>,
+    /// The domain of what is loaded once for all; none in that domain itself.
+    pub commons: Option<Arc<DomainInner>>,
+    /// One load at a time; a constructor may come back on the same thread.
+    pub serial: ReentrantMutex<()>,
+    pub state: Mutex<State>,
+    pub interposed: InterposedNames,
+    pub thunks: Thunks,
+}
+
+/// The symbol scope of one interpreter or program: replicas that see each other, and nobody
+/// else's.
+#[derive(Clone)]
+pub struct Domain(pub(crate) Arc<DomainInner>);
+
+impl std::fmt::Debug for Domain {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Domain").field("id", &self.0.id).field("name", &self.0.name).finish()
+    }
+}
+
+/// Prepares a [`Domain`].
+#[derive(Debug)]
+pub struct DomainBuilder {
+    name: String,
+    policy: Arc<Policy>,
+    commons: Option<Domain>,
+    interpositions: HashMap<String, Interposition>,
+}
+
+impl DomainBuilder {
+    pub(crate) fn new(name: &str, policy: Arc<Policy>, commons: Option<Domain>) -> DomainBuilder {
+        DomainBuilder { name: name.to_owned(), policy, commons, interpositions: HashMap::new() }
+    }
+
+    /// Binds references to `symbol` from the domain's replicas to `interposition`, whoever defines
+    /// the symbol. The last interposition of a symbol counts; the loader's own (the `dl*`
+    /// functions, `__tls_get_addr`, `pthread_create`) can be replaced too.
+    #[must_use]
+    pub fn interpose(mut self, symbol: &str, interposition: Interposition) -> DomainBuilder {
+        self.interpositions.insert(symbol.to_owned(), interposition);
+        self
+    }
+
+    /// Makes the domain.
+    pub fn build(self) -> Result<Domain> {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let id = DomainId(NEXT.fetch_add(1, Ordering::Relaxed));
+        let mut table: HashMap<String, Interposition> =
+            dl::interpositions(id).into_iter().map(|(name, entry)| (name.to_owned(), entry)).collect();
+        table.extend(self.interpositions);
+        let mut table: Vec<(String, Interposition)> = table.into_iter().collect();
+        table.sort_by(|a, b| a.0.cmp(&b.0));
+        let (names, entries): (Vec<_>, Vec<_>) = table.into_iter().unzip();
+        let thunks = Thunks::generate(&entries).map_err(|source| Error::Memory {
+            object: PathBuf::from(&self.name),
+            action: "map the thunks of",
+            length: entries.len() * crate::arch::THUNK_SIZE,
+            source,
+        })?;
+        let inner = Arc::new(DomainInner {
+            id,
+            name: self.name,
+            policy: self.policy,
+            commons: self.commons.map(|commons| commons.0),
+            serial: ReentrantMutex::new(()),
+            state: Mutex::new(State::default()),
+            interposed: names.into(),
+            thunks,
+        });
+        DOMAINS.write().insert(id, Arc::downgrade(&inner));
+        Ok(Domain(inner))
+    }
+}
+
+static DOMAINS: Lazy<RwLock<HashMap<DomainId, Weak<DomainInner>>>> = Lazy::new(RwLock::default);
+
+/// The domain with this id, unless it is gone.
+pub(crate) fn by_id(id: DomainId) -> Option<Domain> {
+    DOMAINS.read().get(&id).and_then(Weak::upgrade).map(Domain)
+}
+
+impl Domain {
+    /// The domain's id.
+    pub fn id(&self) -> DomainId {
+        self.0.id
+    }
+
+    /// The name given at its making, for messages.
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// Opens the file at `path` as a replica of this domain, with all that it needs, and runs the
+    /// constructors. A file that the domain holds already is opened again, not loaded again.
+    ///
+    /// # Errors
+    /// See [`Error`]; nothing of a failed load remains, except system libraries that it needed.
+    pub fn open(&self, path: &Path, flags: OpenFlags) -> Result<Library> {
+        let image = IMAGES.open(path)?;
+        load::open(self, image, Some(Class::Replicate), flags)
+    }
+
+    /// As [`Domain::open`], for an image that is no file: `bytes` are put into a sealed memory file
+    /// named `name`. The same bytes under the same name are the same image in every domain.
+    pub fn open_bytes(&self, name: &str, bytes: &[u8], flags: OpenFlags) -> Result<Library> {
+        let image = IMAGES.open_bytes(name, bytes)?;
+        load::open(self, image, Some(Class::Replicate), flags)
+    }
+
+    /// The library that this file is in the domain, if it is loaded there.
+    pub fn find(&self, path: &Path) -> Option<Library> {
+        let image = IMAGES.open(path).ok()?;
+        let replica = self.0.state.lock().by_image.get(&image.id).cloned()?;
+        Some(Library::of_replica(self.clone(), replica))
+    }
+
+    /// The address of `name` as a replica of the domain would find it: interposition table, global
+    /// replicas, system (RTLD_DEFAULT).
+    pub fn symbol(&self, name: &str) -> Option<*const c_void> {
+        if let Ok(entry) = self.0.interposed.binary_search_by(|known| known.as_str().cmp(name)) {
+            return Some(self.0.thunks.addresses[entry] as *const c_void);
+        }
+        self.lookup(&self.default_scope(), name).map(|address| address as *const c_void)
+    }
+
+    /// The domain's replicas, in load order.
+    pub fn replicas(&self) -> Vec<ReplicaInfo> {
+        let state = self.0.state.lock();
+        state
+            .replicas
+            .iter()
+            .map(|replica| ReplicaInfo {
+                path: replica.image.path.clone(),
+                base: replica.base,
+                size: replica.memory.length(),
+            })
+            .collect()
+    }
+
+    /// The scope of a reference that belongs to no library.
+    pub(crate) fn default_scope(&self) -> Scope {
+        Scope {
+            globals: self.0.state.lock().globals.iter().map(|replica| replica.image.clone()).collect(),
+            system: SYSTEM.global(),
+            ..Scope::default()
+        }
+    }
+
+    /// The address of `name` in a scope of this domain, as `dlsym` returns it.
+    pub(crate) fn lookup(&self, scope: &Scope, name: &str) -> Option<usize> {
+        self.address_of(scope.find(Name::new(name.as_bytes()), None, true)?)
+    }
+
+    /// What `dlsym` returns for a definition: a function's address (an indirect function's
+    /// resolver has been asked), or the calling thread's copy of thread-local data.
+    pub(crate) fn address_of(&self, definition: Definition) -> Option<usize> {
+        Some(match definition {
+            Definition::Fixed { address, .. } => address,
+            Definition::FixedTls { block, offset } => block.address(offset),
+            Definition::Image { image, symbol } => {
+                let replica = self.0.state.lock().by_image.get(&image).cloned()?;
+                match replica.definition(&symbol) {
+                    Definition::Fixed { address, .. } => address,
+                    Definition::FixedTls { block, offset } => block.address(offset),
+                    Definition::Image { .. } => return None,
+                }
+            }
+        })
+    }
+
+    /// Runs the destructors of the domain's replicas, last loaded first, and unmaps them.
+    ///
+    /// # Safety
+    /// Nothing may run in, or refer to, the replicas any more: no thread, no callback registered
+    /// with a system object, no object whose type they define. Thread-local destructors that their
+    /// code registered must have run.
+    pub unsafe fn close(self) {
+        let _serial = self.0.serial.lock();
+        let replicas = {
+            let mut state = self.0.state.lock();
+            state.globals.clear();
+            state.by_image.clear();
+            std::mem::take(&mut state.replicas)
+        };
+        for replica in replicas.iter().rev() {
+            run::destroy(replica);
+        }
+        publish::withdraw(&replicas);
+    }
+}

@@ -1,0 +1,131 @@
+//! What can go wrong while an image is loaded, by phase.
+
+use std::path::PathBuf;
+
+/// The result of a loader operation.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// A failed load. Each variant names the object, and the symbol where there is one.
+///
+/// A load that fails before its constructors run leaves no trace: nothing is published, every
+/// mapping is removed. System objects that were opened for it stay, as they are nobody's alone.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The file could not be opened, read or mapped.
+    #[error("{object}: cannot {action}: {source}")]
+    Io {
+        /// The file's path.
+        object: PathBuf,
+        /// What was attempted, as a verb phrase.
+        action: &'static str,
+        /// The operating system's answer.
+        source: std::io::Error,
+    },
+    /// The file is not an ELF image that this loader accepts (untrusted data).
+    #[error("{object}: not a loadable ELF image: {reason}")]
+    Malformed {
+        /// The file's path.
+        object: PathBuf,
+        /// Which rule it breaks.
+        reason: String,
+    },
+    /// The image is well formed but asks for something that is refused on purpose.
+    #[error("{object}: refused: {reason}")]
+    Refused {
+        /// The file's path.
+        object: PathBuf,
+        /// What it asks for, and why it is not granted.
+        reason: String,
+    },
+    /// A needed library was found nowhere.
+    #[error(
+        "{object}: cannot open shared object file: no such file in {searched} (needed by {requester})"
+    )]
+    NotFound {
+        /// The name as it stands in DT_NEEDED or as it was passed to `dlopen`.
+        object: String,
+        /// The object that asked for it.
+        requester: String,
+        /// The directories that were looked into.
+        searched: String,
+    },
+    /// A symbol is defined nowhere in the scope of its reference.
+    #[error("{object}: undefined symbol: {symbol}{}", version.as_ref().map(|v| format!(", version {v}")).unwrap_or_default())]
+    UndefinedSymbol {
+        /// The object that refers to it.
+        object: PathBuf,
+        /// The symbol's name, as in the symbol table (mangled).
+        symbol: String,
+        /// The version asked for, if any.
+        version: Option<String>,
+    },
+    /// A relocation that cannot be applied.
+    #[error("{object}: relocation {index} ({kind}) at {offset:#x}: {reason}")]
+    Relocation {
+        /// The object that holds it.
+        object: PathBuf,
+        /// Its index in its table.
+        index: usize,
+        /// Its type's name in the psABI.
+        kind: String,
+        /// The address it applies to, relative to the image.
+        offset: u64,
+        /// Why it cannot be applied.
+        reason: String,
+    },
+    /// Thread-local storage could not be given to the image.
+    #[error("{object}: thread-local storage: {reason}")]
+    Tls {
+        /// The object that asks for it.
+        object: PathBuf,
+        /// What is exhausted or unsupported, and the way round.
+        reason: String,
+    },
+    /// The system's own loader refused an object that is shared by all domains.
+    #[error("{object}: the system loader refused it: {message}")]
+    System {
+        /// The object's path or name.
+        object: PathBuf,
+        /// The text of `dlerror`.
+        message: String,
+    },
+    /// The process does not offer what the loader relies on.
+    #[error("the process cannot host replicas: {0}")]
+    Unsupported(String),
+    /// A memory operation failed.
+    #[error("{object}: cannot {action} {length} bytes: {source}{}", hint(source))]
+    Memory {
+        /// The object for which memory was asked.
+        object: PathBuf,
+        /// What was attempted.
+        action: &'static str,
+        /// Size in bytes.
+        length: usize,
+        /// The operating system's answer.
+        source: std::io::Error,
+    },
+    /// `Library::symbol` found nothing.
+    #[error("{object}: symbol {symbol} is not defined by it or its dependencies")]
+    NoSuchSymbol {
+        /// The library that was asked.
+        object: PathBuf,
+        /// The symbol's name.
+        symbol: String,
+    },
+    /// The object was asked for with `NOLOAD` and is not loaded.
+    #[error("{object}: is not loaded, and was asked for with NOLOAD")]
+    NotLoaded {
+        /// The path as given.
+        object: PathBuf,
+    },
+}
+
+/// ENOMEM from mmap and mprotect most often means the limit on mappings, not on memory.
+fn hint(source: &std::io::Error) -> &'static str {
+    if source.raw_os_error() == Some(libc::ENOMEM) {
+        " (the limit on memory mappings may be reached: see vm.max_map_count)"
+    } else {
+        ""
+    }
+}

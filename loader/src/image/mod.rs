@@ -1,0 +1,190 @@
+//! Images: ELF files, parsed and validated once, whatever the number of replicas.
+
+mod dynamic;
+mod header;
+pub(crate) mod relocations;
+pub(crate) mod symbols;
+pub(crate) mod versions;
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::Arc;
+
+use once_cell::sync::OnceCell;
+use parking_lot::Mutex;
+
+use crate::arch::{self, Action};
+use crate::error::{Error, Result};
+use crate::plan::PlanCache;
+use crate::sys::file::{self, FileId};
+pub(crate) use dynamic::Dynamic;
+pub(crate) use header::{Segment, Tls};
+pub(crate) use symbols::SymbolTable;
+
+/// Identifies an image for as long as the process runs; never reused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct ImageId(u32);
+
+/// One ELF file: its layout, its tables, and its relocation plans.
+///
+/// Invariant: every offset, count and name in it was checked against the file's length, so that
+/// the later phases index without asking again.
+pub(crate) struct Image {
+    pub id: ImageId,
+    pub path: PathBuf,
+    pub file: File,
+    pub file_id: FileId,
+    pub segments: Vec<Segment>,
+    /// The program headers' place in the image's memory, for `dl_iterate_phdr`.
+    pub program_headers: Vec<libc::Elf64_Phdr>,
+    /// Bytes of address space from the lowest to the highest segment.
+    pub span: usize,
+    /// Lowest address in the file, rounded down to a page; zero but for prelinked objects. A
+    /// replica's load bias is its base less this.
+    pub first: usize,
+    /// Greatest alignment that a segment asks for.
+    pub alignment: usize,
+    pub tls: Option<Tls>,
+    /// Address range (relative) that becomes read-only after relocation.
+    pub relro: Option<(usize, usize)>,
+    /// Relative address of `.eh_frame_hdr`.
+    pub unwind_header: Option<usize>,
+    pub dynamic: Dynamic<'static>,
+    pub symbols: SymbolTable<'static>,
+    pub plans: PlanCache,
+    /// The whole file.
+    bytes: &'static [u8],
+    defines_uniques: OnceCell<bool>,
+}
+
+impl std::fmt::Debug for Image {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "Image({:?}, {})", self.id, self.path.display())
+    }
+}
+
+impl Image {
+    /// Parses `file`. `path` names it in errors and to debuggers.
+    fn parse(path: PathBuf, file: File) -> Result<Image> {
+        let io = |action| {
+            let object = path.clone();
+            move |source| Error::Io { object, action, source }
+        };
+        let file_id = FileId::of(&file).map_err(io("stat"))?;
+        if file.metadata().is_ok_and(|metadata| metadata.len() == 0) {
+            return Err(Error::Malformed { object: path, reason: "the file is empty".into() });
+        }
+        let view = file::view(&file).map_err(io("map"))?;
+        let malformed = |reason: String| Error::Malformed { object: path.clone(), reason };
+        // The view is not yet known to be worth keeping: validate on the borrow first.
+        let layout = header::Layout::parse(&view).map_err(|problem| problem.named(&path))?;
+        {
+            let dynamic = Dynamic::parse(&view, &layout).map_err(malformed)?;
+            SymbolTable::parse(&view, &layout, &dynamic).map_err(malformed)?;
+            dynamic.refuse_unsupported().map_err(|reason| Error::Refused { object: path.clone(), reason })?;
+        }
+        // Images live as long as the process (there is one per distinct file, however many
+        // replicas), so their bytes may be borrowed for `'static`.
+        let bytes: &'static [u8] = Box::leak(Box::new(view));
+        let dynamic = Dynamic::parse(bytes, &layout).map_err(malformed)?;
+        let symbols = SymbolTable::parse(bytes, &layout, &dynamic).map_err(malformed)?;
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        Ok(Image {
+            id: ImageId(NEXT.fetch_add(1, Ordering::Relaxed)),
+            file,
+            file_id,
+            segments: layout.segments,
+            program_headers: layout.program_headers,
+            span: layout.span,
+            first: layout.first as usize,
+            alignment: layout.alignment,
+            tls: layout.tls,
+            relro: layout.relro,
+            unwind_header: layout.unwind_header,
+            dynamic,
+            symbols,
+            plans: PlanCache::default(),
+            bytes,
+            defines_uniques: OnceCell::new(),
+            path,
+        })
+    }
+
+    /// The name that other objects need it by: DT_SONAME, else the file's name.
+    pub(crate) fn soname(&self) -> &str {
+        self.dynamic.soname.unwrap_or_else(|| {
+            self.path.file_name().and_then(|name| name.to_str()).unwrap_or_default()
+        })
+    }
+
+    /// Whether it defines symbols that must be unique in a domain (STB_GNU_UNIQUE).
+    pub(crate) fn defines_uniques(&self) -> bool {
+        *self.defines_uniques.get_or_init(|| {
+            (0..self.symbols.count())
+                .filter_map(|index| self.symbols.symbol(index))
+                .any(|symbol| symbol.is_unique() && !symbol.is_undefined())
+        })
+    }
+
+    /// Whether its code reaches its own thread-local data by offsets from the thread pointer.
+    pub(crate) fn needs_static_tls(&self) -> bool {
+        self.dynamic.rela().any(|rela| {
+            matches!(
+                arch::action(rela.kind),
+                Some(Action::ThreadPointerOffset | Action::TlsDescriptor)
+            ) && (rela.symbol == 0
+                || self.symbols.symbol(rela.symbol).is_some_and(|symbol| !symbol.is_undefined()))
+        })
+    }
+
+    /// The directory that `$ORIGIN` stands for.
+    pub(crate) fn origin(&self) -> &Path {
+        self.path.parent().unwrap_or(Path::new("/"))
+    }
+}
+
+/// All images of the process, by the identity of their files.
+#[derive(Default)]
+pub(crate) struct ImageCache {
+    by_file: Mutex<HashMap<FileId, Arc<Image>>>,
+}
+
+impl ImageCache {
+    /// The image of the file at `path`, parsed now if it was not before.
+    pub(crate) fn open(&self, path: &Path) -> Result<Arc<Image>> {
+        let io = |action| move |source| Error::Io { object: path.to_owned(), action, source };
+        let file = File::open(path).map_err(io("open"))?;
+        let id = FileId::of(&file).map_err(io("stat"))?;
+        if let Some(image) = self.by_file.lock().get(&id) {
+            return Ok(image.clone());
+        }
+        // $ORIGIN and debuggers want the real place, not the symbolic link that led to it.
+        let resolved = path.canonicalize().map_err(io("resolve"))?;
+        self.insert(Image::parse(resolved, file)?)
+    }
+
+    /// The image whose bytes are `bytes`, under a name that is no path.
+    /// The same bytes under the same name are the same image.
+    pub(crate) fn open_bytes(&self, name: &str, bytes: &[u8]) -> Result<Arc<Image>> {
+        let path = PathBuf::from(name);
+        if let Some(image) =
+            self.by_file.lock().values().find(|image| image.path == path && image.bytes == bytes)
+        {
+            return Ok(image.clone());
+        }
+        let file = file::sealed(name, bytes).map_err(|source| Error::Io {
+            object: path.clone(),
+            action: "create a memory file for",
+            source,
+        })?;
+        self.insert(Image::parse(path, file)?)
+    }
+
+    fn insert(&self, image: Image) -> Result<Arc<Image>> {
+        let mut images = self.by_file.lock();
+        // Another thread may have parsed the same file meanwhile: the first one stays.
+        Ok(images.entry(image.file_id).or_insert_with(|| Arc::new(image)).clone())
+    }
+}

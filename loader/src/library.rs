@@ -1,0 +1,90 @@
+//! Libraries: what opening a file in a domain yields.
+
+use std::ffi::{CString, c_void};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::domain::{Domain, Replica};
+use crate::error::{Error, Result};
+use crate::image::symbols::Name;
+
+/// An open library. It stays loaded when the value is dropped: who holds pointers into it cannot
+/// be known (see [`Domain::close`](crate::Domain::close)).
+#[derive(Clone, Debug)]
+pub struct Library {
+    domain: Domain,
+    kind: Kind,
+}
+
+#[derive(Clone, Debug)]
+enum Kind {
+    Replica(Arc<Replica>),
+    /// Left to the system loader: its handle, base and path.
+    System { handle: usize, base: usize, path: PathBuf },
+}
+
+impl Library {
+    pub(crate) fn of_replica(domain: Domain, replica: Arc<Replica>) -> Library {
+        Library { domain, kind: Kind::Replica(replica) }
+    }
+
+    pub(crate) fn of_system(domain: Domain, handle: usize, base: usize, path: PathBuf) -> Library {
+        Library { domain, kind: Kind::System { handle, base, path } }
+    }
+
+    pub(crate) fn replica(&self) -> Option<&Arc<Replica>> {
+        match &self.kind {
+            Kind::Replica(replica) => Some(replica),
+            Kind::System { .. } => None,
+        }
+    }
+
+    pub(crate) fn system_handle(&self) -> Option<usize> {
+        match &self.kind {
+            Kind::Replica(_) => None,
+            Kind::System { handle, .. } => Some(*handle),
+        }
+    }
+
+    /// The file, symbolic links resolved; the given name for an image that is no file.
+    pub fn path(&self) -> &Path {
+        match &self.kind {
+            Kind::Replica(replica) => &replica.image.path,
+            Kind::System { path, .. } => path,
+        }
+    }
+
+    /// The address that the library begins at.
+    pub fn base(&self) -> usize {
+        match &self.kind {
+            Kind::Replica(replica) => replica.base,
+            Kind::System { base, .. } => *base,
+        }
+    }
+
+    /// The address of symbol `name`, defined by the library or by what it needs, as
+    /// `dlsym(handle, name)` gives it.
+    pub fn symbol(&self, name: &str) -> Result<*const c_void> {
+        let missing = || Error::NoSuchSymbol { object: self.path().to_owned(), symbol: name.to_owned() };
+        let address = match &self.kind {
+            Kind::Replica(replica) => find_in(&self.domain, replica, name),
+            Kind::System { handle, .. } => {
+                let name = CString::new(name).map_err(|_| missing())?;
+                // SAFETY: the handle was opened by the system loader and is kept open.
+                let address = unsafe { libc::dlsym(*handle as *mut c_void, name.as_ptr()) };
+                (!address.is_null()).then_some(address as usize)
+            }
+        };
+        address.map(|address| address as *const c_void).ok_or_else(missing)
+    }
+}
+
+/// `name` in the replica itself, then in the scope that it was bound in.
+fn find_in(domain: &Domain, replica: &Arc<Replica>, name: &str) -> Option<usize> {
+    let lookup = Name::new(name.as_bytes());
+    if let Some((_, symbol)) = replica.image.symbols.lookup(lookup, None, true) {
+        return domain.address_of(replica.definition(&symbol));
+    }
+    let scope = replica.scope.get()?;
+    domain.address_of(scope.find_in_library(lookup)?)
+}

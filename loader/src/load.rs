@@ -1,0 +1,317 @@
+//! One load, phase by phase: plan all, map all, relocate all, publish, run constructors.
+//!
+//! Nothing is visible to anybody before `publish`; an error before it drops what was mapped.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use once_cell::sync::OnceCell;
+
+use crate::closure::{Closure, Edge, Surroundings};
+use crate::debugger::LinkMap;
+use crate::domain::{Domain, OpenFlags, Replica, State};
+use crate::error::{Error, Result};
+use crate::image::Image;
+use crate::library::Library;
+use crate::map;
+use crate::plan::{Binder, Plan};
+use crate::policy::Class;
+use crate::publish;
+use crate::relocate::{self, Places};
+use crate::run;
+use crate::scope::Scope;
+use crate::sys::dynamic::SystemHandle;
+use crate::system::SystemObject;
+use crate::tls;
+use crate::{IMAGES, SYSTEM};
+
+/// Opens `image` in `domain`; `forced` gives its class whatever the policy says.
+pub(crate) fn open(domain: &Domain, image: Arc<Image>, forced: Option<Class>, flags: OpenFlags) -> Result<Library> {
+    let _serial = domain.0.serial.lock();
+    if let Some(replica) = loaded(domain, &image) {
+        if flags.has(OpenFlags::GLOBAL) {
+            make_global(domain, &image);
+        }
+        return Ok(Library::of_replica(domain.clone(), replica));
+    }
+    if flags.has(OpenFlags::NOLOAD) {
+        return match SYSTEM.by_file(image.file_id) {
+            Some(_) => open_by_system(domain, &image.path, flags),
+            None => Err(Error::NotLoaded { object: image.path.clone() }),
+        };
+    }
+    // The commons stay locked too: what one domain finds absent there, another must not be loading.
+    let _commons = domain.0.commons.as_ref().map(|commons| commons.serial.lock());
+    let started = std::time::Instant::now();
+    let closure = discover(domain, image.clone(), forced)?;
+    if closure.nodes[0].class == Class::System {
+        open_system_nodes(&closure)?;
+        return open_by_system(domain, &image.path, flags);
+    }
+    open_system_nodes(&closure)?;
+    let closure_done = started.elapsed();
+    if let Some(commons) = domain.0.commons.clone().map(Domain) {
+        load_group(&commons, &closure, Class::Commons, flags)?;
+        if closure.nodes[0].class == Class::Commons {
+            let replica = loaded(&commons, &image).expect("the group just loaded holds its root");
+            return Ok(Library::of_replica(commons, replica));
+        }
+    }
+    load_group(domain, &closure, Class::Replicate, flags)?;
+    tracing::debug!(
+        domain = domain.name(),
+        object = %image.path.display(),
+        objects = closure.nodes.len(),
+        closure_us = closure_done.as_micros() as u64,
+        total_us = started.elapsed().as_micros() as u64,
+        "loaded"
+    );
+    let replica = loaded(domain, &image).expect("the group just loaded holds its root");
+    Ok(Library::of_replica(domain.clone(), replica))
+}
+
+fn loaded(domain: &Domain, image: &Image) -> Option<Arc<Replica>> {
+    domain.0.state.lock().by_image.get(&image.id).cloned()
+}
+
+fn make_global(domain: &Domain, image: &Image) {
+    let mut state = domain.0.state.lock();
+    let State { replicas, globals, .. } = &mut *state;
+    // A library opened globally brings what it needs into the global scope (dlopen(3)); replicas
+    // are in breadth-first order of their load already.
+    let Some(root) = replicas.iter().find(|replica| replica.image.id == image.id) else { return };
+    let members: Vec<_> = std::iter::once(root.image.id)
+        .chain(root.scope.get().into_iter().flat_map(|scope| scope.local.iter().map(|image| image.id)))
+        .collect();
+    for id in members {
+        if !globals.iter().any(|global| global.image.id == id)
+            && let Some(replica) = replicas.iter().find(|replica| replica.image.id == id)
+        {
+            globals.push(replica.clone());
+        }
+    }
+}
+
+/// The closure of `root` as this domain would load it.
+pub(crate) fn discover(domain: &Domain, root: Arc<Image>, forced: Option<Class>) -> Result<Closure> {
+    let (replicas, globals) = {
+        let state = domain.0.state.lock();
+        (state.replicas.clone(), state.globals.clone())
+    };
+    let commons = domain.0.commons.as_ref().map(|commons| commons.state.lock().replicas.clone()).unwrap_or_default();
+    Closure::of(
+        root,
+        forced,
+        &Surroundings {
+            images: &IMAGES,
+            policy: &domain.0.policy,
+            system: &SYSTEM,
+            replicas: &replicas,
+            globals: &globals,
+            commons: &commons,
+        },
+    )
+}
+
+fn open_by_system(domain: &Domain, path: &Path, flags: OpenFlags) -> Result<Library> {
+    let name = std::ffi::CString::new(path.as_os_str().as_encoded_bytes()).map_err(|_| Error::System {
+        object: path.to_owned(),
+        message: "its name holds a NUL byte".into(),
+    })?;
+    let handle = SystemHandle::open(&name, flags.bits())
+        .map_err(|message| Error::System { object: path.to_owned(), message })?;
+    let base = handle.base().unwrap_or(0);
+    Ok(Library::of_system(domain.clone(), handle.keep() as usize, base, path.to_owned()))
+}
+
+/// Has the system loader load the nodes that are left to it, dependencies first: some find theirs
+/// only through the RPATH of who needs them, which is lost when they are opened by path.
+fn open_system_nodes(closure: &Closure) -> Result<()> {
+    fn visit(index: usize, closure: &Closure, seen: &mut [bool]) -> Result<()> {
+        if std::mem::replace(&mut seen[index], true) {
+            return Ok(());
+        }
+        let node = &closure.nodes[index];
+        for edge in &node.edges {
+            match edge {
+                Edge::Node(to) => visit(*to, closure, seen)?,
+                Edge::SystemName(path) if node.class != Class::System => {
+                    SYSTEM.open(Path::new(path), libc::RTLD_LAZY)?;
+                }
+                _ => {}
+            }
+        }
+        // The root itself is opened by its caller, with the caller's flags.
+        if node.class == Class::System && index != 0 {
+            SYSTEM.open(&node.image.path, libc::RTLD_LAZY)?;
+        }
+        Ok(())
+    }
+    visit(0, closure, &mut vec![false; closure.nodes.len()])
+}
+
+/// Loads the nodes of `class` into `domain`.
+fn load_group(domain: &Domain, closure: &Closure, class: Class, flags: OpenFlags) -> Result<()> {
+    let members: Vec<usize> = closure.of_class(class).collect();
+    if members.is_empty() {
+        return Ok(());
+    }
+    let images: Vec<Arc<Image>> = members.iter().map(|&index| closure.nodes[index].image.clone()).collect();
+    let scope = Arc::new(scope_of(domain, closure, &members, &images));
+
+    let binder = Binder::new(&scope, domain.0.interposed.clone(), flags.has(OpenFlags::NOW));
+    let plans = images.iter().map(|image| binder.plan(image)).collect::<Result<Vec<_>>>()?;
+
+    let replicas = images
+        .iter()
+        .map(|image| map_replica(domain, image).map(Arc::new))
+        .collect::<Result<Vec<_>>>()?;
+
+    relocate_all(domain, &replicas, &plans)?;
+    for replica in &replicas {
+        let _ = replica.scope.set(scope.clone());
+    }
+
+    publish::publish(&replicas).map_err(Error::Unsupported)?;
+    {
+        let mut state = domain.0.state.lock();
+        for replica in &replicas {
+            state.by_image.insert(replica.image.id, replica.clone());
+            state.replicas.push(replica.clone());
+        }
+    }
+    if flags.has(OpenFlags::GLOBAL) || domain.0.commons.is_none() {
+        make_global(domain, &replicas[0].image);
+    }
+    for replica in run::order(&replicas) {
+        run::construct(&replica);
+    }
+    Ok(())
+}
+
+/// The scope of a group: itself first, then what the closure's edges lead to.
+fn scope_of(domain: &Domain, closure: &Closure, members: &[usize], images: &[Arc<Image>]) -> Scope {
+    let (globals, mut uniques): (Vec<_>, Vec<_>) = {
+        let state = domain.0.state.lock();
+        let unique = state.replicas.iter().map(|replica| replica.image.clone()).filter(|image| image.defines_uniques());
+        (state.globals.iter().map(|replica| replica.image.clone()).collect(), unique.collect())
+    };
+    uniques.extend(images.iter().filter(|image| image.defines_uniques()).cloned());
+    let mut scope = Scope { globals, uniques, local: images.to_vec(), commons: Vec::new(), system: SYSTEM.global() };
+    for &member in members {
+        for edge in &closure.nodes[member].edges {
+            match edge {
+                Edge::Node(index) => {
+                    let node = &closure.nodes[*index];
+                    match node.class {
+                        Class::Replicate => {}
+                        Class::Commons => {
+                            if let Some(replica) = domain.0.commons.as_ref().and_then(|commons| {
+                                commons.state.lock().by_image.get(&node.image.id).cloned()
+                            }) {
+                                add_commons(&mut scope, &replica);
+                            }
+                        }
+                        Class::System => add_system(&mut scope, SYSTEM.by_file(node.image.file_id)),
+                    }
+                }
+                Edge::Replica(replica) => {
+                    add_local(&mut scope.local, &replica.image);
+                    if let Some(inherited) = replica.scope.get() {
+                        inherited.local.iter().for_each(|image| add_local(&mut scope.local, image));
+                        inherited.commons.iter().for_each(|replica| add_commons(&mut scope, replica));
+                        inherited.system.iter().for_each(|object| add_object(&mut scope, object.clone()));
+                    }
+                }
+                Edge::Commons(replica) => add_commons(&mut scope, replica),
+                Edge::System(object) => add_system(&mut scope, Some(object.clone())),
+                Edge::SystemName(path) => {
+                    let name = Path::new(path).file_name().map(|name| name.to_string_lossy().into_owned());
+                    add_system(&mut scope, name.and_then(|name| SYSTEM.by_name(&name)));
+                }
+                Edge::Missing { .. } => {}
+            }
+        }
+    }
+    scope
+}
+
+fn add_local(local: &mut Vec<Arc<Image>>, image: &Arc<Image>) {
+    if !local.iter().any(|known| known.id == image.id) {
+        local.push(image.clone());
+    }
+}
+
+fn add_commons(scope: &mut Scope, replica: &Arc<Replica>) {
+    if !scope.commons.iter().any(|known| known.image.id == replica.image.id) {
+        scope.commons.push(replica.clone());
+    }
+}
+
+fn add_system(scope: &mut Scope, object: Option<Arc<SystemObject>>) {
+    let Some(object) = object else { return };
+    for object in SYSTEM.closure(&object) {
+        add_object(scope, object);
+    }
+}
+
+fn add_object(scope: &mut Scope, object: Arc<SystemObject>) {
+    if !scope.system.iter().any(|known| known.id == object.id) {
+        scope.system.push(object);
+    }
+}
+
+/// Maps an image and gives it TLS; the replica is not yet relocated.
+fn map_replica(domain: &Domain, image: &Arc<Image>) -> Result<Replica> {
+    let memory = map::map(image)?;
+    let base = memory.base();
+    let bias = base.wrapping_sub(image.first);
+    let tls = match image.tls {
+        Some(tls) => {
+            let needs_static = image.needs_static_tls();
+            Some(tls::place(&image.path, tls, base + tls.address, needs_static)?)
+        }
+        None => None,
+    };
+    let dynamic = image
+        .program_headers
+        .iter()
+        .find(|header| header.p_type == libc::PT_DYNAMIC)
+        .map_or(0, |header| bias.wrapping_add(header.p_vaddr as usize));
+    Ok(Replica {
+        image: image.clone(),
+        domain: domain.id(),
+        base,
+        bias,
+        memory,
+        tls,
+        link_map: LinkMap::new(&image.path, bias, dynamic),
+        scope: OnceCell::new(),
+    })
+}
+
+/// Applies the plans to all replicas, then what only resolvers know, then protects.
+fn relocate_all(domain: &Domain, replicas: &[Arc<Replica>], plans: &[Arc<Plan>]) -> Result<()> {
+    let existing = domain.0.state.lock().replicas.clone();
+    let places = Places {
+        replicas: existing
+            .iter()
+            .chain(replicas)
+            .map(|replica| (replica.image.id, &**replica))
+            .collect::<HashMap<_, _>>(),
+        interpositions: &domain.0.thunks.addresses,
+    };
+    let mut deferred = Vec::new();
+    for (replica, plan) in replicas.iter().zip(plans) {
+        deferred.push(relocate::relocate(replica, plan, &places)?);
+    }
+    // Dependencies come later in breadth-first order, and their resolvers first.
+    for entries in deferred.iter().rev() {
+        relocate::apply_deferred(entries);
+    }
+    for replica in replicas {
+        map::protect_relro(&replica.image, &replica.memory)?;
+    }
+    Ok(())
+}

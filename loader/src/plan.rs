@@ -1,0 +1,164 @@
+//! Plans: what every symbol that an image's relocations name is bound to.
+//!
+//! A plan says nothing about addresses that differ between domains: a definition in an image of
+//! the domain is kept as (image, value). So the second domain that loads the same images in the
+//! same order applies the first one's plan, and resolves nothing.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::error::{Error, Result};
+use crate::image::symbols::{Name, Symbol};
+use crate::image::{Image, ImageId};
+use crate::scope::{Definition, Scope, ScopeKey};
+use crate::tls::Block;
+use crate::trap;
+
+/// What a symbol is bound to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Binding {
+    /// No relocation names the symbol.
+    Unreferenced,
+    /// A weak reference without a definition.
+    Absent,
+    /// A symbol of the domain's replica of an image.
+    Image { image: ImageId, symbol: Symbol },
+    /// An address that is the same in all domains, and the size of what is there.
+    Fixed { address: usize, size: u64 },
+    /// Thread-local data that is the same in all domains.
+    FixedTls { block: Block, offset: u64 },
+    /// Entry of the domain's interposition table.
+    Interposed(u32),
+}
+
+/// The bindings of one image in one kind of scope, by symbol index.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    bindings: Vec<Binding>,
+}
+
+/// Names that a domain interposes, sorted: the same list in all domains of one kind.
+pub(crate) type InterposedNames = Arc<[String]>;
+
+#[derive(Debug, PartialEq, Eq)]
+struct PlanKey {
+    scope: ScopeKey,
+    interposed: InterposedNames,
+    /// Whether missing functions are errors.
+    now: bool,
+}
+
+/// The plans of one image.
+#[derive(Debug, Default)]
+pub(crate) struct PlanCache {
+    plans: Mutex<Vec<(Arc<PlanKey>, Arc<Plan>)>>,
+}
+
+/// What the references of one load are bound in.
+pub(crate) struct Binder<'a> {
+    scope: &'a Scope,
+    key: Arc<PlanKey>,
+}
+
+impl<'a> Binder<'a> {
+    pub(crate) fn new(scope: &'a Scope, interposed: InterposedNames, now: bool) -> Binder<'a> {
+        Binder { scope, key: Arc::new(PlanKey { scope: scope.key(), interposed, now }) }
+    }
+
+    /// The plan of `image` in this scope; made now unless an equal load was planned before.
+    pub(crate) fn plan(&self, image: &Image) -> Result<Arc<Plan>> {
+        let find = |plans: &[(Arc<PlanKey>, Arc<Plan>)]| {
+            plans.iter().find(|(key, _)| **key == *self.key).map(|(_, plan)| plan.clone())
+        };
+        if let Some(plan) = find(&image.plans.plans.lock()) {
+            return Ok(plan);
+        }
+        // Resolved without the lock: resolvers of indirect functions and dlsym may load objects.
+        let plan = Arc::new(self.resolve(image)?);
+        let mut plans = image.plans.plans.lock();
+        if let Some(other) = find(&plans) {
+            return Ok(other);
+        }
+        plans.push((self.key.clone(), plan.clone()));
+        Ok(plan)
+    }
+
+    fn resolve(&self, image: &Image) -> Result<Plan> {
+        let mut bindings = Vec::new();
+        for rela in image.dynamic.rela() {
+            let index = rela.symbol as usize;
+            if index == 0 {
+                continue;
+            }
+            if bindings.len() <= index {
+                bindings.resize(index + 1, Binding::Unreferenced);
+            }
+            if matches!(bindings[index], Binding::Unreferenced) {
+                bindings[index] = self.bind(image, rela.symbol)?;
+            }
+        }
+        Ok(Plan { bindings })
+    }
+
+    fn bind(&self, image: &Image, index: u32) -> Result<Binding> {
+        let malformed = |reason: &str| Error::Malformed { object: image.path.clone(), reason: reason.into() };
+        let symbol = image.symbols.symbol(index).ok_or_else(|| malformed("a relocation names a symbol beyond the table"))?;
+        let text = image.symbols.name(&symbol).ok_or_else(|| malformed("a symbol's name lies outside the string table"))?;
+        let own = Binding::Image { image: image.id, symbol };
+        if !symbol.is_undefined() && (symbol.binds_locally() || image.dynamic.symbolic) {
+            return Ok(own);
+        }
+        if let Ok(text) = std::str::from_utf8(text)
+            && let Ok(entry) = self.key.interposed.binary_search_by(|name| name.as_str().cmp(text))
+        {
+            return Ok(Binding::Interposed(entry as u32));
+        }
+        let wanted = image.symbols.versions.wanted(index);
+        match self.scope.find(Name::new(text), wanted, false) {
+            Some(Definition::Image { image, symbol }) => Ok(Binding::Image { image, symbol }),
+            Some(Definition::Fixed { address, size }) => Ok(Binding::Fixed { address, size }),
+            Some(Definition::FixedTls { block, offset }) => Ok(Binding::FixedTls { block, offset }),
+            // An image that is not in its own scope's hash table (a stripped table) has itself.
+            None if !symbol.is_undefined() => Ok(own),
+            None if symbol.is_weak() => Ok(Binding::Absent),
+            None => self.missing(image, &symbol, text, wanted.map(|version| version.name)),
+        }
+    }
+
+    /// A reference without a definition. The system loader binds functions lazily unless told
+    /// otherwise, so a library may load that calls what nobody defines: the call then names it.
+    fn missing(&self, image: &Image, symbol: &Symbol, name: &[u8], version: Option<&[u8]>) -> Result<Binding> {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        if !self.key.now && !image.dynamic.bind_now && only_called(image, symbol, name) {
+            let address = trap::for_symbol(&image.path, &text(name)).map_err(|source| Error::Memory {
+                object: image.path.clone(),
+                action: "map a trap into",
+                length: crate::sys::PAGE,
+                source,
+            })?;
+            return Ok(Binding::Fixed { address, size: 0 });
+        }
+        Err(Error::UndefinedSymbol { object: image.path.clone(), symbol: text(name), version: version.map(text) })
+    }
+}
+
+/// Whether the symbol is known as a function, or every relocation that names it is a PLT slot.
+fn only_called(image: &Image, symbol: &Symbol, name: &[u8]) -> bool {
+    if symbol.is_function() {
+        return true;
+    }
+    let names_it = |index: u32| {
+        image.symbols.symbol(index).and_then(|other| image.symbols.name(&other)) == Some(name)
+    };
+    let [data, calls] = image.dynamic.relocations;
+    let named_in = |table| crate::image::relocations::Rela::all(table).any(|rela| rela.symbol != 0 && names_it(rela.symbol));
+    !named_in(data) && named_in(calls)
+}
+
+impl Plan {
+    /// What symbol `index` is bound to.
+    pub(crate) fn binding(&self, index: u32) -> Binding {
+        self.bindings.get(index as usize).copied().unwrap_or(Binding::Absent)
+    }
+}

@@ -1,0 +1,122 @@
+//! Which libraries are replicated, loaded once by us, or left to the system loader.
+//!
+//! Most libraries need no rule: the closure (see [`crate::closure`]) decides by their undefined
+//! symbols. A rule is for what symbols do not show: a library whose state only a lock of its one
+//! user protected, or one that shall be private (or shared) by choice.
+
+use std::path::Path;
+
+use glob::Pattern;
+
+/// What becomes of a library that a domain needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Class {
+    /// Loaded by us once per domain: own data, shared text.
+    Replicate,
+    /// Loaded by us once for all domains.
+    Commons,
+    /// Loaded once by the system's loader.
+    System,
+}
+
+/// One line of a policy: files whose path matches get the class.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Rule {
+    pattern: Pattern,
+    class: Class,
+    reason: &'static str,
+}
+
+/// An ordered table of rules; the first that matches a file's path decides.
+///
+/// Patterns are those of the `glob` crate, where `*` also matches `/`. A custom rule stands before
+/// the built-in ones and so overrides them.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Policy {
+    rules: Vec<Rule>,
+}
+
+/// Libraries with process-wide state and no lock of their own, which are correct only while one
+/// program at a time uses them: line editing keeps the terminal and the history in globals,
+/// curses the screen, gdbm its error state, Tcl and Tk their interpreters.
+const PRIVATE: [&str; 10] = [
+    "*/libreadline*.so*",
+    "*/libhistory*.so*",
+    "*/libedit*.so*",
+    "*/libncurses*.so*",
+    "*/libtinfo*.so*",
+    "*/libpanel*.so*",
+    "*/libmenu*.so*",
+    "*/libform*.so*",
+    "*/libgdbm*.so*",
+    "*/libtcl*.so*",
+];
+
+impl Default for Policy {
+    fn default() -> Policy {
+        let mut policy = Policy { rules: Vec::new() };
+        // The C library and what belongs to it own the process: threads, TLS, signals, unwinding.
+        for pattern in [
+            "*/libc.so*",
+            "*/libm.so*",
+            "*/libdl.so*",
+            "*/libpthread.so*",
+            "*/librt.so*",
+            "*/libutil.so*",
+            "*/ld-linux*.so*",
+            "*/libgcc_s.so*",
+            "*/libstdc++.so*",
+        ] {
+            policy.push(pattern, Class::System, "it owns state of the whole process");
+        }
+        // Thread pools, reached through initial-exec TLS: one team of workers per process.
+        policy.push("*/libgomp*.so*", Class::System, "its threads serve the whole process");
+        for pattern in PRIVATE {
+            policy.push(pattern, Class::Replicate, "its state is not protected by a lock of its own");
+        }
+        policy
+    }
+}
+
+impl Policy {
+    /// Puts a rule in front of all others.
+    ///
+    /// # Panics
+    /// If `pattern` is not a valid pattern of the `glob` crate.
+    #[must_use]
+    pub fn with(mut self, pattern: &str, class: Class, reason: &'static str) -> Policy {
+        let last = self.rules.len();
+        self.push(pattern, class, reason);
+        let rule = self.rules.remove(last);
+        self.rules.insert(0, rule);
+        self
+    }
+
+    fn push(&mut self, pattern: &str, class: Class, reason: &'static str) {
+        let pattern = Pattern::new(pattern).unwrap_or_else(|error| panic!("policy pattern {pattern}: {error}"));
+        self.rules.push(Rule { pattern, class, reason });
+    }
+
+    /// The class that a rule gives to the file at `path`, and why.
+    pub fn rule(&self, path: &Path) -> Option<(Class, &'static str)> {
+        self.rules.iter().find(|rule| rule.pattern.matches_path(path)).map(|rule| (rule.class, rule.reason))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_custom_rule_overrides_a_built_in_one() {
+        let path = Path::new("/usr/lib/libreadline.so.8");
+        assert_eq!(Policy::default().rule(path).unwrap().0, Class::Replicate);
+        let policy = Policy::default().with("*/libreadline*", Class::System, "test");
+        assert_eq!(policy.rule(path).unwrap().0, Class::System);
+    }
+
+    #[test]
+    fn a_library_without_a_rule_is_left_to_its_symbols() {
+        assert_eq!(Policy::default().rule(Path::new("/opt/x/libfoo.so.1")), None);
+    }
+}

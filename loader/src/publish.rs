@@ -1,0 +1,226 @@
+//! The index of all published replicas by address: what unwinders, `dladdr`, `dl_iterate_phdr` and
+//! debuggers are answered from.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
+
+use once_cell::sync::Lazy;
+use parking_lot::RwLock;
+
+use crate::debugger;
+use crate::domain::Replica;
+use crate::sys::memory::{Protection, Reservation};
+
+/// Room for this many replicas in one process. Every replica has several mappings, of which the
+/// kernel's default limit allows 65,530.
+const CAPACITY: usize = 32 * 1024;
+
+/// What an unwinder needs to know of a replica, without locks and without following pointers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Range {
+    pub start: usize,
+    pub end: usize,
+    /// Address of `.eh_frame_hdr`; 0 if the image has none.
+    pub unwind_header: usize,
+    /// Address of its `link_map`.
+    pub link_map: usize,
+}
+
+/// A sorted array of ranges that is read without locks, guarded by a sequence counter: a reader
+/// that saw the counter odd or changed reads again.
+///
+/// An unwinder runs at any place, also while this thread holds the writer's lock, which is never
+/// held over code that can throw.
+struct Ranges {
+    sequence: AtomicU64,
+    count: AtomicUsize,
+    memory: Reservation,
+}
+
+const WORDS: usize = 4;
+
+impl Ranges {
+    fn new() -> Ranges {
+        let length = CAPACITY * WORDS * size_of::<AtomicUsize>();
+        let memory = Reservation::new(length, 1)
+            .and_then(|memory| memory.map_zeroes(0, memory.length(), Protection::ReadWrite).map(|()| memory))
+            .unwrap_or_else(|error| panic!("cannot reserve the index of replicas ({length} bytes): {error}"));
+        Ranges { sequence: AtomicU64::new(0), count: AtomicUsize::new(0), memory }
+    }
+
+    fn word(&self, index: usize, word: usize) -> &AtomicUsize {
+        assert!(index < CAPACITY && word < WORDS);
+        // SAFETY: the array holds CAPACITY * WORDS zeroed words, mapped as long as `self` lives,
+        // and is accessed through atomics only.
+        unsafe { &*(self.memory.base() as *const AtomicUsize).add(index * WORDS + word) }
+    }
+
+    fn load(&self, index: usize) -> Range {
+        let word = |word| self.word(index, word).load(Ordering::Relaxed);
+        Range { start: word(0), end: word(1), unwind_header: word(2), link_map: word(3) }
+    }
+
+    fn store(&self, index: usize, range: Range) {
+        let Range { start, end, unwind_header, link_map } = range;
+        for (word, value) in [start, end, unwind_header, link_map].into_iter().enumerate() {
+            self.word(index, word).store(value, Ordering::Relaxed);
+        }
+    }
+
+    /// The range that holds `address`.
+    fn find(&self, address: usize) -> Option<Range> {
+        loop {
+            let before = self.sequence.load(Ordering::Acquire);
+            if before % 2 == 0 {
+                let found = self.search(address);
+                fence(Ordering::Acquire);
+                if self.sequence.load(Ordering::Relaxed) == before {
+                    return found;
+                }
+            }
+            std::hint::spin_loop();
+        }
+    }
+
+    fn search(&self, address: usize) -> Option<Range> {
+        let (mut low, mut high) = (0, self.count.load(Ordering::Relaxed).min(CAPACITY));
+        while low < high {
+            let middle = (low + high) / 2;
+            if self.word(middle, 0).load(Ordering::Relaxed) <= address {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        let candidate = self.load(low.checked_sub(1)?);
+        (address < candidate.end).then_some(candidate)
+    }
+
+    /// Replaces the content. One writer at a time (the caller holds the directory's lock).
+    fn replace_from(&self, first: usize, ranges: &[Range]) {
+        self.sequence.fetch_add(1, Ordering::Relaxed);
+        fence(Ordering::Release);
+        for (index, &range) in ranges.iter().enumerate() {
+            self.store(first + index, range);
+        }
+        self.count.store(first + ranges.len(), Ordering::Relaxed);
+        self.sequence.fetch_add(1, Ordering::Release);
+    }
+}
+
+static RANGES: Lazy<Ranges> = Lazy::new(Ranges::new);
+
+/// The replicas themselves, for questions that are not asked while unwinding.
+#[derive(Default)]
+struct Directory {
+    by_start: BTreeMap<usize, Arc<Replica>>,
+    added: u64,
+    removed: u64,
+}
+
+static DIRECTORY: RwLock<Directory> =
+    RwLock::new(Directory { by_start: BTreeMap::new(), added: 0, removed: 0 });
+
+/// Allocates the index, so that the first exception does not have to.
+pub(crate) fn prepare() {
+    Lazy::force(&RANGES);
+}
+
+/// Makes replicas visible, all at once. Fails, changing nothing, if the index is full.
+pub(crate) fn publish(replicas: &[Arc<Replica>]) -> Result<(), String> {
+    let mut directory = DIRECTORY.write();
+    if directory.by_start.len() + replicas.len() > CAPACITY {
+        return Err(format!("the process holds {CAPACITY} replicas, as many as the index has room for"));
+    }
+    for replica in replicas {
+        directory.by_start.insert(replica.base, replica.clone());
+    }
+    directory.added += replicas.len() as u64;
+    let first = replicas.iter().map(|replica| replica.base).min();
+    directory.rewrite(first);
+    debugger::add(replicas);
+    Ok(())
+}
+
+/// Takes replicas back; their memory may be unmapped afterwards.
+pub(crate) fn withdraw(replicas: &[Arc<Replica>]) {
+    let mut directory = DIRECTORY.write();
+    for replica in replicas {
+        directory.by_start.remove(&replica.base);
+    }
+    directory.removed += replicas.len() as u64;
+    let first = replicas.iter().map(|replica| replica.base).min();
+    directory.rewrite(first);
+    debugger::remove(replicas);
+}
+
+impl Directory {
+    /// Brings the ranges in step from the first changed address on.
+    fn rewrite(&self, first: Option<usize>) {
+        let Some(first) = first else { return };
+        let unchanged = self.by_start.range(..first).count();
+        let ranges: Vec<Range> = self.by_start.range(first..).map(|(_, replica)| replica.range()).collect();
+        RANGES.replace_from(unchanged, &ranges);
+    }
+}
+
+/// The range that holds `address`. Takes no lock and allocates nothing.
+pub(crate) fn find_range(address: usize) -> Option<Range> {
+    RANGES.find(address)
+}
+
+/// The replica whose address range holds `address`.
+pub(crate) fn find(address: usize) -> Option<Arc<Replica>> {
+    let directory = DIRECTORY.read();
+    let (_, replica) = directory.by_start.range(..=address).next_back()?;
+    (address < replica.range().end).then(|| replica.clone())
+}
+
+/// All published replicas by address, and how many were ever added and removed.
+pub(crate) fn snapshot() -> (Vec<Arc<Replica>>, u64, u64) {
+    let directory = DIRECTORY.read();
+    (directory.by_start.values().cloned().collect(), directory.added, directory.removed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn range(start: usize) -> Range {
+        Range { start, end: start + 0x10, unwind_header: start + 1, link_map: start + 2 }
+    }
+
+    #[test]
+    fn an_address_is_found_in_its_range_only() {
+        let ranges = Ranges::new();
+        ranges.replace_from(0, &[range(0x100), range(0x200), range(0x300)]);
+        assert_eq!(ranges.find(0x20f), Some(range(0x200)));
+        assert_eq!(ranges.find(0x210), None);
+        assert_eq!(ranges.find(0xff), None);
+        ranges.replace_from(1, &[range(0x400)]);
+        assert_eq!((ranges.find(0x200), ranges.find(0x400)), (None, Some(range(0x400))));
+    }
+
+    #[test]
+    fn readers_never_see_a_range_that_was_not_there() {
+        let ranges = Ranges::new();
+        let stop = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    for address in (0x100..0x500).step_by(8) {
+                        if let Some(found) = ranges.find(address) {
+                            assert_eq!(found, range(found.start));
+                        }
+                    }
+                }
+            });
+            for round in 0..20_000 {
+                let set = [range(0x100), range(0x200), range(0x300), range(0x400)];
+                ranges.replace_from(0, &set[round % 3..]);
+            }
+            stop.store(true, Ordering::Relaxed);
+        });
+    }
+}

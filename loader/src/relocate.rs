@@ -1,0 +1,240 @@
+//! Relocation: a plan applied to a mapped replica.
+//!
+//! A word is written only if its value changes, so that pages whose content is already right stay
+//! shared with the page cache.
+
+use std::collections::HashMap;
+use std::ptr;
+
+use crate::arch::{self, Action};
+use crate::domain::Replica;
+use crate::error::{Error, Result};
+use crate::image::relocations::{Rela, relr_addresses};
+use crate::image::symbols::Symbol;
+use crate::image::{Image, ImageId};
+use crate::plan::{Binding, Plan};
+use crate::scope::call_resolver;
+use crate::tls::Block;
+
+/// Where the images of a domain are.
+pub(crate) struct Places<'a> {
+    pub replicas: HashMap<ImageId, &'a Replica>,
+    pub interpositions: &'a [usize],
+}
+
+/// A relocation whose value a resolver computes, to be applied after all others.
+pub(crate) struct Deferred {
+    target: usize,
+    resolver: usize,
+    addend: i64,
+}
+
+/// A symbol's value in one domain.
+enum Value {
+    Absent,
+    Address { address: usize, size: u64 },
+    Tls { block: Block, offset: u64 },
+    /// To be asked of the resolver at this address.
+    Indirect { resolver: usize },
+}
+
+/// Applies everything but indirect functions, which are returned: their resolvers may run only
+/// when all objects that they call into are relocated (gABI extension; glibc defers in the same
+/// way within one object).
+pub(crate) fn relocate(replica: &Replica, plan: &Plan, places: &Places<'_>) -> Result<Vec<Deferred>> {
+    let relocator = Relocator { replica, image: &replica.image, plan, places };
+    for address in relr_addresses(replica.image.dynamic.relative) {
+        let target = relocator.target(address, 8).ok_or_else(|| relocator.malformed("DT_RELR"))?;
+        // SAFETY: `target` gives out addresses of writable words of this replica.
+        unsafe { ptr::write_unaligned(target as *mut usize, ptr::read_unaligned(target as *const usize).wrapping_add(replica.bias)) };
+    }
+    let mut deferred = Vec::new();
+    for (index, rela) in replica.image.dynamic.rela().enumerate() {
+        relocator.apply(rela, &mut deferred).map_err(|reason| Error::Relocation {
+            object: replica.image.path.clone(),
+            index,
+            kind: arch::relocation_name(rela.kind),
+            offset: rela.offset,
+            reason,
+        })?;
+    }
+    Ok(deferred)
+}
+
+/// Calls the resolvers that [`relocate`] left.
+pub(crate) fn apply_deferred(deferred: &[Deferred]) {
+    for entry in deferred {
+        let value = call_resolver(entry.resolver).wrapping_add(entry.addend as usize);
+        // SAFETY: the target was checked when the entry was made, and RELRO is not yet protected.
+        unsafe { write_word(entry.target, value as u64) };
+    }
+}
+
+struct Relocator<'a> {
+    replica: &'a Replica,
+    image: &'a Image,
+    plan: &'a Plan,
+    places: &'a Places<'a>,
+}
+
+impl Relocator<'_> {
+    fn apply(&self, rela: Rela, deferred: &mut Vec<Deferred>) -> Result<(), String> {
+        let action = arch::action(rela.kind).ok_or("no such relocation type on this machine")?;
+        let size = match action {
+            Action::None => return Ok(()),
+            Action::Absolute32 | Action::Relative32 | Action::Size32 => 4,
+            Action::TlsDescriptor => 16,
+            _ => 8,
+        };
+        let target = self.target(rela.offset, size).ok_or("it applies outside the writable segments")?;
+        let addend = rela.addend as u64;
+        let bias = self.replica.bias as u64;
+        let word = match action {
+            Action::None => return Ok(()),
+            Action::Relative => bias.wrapping_add(addend),
+            Action::IndirectRelative => {
+                deferred.push(Deferred { target, resolver: bias.wrapping_add(addend) as usize, addend: 0 });
+                return Ok(());
+            }
+            Action::TlsModule | Action::TlsOffset | Action::ThreadPointerOffset | Action::TlsDescriptor => {
+                return self.apply_tls(action, rela, target);
+            }
+            Action::Copy => return Err("copy relocations belong in executables".into()),
+            Action::Absolute | Action::Slot | Action::Absolute32 | Action::Relative32 | Action::Relative64
+            | Action::Size32 | Action::Size64 => {
+                // GLOB_DAT and JUMP_SLOT have no addend in the psABI.
+                let addend = if action == Action::Slot { 0 } else { addend };
+                let (symbol, size) = match self.value(rela.symbol)? {
+                    Value::Absent => (0, 0),
+                    Value::Address { address, size } => (address as u64, size),
+                    Value::Indirect { resolver } if matches!(action, Action::Absolute | Action::Slot) => {
+                        deferred.push(Deferred { target, resolver, addend: addend as i64 });
+                        return Ok(());
+                    }
+                    Value::Indirect { .. } => return Err("it names an indirect function".into()),
+                    Value::Tls { .. } => return Err("it names a thread-local symbol".into()),
+                };
+                match action {
+                    Action::Relative32 | Action::Relative64 => symbol.wrapping_add(addend).wrapping_sub(target as u64),
+                    Action::Size32 | Action::Size64 => size.wrapping_add(addend),
+                    _ => symbol.wrapping_add(addend),
+                }
+            }
+        };
+        if size == 4 {
+            let fits = match action {
+                Action::Relative32 => word as i64 == i64::from(word as i32),
+                _ => word == u64::from(word as u32),
+            };
+            if !fits {
+                return Err(format!("the value {word:#x} does not fit into 32 bits"));
+            }
+            // SAFETY: `target` is a writable place of four bytes in this replica.
+            unsafe { ptr::write_unaligned(target as *mut u32, word as u32) };
+        } else {
+            // SAFETY: `target` is a writable word of this replica.
+            unsafe { write_word(target, word) };
+        }
+        Ok(())
+    }
+
+    fn apply_tls(&self, action: Action, rela: Rela, target: usize) -> Result<(), String> {
+        let (block, offset) = if rela.symbol == 0 {
+            (self.replica.tls.ok_or("its object has no PT_TLS")?, 0)
+        } else {
+            match self.value(rela.symbol)? {
+                Value::Tls { block, offset } => (block, offset),
+                // glibc leaves the words of an undefined weak symbol as they are.
+                Value::Absent => return Ok(()),
+                Value::Address { .. } | Value::Indirect { .. } => return Err("it names no thread-local symbol".into()),
+            }
+        };
+        let offset = offset.wrapping_add(rela.addend as u64);
+        // SAFETY: `target` is a writable place of the relocation's size in this replica.
+        unsafe {
+            match action {
+                Action::TlsModule => {
+                    write_word(target, block.module_word());
+                    // References to the object's own symbols have no DTPOFF64: the linker wrote the
+                    // offset (zero for local-dynamic code) into the second word.
+                    if rela.symbol == 0 {
+                        let second = ptr::read_unaligned((target + 8) as *const u64);
+                        write_word(target + 8, block.offset_word(second));
+                    }
+                }
+                Action::TlsOffset => write_word(target, block.offset_word(offset)),
+                Action::ThreadPointerOffset => {
+                    let value = block.thread_pointer_offset(offset).ok_or(
+                        "the thread-local data that it names is not at one offset in all threads",
+                    )?;
+                    write_word(target, value);
+                }
+                _ => {
+                    let value = block
+                        .thread_pointer_offset(offset)
+                        .ok_or("a TLS descriptor of a block that is not in static TLS")?;
+                    write_word(target, arch::static_descriptor_resolver as *const () as u64);
+                    write_word(target + 8, value);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The value of symbol `index` in this domain; index 0 is the value zero (gABI, STN_UNDEF).
+    fn value(&self, index: u32) -> Result<Value, String> {
+        if index == 0 {
+            return Ok(Value::Address { address: 0, size: 0 });
+        }
+        Ok(match self.plan.binding(index) {
+            Binding::Absent | Binding::Unreferenced => Value::Absent,
+            Binding::Fixed { address, size } => Value::Address { address, size },
+            Binding::FixedTls { block, offset } => Value::Tls { block, offset },
+            Binding::Interposed(entry) => Value::Address { address: self.places.interpositions[entry as usize], size: 0 },
+            Binding::Image { image, symbol } => {
+                let replica = self.places.replicas.get(&image).ok_or("its definition is in an image that the domain lost")?;
+                symbol_value(replica, &symbol)?
+            }
+        })
+    }
+
+    /// The address of `size` bytes at `offset` (as in the file), if they lie in a writable segment.
+    fn target(&self, offset: u64, size: usize) -> Option<usize> {
+        let relative = (offset as usize).wrapping_sub(self.image.first);
+        let inside = self.image.segments.iter().rev().any(|segment| segment.write && segment.holds(relative, size));
+        inside.then(|| self.replica.base.wrapping_add(relative))
+    }
+
+    fn malformed(&self, what: &str) -> Error {
+        Error::Malformed {
+            object: self.image.path.clone(),
+            reason: format!("{what} names an address outside the writable segments"),
+        }
+    }
+}
+
+fn symbol_value(replica: &Replica, symbol: &Symbol) -> Result<Value, String> {
+    if symbol.is_tls() {
+        let block = replica.tls.ok_or("it names a thread-local symbol of an object without PT_TLS")?;
+        return Ok(Value::Tls { block, offset: symbol.value });
+    }
+    let address = replica.symbol_address(symbol);
+    Ok(if symbol.is_indirect_function() {
+        Value::Indirect { resolver: address }
+    } else {
+        Value::Address { address, size: symbol.size }
+    })
+}
+
+/// Writes `value` unless it is there already.
+///
+/// # Safety
+/// `target` must be the address of eight mapped, writable bytes.
+unsafe fn write_word(target: usize, value: u64) {
+    // SAFETY: the caller's promise; relocation targets need not be aligned.
+    unsafe {
+        if ptr::read_unaligned(target as *const u64) != value {
+            ptr::write_unaligned(target as *mut u64, value);
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! Running: constructors in dependency order, destructors in the reverse.
+
+use std::ffi::{c_char, c_int};
+use std::sync::Arc;
+
+use once_cell::sync::Lazy;
+
+use crate::current;
+use crate::domain::Replica;
+use crate::sys::dynamic::{ProgramArguments, environment};
+
+type Constructor = unsafe extern "C-unwind" fn(c_int, *const *const c_char, *const *const c_char);
+type Destructor = unsafe extern "C-unwind" fn();
+
+static ARGUMENTS: Lazy<ProgramArguments> = Lazy::new(ProgramArguments::of_process);
+
+/// Runs DT_INIT, then DT_INIT_ARRAY in order (gABI, "Initialization and Termination Functions"),
+/// with the arguments that glibc passes.
+pub(crate) fn construct(replica: &Replica) {
+    let _inside = current::enter(replica.domain);
+    let dynamic = &replica.image.dynamic;
+    let (at, count) = dynamic.init_array;
+    let functions = dynamic.init.map(|at| replica.address(at)).into_iter().chain(pointers(replica, at, count));
+    for function in functions {
+        // SAFETY: the image names the function as a constructor; the replica is relocated and its
+        // dependencies' constructors have run.
+        unsafe {
+            std::mem::transmute::<usize, Constructor>(function)(ARGUMENTS.count, ARGUMENTS.values, environment());
+        }
+    }
+}
+
+/// Runs DT_FINI_ARRAY in reverse, then DT_FINI.
+pub(crate) fn destroy(replica: &Replica) {
+    let _inside = current::enter(replica.domain);
+    let dynamic = &replica.image.dynamic;
+    let (at, count) = dynamic.fini_array;
+    let functions: Vec<usize> = pointers(replica, at, count).collect();
+    for function in functions.into_iter().rev().chain(dynamic.fini.map(|at| replica.address(at))) {
+        // SAFETY: the image names the function as a destructor, and it runs once.
+        unsafe { std::mem::transmute::<usize, Destructor>(function)() };
+    }
+}
+
+/// The function pointers of an array in the replica's memory; 0 and -1 are no functions (they are
+/// what old linkers put at the ends of .ctors and .dtors).
+fn pointers(replica: &Replica, at: u64, count: usize) -> impl Iterator<Item = usize> {
+    let start = replica.address(at);
+    (0..count)
+        // SAFETY: the array lies in a segment of the image (validated), which is mapped.
+        .map(move |index| unsafe { std::ptr::read_unaligned((start as *const usize).add(index)) })
+        .filter(|&function| function != 0 && function != usize::MAX)
+}
+
+/// New replicas in the order in which their constructors run: dependencies first, a cycle broken
+/// where it is entered.
+pub(crate) fn order(replicas: &[Arc<Replica>]) -> Vec<Arc<Replica>> {
+    fn visit(index: usize, replicas: &[Arc<Replica>], seen: &mut [bool], order: &mut Vec<Arc<Replica>>) {
+        if std::mem::replace(&mut seen[index], true) {
+            return;
+        }
+        for needed in &replicas[index].image.dynamic.needed {
+            if let Some(next) = replicas.iter().position(|other| other.image.soname() == *needed) {
+                visit(next, replicas, seen, order);
+            }
+        }
+        order.push(replicas[index].clone());
+    }
+    let mut seen = vec![false; replicas.len()];
+    let mut ordered = Vec::with_capacity(replicas.len());
+    for index in 0..replicas.len() {
+        visit(index, replicas, &mut seen, &mut ordered);
+    }
+    ordered
+}

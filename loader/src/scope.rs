@@ -1,0 +1,140 @@
+//! Scopes: where a reference of a replica looks for its definition.
+//!
+//! The order, first to last: the domain's interposition table; the domain's global replicas; the
+//! replicas of the library that was opened, breadth first; the commons that it needs; the
+//! executable and its dependencies; the system objects that it needs; whatever else the system
+//! loader offers to everybody.
+//!
+//! Two rules bend it. A weak or unique definition in a replica gives way to a system object of the
+//! scope that defines the same name: such a definition stands for one entity of the whole program
+//! (type information, an inline function's static), and the system object's users have bound to
+//! theirs already. And a unique definition (STB_GNU_UNIQUE) is the same one in the whole domain.
+
+use std::sync::Arc;
+
+use crate::domain::Replica;
+use crate::image::symbols::{Name, Symbol};
+use crate::image::versions::Version;
+use crate::image::{Image, ImageId};
+use crate::sys::dynamic;
+use crate::system::{SystemId, SystemObject};
+use crate::tls::Block;
+
+/// The providers of one load, in order.
+#[derive(Debug, Default)]
+pub(crate) struct Scope {
+    pub globals: Vec<Arc<Image>>,
+    pub local: Vec<Arc<Image>>,
+    /// Images of the domain that define unique symbols, in load order.
+    pub uniques: Vec<Arc<Image>>,
+    pub commons: Vec<Arc<Replica>>,
+    pub system: Vec<Arc<SystemObject>>,
+}
+
+/// What tells two scopes apart: equal keys bind every reference in the same way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ScopeKey {
+    images: [Vec<ImageId>; 4],
+    system: Vec<SystemId>,
+}
+
+/// A definition, as found.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Definition {
+    /// In an image of the domain: relative to that domain's replica of it.
+    Image { image: ImageId, symbol: Symbol },
+    /// At one address for the whole process.
+    Fixed { address: usize, size: u64 },
+    /// Thread-local, in a module that exists once in the process.
+    FixedTls { block: Block, offset: u64 },
+}
+
+impl Scope {
+    pub(crate) fn key(&self) -> ScopeKey {
+        let ids = |images: &[Arc<Image>]| images.iter().map(|image| image.id).collect();
+        ScopeKey {
+            images: [
+                ids(&self.globals),
+                ids(&self.local),
+                ids(&self.uniques),
+                self.commons.iter().map(|replica| replica.image.id).collect(),
+            ],
+            system: self.system.iter().map(|object| object.id).collect(),
+        }
+    }
+
+    /// The definition of `name`. `newest`: `dlsym`'s choice among versions.
+    pub(crate) fn find(&self, name: Name<'_>, wanted: Option<Version<'_>>, newest: bool) -> Option<Definition> {
+        let find_in = |images: &[Arc<Image>]| {
+            images.iter().find_map(|image| {
+                let (_, symbol) = image.symbols.lookup(name, wanted, newest)?;
+                Some((image.id, symbol))
+            })
+        };
+        let own = find_in(&self.globals).or_else(|| find_in(&self.local));
+        let yields = own.is_none_or(|(_, symbol)| symbol.is_weak() || symbol.is_unique());
+        if yields
+            && let Some(shared) = self.find_shared(name, wanted, newest)
+        {
+            return Some(shared);
+        }
+        if let Some((image, symbol)) = own {
+            let (image, symbol) =
+                if symbol.is_unique() { find_in(&self.uniques).unwrap_or((image, symbol)) } else { (image, symbol) };
+            return Some(Definition::Image { image, symbol });
+        }
+        find_anywhere(name, wanted)
+    }
+
+    /// The definition among the objects that exist once in the process.
+    fn find_shared(&self, name: Name<'_>, wanted: Option<Version<'_>>, newest: bool) -> Option<Definition> {
+        for replica in &self.commons {
+            if let Some((_, symbol)) = replica.image.symbols.lookup(name, wanted, newest) {
+                return Some(replica.definition(&symbol));
+            }
+        }
+        self.system.iter().find_map(|object| {
+            let (_, symbol) = object.symbols.lookup(name, wanted, newest)?;
+            Some(system_definition(object, &symbol))
+        })
+    }
+}
+
+/// The definition that a symbol of a system object stands for.
+pub(crate) fn system_definition(object: &SystemObject, symbol: &Symbol) -> Definition {
+    if symbol.is_tls() {
+        let block = Block::System { module: object.tls_module as u64 };
+        return Definition::FixedTls { block, offset: symbol.value };
+    }
+    let address =
+        if symbol.is_absolute() { symbol.value as usize } else { object.base.wrapping_add(symbol.value as usize) };
+    let address = if symbol.is_indirect_function() { call_resolver(address) } else { address };
+    Definition::Fixed { address, size: symbol.size }
+}
+
+/// Calls the resolver of an indirect function (gABI extension STT_GNU_IFUNC).
+pub(crate) fn call_resolver(address: usize) -> usize {
+    // SAFETY: the symbol table says that a resolver is at `address`; its object is relocated. On
+    // x86-64 resolvers take no argument (glibc, sysdeps/x86_64/dl-irel.h).
+    let resolver: extern "C" fn() -> usize = unsafe { std::mem::transmute(address) };
+    resolver()
+}
+
+/// What `dlvsym(RTLD_DEFAULT)` finds: objects that were opened RTLD_GLOBAL by others.
+fn find_anywhere(name: Name<'_>, wanted: Option<Version<'_>>) -> Option<Definition> {
+    let text = std::ffi::CString::new(name.text).ok()?;
+    let version = wanted.and_then(|version| std::ffi::CString::new(version.name).ok());
+    let address = dynamic::global_symbol(&text, version.as_deref())?;
+    Some(Definition::Fixed { address, size: 0 })
+}
+
+impl Scope {
+    /// As [`Scope::find`] for `dlsym` on a library's handle: its own scope, without the global one.
+    pub(crate) fn find_in_library(&self, name: Name<'_>) -> Option<Definition> {
+        let own = self.local.iter().find_map(|image| {
+            let (_, symbol) = image.symbols.lookup(name, None, true)?;
+            Some(Definition::Image { image: image.id, symbol })
+        });
+        own.or_else(|| self.find_shared(name, None, true))
+    }
+}

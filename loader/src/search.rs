@@ -1,0 +1,159 @@
+//! Where a needed name is looked for: RPATH, LD_LIBRARY_PATH, RUNPATH, `ld.so.cache`, defaults
+//! (ld.so(8); glibc's `_dl_map_object`, elf/dl-load.c).
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use once_cell::sync::Lazy;
+
+/// Whose search path counts: the object that needs a name, and the chain that led to it, because
+/// a RPATH (unlike a RUNPATH) is inherited by dependencies.
+#[derive(Clone, Copy)]
+pub(crate) struct Requester<'a> {
+    pub origin: &'a Path,
+    pub rpath: Option<&'a str>,
+    pub runpath: Option<&'a str>,
+    pub parent: Option<&'a Requester<'a>>,
+}
+
+const DEFAULT_DIRECTORIES: [&str; 4] = [
+    "/lib/x86_64-linux-gnu",
+    "/usr/lib/x86_64-linux-gnu",
+    "/lib64",
+    "/usr/lib64",
+];
+
+/// The file that `name` stands for, and otherwise the places where it was looked for.
+pub(crate) fn find(name: &str, requester: Option<&Requester<'_>>) -> Result<PathBuf, Vec<String>> {
+    if name.contains('/') {
+        let path = match requester {
+            Some(requester) => expand(name, requester.origin),
+            None => PathBuf::from(name),
+        };
+        return if path.is_file() { Ok(path) } else { Err(vec![path.display().to_string()]) };
+    }
+    let mut searched = Vec::new();
+    let mut try_in = |directory: &Path| {
+        let candidate = directory.join(name);
+        // An ELF of another machine in the path is passed over, as glibc does.
+        if candidate.is_file() && is_native(&candidate) {
+            return Some(candidate);
+        }
+        searched.push(directory.display().to_string());
+        None
+    };
+    if let Some(requester) = requester.filter(|requester| requester.runpath.is_none()) {
+        let mut level = Some(requester);
+        while let Some(at) = level {
+            // An object with a RUNPATH contributes no RPATH.
+            let rpath = at.rpath.filter(|_| at.runpath.is_none());
+            if let Some(found) = directories(rpath, at.origin).find_map(|at| try_in(&at)) {
+                return Ok(found);
+            }
+            level = at.parent;
+        }
+    }
+    let environment = std::env::var("LD_LIBRARY_PATH").unwrap_or_default();
+    for directory in environment.split([':', ';']).filter(|directory| !directory.is_empty()) {
+        if let Some(found) = try_in(Path::new(directory)) {
+            return Ok(found);
+        }
+    }
+    if let Some(requester) = requester
+        && let Some(found) =
+            directories(requester.runpath, requester.origin).find_map(|directory| try_in(&directory))
+    {
+        return Ok(found);
+    }
+    if let Some(found) = CACHE.get(name).filter(|path| path.is_file()) {
+        return Ok(found.clone());
+    }
+    if let Some(found) = DEFAULT_DIRECTORIES.iter().find_map(|directory| try_in(Path::new(directory))) {
+        return Ok(found);
+    }
+    searched.push("the ld.so cache".into());
+    Err(searched)
+}
+
+fn directories<'a>(list: Option<&'a str>, origin: &'a Path) -> impl Iterator<Item = PathBuf> + 'a {
+    list.unwrap_or_default()
+        .split(':')
+        .filter(|directory| !directory.is_empty())
+        .map(move |directory| expand(directory, origin))
+}
+
+fn expand(text: &str, origin: &Path) -> PathBuf {
+    let origin = origin.to_string_lossy();
+    let mut expanded = text.to_owned();
+    for (token, value) in [("ORIGIN", origin.as_ref()), ("LIB", "lib/x86_64-linux-gnu"), ("PLATFORM", "x86_64")] {
+        expanded = expanded.replace(&format!("${{{token}}}"), value).replace(&format!("${token}"), value);
+    }
+    PathBuf::from(expanded)
+}
+
+/// Whether the file begins as an ELF object for this machine.
+fn is_native(path: &Path) -> bool {
+    use std::io::Read;
+    let mut head = [0u8; 20];
+    let read = std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut head));
+    // A file too short or with another magic is an error for the loader to name, not to skip.
+    read.is_err()
+        || &head[..4] != b"\x7fELF"
+        || (head[4] == 2 && u16::from_le_bytes([head[18], head[19]]) == crate::arch::MACHINE)
+}
+
+/// `ld.so.cache`, read once. Its format: glibc's sysdeps/generic/dl-cache.h, `struct cache_file_new`.
+static CACHE: Lazy<HashMap<String, PathBuf>> =
+    Lazy::new(|| std::fs::read("/etc/ld.so.cache").ok().and_then(|bytes| parse_cache(&bytes)).unwrap_or_default());
+
+const CACHE_MAGIC: &[u8] = b"glibc-ld.so.cache1.1";
+const CACHE_HEADER: usize = 48;
+const CACHE_ENTRY: usize = 24;
+/// FLAG_ELF_LIBC6 | FLAG_X8664_LIB64.
+const CACHE_FLAGS: u32 = 0x0303;
+
+fn parse_cache(bytes: &[u8]) -> Option<HashMap<String, PathBuf>> {
+    // Systems older than glibc 2.32 put the old format before the new one.
+    let start = bytes.windows(CACHE_MAGIC.len()).position(|window| window == CACHE_MAGIC)?;
+    let cache = &bytes[start..];
+    let word = |at: usize| cache.get(at..at + 4).map(|b| u32::from_le_bytes(b.try_into().expect("four bytes")));
+    let text = |at: usize| {
+        let tail = cache.get(at..)?;
+        std::str::from_utf8(&tail[..tail.iter().position(|&byte| byte == 0)?]).ok()
+    };
+    let mut files = HashMap::new();
+    for index in 0..word(20)? as usize {
+        let entry = CACHE_HEADER + index * CACHE_ENTRY;
+        let (flags, key, value) = (word(entry)?, word(entry + 4)?, word(entry + 8)?);
+        let hardware = (word(entry + 16)?, word(entry + 20)?);
+        // Variants for special hardware are left to the plain file that stands beside them.
+        if flags == CACHE_FLAGS && hardware == (0, 0) {
+            files.entry(text(key as usize)?.to_owned()).or_insert_with(|| PathBuf::from(text(value as usize).unwrap_or_default()));
+        }
+    }
+    Some(files)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_c_library_is_found_without_a_requester() {
+        let path = find("libc.so.6", None).unwrap();
+        assert!(path.is_file());
+    }
+
+    #[test]
+    fn origin_is_expanded_in_both_spellings() {
+        let origin = Path::new("/opt/pkg");
+        assert_eq!(expand("$ORIGIN/../lib", origin), Path::new("/opt/pkg/../lib"));
+        assert_eq!(expand("${ORIGIN}/x", origin), Path::new("/opt/pkg/x"));
+    }
+
+    #[test]
+    fn a_missing_name_lists_where_it_was_looked_for() {
+        let searched = find("libdoes-not-exist.so.9", None).unwrap_err();
+        assert!(searched.iter().any(|place| place.contains("cache")), "{searched:?}");
+    }
+}

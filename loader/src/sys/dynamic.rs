@@ -1,0 +1,183 @@
+//! The system's own dynamic loader (glibc): the objects it holds, and its `dl*` functions.
+
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::ptr;
+
+/// An object opened by the system loader; the reference is given back on drop unless kept.
+#[derive(Debug)]
+pub(crate) struct SystemHandle(*mut c_void);
+
+// SAFETY: dl handles may be used from any thread (POSIX dlopen is MT-Safe).
+unsafe impl Send for SystemHandle {}
+// SAFETY: as above; a handle is only an opaque pointer to glibc.
+unsafe impl Sync for SystemHandle {}
+
+impl SystemHandle {
+    /// `dlopen(name, flags)`; the error is the text of `dlerror`.
+    pub(crate) fn open(name: &CStr, flags: c_int) -> Result<SystemHandle, String> {
+        // SAFETY: `name` is NUL-terminated. Constructors of the library run, as the caller wants.
+        let handle = unsafe { libc::dlopen(name.as_ptr(), flags) };
+        if handle.is_null() { Err(last_error()) } else { Ok(SystemHandle(handle)) }
+    }
+
+    /// The raw handle, as `dlopen` returned it.
+    pub(crate) fn raw(&self) -> *mut c_void {
+        self.0
+    }
+
+    /// Base address of the object (`l_addr` of its link map).
+    pub(crate) fn base(&self) -> Option<usize> {
+        let mut map: *const LinkMap = ptr::null();
+        // SAFETY: RTLD_DI_LINKMAP (2) writes one pointer to the place that is passed.
+        let status = unsafe { libc::dlinfo(self.0, libc::RTLD_DI_LINKMAP, (&raw mut map).cast()) };
+        // SAFETY: on success the link map lives as long as the object is open, which we hold.
+        (status == 0 && !map.is_null()).then(|| unsafe { (*map).address })
+    }
+
+    /// Gives up the reference without closing the object: it stays loaded for good.
+    pub(crate) fn keep(self) -> *mut c_void {
+        let handle = self.0;
+        std::mem::forget(self);
+        handle
+    }
+}
+
+impl Drop for SystemHandle {
+    fn drop(&mut self) {
+        // SAFETY: the handle came from dlopen and its reference is ours to give back.
+        unsafe { libc::dlclose(self.0) };
+    }
+}
+
+/// The public head of glibc's `struct link_map` (`<link.h>`).
+#[repr(C)]
+struct LinkMap {
+    address: usize,
+    name: *const c_char,
+    dynamic: *const c_void,
+    next: *const LinkMap,
+    previous: *const LinkMap,
+}
+
+/// The text of the calling thread's last dl* error.
+pub(crate) fn last_error() -> String {
+    // SAFETY: dlerror returns NULL or a string valid until the thread's next dl* call.
+    let text = unsafe { libc::dlerror() };
+    if text.is_null() {
+        return "unknown error".to_owned();
+    }
+    // SAFETY: checked above.
+    unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+}
+
+/// `dlsym(RTLD_DEFAULT, name)`, or `dlvsym` where a version is wanted.
+pub(crate) fn global_symbol(name: &CStr, version: Option<&CStr>) -> Option<usize> {
+    let address = match version {
+        // SAFETY: the strings are NUL-terminated.
+        Some(version) => unsafe { dlvsym(libc::RTLD_DEFAULT, name.as_ptr(), version.as_ptr()) },
+        // SAFETY: as above.
+        None => unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) },
+    };
+    // Clears the thread's error, so that a replica that asks for it sees only its own.
+    if address.is_null() {
+        // SAFETY: no arguments.
+        unsafe { libc::dlerror() };
+    }
+    (!address.is_null()).then_some(address as usize)
+}
+
+/// `dlvsym(handle, name, version)`.
+///
+/// # Safety
+/// As dlvsym(3).
+pub(crate) unsafe fn versioned_symbol(handle: *mut c_void, name: *const c_char, version: *const c_char) -> *mut c_void {
+    // SAFETY: the caller's promise.
+    unsafe { dlvsym(handle, name, version) }
+}
+
+unsafe extern "C" {
+    fn dlvsym(handle: *mut c_void, name: *const c_char, version: *const c_char) -> *mut c_void;
+}
+
+/// What `dl_iterate_phdr` reports of one object of the system loader.
+#[derive(Clone, Debug)]
+pub(crate) struct LoadedObject {
+    pub base: usize,
+    pub name: CString,
+    pub headers: usize,
+    pub header_count: usize,
+    /// TLS module id, 0 if the object has no TLS.
+    pub tls_module: usize,
+}
+
+/// Every object of the system loader, in its order, and its count of additions and removals.
+pub(crate) fn objects() -> Vec<LoadedObject> {
+    unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, _size: usize, list: *mut c_void) -> c_int {
+        // SAFETY: glibc passes a valid record, and `list` is the vector of the caller below.
+        let (info, list) = unsafe { (&*info, &mut *list.cast::<Vec<LoadedObject>>()) };
+        let name = if info.dlpi_name.is_null() {
+            CString::default()
+        } else {
+            // SAFETY: a non-null name is NUL-terminated.
+            unsafe { CStr::from_ptr(info.dlpi_name) }.to_owned()
+        };
+        list.push(LoadedObject {
+            base: info.dlpi_addr as usize,
+            name,
+            headers: info.dlpi_phdr as usize,
+            header_count: info.dlpi_phnum as usize,
+            tls_module: info.dlpi_tls_modid,
+        });
+        0
+    }
+    let mut list = Vec::new();
+    // SAFETY: the callback matches the signature and does not unwind.
+    unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut list).cast()) };
+    list
+}
+
+/// The counters of `dl_iterate_phdr`: objects ever added, objects ever removed.
+pub(crate) fn generation() -> (u64, u64) {
+    unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, _size: usize, place: *mut c_void) -> c_int {
+        // SAFETY: glibc passes a valid record, and `place` is the pair of the caller below.
+        unsafe { *place.cast::<(u64, u64)>() = ((*info).dlpi_adds, (*info).dlpi_subs) };
+        1
+    }
+    let mut counters = (0u64, 0u64);
+    // SAFETY: the callback matches the signature and does not unwind.
+    unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut counters).cast()) };
+    counters
+}
+
+/// Program arguments and environment as constructors of shared objects receive them from glibc.
+pub(crate) struct ProgramArguments {
+    pub count: c_int,
+    pub values: *const *const c_char,
+}
+
+// SAFETY: the vector behind `values` is leaked and never written again.
+unsafe impl Send for ProgramArguments {}
+// SAFETY: as above.
+unsafe impl Sync for ProgramArguments {}
+
+impl ProgramArguments {
+    pub(crate) fn of_process() -> ProgramArguments {
+        use std::os::unix::ffi::OsStringExt;
+        let strings: Vec<*const c_char> = std::env::args_os()
+            .filter_map(|argument| CString::new(argument.into_vec()).ok())
+            .map(|argument| argument.into_raw().cast_const())
+            .collect();
+        let count = strings.len() as c_int;
+        let terminated: Vec<_> = strings.into_iter().chain([ptr::null()]).collect();
+        ProgramArguments { count, values: Box::leak(terminated.into_boxed_slice()).as_ptr() }
+    }
+}
+
+/// The process's environment block at this moment.
+pub(crate) fn environment() -> *const *const c_char {
+    unsafe extern "C" {
+        static environ: *const *const c_char;
+    }
+    // SAFETY: glibc defines `environ`; reading the pointer is what every C program does.
+    unsafe { environ }
+}

@@ -1,0 +1,71 @@
+//! Files: opening, identity, read-only views, and sealed memory files.
+
+use std::ffi::CString;
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::FromRawFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use memmap2::Mmap;
+
+/// What makes two paths the same object for the loader, as glibc's `_dl_map_object_from_fd`
+/// compares device and inode. Size and time of change are added so that a file that was replaced
+/// in place is not taken for the image that was parsed earlier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct FileId {
+    pub device: u64,
+    pub inode: u64,
+    size: u64,
+    changed: (i64, i64),
+}
+
+impl FileId {
+    pub(crate) fn of(file: &File) -> io::Result<FileId> {
+        file.metadata().map(|metadata| FileId::from_metadata(&metadata))
+    }
+
+    pub(crate) fn of_path(path: &Path) -> io::Result<FileId> {
+        std::fs::metadata(path).map(|metadata| FileId::from_metadata(&metadata))
+    }
+
+    fn from_metadata(metadata: &std::fs::Metadata) -> FileId {
+        FileId {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            size: metadata.size(),
+            changed: (metadata.mtime(), metadata.mtime_nsec()),
+        }
+    }
+}
+
+/// A read-only view of a whole file, shared with the page cache.
+pub(crate) fn view(file: &File) -> io::Result<Mmap> {
+    // SAFETY: the mapping is private and read-only. A file that is truncated while it is mapped
+    // raises SIGBUS on access, as it does for every loaded library under every loader; the crate's
+    // documentation lists it among the things that a process does not survive.
+    unsafe { Mmap::map(file) }
+}
+
+/// A memory file that holds `bytes` and can no longer be changed by anybody.
+///
+/// Used for images that have no file of their own. The seals make the private mappings of its
+/// pages as dependable as those of a read-only file.
+pub(crate) fn sealed(name: &str, bytes: &[u8]) -> io::Result<File> {
+    let name = CString::new(name).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
+    // SAFETY: `name` is a NUL-terminated string that outlives the call.
+    let descriptor =
+        unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) };
+    if descriptor < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the descriptor was just created and nobody else owns it.
+    let mut file = unsafe { File::from_raw_fd(descriptor) };
+    file.write_all(bytes)?;
+    let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_WRITE | libc::F_SEAL_SEAL;
+    // SAFETY: F_ADD_SEALS takes an integer and touches no memory of ours.
+    if unsafe { libc::fcntl(descriptor, libc::F_ADD_SEALS, seals) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(file)
+}

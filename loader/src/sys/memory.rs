@@ -1,0 +1,171 @@
+//! Address space: reservations, file mappings in them, and protection.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::ptr;
+
+use super::{PAGE, page_down, page_up};
+
+/// A range of address space that belongs to one owner and is unmapped with it.
+///
+/// ```text
+///  base                                            base + length
+///  |  R file  |  RX file  |  R file  |  RW file  | anonymous | PROT_NONE gap |
+/// ```
+#[derive(Debug)]
+pub(crate) struct Reservation {
+    base: usize,
+    length: usize,
+}
+
+impl Reservation {
+    /// Reserves `length` bytes (rounded up to pages) at an address that is a multiple of
+    /// `alignment`, with no access rights and no memory behind them.
+    pub(crate) fn new(length: usize, alignment: usize) -> io::Result<Reservation> {
+        let invalid = || io::Error::from(io::ErrorKind::InvalidInput);
+        let length = page_up(length).filter(|&length| length > 0).ok_or_else(invalid)?;
+        let alignment = alignment.max(PAGE);
+        if !alignment.is_power_of_two() {
+            return Err(invalid());
+        }
+        let slack = alignment - PAGE;
+        let total = length.checked_add(slack).ok_or_else(invalid)?;
+        // SAFETY: an anonymous mapping at an address of the kernel's choice replaces nothing.
+        let address = unsafe {
+            libc::mmap(
+                ptr::null_mut(),
+                total,
+                libc::PROT_NONE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+                -1,
+                0,
+            )
+        };
+        if address == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let start = address as usize;
+        let base = (start + slack) & !(alignment - 1);
+        for (from, to) in [(start, base), (base + length, start + total)] {
+            if to > from {
+                // SAFETY: the range lies inside the mapping made above and outside the part kept.
+                unsafe { libc::munmap(from as *mut libc::c_void, to - from) };
+            }
+        }
+        Ok(Reservation { base, length })
+    }
+
+    pub(crate) fn base(&self) -> usize {
+        self.base
+    }
+
+    pub(crate) fn length(&self) -> usize {
+        self.length
+    }
+
+    /// Maps `length` bytes of `file` from the page-aligned `offset` at `at` bytes into the range.
+    pub(crate) fn map_file(
+        &self,
+        at: usize,
+        length: usize,
+        file: &File,
+        offset: u64,
+        protection: Protection,
+    ) -> io::Result<()> {
+        self.map(at, length, file.as_raw_fd(), offset, protection, 0)
+    }
+
+    /// Maps zeroed memory at `at` bytes into the range.
+    pub(crate) fn map_zeroes(&self, at: usize, length: usize, protection: Protection) -> io::Result<()> {
+        self.map(at, length, -1, 0, protection, libc::MAP_ANONYMOUS)
+    }
+
+    fn map(
+        &self,
+        at: usize,
+        length: usize,
+        descriptor: i32,
+        offset: u64,
+        protection: Protection,
+        flags: i32,
+    ) -> io::Result<()> {
+        if !self.holds(at, length) || at % PAGE != 0 || offset % PAGE as u64 != 0 {
+            return Err(io::Error::from(io::ErrorKind::InvalidInput));
+        }
+        // SAFETY: MAP_FIXED replaces only pages of this reservation, checked above, which nobody
+        // else refers to before the owner hands out addresses.
+        let address = unsafe {
+            libc::mmap(
+                (self.base + at) as *mut libc::c_void,
+                length,
+                protection.bits(),
+                libc::MAP_PRIVATE | libc::MAP_FIXED | flags,
+                descriptor,
+                offset as libc::off_t,
+            )
+        };
+        if address == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(())
+    }
+
+    /// Changes the protection of the pages that `at..at + length` lies in.
+    pub(crate) fn protect(&self, at: usize, length: usize, protection: Protection) -> io::Result<()> {
+        if !self.holds(at, length) {
+            return Err(io::Error::from(io::ErrorKind::InvalidInput));
+        }
+        if length == 0 {
+            return Ok(());
+        }
+        protect(self.base + at, length, protection)
+    }
+
+    fn holds(&self, at: usize, length: usize) -> bool {
+        at.checked_add(length).is_some_and(|end| end <= self.length)
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        // SAFETY: the range was reserved by `new` and belongs to this value alone; whoever keeps
+        // addresses into it keeps the value too.
+        unsafe { libc::munmap(self.base as *mut libc::c_void, self.length) };
+    }
+}
+
+/// Changes the protection of the pages that `address..address + length` lies in.
+pub(crate) fn protect(address: usize, length: usize, protection: Protection) -> io::Result<()> {
+    let start = page_down(address);
+    let end = page_up(address + length).ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
+    let region = match protection {
+        Protection::Read => region::Protection::READ,
+        Protection::ReadWrite => region::Protection::READ_WRITE,
+        Protection::ReadExecute => region::Protection::READ_EXECUTE,
+    };
+    // SAFETY: callers name ranges of mappings that they own, or one pointer slot of a system
+    // object whose protection they widen and restore; code and data in them stay as they are.
+    unsafe { region::protect(start as *const u8, end - start, region) }.map_err(|error| match error {
+        region::Error::SystemCall(error) => error,
+        other => io::Error::other(other),
+    })
+}
+
+/// Access rights of a mapping. Writable and executable at once does not exist on purpose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Protection {
+    Read,
+    ReadWrite,
+    ReadExecute,
+}
+
+impl Protection {
+    fn bits(self) -> i32 {
+        match self {
+            Protection::Read => libc::PROT_READ,
+            Protection::ReadWrite => libc::PROT_READ | libc::PROT_WRITE,
+            Protection::ReadExecute => libc::PROT_READ | libc::PROT_EXEC,
+        }
+    }
+}

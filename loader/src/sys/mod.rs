@@ -1,0 +1,22 @@
+//! Everything that is asked of the operating system and of the C library, in one place.
+
+pub(crate) mod dynamic;
+pub(crate) mod file;
+pub(crate) mod memory;
+pub(crate) mod thread;
+
+/// Size of a page, in bytes. x86-64 has 4 KiB base pages on every kernel.
+pub(crate) const PAGE: usize = 4096;
+
+/// `value` rounded down to a multiple of the page size.
+pub(crate) const fn page_down(value: usize) -> usize {
+    value & !(PAGE - 1)
+}
+
+/// `value` rounded up to a multiple of the page size; `None` on overflow.
+pub(crate) const fn page_up(value: usize) -> Option<usize> {
+    match value.checked_add(PAGE - 1) {
+        Some(sum) => Some(page_down(sum)),
+        None => None,
+    }
+}

@@ -1,0 +1,322 @@
+//! System objects: what glibc's loader holds, indexed so that references can be bound to them.
+
+use std::collections::HashMap;
+use std::ffi::CString;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use goblin::elf::dynamic::*;
+use goblin::elf::program_header::{PT_DYNAMIC, PT_LOAD};
+use parking_lot::Mutex;
+
+use crate::error::{Error, Result};
+use crate::image::SymbolTable;
+use crate::image::symbols::Tables;
+use crate::sys::dynamic::{self, LoadedObject, SystemHandle};
+use crate::sys::file::FileId;
+
+/// Identifies a system object for as long as the process runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct SystemId(u32);
+
+/// An object that the system loader mapped: the executable, libc, a library shared by all domains.
+#[derive(Debug)]
+pub(crate) struct SystemObject {
+    pub id: SystemId,
+    pub base: usize,
+    pub path: PathBuf,
+    pub soname: String,
+    pub needed: Vec<String>,
+    pub symbols: SymbolTable<'static>,
+    /// Its TLS module id; 0 if it has none.
+    pub tls_module: usize,
+    pub file_id: Option<FileId>,
+    /// Address and size of each mapped segment.
+    segments: Vec<(usize, usize)>,
+    dynamic: Vec<(u64, u64)>,
+}
+
+impl SystemObject {
+    /// Address of the table that dynamic entry `tag` points to.
+    pub(crate) fn table(&self, tag: u64) -> Option<usize> {
+        self.value(tag).map(|value| self.absolute(value))
+    }
+
+    /// The value of dynamic entry `tag`.
+    pub(crate) fn value(&self, tag: u64) -> Option<u64> {
+        self.dynamic.iter().rev().find(|entry| entry.0 == tag).map(|entry| entry.1)
+    }
+
+    /// glibc relocates the addresses of the dynamic section in place, but not those of the vDSO
+    /// and of objects whose section is read-only.
+    fn absolute(&self, value: u64) -> usize {
+        let value = value as usize;
+        if value < self.base { self.base + value } else { value }
+    }
+
+    pub(crate) fn holds(&self, address: usize) -> bool {
+        self.segments.iter().any(|&(start, size)| address >= start && address - start < size)
+    }
+}
+
+/// The index of system objects, brought up to date when the system loader's counters change.
+#[derive(Default)]
+pub(crate) struct System {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    generation: (u64, u64),
+    objects: Vec<Arc<SystemObject>>,
+    next: u32,
+    /// The executable and what it needs, in breadth-first order.
+    global: Vec<Arc<SystemObject>>,
+    /// Handles that keep opened objects loaded.
+    opened: HashMap<PathBuf, usize>,
+}
+
+impl System {
+    /// All system objects, the executable first.
+    pub(crate) fn objects(&self) -> Vec<Arc<SystemObject>> {
+        let mut state = self.state.lock();
+        state.refresh();
+        state.objects.clone()
+    }
+
+    /// The executable and its dependencies: the scope that every object sees.
+    pub(crate) fn global(&self) -> Vec<Arc<SystemObject>> {
+        let mut state = self.state.lock();
+        state.refresh();
+        state.global.clone()
+    }
+
+    /// The loaded object with this soname (or file name), if any.
+    pub(crate) fn by_name(&self, name: &str) -> Option<Arc<SystemObject>> {
+        let mut state = self.state.lock();
+        state.refresh();
+        state.by_name(name)
+    }
+
+    /// The loaded object that is this file, if any.
+    pub(crate) fn by_file(&self, id: FileId) -> Option<Arc<SystemObject>> {
+        let mut state = self.state.lock();
+        state.refresh();
+        state
+            .objects
+            .iter()
+            .find(|object| object.file_id.is_some_and(|own| (own.device, own.inode) == (id.device, id.inode)))
+            .cloned()
+    }
+
+    /// The object whose mapped segments hold `address`.
+    pub(crate) fn by_address(&self, address: usize) -> Option<Arc<SystemObject>> {
+        let mut state = self.state.lock();
+        state.refresh();
+        state.objects.iter().find(|object| object.holds(address)).cloned()
+    }
+
+    /// Loads `path` by the system loader, for good, and returns its entry. A second call returns
+    /// the first one's object.
+    pub(crate) fn open(&self, path: &Path, flags: i32) -> Result<Arc<SystemObject>> {
+        let failure = |message: String| Error::System { object: path.to_owned(), message };
+        let name = CString::new(path.as_os_str().as_bytes())
+            .map_err(|_| failure("its name holds a NUL byte".into()))?;
+        // The lock is not held here: constructors may come back to this index.
+        let handle = SystemHandle::open(&name, flags).map_err(failure)?;
+        let base = handle.base();
+        let raw = handle.keep();
+        let mut state = self.state.lock();
+        state.opened.insert(path.to_owned(), raw as usize);
+        state.refresh();
+        base.and_then(|base| state.objects.iter().find(|object| object.base == base).cloned())
+            .ok_or_else(|| failure("it was opened but is not in the list of dl_iterate_phdr".into()))
+    }
+
+    /// `object` and what it needs, breadth first: the scope in which its symbols are found.
+    pub(crate) fn closure(&self, object: &Arc<SystemObject>) -> Vec<Arc<SystemObject>> {
+        let mut state = self.state.lock();
+        state.refresh();
+        state.closure(object)
+    }
+}
+
+impl State {
+    fn refresh(&mut self) {
+        let generation = dynamic::generation();
+        if generation == self.generation && !self.objects.is_empty() {
+            return;
+        }
+        let mut known: HashMap<(usize, Vec<u8>), Arc<SystemObject>> = self
+            .objects
+            .drain(..)
+            .map(|object| ((object.base, object.path.as_os_str().as_bytes().to_owned()), object))
+            .collect();
+        for loaded in dynamic::objects() {
+            let path = path_of(&loaded);
+            let object = known
+                .remove(&(loaded.base, path.as_os_str().as_bytes().to_owned()))
+                .or_else(|| self.index(&loaded, path));
+            self.objects.extend(object);
+        }
+        self.generation = generation;
+        if self.global.is_empty()
+            && let Some(executable) = self.objects.first().cloned()
+        {
+            self.global = self.closure(&executable);
+        }
+    }
+
+    fn index(&mut self, loaded: &LoadedObject, path: PathBuf) -> Option<Arc<SystemObject>> {
+        let parsed = MappedObject::read(loaded)?;
+        let id = SystemId(self.next);
+        self.next += 1;
+        let file_name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        Some(Arc::new(SystemObject {
+            id,
+            base: loaded.base,
+            file_id: FileId::of_path(&path).ok(),
+            soname: parsed.soname.unwrap_or(file_name),
+            needed: parsed.needed,
+            symbols: parsed.symbols,
+            tls_module: loaded.tls_module,
+            segments: parsed.segments,
+            dynamic: parsed.dynamic,
+            path,
+        }))
+    }
+
+    fn by_name(&self, name: &str) -> Option<Arc<SystemObject>> {
+        self.objects
+            .iter()
+            .find(|object| {
+                object.soname == name || object.path.file_name().is_some_and(|own| own.as_bytes() == name.as_bytes())
+            })
+            .cloned()
+    }
+
+    fn closure(&self, object: &Arc<SystemObject>) -> Vec<Arc<SystemObject>> {
+        let mut scope = vec![object.clone()];
+        let mut next = 0;
+        while let Some(current) = scope.get(next).cloned() {
+            next += 1;
+            for name in &current.needed {
+                if let Some(found) = self.by_name(name)
+                    && !scope.iter().any(|known| known.id == found.id)
+                {
+                    scope.push(found);
+                }
+            }
+        }
+        scope
+    }
+}
+
+fn path_of(loaded: &LoadedObject) -> PathBuf {
+    if loaded.name.as_bytes().is_empty() {
+        // The main program has an empty name in the list.
+        return std::env::current_exe().unwrap_or_default();
+    }
+    PathBuf::from(std::ffi::OsStr::from_bytes(loaded.name.as_bytes()))
+}
+
+/// The tables of a mapped object, read from its memory.
+struct MappedObject {
+    soname: Option<String>,
+    needed: Vec<String>,
+    symbols: SymbolTable<'static>,
+    segments: Vec<(usize, usize)>,
+    dynamic: Vec<(u64, u64)>,
+}
+
+impl MappedObject {
+    fn read(loaded: &LoadedObject) -> Option<MappedObject> {
+        if loaded.header_count == 0 {
+            return None;
+        }
+        // SAFETY: dl_iterate_phdr reported the address and number of the headers of an object that
+        // is mapped; objects that are bound to are kept open, see `System::open`.
+        let headers = unsafe {
+            std::slice::from_raw_parts(loaded.headers as *const libc::Elf64_Phdr, loaded.header_count)
+        };
+        let segments: Vec<_> = headers
+            .iter()
+            .filter(|header| header.p_type == PT_LOAD)
+            .map(|header| (loaded.base + header.p_vaddr as usize, header.p_memsz as usize))
+            .collect();
+        let dynamic_header = headers.iter().find(|header| header.p_type == PT_DYNAMIC)?;
+        let memory = |address: usize, length: usize| -> Option<&'static [u8]> {
+            let inside = segments
+                .iter()
+                .any(|&(start, size)| address >= start && address.checked_add(length).is_some_and(|end| end <= start + size));
+            // SAFETY: the range lies in a mapped segment; the tables read through it are constant
+            // after glibc's relocation, and stay mapped while the object is open.
+            inside.then(|| unsafe { std::slice::from_raw_parts(address as *const u8, length) })
+        };
+        let section = memory(loaded.base + dynamic_header.p_vaddr as usize, dynamic_header.p_memsz as usize)?;
+        let word = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
+        let dynamic: Vec<(u64, u64)> = section
+            .chunks_exact(16)
+            .map(|entry| (word(&entry[..8]), word(&entry[8..])))
+            .take_while(|entry| entry.0 != DT_NULL)
+            .collect();
+        let value = |tag: u64| dynamic.iter().rev().find(|entry| entry.0 == tag).map(|entry| entry.1);
+        let address = |tag: u64| {
+            value(tag).map(|at| if (at as usize) < loaded.base { loaded.base + at as usize } else { at as usize })
+        };
+        let to_segment_end = |tag: u64| {
+            let at = address(tag)?;
+            let &(start, size) = segments.iter().find(|&&(start, size)| at >= start && at - start < size)?;
+            memory(at, start + size - at)
+        };
+        let strings = memory(address(DT_STRTAB)?, value(DT_STRSZ)? as usize)?;
+        let text = |offset: u64| {
+            let tail = strings.get(offset as usize..)?;
+            let end = tail.iter().position(|&byte| byte == 0)?;
+            Some(String::from_utf8_lossy(&tail[..end]).into_owned())
+        };
+        let counted = |tag: u64, count: u64| to_segment_end(tag).zip(value(count).map(|count| count as usize));
+        let symbols = SymbolTable::from_tables(Tables {
+            symbols: to_segment_end(DT_SYMTAB)?,
+            strings,
+            gnu_hash: to_segment_end(DT_GNU_HASH),
+            sysv_hash: to_segment_end(DT_HASH),
+            version_symbols: to_segment_end(DT_VERSYM),
+            version_needs: counted(DT_VERNEED, DT_VERNEEDNUM),
+            version_definitions: counted(DT_VERDEF, DT_VERDEFNUM),
+        })
+        .ok()?;
+        Some(MappedObject {
+            soname: value(DT_SONAME).and_then(text),
+            needed: dynamic.iter().filter(|entry| entry.0 == DT_NEEDED).filter_map(|entry| text(entry.1)).collect(),
+            symbols,
+            segments,
+            dynamic,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::image::symbols::Name;
+
+    #[test]
+    fn libc_is_indexed_with_its_versions() {
+        let system = System::default();
+        let libc = system.by_name("libc.so.6").expect("the test process runs on glibc");
+        let (_, symbol) = libc.symbols.lookup(Name::new(b"malloc"), None, false).unwrap();
+        let expected = libc::malloc as *const () as usize;
+        assert_eq!(libc.base + symbol.value as usize, expected);
+        assert!(libc.symbols.lookup(Name::new(b"no_such_function_at_all"), None, false).is_none());
+    }
+
+    #[test]
+    fn the_global_scope_begins_with_the_executable_and_holds_libc() {
+        let system = System::default();
+        let global = system.global();
+        assert_eq!(global[0].path, std::env::current_exe().unwrap());
+        assert!(global.iter().any(|object| object.soname == "libc.so.6"));
+    }
+}

@@ -1,0 +1,140 @@
+//! Interposition: functions of the host that replicas call instead of those they name.
+
+use std::ffi::c_void;
+use std::io;
+
+use crate::arch::{THUNK_SIZE, write_thunk};
+use crate::sys::memory::{Protection, Reservation};
+
+/// What a reference to an interposed symbol binds to, in the replicas of one domain.
+#[derive(Clone, Copy, Debug)]
+pub struct Interposition {
+    target: usize,
+    context: Option<Context>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Context {
+    argument: usize,
+    value: usize,
+    caller: bool,
+}
+
+// SAFETY: holds addresses and plain numbers; who calls the target is bound by the constructors'
+// contracts.
+unsafe impl Send for Interposition {}
+// SAFETY: as above.
+unsafe impl Sync for Interposition {}
+
+impl Interposition {
+    /// References bind to `target` itself. It must have the signature of the symbol it answers,
+    /// or be data of its type.
+    pub fn function(target: *const c_void) -> Interposition {
+        Interposition { target: target as usize, context: None }
+    }
+
+    /// References bind to a thunk that calls `target` with one more argument, `context`.
+    ///
+    /// `arguments` is the number of INTEGER argument registers (psABI: `rdi`, `rsi`, `rdx`, `rcx`,
+    /// `r8`, `r9`) that the symbol's signature uses, 0 to 5; a hidden pointer for the result and
+    /// `this` count. The context becomes the next one, so that `target` can be an
+    /// `extern "C-unwind" fn(a, b, context)` for a function of two arguments.
+    ///
+    /// # Panics
+    /// If `arguments` is greater than 5.
+    pub fn with_context(target: *const c_void, arguments: usize, context: usize) -> Interposition {
+        assert!(arguments <= 5, "no argument register is left for the context");
+        let context = Context { argument: arguments, value: context, caller: false };
+        Interposition { target: target as usize, context: Some(context) }
+    }
+
+    /// As [`Interposition::with_context`], and the return address as the argument after it.
+    pub(crate) fn with_caller(target: *const c_void, arguments: usize, context: usize) -> Interposition {
+        assert!(arguments <= 4, "no argument register is left for the caller");
+        let context = Context { argument: arguments, value: context, caller: true };
+        Interposition { target: target as usize, context: Some(context) }
+    }
+}
+
+/// The generated code of one domain. Written once, then executable and read-only.
+#[derive(Debug)]
+pub(crate) struct Thunks {
+    code: Option<Reservation>,
+    /// What each interposition binds to.
+    pub addresses: Vec<usize>,
+}
+
+impl Thunks {
+    pub(crate) fn generate(interpositions: &[Interposition]) -> io::Result<Thunks> {
+        let count = interpositions.iter().filter(|entry| entry.context.is_some()).count();
+        if count == 0 {
+            let addresses = interpositions.iter().map(|entry| entry.target).collect();
+            return Ok(Thunks { code: None, addresses });
+        }
+        let length = count * THUNK_SIZE;
+        let code = Reservation::new(length, 1)?;
+        code.map_zeroes(0, code.length(), Protection::ReadWrite)?;
+        // SAFETY: just mapped, readable and writable, and referred to by nobody else.
+        let bytes = unsafe { std::slice::from_raw_parts_mut(code.base() as *mut u8, length) };
+        let mut free = bytes.chunks_exact_mut(THUNK_SIZE).enumerate();
+        let addresses = interpositions
+            .iter()
+            .map(|entry| match entry.context {
+                None => entry.target,
+                Some(context) => {
+                    let (index, chunk) = free.next().expect("one chunk was made for each context");
+                    let chunk = chunk.try_into().expect("chunks have this size");
+                    write_thunk(chunk, entry.target, context.argument, context.value, context.caller);
+                    code.base() + index * THUNK_SIZE
+                }
+            })
+            .collect();
+        code.protect(0, code.length(), Protection::ReadExecute)?;
+        Ok(Thunks { code: Some(code), addresses })
+    }
+
+    /// The address range of the generated code.
+    pub(crate) fn range(&self) -> Option<(usize, usize)> {
+        self.code.as_ref().map(|code| (code.base(), code.length()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    extern "C" fn sum(a: usize, b: usize, context: usize) -> usize {
+        a + 10 * b + 100 * context
+    }
+
+    extern "C" fn where_from(context: usize, caller: usize) -> usize {
+        assert_eq!(context, 7);
+        caller
+    }
+
+    #[test]
+    fn a_thunk_passes_its_context_after_the_real_arguments() {
+        let thunks = Thunks::generate(&[
+            Interposition::with_context(sum as *const c_void, 2, 3),
+            Interposition::with_context(sum as *const c_void, 2, 4),
+        ])
+        .unwrap();
+        let call = |index: usize, a, b| {
+            // SAFETY: the generated code has the C calling convention of a two-argument function.
+            let function: extern "C" fn(usize, usize) -> usize =
+                unsafe { std::mem::transmute(thunks.addresses[index]) };
+            function(a, b)
+        };
+        assert_eq!((call(0, 1, 2), call(1, 1, 2)), (321, 421));
+        assert_eq!(thunks.range().unwrap().1, crate::sys::PAGE);
+    }
+
+    #[test]
+    fn a_thunk_with_caller_passes_the_address_that_it_returns_to() {
+        let thunks = Thunks::generate(&[Interposition::with_caller(where_from as *const c_void, 0, 7)]).unwrap();
+        // SAFETY: the generated code has the C calling convention of a function without arguments.
+        let function: extern "C" fn() -> usize = unsafe { std::mem::transmute(thunks.addresses[0]) };
+        let near = a_thunk_with_caller_passes_the_address_that_it_returns_to as *const () as usize;
+        assert!(function().abs_diff(near) < 1 << 24);
+    }
+}

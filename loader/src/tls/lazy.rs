@@ -1,0 +1,141 @@
+//! Blocks that a thread gets at its first access.
+
+use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use std::cell::UnsafeCell;
+use std::ffi::c_void;
+use std::io;
+use std::mem::ManuallyDrop;
+use std::ptr;
+
+use once_cell::sync::OnceCell;
+use parking_lot::RwLock;
+
+use super::TlsIndex;
+use crate::image::Tls;
+use crate::sys::thread;
+
+/// A module's template. Never removed: a thread may hold a block of a module that is unloaded.
+#[derive(Clone, Copy)]
+struct Template {
+    address: usize,
+    file_size: usize,
+    memory_size: usize,
+    alignment: usize,
+    /// p_vaddr modulo the alignment: what the block's address is congruent to.
+    skew: usize,
+}
+
+impl Template {
+    fn layout(&self) -> Layout {
+        Layout::from_size_align(self.memory_size + self.skew, self.alignment.max(16))
+            .expect("sizes and alignments are validated with the image")
+    }
+}
+
+static TEMPLATES: RwLock<Vec<Template>> = RwLock::new(Vec::new());
+static KEY: OnceCell<libc::pthread_key_t> = OnceCell::new();
+
+/// Registers a module and returns its index.
+pub(super) fn register(tls: Tls, template: usize) -> io::Result<u32> {
+    KEY.get_or_try_init(|| thread::key(release_blocks))?;
+    let mut templates = TEMPLATES.write();
+    templates.push(Template {
+        address: template,
+        file_size: tls.file_size,
+        memory_size: tls.memory_size,
+        alignment: tls.alignment,
+        skew: tls.address % tls.alignment,
+    });
+    Ok(templates.len() as u32 - 1)
+}
+
+/// The blocks of one thread, by module index.
+struct Blocks {
+    /// Never dropped by Rust, whose thread-local destructors run before the key's.
+    addresses: ManuallyDrop<Vec<*mut u8>>,
+    /// How often the key's destructor has run for this thread.
+    rounds: u32,
+}
+
+thread_local! {
+    static BLOCKS: UnsafeCell<Blocks> = const {
+        UnsafeCell::new(Blocks { addresses: ManuallyDrop::new(Vec::new()), rounds: 0 })
+    };
+}
+
+/// The part of `__tls_get_addr` for blocks of this kind.
+///
+/// # Safety
+/// `index` must hold words that [`super::Block::Lazy`] made.
+pub(crate) unsafe extern "C" fn lazy_block_address(index: *const TlsIndex) -> *mut c_void {
+    // SAFETY: the caller's promise.
+    let TlsIndex { module, offset } = unsafe { index.read() };
+    let module = (module << 1 >> 2) as usize;
+    let known = BLOCKS.with(|blocks| {
+        // SAFETY: the cell is this thread's, and the reference ends with the closure, which calls
+        // nothing that could come back here.
+        unsafe { &*blocks.get() }.addresses.get(module).copied().unwrap_or(ptr::null_mut())
+    });
+    let block = if known.is_null() { first_access(module) } else { known };
+    block.wrapping_add(offset as usize).cast()
+}
+
+/// Gives the thread its block. Out of line: it runs once per thread and module.
+#[cold]
+fn first_access(module: usize) -> *mut u8 {
+    let template = TEMPLATES.read()[module];
+    let layout = template.layout();
+    // SAFETY: the layout has a size greater than zero, since PT_TLS with p_memsz 0 is no TLS.
+    let allocation = unsafe { alloc(layout) };
+    if allocation.is_null() {
+        handle_alloc_error(layout);
+    }
+    let block = allocation.wrapping_add(template.skew);
+    // SAFETY: the allocation holds skew + memory_size bytes; the template's file part is mapped
+    // for as long as the module is loaded, and code that runs here belongs to it.
+    unsafe {
+        ptr::copy_nonoverlapping(template.address as *const u8, block, template.file_size);
+        ptr::write_bytes(block.add(template.file_size), 0, template.memory_size - template.file_size);
+    }
+    BLOCKS.with(|blocks| {
+        // SAFETY: this thread's cell; growing the vector calls the allocator, which may use TLS of
+        // glibc but not of a replica.
+        let blocks = unsafe { &mut *blocks.get() };
+        if blocks.addresses.len() <= module {
+            blocks.addresses.resize(module + 1, ptr::null_mut());
+        }
+        blocks.addresses[module] = block;
+        blocks.rounds = 0;
+        if let Some(&key) = KEY.get() {
+            thread::set(key, ptr::without_provenance_mut(1));
+        }
+    });
+    block
+}
+
+/// glibc runs key destructors PTHREAD_DESTRUCTOR_ITERATIONS (4) times while keys are set again.
+/// Other keys' destructors may still use these blocks, so they go in the last round.
+const LAST_ROUND: u32 = 3;
+
+extern "C" fn release_blocks(_value: *mut c_void) {
+    BLOCKS.with(|blocks| {
+        // SAFETY: this thread's cell, at its exit, after C++ destructors (glibc runs those before
+        // the keys').
+        let blocks = unsafe { &mut *blocks.get() };
+        blocks.rounds += 1;
+        if blocks.rounds < LAST_ROUND {
+            if let Some(&key) = KEY.get() {
+                thread::set(key, ptr::without_provenance_mut(1));
+            }
+            return;
+        }
+        let addresses = std::mem::take(&mut *blocks.addresses);
+        let templates = TEMPLATES.read();
+        for (block, template) in addresses.into_iter().zip(templates.iter()) {
+            if !block.is_null() {
+                // SAFETY: allocated in `first_access` with this template's layout.
+                unsafe { dealloc(block.sub(template.skew), template.layout()) };
+            }
+        }
+    });
+}

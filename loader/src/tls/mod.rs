@@ -1,0 +1,110 @@
+//! Thread-local storage of replicas.
+//!
+//! Each replica with a PT_TLS gets a block per thread, placed when it is loaded:
+//!
+//! - in the **arena**, a part of the static TLS of the object that holds this crate, at the same
+//!   offset from the thread pointer in every thread: small blocks that begin as zeroes, and every
+//!   block that initial-exec code reaches;
+//! - **lazily**: allocated in each thread at its first access, freed after the thread's C++
+//!   destructors have run.
+//!
+//! A reference to the TLS of a system object keeps glibc's own module id.
+
+mod arena;
+mod lazy;
+
+use std::path::Path;
+
+use crate::error::{Error, Result};
+use crate::image::Tls;
+
+pub(crate) use lazy::lazy_block_address;
+
+/// The two words that general-dynamic code passes to `__tls_get_addr` (psABI, `tls_index`).
+#[repr(C)]
+pub(crate) struct TlsIndex {
+    pub module: u64,
+    pub offset: u64,
+}
+
+/// Marks a module word as ours; glibc's ids are small positive numbers.
+const OURS: u64 = 1 << 63;
+
+/// Where the blocks of one module are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Block {
+    /// A system object's module id.
+    System { module: u64 },
+    /// Offset of the block's start from the thread pointer.
+    Arena { offset: isize },
+    /// Index of a lazily allocated block.
+    Lazy { index: u32 },
+}
+
+impl Block {
+    /// The module word of a `tls_index` that points into this block.
+    pub(crate) fn module_word(self) -> u64 {
+        match self {
+            Block::System { module } => module,
+            Block::Arena { .. } => OURS,
+            Block::Lazy { index } => OURS | u64::from(index) << 1 | 1,
+        }
+    }
+
+    /// The offset word for `offset` bytes into the block.
+    pub(crate) fn offset_word(self, offset: u64) -> u64 {
+        match self {
+            Block::Arena { offset: start } => (start as u64).wrapping_add(offset),
+            Block::System { .. } | Block::Lazy { .. } => offset,
+        }
+    }
+
+    /// The offset from the thread pointer of `offset` bytes into the block, if it is the same in
+    /// all threads.
+    pub(crate) fn thread_pointer_offset(self, offset: u64) -> Option<u64> {
+        match self {
+            Block::Arena { offset: start } => Some((start as u64).wrapping_add(offset)),
+            Block::System { .. } | Block::Lazy { .. } => None,
+        }
+    }
+
+    /// The address of `offset` bytes into the calling thread's block.
+    pub(crate) fn address(self, offset: u64) -> usize {
+        let index = TlsIndex { module: self.module_word(), offset: self.offset_word(offset) };
+        // SAFETY: the index names a block that was placed for a loaded module.
+        unsafe { crate::arch::tls_get_addr(&index) as usize }
+    }
+}
+
+/// Blocks of at most this many bytes, if they begin as zeroes, are worth a place in the arena.
+const SMALL: usize = 256;
+
+/// Places the blocks of a module whose template lies at `template` (the relocated segment).
+///
+/// `needs_static` says that code reaches it by an offset from the thread pointer.
+pub(crate) fn place(object: &Path, tls: Tls, template: usize, needs_static: bool) -> Result<Block> {
+    let zeroes = tls.file_size == 0;
+    if needs_static && !zeroes {
+        return Err(Error::Tls {
+            object: object.to_owned(),
+            reason: "it has initialised thread-local data that initial-exec code reaches, which threads \
+                     that run already would not have; build it with -ftls-model=global-dynamic"
+                .into(),
+        });
+    }
+    if zeroes && (needs_static || tls.memory_size <= SMALL) {
+        match arena::allocate(tls.memory_size, tls.alignment, tls.address) {
+            Ok(offset) => return Ok(Block::Arena { offset }),
+            Err(reason) if needs_static => {
+                return Err(Error::Tls { object: object.to_owned(), reason });
+            }
+            Err(_) => {}
+        }
+    }
+    let index = lazy::register(tls, template).map_err(|source| Error::Io {
+        object: object.to_owned(),
+        action: "create a thread key for",
+        source,
+    })?;
+    Ok(Block::Lazy { index })
+}

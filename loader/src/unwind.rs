@@ -1,0 +1,138 @@
+//! Exceptions through replicas: unwinders ask libgcc, libgcc asks `_dl_find_object` (glibc 2.35)
+//! or `dl_iterate_phdr`, and we answer.
+//!
+//! The calls that libgcc_s makes are redirected in its own global offset table, because a library
+//! cannot rely on the executable to export our functions. `__register_frame` would put every throw
+//! of the process behind one lock (GCC before 13) and is not used.
+
+use std::ffi::{c_int, c_void};
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+
+use goblin::elf::dynamic::{DT_JMPREL, DT_PLTRELSZ, DT_RELA, DT_RELASZ};
+use once_cell::sync::OnceCell;
+
+use crate::arch::{self, Action};
+use crate::dl;
+use crate::error::{Error, Result};
+use crate::image::relocations::Rela;
+use crate::publish;
+use crate::sys::dynamic::SystemHandle;
+use crate::sys::memory::{Protection, protect};
+use crate::system::{System, SystemObject};
+
+/// `struct dl_find_object` (`<dlfcn.h>` of glibc 2.35) on machines without a separate data base.
+#[repr(C)]
+pub(crate) struct FoundObject {
+    flags: u64,
+    map_start: usize,
+    map_end: usize,
+    link_map: usize,
+    unwind_header: usize,
+    reserved: [u64; 7],
+}
+
+type FindObject = unsafe extern "C" fn(*mut c_void, *mut FoundObject) -> c_int;
+
+/// glibc's function; null where it has none.
+static SYSTEM_FIND_OBJECT: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
+
+/// `_dl_find_object` for all code, replicas and system objects.
+///
+/// # Safety
+/// `result` points to a `struct dl_find_object`.
+pub(crate) unsafe extern "C" fn find_object(address: *mut c_void, result: *mut FoundObject) -> c_int {
+    let Some(range) = publish::find_range(address as usize) else {
+        let system = SYSTEM_FIND_OBJECT.load(Ordering::Relaxed);
+        if system.is_null() {
+            return -1;
+        }
+        // SAFETY: the pointer is glibc's function of this signature; arguments are the caller's.
+        return unsafe { std::mem::transmute::<*mut c_void, FindObject>(system)(address, result) };
+    };
+    // An object without unwind information cannot be unwound through: -1 tells libgcc so.
+    if range.unwind_header == 0 {
+        return -1;
+    }
+    // SAFETY: the caller's promise.
+    unsafe {
+        (*result).flags = 0;
+        (*result).map_start = range.start;
+        (*result).map_end = range.end;
+        (*result).link_map = range.link_map;
+        (*result).unwind_header = range.unwind_header;
+    }
+    0
+}
+
+/// The functions that libgcc asks, and ours.
+fn replacements() -> [(&'static [u8], usize); 2] {
+    [
+        (b"_dl_find_object", find_object as *const () as usize),
+        (b"dl_iterate_phdr", dl::iterate_phdr as *const () as usize),
+    ]
+}
+
+/// Redirects libgcc_s, once per process.
+pub(crate) fn install(system: &System) -> Result<()> {
+    static DONE: OnceCell<()> = OnceCell::new();
+    DONE.get_or_try_init(|| {
+        let address = crate::sys::dynamic::global_symbol(c"_dl_find_object", None).unwrap_or(0);
+        SYSTEM_FIND_OBJECT.store(address as *mut c_void, Ordering::Relaxed);
+        let libgcc = match system.by_name("libgcc_s.so.1") {
+            Some(object) => object,
+            None => {
+                let handle = SystemHandle::open(c"libgcc_s.so.1", libc::RTLD_LAZY)
+                    .map_err(|reason| Error::Unsupported(format!("libgcc_s.so.1 cannot be loaded: {reason}")))?;
+                handle.keep();
+                system.by_name("libgcc_s.so.1").ok_or_else(|| Error::Unsupported("libgcc_s.so.1 is not in the list of loaded objects".into()))?
+            }
+        };
+        redirect(&libgcc)
+    })?;
+    Ok(())
+}
+
+/// Writes our functions into the slots of `object` that name theirs.
+fn redirect(object: &SystemObject) -> Result<()> {
+    let mut redirected = 0;
+    for (table, size) in [(DT_JMPREL, DT_PLTRELSZ), (DT_RELA, DT_RELASZ)] {
+        let (Some(address), Some(size)) = (object.table(table), object.value(size)) else { continue };
+        // SAFETY: the table belongs to a loaded object that is never unloaded (libgcc_s).
+        let table = unsafe { std::slice::from_raw_parts(address as *const u8, size as usize) };
+        for rela in Rela::all(table).filter(|rela| arch::action(rela.kind) == Some(Action::Slot)) {
+            let name = object.symbols.symbol(rela.symbol).and_then(|symbol| object.symbols.name(&symbol));
+            let Some((_, ours)) = replacements().into_iter().find(|(known, _)| name == Some(known)) else { continue };
+            let slot = object.base + rela.offset as usize;
+            write_slot(slot, ours).map_err(|error| {
+                Error::Unsupported(format!("{}: its table cannot be written: {error}", object.path.display()))
+            })?;
+            redirected += 1;
+        }
+    }
+    if redirected == 0 {
+        return Err(Error::Unsupported(format!(
+            "{}: it asks neither _dl_find_object nor dl_iterate_phdr, so exceptions could not cross replicas",
+            object.path.display()
+        )));
+    }
+    Ok(())
+}
+
+fn write_slot(slot: usize, value: usize) -> std::io::Result<()> {
+    let read_only = is_read_only(slot);
+    if read_only {
+        protect(slot, 8, Protection::ReadWrite)?;
+    }
+    // SAFETY: the slot is an aligned word of libgcc's table, writable now, that only atomically
+    // read jumps use.
+    unsafe { &*(slot as *const AtomicUsize) }.store(value, Ordering::Release);
+    if read_only {
+        protect(slot, 8, Protection::Read)?;
+    }
+    Ok(())
+}
+
+/// Whether the page of `address` is mapped without the right to write.
+fn is_read_only(address: usize) -> bool {
+    region::query(address as *const u8).is_ok_and(|region| !region.is_writable())
+}
