@@ -1,0 +1,168 @@
+"""Moving an object from one interpreter to others.
+
+An object is pickled once. What is large in it stays where it is: of each torch storage, and of
+each buffer that pickle protocol 5 passes out of band (numpy arrays), only the address travels, and
+every interpreter builds its own storage or array over the same memory. So ties and views between
+tensors stay, and a write in one interpreter is seen by the others, as between threads of one.
+
+Modules of packages keep their names: `<torch_package_N>.name` is the same module of the same
+archive in every interpreter (package.py). The caller sees to it that the archives are installed.
+"""
+
+import io
+import pickle
+import re
+import sys
+
+from .storages import shared_storage, typed
+
+# DLDeviceType of the devices whose memory one process's interpreters can share.
+_CPU, _CUDA, _ROCM = 1, 2, 10
+
+_PACKAGE_NAME = re.compile(rb"<torch_package_(\d+)>")
+
+
+def dump(obj):
+    """Pickles `obj`.
+
+    Returns `(pickle, storages, buffers, packages, copied)`: storages as
+    `(owner, address, nbytes, device type, device number)`, which live as long as their owner;
+    buffers as contiguous memoryviews; the numbers of the packages that are needed; and, of what
+    had to be copied instead of shared, a line each that says what and why.
+    """
+    stream = io.BytesIO()
+    pickler = _Pickler(stream)
+    pickler.dump(obj)
+    data = stream.getvalue()
+    # Names stand in the pickle as they are. A string that only looks like one costs nothing: the
+    # caller ignores numbers that it does not know.
+    packages = sorted({int(number) for number in _PACKAGE_NAME.findall(data)})
+    return data, pickler.storages, pickler.buffers, packages, pickler.copied
+
+
+def load(data, storages, buffers):
+    """The inverse: `storages` are pairs of an object with `__dlpack__` (or the owner that `dump`
+    gave, in its own interpreter) and its size in bytes; `buffers` are bytes-like."""
+    return _Unpickler(data, storages, buffers).load()
+
+
+class _Pickler(pickle.Pickler):
+    def __init__(self, stream):
+        super().__init__(stream, protocol=5, buffer_callback=self._buffer)
+        self.storages = []
+        self.buffers = []
+        self.copied = []
+        # StorageImpl address -> index into `storages`. Several Python objects may stand for one.
+        self._indices = {}
+        # Where torch has not been imported, there are no storages.
+        torch = sys.modules.get("torch")
+        self._torch = torch if hasattr(torch, "UntypedStorage") else None
+
+    def persistent_id(self, obj):
+        torch = self._torch
+        if torch is None:
+            return None
+        if isinstance(obj, torch.UntypedStorage):
+            return self._storage_id(obj, None)
+        if isinstance(obj, torch.storage.TypedStorage):
+            return self._storage_id(obj._untyped_storage, obj._dtype)
+        return None
+
+    def reducer_override(self, obj):
+        torch = self._torch
+        if torch is not None:
+            if isinstance(obj, torch.jit.ScriptModule):
+                return self._reduce_script(obj)
+            if isinstance(obj, torch.jit.ScriptFunction):
+                return _load_script, (self._script(obj), {})
+        return NotImplemented
+
+    def _storage_id(self, storage, dtype):
+        device = storage.device
+        nbytes = storage.nbytes()
+        if device.type == "meta" or nbytes == 0:
+            return "new", nbytes, str(device), dtype
+        if device.type == "cuda":
+            kind = _ROCM if self._torch.version.hip else _CUDA
+        elif device.type == "cpu":
+            kind = _CPU
+        else:
+            self.copied.append(
+                f"a storage of {nbytes} bytes on {device}: "
+                f"memory of {device.type} devices cannot be passed by DLPack between interpreters"
+            )
+            return "copied", bytes(storage.cpu()), str(device), dtype
+        if storage._cdata not in self._indices:
+            self._indices[storage._cdata] = len(self.storages)
+            entry = (storage, storage.data_ptr(), nbytes, kind, device.index or 0)
+            self.storages.append(entry)
+        return "shared", self._indices[storage._cdata], None, dtype
+
+    def _buffer(self, buffer):
+        try:
+            view = buffer.raw()
+        except BufferError:
+            return True  # Not contiguous: in band, as pickle does without a callback.
+        if view.nbytes == 0:
+            return True
+        self.buffers.append(view)
+        return False
+
+    def _reduce_script(self, module):
+        shared = dict(module.named_parameters(remove_duplicate=False))
+        shared.update(module.named_buffers(remove_duplicate=False))
+        return _load_script, (self._script(module), shared)
+
+    def _script(self, obj):
+        stream = io.BytesIO()
+        self._torch.jit.save(obj, stream)
+        self.copied.append(
+            f"{type(obj).__name__}: TorchScript has its own archive format; parameters and "
+            "buffers are shared after loading, constants and other tensors are not"
+        )
+        return stream.getvalue()
+
+
+class _Unpickler(pickle.Unpickler):
+    def __init__(self, data, storages, buffers):
+        super().__init__(io.BytesIO(data), buffers=buffers)
+        self._sources = storages
+        self._storages = {}
+
+    def load(self):
+        result = super().load()
+        if self._storages:
+            import torch
+
+            torch._utils._validate_loaded_sparse_tensors()
+        return result
+
+    def persistent_load(self, saved):
+        import torch
+
+        kind, what, device, dtype = saved
+        if kind == "shared":
+            if what not in self._storages:
+                self._storages[what] = shared_storage(*self._sources[what])
+            storage = self._storages[what]
+        elif kind == "new":
+            storage = torch.UntypedStorage(what, device=device)
+        elif kind == "copied":
+            storage = torch.frombuffer(bytearray(what), dtype=torch.uint8)
+            storage = storage.to(device).untyped_storage()
+        else:
+            raise pickle.UnpicklingError(f"unknown persistent id {saved!r}")
+        return storage if dtype is None else typed(storage, dtype)
+
+
+def _load_script(data, shared):
+    import torch
+
+    loaded = torch.jit.load(io.BytesIO(data))
+    if shared:
+        own = dict(loaded.named_parameters(remove_duplicate=False))
+        own.update(loaded.named_buffers(remove_duplicate=False))
+        with torch.no_grad():
+            for name, tensor in shared.items():
+                own[name].set_(tensor)
+    return loaded

@@ -1,0 +1,439 @@
+"""Hermetic import of torch.package archives.
+
+An archive holds modules, pickled objects and the storages of their tensors. Its modules see each
+other and what the archive declares as external, and nothing else of this interpreter.
+
+How it works, and why so: every module of an archive is an ordinary module in `sys.modules` under a
+mangled name, `<torch_package_N>.name`, where N is the host's number of the archive, the same in
+all interpreters. What makes it hermetic is its `__builtins__`, whose `__import__` turns the plain names of
+import statements into mangled ones, or into external modules where they are declared. Everything
+else is left to importlib, which brings its locks per module (two threads that import the same
+module, or each other's, do not deadlock), its clean-up after a module that raised, relative
+imports (`__package__` is mangled too) and parents' attributes. And whatever goes from
+`cls.__module__` to the module works without being patched: pickle, typing.get_type_hints,
+dataclasses, inspect, linecache, importlib.resources, importlib.import_module("." + name, __name__).
+
+torch.package itself keeps its modules out of `sys.modules`; only names and files that follow its
+conventions (`.data/extern_modules`, `_mock`, `torch_package_importer`) are taken over from it.
+
+Nothing here needs torch unless the archive holds tensors.
+"""
+
+import builtins
+import importlib
+import importlib.machinery
+import linecache
+import re
+import sys
+import threading
+
+from . import resources
+from .unpickling import PackageUnpickler
+
+# Importable from any archive without being declared: torch needs them behind the exporter's back
+# (torch/package/package_importer.py, IMPLICIT_IMPORT_ALLOWLIST).
+IMPLICIT_EXTERNS = frozenset({"builtins", "numpy", "numpy.core", "numpy.core._multiarray_umath"})
+
+# The module name by which packaged code reaches its own importer, as in torch.package.
+SELF_NAME = "torch_package_importer"
+
+_MANGLED = re.compile(r"<torch_package_(\d+)>")
+
+
+def mangled_identity(name):
+    """The number of the archive that the mangled `name` belongs to, or None for a plain name."""
+    match = _MANGLED.match(name)
+    return int(match[1]) if match else None
+
+
+class Archive:
+    """The records of one archive, as the host gives them.
+
+    `names` are paths as in the archive, without its top folder. `read(name)` gives a record's
+    bytes, checked against its CRC-32, as a bytes-like object. `storage(name)` gives an object with
+    `__dlpack__` over a record as one-dimensional uint8, shared by all interpreters.
+    `open()` gives the whole file as a bytes-like object; only TorchScript needs it.
+    """
+
+    def __init__(self, label, names, read, storage, open):
+        self.label = label
+        self.names = frozenset(names)
+        self.read = read
+        self.storage = storage
+        self.open = open
+
+    def text(self, name):
+        return bytes(self.read(name)).decode("utf-8")
+
+
+class _Tree:
+    """Which modules and external modules an archive has."""
+
+    def __init__(self, archive):
+        self.externs = frozenset(
+            line for line in archive.text(".data/extern_modules").splitlines() if line
+        )
+        # Plain module name -> its record, or None for a namespace package.
+        self.sources = {}
+        self.packages = set()
+        for record in sorted(archive.names):
+            if record.startswith(".data/"):
+                continue
+            *folders, last = record.split("/")
+            for depth in range(1, len(folders) + 1):
+                self.packages.add(".".join(folders[:depth]))
+            if not last.endswith(".py"):
+                continue
+            name = ".".join(folders if last == "__init__.py" else [*folders, last[:-3]])
+            extern = self.extern_of(name)
+            if extern is not None:
+                raise ImportError(
+                    f"{archive.label}: the module {name} is in the archive ({record}), "
+                    f"and the archive declares {extern} as external"
+                )
+            if last == "__init__.py" or name not in self.sources:
+                self.sources[name] = record
+        for name in self.packages:
+            self.sources.setdefault(name, None)
+
+    def extern_of(self, name):
+        """The declared external module that covers `name`, or None."""
+        while name:
+            if name in self.externs:
+                return name
+            name = name.rpartition(".")[0]
+        return None
+
+    def is_package(self, name):
+        source = self.sources[name]
+        return source is None or source.endswith("__init__.py")
+
+
+class PackageImporter:
+    """Imports modules and loads objects from one archive into this interpreter.
+
+    It is the loader of its modules, the finder behind their names, and what `__import__` is in
+    their builtins. Its public methods are those of torch.package.PackageImporter.
+    """
+
+    def __init__(self, archive, identity):
+        self.archive = archive
+        self.identity = identity
+        self.filename = archive.label
+        self._root = f"<torch_package_{identity}>"
+        self._prefix = self._root + "."
+        self._tree = _Tree(archive)
+        self._builtins = dict(builtins.__dict__)
+        self._builtins["__import__"] = self.__import__
+        # State of the load_pickle that is under way on a thread; torch.jit reads it through the
+        # two properties below.
+        self._loading = threading.local()
+
+    def __repr__(self):
+        return f"<{type(self).__name__} {self._root} {self.filename!r}>"
+
+    # What users call.
+
+    def import_module(self, name, package=None):
+        """The module of that plain or mangled name. `package` is there for the signature only."""
+        name = self._demangle(name)
+        if name in self._tree.sources:
+            return importlib.import_module(self._prefix + name)
+        if name == SELF_NAME:
+            return self
+        if self._is_external(name):
+            return importlib.import_module(name)
+        raise self._not_found(name)
+
+    def load_binary(self, package, resource):
+        return bytes(self.archive.read(self._record(package, resource)))
+
+    def load_text(self, package, resource, encoding="utf-8", errors="strict"):
+        return self.load_binary(package, resource).decode(encoding, errors)
+
+    def load_pickle(self, package, resource, map_location=None):
+        """Unpickles a record. Tensors' storages are those of the archive: shared by all objects
+        that are loaded from it, in all interpreters."""
+        data = self.archive.read(self._record(package, resource))
+        unpickler = PackageUnpickler(self, data, map_location)
+        outer = getattr(self._loading, "unpickler", None)
+        self._loading.unpickler = unpickler
+        try:
+            return unpickler.load()
+        finally:
+            self._loading.unpickler = outer
+
+    def python_version(self):
+        """Version of the Python that wrote the archive, or None if it does not say."""
+        if ".data/python_version" not in self.archive.names:
+            return None
+        return self.archive.text(".data/python_version").strip()
+
+    def id(self):
+        return self._root
+
+    @property
+    def extern_modules(self):
+        return sorted(self._tree.externs)
+
+    @property
+    def modules(self):
+        """The archive's modules that have been imported, by their plain names."""
+        cut = len(self._prefix)
+        return {
+            name[cut:]: module
+            for name, module in list(sys.modules.items())
+            if name.startswith(self._prefix)
+        }
+
+    def unload(self):
+        """Forgets the modules. Objects that still refer to them keep them alive."""
+        for name in [n for n in sys.modules if n == self._root or n.startswith(self._prefix)]:
+            del sys.modules[name]
+        for filename in [f for f in linecache.cache if f.startswith(self._prefix)]:
+            del linecache.cache[filename]
+
+    # What torch.jit and torch.fx expect of the importer that they are given while it unpickles
+    # (torch/jit/_script.py, unpackage_script_module).
+
+    @property
+    def zip_reader(self):
+        return self._loading.unpickler.zip_reader
+
+    @property
+    def storage_context(self):
+        return self._loading.unpickler.storage_context
+
+    @property
+    def last_map_location(self):
+        return self._loading.unpickler.map_location
+
+    # The import statement of packaged code.
+
+    def __import__(self, name, globals=None, locals=None, fromlist=(), level=0):
+        if level > 0:
+            name = self._absolute(name, globals, level)
+            top = None
+        else:
+            top = name.partition(".")[0]
+        module = self.import_module(name)
+        if fromlist:
+            if name in self._tree.sources:
+                self._import_from(name, module, fromlist)
+                return module
+            if module is self:
+                return module
+            return builtins.__import__(module.__name__, None, None, fromlist, 0)
+        if top is None:
+            # `__import__("x.y", level=1)` gives the module that "x" is relative to the package;
+            # no import statement compiles to this.
+            return module
+        return module if top == name else self.import_module(top)
+
+    def _absolute(self, name, globals, level):
+        """The plain name that a relative import means."""
+        globals = globals or {}
+        package = globals.get("__package__")
+        if package is None:
+            package = globals.get("__name__", "")
+            if "__path__" not in globals:
+                package = package.rpartition(".")[0]
+        package = self._demangle(package)
+        if not package:
+            raise ImportError("attempted relative import with no known parent package")
+        parts = package.rsplit(".", level - 1)
+        if len(parts) < level:
+            raise ImportError("attempted relative import beyond top-level package")
+        return f"{parts[0]}.{name}" if name else parts[0]
+
+    def _import_from(self, name, module, fromlist, star=False):
+        """Imports the submodules that `from name import fromlist` names."""
+        if not hasattr(module, "__path__"):
+            return
+        for item in fromlist:
+            if not isinstance(item, str):
+                where = f"{name}.__all__" if star else "``from list''"
+                raise TypeError(f"Item in {where} must be str, not {type(item).__name__}")
+            if item == "*":
+                names = getattr(module, "__all__", None)
+                if names is not None and not star:
+                    self._import_from(name, module, names, star=True)
+            elif not hasattr(module, item):
+                full = f"{name}.{item}"
+                if full in self._tree.sources:
+                    self.import_module(full)
+                elif self._tree.extern_of(full):
+                    # An external module inside a packaged one (a C extension, say).
+                    setattr(module, item, importlib.import_module(full))
+
+    # importlib's finder and loader protocol, for mangled names.
+
+    def find_spec(self, fullname):
+        if fullname == self._root:
+            return importlib.machinery.ModuleSpec(fullname, self, is_package=True)
+        name = self._demangle(fullname)
+        if name not in self._tree.sources:
+            if not self._is_external(name):
+                return None
+            # importlib.import_module(".x", __name__) where x is external.
+            return importlib.machinery.ModuleSpec(fullname, _ExternLoader(name))
+        source = self._tree.sources[name]
+        spec = importlib.machinery.ModuleSpec(
+            fullname,
+            self,
+            origin=self._prefix + source if source else None,
+            is_package=self._tree.is_package(name),
+        )
+        spec.has_location = source is not None
+        if spec.submodule_search_locations is not None:
+            spec.submodule_search_locations.append(self._prefix + name.replace(".", "/"))
+        return spec
+
+    def create_module(self, spec):
+        return None
+
+    def exec_module(self, module):
+        namespace = module.__dict__
+        namespace["__builtins__"] = self._builtins
+        namespace["__torch_package__"] = True
+        namespace["__cached__"] = None
+        if not module.__spec__.has_location:
+            return
+        # Tracebacks and inspect take the source from here, through get_source.
+        linecache.lazycache(module.__file__, namespace)
+        exec(self.get_code(module.__name__), namespace)
+        if "__getattr__" in namespace and "MockedObject" in namespace:
+            namespace["__getattr__"] = _without_probes(namespace["__getattr__"])
+
+    def get_code(self, fullname):
+        record = self._source(fullname)
+        source = bytes(self.archive.read(record))
+        return compile(source, self._prefix + record, "exec", dont_inherit=True)
+
+    def get_source(self, fullname):
+        source = bytes(self.archive.read(self._source(fullname)))
+        return importlib.util.decode_source(source)
+
+    def is_package(self, fullname):
+        return self._tree.is_package(self._demangle(fullname))
+
+    def get_filename(self, fullname):
+        return self._prefix + self._source(fullname)
+
+    def get_data(self, path):
+        """The record behind a path below a module's `__file__` or `__path__` (pkgutil.get_data)."""
+        record = path[len(self._prefix) :] if path.startswith(self._prefix) else path
+        if record not in self.archive.names:
+            raise FileNotFoundError(f"{self.filename} has no record {record}")
+        return bytes(self.archive.read(record))
+
+    def get_resource_reader(self, fullname):
+        name = self._demangle(fullname)
+        if name not in self._tree.sources or not self._tree.is_package(name):
+            return None
+        return resources.Reader(self.archive, name.replace(".", "/"))
+
+    # Names.
+
+    def _demangle(self, name):
+        return name[len(self._prefix) :] if name.startswith(self._prefix) else name
+
+    def _is_external(self, name):
+        return self._tree.extern_of(name) is not None or name in IMPLICIT_EXTERNS
+
+    def _not_found(self, name):
+        externs = self.extern_modules
+        shown = ", ".join(externs[:12]) + (f" and {len(externs) - 12} more" * (len(externs) > 12))
+        return ModuleNotFoundError(
+            f"no module named {name!r} in the package {self.filename}, nor among the external "
+            f"modules that it declares ({shown}); export it again with "
+            f"intern({name!r}), extern({name!r}) or mock({name!r})",
+            name=name,
+        )
+
+    def _source(self, fullname):
+        record = self._tree.sources.get(self._demangle(fullname))
+        if record is None:
+            raise ImportError(f"{fullname} has no source in {self.filename}", name=fullname)
+        return record
+
+    def _record(self, package, resource):
+        """The path of a resource of a package, which may be given as a module or a name."""
+        name = package if isinstance(package, str) else package.__name__
+        if "/" in resource:
+            raise ValueError(f"{resource!r} must be only a file name")
+        folder = self._demangle(name).replace(".", "/")
+        record = f"{folder}/{resource}" if folder else resource
+        if record not in self.archive.names:
+            raise FileNotFoundError(f"{self.filename} has no record {record}")
+        return record
+
+
+class _ExternLoader:
+    """Makes a mangled name an alias of an external module."""
+
+    def __init__(self, name):
+        self._name = name
+        self._spec = None
+
+    def create_module(self, spec):
+        module = importlib.import_module(self._name)
+        self._spec = module.__spec__
+        return module
+
+    def exec_module(self, module):
+        # importlib has just given it the alias's spec (_init_module_attrs).
+        module.__spec__ = self._spec
+
+
+# What importlib, inspect, warnings and unittest look for on every module of `sys.modules`.
+_PROBES = frozenset({"__all__", "__path__", "__warningregistry__", "__wrapped__"})
+
+
+def _without_probes(mocked_getattr):
+    """The `__getattr__` of a mocked module, which answers every name with a MockedObject, less the
+    names that Python itself asks for: asking is no use of the module."""
+
+    def __getattr__(name):
+        if name in _PROBES:
+            raise AttributeError(name)
+        return mocked_getattr(name)
+
+    return __getattr__
+
+
+class _Finder:
+    """Gives mangled names to the importer that they belong to. First on `sys.meta_path`."""
+
+    @staticmethod
+    def find_spec(fullname, path=None, target=None):
+        identity = mangled_identity(fullname)
+        importer = _importers.get(identity)
+        return importer.find_spec(fullname) if importer is not None else None
+
+
+# The archives of this interpreter, by their numbers.
+_importers = {}
+
+
+def install(identity, label, names, read, storage, open):
+    """The importer of archive `identity`, made at the first call."""
+    importer = _importers.get(identity)
+    if importer is None:
+        if _Finder not in sys.meta_path:
+            sys.meta_path.insert(0, _Finder)
+        archive = Archive(label, names, read, storage, open)
+        importer = _importers.setdefault(identity, PackageImporter(archive, identity))
+    return importer
+
+
+def find(identity):
+    """The importer of archive `identity`, or None if it is not in this interpreter."""
+    return _importers.get(identity)
+
+
+def remove(identity):
+    """Takes an archive out of this interpreter."""
+    importer = _importers.pop(identity, None)
+    if importer is not None:
+        importer.unload()

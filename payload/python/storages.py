@@ -1,0 +1,27 @@
+"""torch storages over memory that all interpreters share.
+
+The host gives such memory as an object with `__dlpack__`: one-dimensional uint8. torch keeps the
+memory alive through DLPack's deleter, which is the host's, runs on whatever thread frees the
+storage and needs no GIL. (A storage made by torch.frombuffer would take this interpreter's GIL in
+its deleter; two interpreters that free each other's storages would then wait for each other.)
+"""
+
+
+def shared_storage(memory, nbytes):
+    """A torch.UntypedStorage over `memory`, an object with `__dlpack__`, of `nbytes` bytes. In the
+    interpreter that owns the memory, `memory` is the storage itself."""
+    import torch
+
+    if isinstance(memory, torch.UntypedStorage):
+        return memory
+    if nbytes == 0:
+        # DLPack has no address for an empty tensor.
+        return torch.UntypedStorage(0)
+    return torch.from_dlpack(memory).untyped_storage()
+
+
+def typed(storage, dtype):
+    """What torch's rebuild functions take: a TypedStorage, made without its warning."""
+    import torch
+
+    return torch.storage.TypedStorage(wrap_storage=storage, dtype=dtype, _internal=True)

@@ -1,0 +1,150 @@
+"""Unpickling of records of a torch.package archive."""
+
+import _compat_pickle
+import io
+import operator
+import pickle
+
+from .storages import shared_storage, typed
+
+# Names that numpy has dropped and that pickles still use (torch.package maps them as well).
+_NUMPY_NAMES = {"str": str, "bool": bool}
+
+
+class PackageUnpickler(pickle.Unpickler):
+    """Resolves names through an importer and storages through its archive."""
+
+    def __init__(self, importer, data, map_location=None):
+        super().__init__(io.BytesIO(data))
+        self.importer = importer
+        self.map_location = map_location
+        self._python2_names = _protocol(data) < 3
+        self._storages = {}
+        self._reduced = {}
+        self._context = None
+        self._reader = None
+
+    def load(self):
+        result = super().load()
+        if self._storages:
+            # Rebuilding a sparse tensor leaves its check to whoever unpickles (torch/_utils.py).
+            import torch
+
+            torch._utils._validate_loaded_sparse_tensors()
+        return result
+
+    def find_class(self, module, name):
+        if self._python2_names:
+            if (module, name) in _compat_pickle.NAME_MAPPING:
+                module, name = _compat_pickle.NAME_MAPPING[module, name]
+            elif module in _compat_pickle.IMPORT_MAPPING:
+                module = _compat_pickle.IMPORT_MAPPING[module]
+        found = self.importer.import_module(module)
+        if module == "numpy" and name in _NUMPY_NAMES and not hasattr(found, name):
+            return _NUMPY_NAMES[name]
+        return operator.attrgetter(name)(found)
+
+    def persistent_load(self, saved):
+        if not isinstance(saved, tuple) or not saved:
+            raise pickle.UnpicklingError(f"a persistent id must be a tuple, not {saved!r}")
+        kind = saved[0].decode("ascii") if isinstance(saved[0], bytes) else saved[0]
+        if kind == "storage" and len(saved) == 5:
+            return self._storage(*saved[1:])
+        if kind == "reduce_package" and len(saved) in (3, 4):
+            # ("reduce_package", function, arguments), with an id in second place since torch 1.12:
+            # the same id is the same object.
+            *identity, function, arguments = saved[1:]
+            if not identity:
+                return function(self.importer, *arguments)
+            if identity[0] not in self._reduced:
+                self._reduced[identity[0]] = function(self.importer, *arguments)
+            return self._reduced[identity[0]]
+        raise pickle.UnpicklingError(
+            f"the persistent id {saved!r} is neither ('storage', type, key, location, size) "
+            "nor ('reduce_package', ...)"
+        )
+
+    def _storage(self, storage_type, key, location, numel):
+        import torch
+
+        untyped = storage_type is torch.UntypedStorage
+        # `_dtype`, because `dtype` warns that typed storages are deprecated.
+        dtype = torch.uint8 if untyped else storage_type._dtype
+        if key not in self._storages:
+            record = f".data/{key}.storage"
+            archive = self.importer.archive
+            if record not in archive.names:
+                raise pickle.UnpicklingError(f"{archive.label} has no record {record}")
+            nbytes = numel * dtype.itemsize
+            memory = archive.storage(record)
+            storage = shared_storage(memory, nbytes)
+            if storage.nbytes() < nbytes:
+                raise pickle.UnpicklingError(
+                    f"{archive.label}: {record} has {storage.nbytes()} bytes, "
+                    f"and a pickled tensor needs {nbytes}"
+                )
+            location = location.decode("ascii") if isinstance(location, bytes) else location
+            if location != "cpu" or self.map_location is not None:
+                restore = torch.serialization._get_restore_location(self.map_location)
+                storage = restore(storage, location)
+            self._storages[key] = storage
+        return typed(self._storages[key], dtype)
+
+    # For torch.jit._script.unpackage_script_module, which reads TorchScript itself.
+
+    @property
+    def zip_reader(self):
+        if self._reader is None:
+            import torch
+
+            whole = memoryview(self.importer.archive.open())
+            self._reader = torch._C.PyTorchFileReader(_File(whole))
+        return self._reader
+
+    @property
+    def storage_context(self):
+        """The archive's storages, so that TorchScript's parameters are shared as well."""
+        if self._context is None:
+            import torch
+
+            archive = self.importer.archive
+            self._context = torch._C.DeserializationStorageContext()
+            for record in archive.names:
+                if record.startswith(".data/") and record.endswith(".storage"):
+                    memory = archive.storage(record)
+                    self._context.add_storage(record[6:], torch.from_dlpack(memory))
+        return self._context
+
+
+class _File(io.RawIOBase):
+    """A readable file over memory, without a copy of it (io.BytesIO would make one)."""
+
+    def __init__(self, memory):
+        self._memory = memory
+        self._position = 0
+
+    def readable(self):
+        return True
+
+    def seekable(self):
+        return True
+
+    def seek(self, offset, whence=io.SEEK_SET):
+        origin = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: len(self._memory)}
+        self._position = max(0, origin[whence] + offset)
+        return self._position
+
+    def tell(self):
+        return self._position
+
+    def readinto(self, buffer):
+        part = self._memory[self._position : self._position + len(buffer)]
+        buffer[: len(part)] = part
+        self._position += len(part)
+        return len(part)
+
+
+def _protocol(data):
+    """The protocol that a pickle says it is written in; 0 and 1 do not say."""
+    head = bytes(data[:2])
+    return head[1] if len(head) == 2 and head[0] == 0x80 else 0
