@@ -46,7 +46,6 @@ pub(crate) fn open(domain: &Domain, image: Arc<Image>, forced: Option<Class>, fl
     let started = std::time::Instant::now();
     let closure = discover(domain, image.clone(), forced)?;
     if closure.nodes[0].class == Class::System {
-        open_system_nodes(&closure)?;
         return open_by_system(domain, &image.path, flags);
     }
     open_system_nodes(&closure)?;
@@ -125,30 +124,40 @@ fn open_by_system(domain: &Domain, path: &Path, flags: OpenFlags) -> Result<Libr
     Ok(Library::of_system(domain.clone(), handle.keep() as usize, base, path.to_owned()))
 }
 
-/// Has the system loader load the nodes that are left to it, dependencies first: some find theirs
-/// only through the RPATH of who needs them, which is lost when they are opened by path.
+/// Has the system loader load what the closure's other nodes need of it.
 fn open_system_nodes(closure: &Closure) -> Result<()> {
-    fn visit(index: usize, closure: &Closure, seen: &mut [bool]) -> Result<()> {
-        if std::mem::replace(&mut seen[index], true) {
-            return Ok(());
-        }
-        let node = &closure.nodes[index];
+    for node in closure.nodes.iter().filter(|node| node.class != Class::System) {
         for edge in &node.edges {
             match edge {
-                Edge::Node(to) => visit(*to, closure, seen)?,
-                Edge::SystemName(path) if node.class != Class::System => {
+                Edge::Node(to) if closure.nodes[*to].class == Class::System => {
+                    open_system_node(*to, closure, &mut vec![false; closure.nodes.len()])?;
+                }
+                Edge::SystemName(path) => {
                     SYSTEM.open(Path::new(path), libc::RTLD_LAZY)?;
                 }
                 _ => {}
             }
         }
-        // The root itself is opened by its caller, with the caller's flags.
-        if node.class == Class::System && index != 0 {
-            SYSTEM.open(&node.image.path, libc::RTLD_LAZY)?;
-        }
-        Ok(())
     }
-    visit(0, closure, &mut vec![false; closure.nodes.len()])
+    Ok(())
+}
+
+/// Opens one node by path. Opened so, it loses the RPATH of who needs it, which some find their
+/// dependencies through: if it fails, those are opened first, as far as they can be on their own.
+fn open_system_node(index: usize, closure: &Closure, seen: &mut [bool]) -> Result<()> {
+    if std::mem::replace(&mut seen[index], true) {
+        return Ok(());
+    }
+    let node = &closure.nodes[index];
+    let Err(error) = SYSTEM.open(&node.image.path, libc::RTLD_LAZY) else { return Ok(()) };
+    for edge in &node.edges {
+        if let Edge::Node(to) = edge
+            && let Err(error) = open_system_node(*to, closure, seen)
+        {
+            tracing::debug!(%error, "a dependency cannot be opened on its own");
+        }
+    }
+    SYSTEM.open(&node.image.path, libc::RTLD_LAZY).map(drop).map_err(|_| error)
 }
 
 /// Loads the nodes of `class` into `domain`.
