@@ -137,6 +137,11 @@ class _Unpickler(pickle.Unpickler):
             torch._utils._validate_loaded_sparse_tensors()
         return result
 
+    def find_class(self, module, name):
+        if (module, name) == ("torch._utils", "_rebuild_tensor_v3"):
+            return _rebuild_tensor_v3
+        return super().find_class(module, name)
+
     def persistent_load(self, saved):
         import torch
 
@@ -153,6 +158,14 @@ class _Unpickler(pickle.Unpickler):
         else:
             raise pickle.UnpicklingError(f"unknown persistent id {saved!r}")
         return storage if dtype is None else typed(storage, dtype)
+
+
+def _rebuild_tensor_v3(storage, *arguments):
+    # A tensor of a newer dtype is pickled with its untyped storage and unpickled with a typed one
+    # (torch's own persistent_load never returns anything else).
+    import torch
+
+    return torch._utils._rebuild_tensor_v3(typed(storage, torch.uint8), *arguments)
 
 
 def _load_script(data, shared):

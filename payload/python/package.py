@@ -138,7 +138,11 @@ class PackageImporter:
         """The module of that plain or mangled name. `package` is there for the signature only."""
         name = self._demangle(name)
         if name in self._tree.sources:
-            return importlib.import_module(self._prefix + name)
+            # Not importlib.import_module: where two threads import each other's modules, that
+            # raises _DeadlockError, and the import statement's own path accepts a module that
+            # is still being initialized (import_ensure_initialized in CPython's import.c).
+            builtins.__import__(self._prefix + name)
+            return sys.modules[self._prefix + name]
         if name == SELF_NAME:
             return self
         if self._is_external(name):
