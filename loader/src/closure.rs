@@ -44,7 +44,10 @@ pub(crate) enum Edge {
     System(Arc<SystemObject>),
     /// To be loaded by the system loader, which alone knows where it is.
     SystemName(String),
-    Missing { name: String, searched: Vec<String> },
+    Missing {
+        name: String,
+        searched: Vec<String>,
+    },
 }
 
 /// The closure of one root, node 0, in breadth-first order.
@@ -65,7 +68,11 @@ pub(crate) struct Surroundings<'a> {
 
 impl Closure {
     /// The closure of `root`; `forced` gives the root's class whatever the rules and symbols say.
-    pub(crate) fn of(root: Arc<Image>, forced: Option<Class>, around: &Surroundings<'_>) -> Result<Closure> {
+    pub(crate) fn of(
+        root: Arc<Image>,
+        forced: Option<Class>,
+        around: &Surroundings<'_>,
+    ) -> Result<Closure> {
         let mut closure = Closure { nodes: vec![Node::new(root, None)] };
         let mut next = 0;
         while next < closure.nodes.len() {
@@ -94,7 +101,8 @@ impl Closure {
         if let Some(replica) = around.replicas.iter().find(|replica| by_soname(&replica.image)) {
             return Ok(Edge::Replica(replica.clone()));
         }
-        let path = match self.with_requester(from, |requester| search::find(name, Some(requester))) {
+        let path = match self.with_requester(from, |requester| search::find(name, Some(requester)))
+        {
             Ok(path) => path,
             Err(searched) => {
                 return Ok(match around.system.by_name(name) {
@@ -106,7 +114,9 @@ impl Closure {
         let rule = around.policy.rule(&path).map(|rule| rule.0);
         if rule != Some(Class::Replicate) {
             let loaded = around.system.by_name(name).or_else(|| {
-                crate::sys::file::FileId::of_path(&path).ok().and_then(|id| around.system.by_file(id))
+                crate::sys::file::FileId::of_path(&path)
+                    .ok()
+                    .and_then(|id| around.system.by_file(id))
             });
             if let Some(object) = loaded {
                 return Ok(Edge::System(object));
@@ -136,7 +146,12 @@ impl Closure {
     }
 
     fn with_requester<T>(&self, index: usize, then: impl FnOnce(&Requester<'_>) -> T) -> T {
-        fn chain<T>(nodes: &[Node], path: &[usize], parent: Option<&Requester<'_>>, then: impl FnOnce(&Requester<'_>) -> T) -> T {
+        fn chain<T>(
+            nodes: &[Node],
+            path: &[usize],
+            parent: Option<&Requester<'_>>,
+            then: impl FnOnce(&Requester<'_>) -> T,
+        ) -> T {
             let (&first, rest) = path.split_first().expect("a path holds at least its node");
             let image = &nodes[first].image;
             let requester = Requester {
@@ -145,10 +160,19 @@ impl Closure {
                 runpath: image.dynamic.runpath,
                 parent,
             };
-            if rest.is_empty() { then(&requester) } else { chain_dyn(nodes, rest, &requester, then) }
+            if rest.is_empty() {
+                then(&requester)
+            } else {
+                chain_dyn(nodes, rest, &requester, then)
+            }
         }
         // A separate function keeps the recursion from instantiating itself without end.
-        fn chain_dyn<T>(nodes: &[Node], path: &[usize], parent: &Requester<'_>, then: impl FnOnce(&Requester<'_>) -> T) -> T {
+        fn chain_dyn<T>(
+            nodes: &[Node],
+            path: &[usize],
+            parent: &Requester<'_>,
+            then: impl FnOnce(&Requester<'_>) -> T,
+        ) -> T {
             chain(nodes, path, Some(parent), then)
         }
         let mut path = vec![index];
@@ -170,35 +194,44 @@ impl Closure {
             } else if let Some(symbol) = refers_to(&node.image, |name| {
                 around.globals.iter().any(|global| defines(&global.image, name))
             }) {
-                (node.class, node.reason) = (Class::Replicate, format!("it needs {symbol} of its domain"));
+                (node.class, node.reason) =
+                    (Class::Replicate, format!("it needs {symbol} of its domain"));
             } else {
                 continue;
             }
             settled[index] = true;
         }
         while self.settle_by_exclusive_symbols(&mut settled, around) {}
-        for index in 0..self.nodes.len() {
-            if !settled[index] && self.reaches_replica(index, &mut vec![false; self.nodes.len()]) {
+        for index in (0..self.nodes.len()).filter(|&index| !settled[index]) {
+            if self.reaches_replica(index, &mut vec![false; self.nodes.len()]) {
                 let node = &mut self.nodes[index];
-                (node.class, node.reason) =
-                    (Class::Commons, "it names a replicated object in DT_NEEDED but uses none of its symbols".into());
+                (node.class, node.reason) = (
+                    Class::Commons,
+                    "it names a replicated object in DT_NEEDED but uses none of its symbols".into(),
+                );
             }
         }
     }
 
     /// Replicates the nodes that refer to a symbol which only a replicated object defines; says
     /// whether there was one.
-    fn settle_by_exclusive_symbols(&mut self, settled: &mut [bool], around: &Surroundings<'_>) -> bool {
-        for index in 0..self.nodes.len() {
-            if settled[index] {
-                continue;
-            }
+    fn settle_by_exclusive_symbols(
+        &mut self,
+        settled: &mut [bool],
+        around: &Surroundings<'_>,
+    ) -> bool {
+        for index in (0..self.nodes.len()).filter(|&index| !settled[index]).collect::<Vec<_>>() {
             let reachable = self.reachable(index);
-            let mut private: Vec<&Image> = around.globals.iter().map(|replica| &*replica.image).collect();
+            let mut private: Vec<&Image> =
+                around.globals.iter().map(|replica| &*replica.image).collect();
             let mut shared: Vec<&Image> = Vec::new();
             let mut system: Vec<Arc<SystemObject>> = around.system.global();
             for &node in &reachable {
-                let into = if self.nodes[node].class == Class::Replicate { &mut private } else { &mut shared };
+                let into = if self.nodes[node].class == Class::Replicate {
+                    &mut private
+                } else {
+                    &mut shared
+                };
                 into.push(&self.nodes[node].image);
                 for edge in &self.nodes[node].edges {
                     match edge {
@@ -212,12 +245,16 @@ impl Closure {
             let exclusive = |name: Name<'_>| {
                 private.iter().any(|image| defines(image, name))
                     && !shared.iter().any(|image| defines(image, name))
-                    && !system.iter().any(|object| object.symbols.lookup(name, None, true).is_some())
+                    && !system
+                        .iter()
+                        .any(|object| object.symbols.lookup(name, None, true).is_some())
             };
             if let Some(symbol) = refers_to(&self.nodes[index].image, exclusive) {
                 let node = &mut self.nodes[index];
-                (node.class, node.reason) =
-                    (Class::Replicate, format!("it needs {symbol}, which only a replicated object defines"));
+                (node.class, node.reason) = (
+                    Class::Replicate,
+                    format!("it needs {symbol}, which only a replicated object defines"),
+                );
                 settled[index] = true;
                 return true;
             }
@@ -247,7 +284,9 @@ impl Closure {
             return false;
         }
         self.nodes[index].edges.iter().any(|edge| match *edge {
-            Edge::Node(to) => self.nodes[to].class != Class::System || self.reaches_replica(to, seen),
+            Edge::Node(to) => {
+                self.nodes[to].class != Class::System || self.reaches_replica(to, seen)
+            }
             Edge::Replica(_) | Edge::Commons(_) => true,
             Edge::System(_) | Edge::SystemName(_) | Edge::Missing { .. } => false,
         })

@@ -92,7 +92,8 @@ pub(crate) fn prepare(system: &System) {
 fn supports_namespaces() -> bool {
     // SAFETY: returns a constant string.
     let version = unsafe { std::ffi::CStr::from_ptr(libc::gnu_get_libc_version()) };
-    let mut numbers = version.to_str().unwrap_or_default().split('.').map(|part| part.parse().unwrap_or(0));
+    let mut numbers =
+        version.to_str().unwrap_or_default().split('.').map(|part| part.parse().unwrap_or(0));
     (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) >= (2, 35)
 }
 
@@ -172,7 +173,9 @@ fn stop(system: &RendezvousV2) {
     let address = system.breakpoint.load(Ordering::Relaxed);
     if address != 0 {
         // SAFETY: `r_brk` is the address of glibc's empty function `_dl_debug_state`.
-        let function: extern "C" fn() = unsafe { std::mem::transmute::<*const c_void, extern "C" fn()>(address as *const c_void) };
+        let function: extern "C" fn() = unsafe {
+            std::mem::transmute::<*const c_void, extern "C" fn()>(address as *const c_void)
+        };
         function();
     }
 }

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::ffi::c_void;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Weak};
 
 use once_cell::sync::{Lazy, OnceCell};
 use parking_lot::{Mutex, ReentrantMutex, RwLock};
@@ -158,14 +158,18 @@ pub(crate) struct DomainInner {
     pub thunks: Thunks,
 }
 
-/// The symbol scope of one interpreter or program: replicas that see each other, and nobody
-/// else's.
+/// The symbol scope of one program among several: replicas that see each other, and nobody
+/// else's. A domain lives until it is closed, with or without handles to it.
 #[derive(Clone)]
 pub struct Domain(pub(crate) Arc<DomainInner>);
 
 impl std::fmt::Debug for Domain {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Domain").field("id", &self.0.id).field("name", &self.0.name).finish()
+        formatter
+            .debug_struct("Domain")
+            .field("id", &self.0.id)
+            .field("name", &self.0.name)
+            .finish()
     }
 }
 
@@ -196,8 +200,10 @@ impl DomainBuilder {
     pub fn build(self) -> Result<Domain> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let id = DomainId(NEXT.fetch_add(1, Ordering::Relaxed));
-        let mut table: HashMap<String, Interposition> =
-            dl::interpositions(id).into_iter().map(|(name, entry)| (name.to_owned(), entry)).collect();
+        let mut table: HashMap<String, Interposition> = dl::interpositions(id)
+            .into_iter()
+            .map(|(name, entry)| (name.to_owned(), entry))
+            .collect();
         table.extend(self.interpositions);
         let mut table: Vec<(String, Interposition)> = table.into_iter().collect();
         table.sort_by(|a, b| a.0.cmp(&b.0));
@@ -218,16 +224,17 @@ impl DomainBuilder {
             interposed: names.into(),
             thunks,
         });
-        DOMAINS.write().insert(id, Arc::downgrade(&inner));
+        DOMAINS.write().insert(id, inner.clone());
         Ok(Domain(inner))
     }
 }
 
-static DOMAINS: Lazy<RwLock<HashMap<DomainId, Weak<DomainInner>>>> = Lazy::new(RwLock::default);
+/// The domains that were not closed. They live without any handle: their replicas' code may run.
+static DOMAINS: Lazy<RwLock<HashMap<DomainId, Arc<DomainInner>>>> = Lazy::new(RwLock::default);
 
-/// The domain with this id, unless it is gone.
+/// The domain with this id, unless it was closed.
 pub(crate) fn by_id(id: DomainId) -> Option<Domain> {
-    DOMAINS.read().get(&id).and_then(Weak::upgrade).map(Domain)
+    DOMAINS.read().get(&id).cloned().map(Domain)
 }
 
 impl Domain {
@@ -291,7 +298,14 @@ impl Domain {
     /// The scope of a reference that belongs to no library.
     pub(crate) fn default_scope(&self) -> Scope {
         Scope {
-            globals: self.0.state.lock().globals.iter().map(|replica| replica.image.clone()).collect(),
+            globals: self
+                .0
+                .state
+                .lock()
+                .globals
+                .iter()
+                .map(|replica| replica.image.clone())
+                .collect(),
             system: SYSTEM.global(),
             ..Scope::default()
         }
@@ -337,5 +351,6 @@ impl Domain {
             run::destroy(replica);
         }
         publish::withdraw(&replicas);
+        DOMAINS.write().remove(&self.0.id);
     }
 }

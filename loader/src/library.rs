@@ -20,7 +20,11 @@ pub struct Library {
 enum Kind {
     Replica(Arc<Replica>),
     /// Left to the system loader: its handle, base and path.
-    System { handle: usize, base: usize, path: PathBuf },
+    System {
+        handle: usize,
+        base: usize,
+        path: PathBuf,
+    },
 }
 
 impl Library {
@@ -65,7 +69,8 @@ impl Library {
     /// The address of symbol `name`, defined by the library or by what it needs, as
     /// `dlsym(handle, name)` gives it.
     pub fn symbol(&self, name: &str) -> Result<*const c_void> {
-        let missing = || Error::NoSuchSymbol { object: self.path().to_owned(), symbol: name.to_owned() };
+        let missing =
+            || Error::NoSuchSymbol { object: self.path().to_owned(), symbol: name.to_owned() };
         let address = match &self.kind {
             Kind::Replica(replica) => find_in(&self.domain, replica, name),
             Kind::System { handle, .. } => {

@@ -27,7 +27,12 @@ use crate::tls;
 use crate::{IMAGES, SYSTEM};
 
 /// Opens `image` in `domain`; `forced` gives its class whatever the policy says.
-pub(crate) fn open(domain: &Domain, image: Arc<Image>, forced: Option<Class>, flags: OpenFlags) -> Result<Library> {
+pub(crate) fn open(
+    domain: &Domain,
+    image: Arc<Image>,
+    forced: Option<Class>,
+    flags: OpenFlags,
+) -> Result<Library> {
     let _serial = domain.0.serial.lock();
     if let Some(replica) = loaded(domain, &image) {
         if flags.has(OpenFlags::GLOBAL) {
@@ -81,7 +86,9 @@ fn make_global(domain: &Domain, image: &Image) {
     // are in breadth-first order of their load already.
     let Some(root) = replicas.iter().find(|replica| replica.image.id == image.id) else { return };
     let members: Vec<_> = std::iter::once(root.image.id)
-        .chain(root.scope.get().into_iter().flat_map(|scope| scope.local.iter().map(|image| image.id)))
+        .chain(
+            root.scope.get().into_iter().flat_map(|scope| scope.local.iter().map(|image| image.id)),
+        )
         .collect();
     for id in members {
         if !globals.iter().any(|global| global.image.id == id)
@@ -93,12 +100,21 @@ fn make_global(domain: &Domain, image: &Image) {
 }
 
 /// The closure of `root` as this domain would load it.
-pub(crate) fn discover(domain: &Domain, root: Arc<Image>, forced: Option<Class>) -> Result<Closure> {
+pub(crate) fn discover(
+    domain: &Domain,
+    root: Arc<Image>,
+    forced: Option<Class>,
+) -> Result<Closure> {
     let (replicas, globals) = {
         let state = domain.0.state.lock();
         (state.replicas.clone(), state.globals.clone())
     };
-    let commons = domain.0.commons.as_ref().map(|commons| commons.state.lock().replicas.clone()).unwrap_or_default();
+    let commons = domain
+        .0
+        .commons
+        .as_ref()
+        .map(|commons| commons.state.lock().replicas.clone())
+        .unwrap_or_default();
     Closure::of(
         root,
         forced,
@@ -114,9 +130,8 @@ pub(crate) fn discover(domain: &Domain, root: Arc<Image>, forced: Option<Class>)
 }
 
 fn open_by_system(domain: &Domain, path: &Path, flags: OpenFlags) -> Result<Library> {
-    let name = std::ffi::CString::new(path.as_os_str().as_encoded_bytes()).map_err(|_| Error::System {
-        object: path.to_owned(),
-        message: "its name holds a NUL byte".into(),
+    let name = std::ffi::CString::new(path.as_os_str().as_encoded_bytes()).map_err(|_| {
+        Error::System { object: path.to_owned(), message: "its name holds a NUL byte".into() }
     })?;
     let handle = SystemHandle::open(&name, flags.bits())
         .map_err(|message| Error::System { object: path.to_owned(), message })?;
@@ -166,7 +181,8 @@ fn load_group(domain: &Domain, closure: &Closure, class: Class, flags: OpenFlags
     if members.is_empty() {
         return Ok(());
     }
-    let images: Vec<Arc<Image>> = members.iter().map(|&index| closure.nodes[index].image.clone()).collect();
+    let images: Vec<Arc<Image>> =
+        members.iter().map(|&index| closure.nodes[index].image.clone()).collect();
     let scope = Arc::new(scope_of(domain, closure, &members, &images));
 
     let binder = Binder::new(&scope, domain.0.interposed.clone(), flags.has(OpenFlags::NOW));
@@ -203,11 +219,21 @@ fn load_group(domain: &Domain, closure: &Closure, class: Class, flags: OpenFlags
 fn scope_of(domain: &Domain, closure: &Closure, members: &[usize], images: &[Arc<Image>]) -> Scope {
     let (globals, mut uniques): (Vec<_>, Vec<_>) = {
         let state = domain.0.state.lock();
-        let unique = state.replicas.iter().map(|replica| replica.image.clone()).filter(|image| image.defines_uniques());
+        let unique = state
+            .replicas
+            .iter()
+            .map(|replica| replica.image.clone())
+            .filter(|image| image.defines_uniques());
         (state.globals.iter().map(|replica| replica.image.clone()).collect(), unique.collect())
     };
     uniques.extend(images.iter().filter(|image| image.defines_uniques()).cloned());
-    let mut scope = Scope { globals, uniques, local: images.to_vec(), commons: Vec::new(), system: SYSTEM.global() };
+    let mut scope = Scope {
+        globals,
+        uniques,
+        local: images.to_vec(),
+        commons: Vec::new(),
+        system: SYSTEM.global(),
+    };
     for &member in members {
         for edge in &closure.nodes[member].edges {
             match edge {
@@ -229,14 +255,21 @@ fn scope_of(domain: &Domain, closure: &Closure, members: &[usize], images: &[Arc
                     add_local(&mut scope.local, &replica.image);
                     if let Some(inherited) = replica.scope.get() {
                         inherited.local.iter().for_each(|image| add_local(&mut scope.local, image));
-                        inherited.commons.iter().for_each(|replica| add_commons(&mut scope, replica));
-                        inherited.system.iter().for_each(|object| add_object(&mut scope, object.clone()));
+                        inherited
+                            .commons
+                            .iter()
+                            .for_each(|replica| add_commons(&mut scope, replica));
+                        inherited
+                            .system
+                            .iter()
+                            .for_each(|object| add_object(&mut scope, object.clone()));
                     }
                 }
                 Edge::Commons(replica) => add_commons(&mut scope, replica),
                 Edge::System(object) => add_system(&mut scope, Some(object.clone())),
                 Edge::SystemName(path) => {
-                    let name = Path::new(path).file_name().map(|name| name.to_string_lossy().into_owned());
+                    let name =
+                        Path::new(path).file_name().map(|name| name.to_string_lossy().into_owned());
                     add_system(&mut scope, name.and_then(|name| SYSTEM.by_name(&name)));
                 }
                 Edge::Missing { .. } => {}

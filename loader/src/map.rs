@@ -15,7 +15,8 @@ pub(crate) fn map(image: &Image) -> Result<Reservation> {
         let object = image.path.clone();
         move |source| Error::Memory { object, action, length, source }
     };
-    let memory = Reservation::new(image.span, image.alignment).map_err(failed("reserve", image.span))?;
+    let memory =
+        Reservation::new(image.span, image.alignment).map_err(failed("reserve", image.span))?;
     for segment in &image.segments {
         map_segment(&memory, image, segment)
             .map_err(failed("map a segment of", segment.memory_size))?;
@@ -34,7 +35,13 @@ fn map_segment(memory: &Reservation, image: &Image, segment: &Segment) -> std::i
     let file_end = if segment.file_size > 0 { end(segment.file_size) } else { start };
     if file_end > start {
         let skipped = segment.address - start;
-        memory.map_file(start, file_end - start, &image.file, segment.offset - skipped as u64, protection)?;
+        memory.map_file(
+            start,
+            file_end - start,
+            &image.file,
+            segment.offset - skipped as u64,
+            protection,
+        )?;
     }
     let memory_end = end(segment.memory_size);
     if memory_end > file_end {

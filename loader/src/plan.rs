@@ -102,9 +102,16 @@ impl<'a> Binder<'a> {
     }
 
     fn bind(&self, image: &Image, index: u32) -> Result<Binding> {
-        let malformed = |reason: &str| Error::Malformed { object: image.path.clone(), reason: reason.into() };
-        let symbol = image.symbols.symbol(index).ok_or_else(|| malformed("a relocation names a symbol beyond the table"))?;
-        let text = image.symbols.name(&symbol).ok_or_else(|| malformed("a symbol's name lies outside the string table"))?;
+        let malformed =
+            |reason: &str| Error::Malformed { object: image.path.clone(), reason: reason.into() };
+        let symbol = image
+            .symbols
+            .symbol(index)
+            .ok_or_else(|| malformed("a relocation names a symbol beyond the table"))?;
+        let text = image
+            .symbols
+            .name(&symbol)
+            .ok_or_else(|| malformed("a symbol's name lies outside the string table"))?;
         let own = Binding::Image { image: image.id, symbol };
         if !symbol.is_undefined() && (symbol.binds_locally() || image.dynamic.symbolic) {
             return Ok(own);
@@ -128,18 +135,29 @@ impl<'a> Binder<'a> {
 
     /// A reference without a definition. The system loader binds functions lazily unless told
     /// otherwise, so a library may load that calls what nobody defines: the call then names it.
-    fn missing(&self, image: &Image, symbol: &Symbol, name: &[u8], version: Option<&[u8]>) -> Result<Binding> {
+    fn missing(
+        &self,
+        image: &Image,
+        symbol: &Symbol,
+        name: &[u8],
+        version: Option<&[u8]>,
+    ) -> Result<Binding> {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         if !self.key.now && !image.dynamic.bind_now && only_called(image, symbol, name) {
-            let address = trap::for_symbol(&image.path, &text(name)).map_err(|source| Error::Memory {
-                object: image.path.clone(),
-                action: "map a trap into",
-                length: crate::sys::PAGE,
-                source,
-            })?;
+            let address =
+                trap::for_symbol(&image.path, &text(name)).map_err(|source| Error::Memory {
+                    object: image.path.clone(),
+                    action: "map a trap into",
+                    length: crate::sys::PAGE,
+                    source,
+                })?;
             return Ok(Binding::Fixed { address, size: 0 });
         }
-        Err(Error::UndefinedSymbol { object: image.path.clone(), symbol: text(name), version: version.map(text) })
+        Err(Error::UndefinedSymbol {
+            object: image.path.clone(),
+            symbol: text(name),
+            version: version.map(text),
+        })
     }
 }
 
@@ -152,7 +170,10 @@ fn only_called(image: &Image, symbol: &Symbol, name: &[u8]) -> bool {
         image.symbols.symbol(index).and_then(|other| image.symbols.name(&other)) == Some(name)
     };
     let [data, calls] = image.dynamic.relocations;
-    let named_in = |table| crate::image::relocations::Rela::all(table).any(|rela| rela.symbol != 0 && names_it(rela.symbol));
+    let named_in = |table| {
+        crate::image::relocations::Rela::all(table)
+            .any(|rela| rela.symbol != 0 && names_it(rela.symbol))
+    };
     !named_in(data) && named_in(calls)
 }
 

@@ -72,7 +72,11 @@ impl Default for Policy {
         // Thread pools, reached through initial-exec TLS: one team of workers per process.
         policy.push("*/libgomp*.so*", Class::System, "its threads serve the whole process");
         for pattern in PRIVATE {
-            policy.push(pattern, Class::Replicate, "its state is not protected by a lock of its own");
+            policy.push(
+                pattern,
+                Class::Replicate,
+                "its state is not protected by a lock of its own",
+            );
         }
         policy
     }
@@ -93,13 +97,17 @@ impl Policy {
     }
 
     fn push(&mut self, pattern: &str, class: Class, reason: &'static str) {
-        let pattern = Pattern::new(pattern).unwrap_or_else(|error| panic!("policy pattern {pattern}: {error}"));
+        let pattern = Pattern::new(pattern)
+            .unwrap_or_else(|error| panic!("policy pattern {pattern}: {error}"));
         self.rules.push(Rule { pattern, class, reason });
     }
 
     /// The class that a rule gives to the file at `path`, and why.
     pub fn rule(&self, path: &Path) -> Option<(Class, &'static str)> {
-        self.rules.iter().find(|rule| rule.pattern.matches_path(path)).map(|rule| (rule.class, rule.reason))
+        self.rules
+            .iter()
+            .find(|rule| rule.pattern.matches_path(path))
+            .map(|rule| (rule.class, rule.reason))
     }
 }
 

@@ -44,8 +44,12 @@ impl Ranges {
     fn new() -> Ranges {
         let length = CAPACITY * WORDS * size_of::<AtomicUsize>();
         let memory = Reservation::new(length, 1)
-            .and_then(|memory| memory.map_zeroes(0, memory.length(), Protection::ReadWrite).map(|()| memory))
-            .unwrap_or_else(|error| panic!("cannot reserve the index of replicas ({length} bytes): {error}"));
+            .and_then(|memory| {
+                memory.map_zeroes(0, memory.length(), Protection::ReadWrite).map(|()| memory)
+            })
+            .unwrap_or_else(|error| {
+                panic!("cannot reserve the index of replicas ({length} bytes): {error}")
+            });
         Ranges { sequence: AtomicU64::new(0), count: AtomicUsize::new(0), memory }
     }
 
@@ -72,7 +76,7 @@ impl Ranges {
     fn find(&self, address: usize) -> Option<Range> {
         loop {
             let before = self.sequence.load(Ordering::Acquire);
-            if before % 2 == 0 {
+            if before.is_multiple_of(2) {
                 let found = self.search(address);
                 fence(Ordering::Acquire);
                 if self.sequence.load(Ordering::Relaxed) == before {
@@ -131,7 +135,9 @@ pub(crate) fn prepare() {
 pub(crate) fn publish(replicas: &[Arc<Replica>]) -> Result<(), String> {
     let mut directory = DIRECTORY.write();
     if directory.by_start.len() + replicas.len() > CAPACITY {
-        return Err(format!("the process holds {CAPACITY} replicas, as many as the index has room for"));
+        return Err(format!(
+            "the process holds {CAPACITY} replicas, as many as the index has room for"
+        ));
     }
     for replica in replicas {
         directory.by_start.insert(replica.base, replica.clone());
@@ -160,7 +166,8 @@ impl Directory {
     fn rewrite(&self, first: Option<usize>) {
         let Some(first) = first else { return };
         let unchanged = self.by_start.range(..first).count();
-        let ranges: Vec<Range> = self.by_start.range(first..).map(|(_, replica)| replica.range()).collect();
+        let ranges: Vec<Range> =
+            self.by_start.range(first..).map(|(_, replica)| replica.range()).collect();
         RANGES.replace_from(unchanged, &ranges);
     }
 }

@@ -32,21 +32,38 @@ pub(crate) struct Deferred {
 /// A symbol's value in one domain.
 enum Value {
     Absent,
-    Address { address: usize, size: u64 },
-    Tls { block: Block, offset: u64 },
+    Address {
+        address: usize,
+        size: u64,
+    },
+    Tls {
+        block: Block,
+        offset: u64,
+    },
     /// To be asked of the resolver at this address.
-    Indirect { resolver: usize },
+    Indirect {
+        resolver: usize,
+    },
 }
 
 /// Applies everything but indirect functions, which are returned: their resolvers may run only
 /// when all objects that they call into are relocated (gABI extension; glibc defers in the same
 /// way within one object).
-pub(crate) fn relocate(replica: &Replica, plan: &Plan, places: &Places<'_>) -> Result<Vec<Deferred>> {
+pub(crate) fn relocate(
+    replica: &Replica,
+    plan: &Plan,
+    places: &Places<'_>,
+) -> Result<Vec<Deferred>> {
     let relocator = Relocator { replica, image: &replica.image, plan, places };
     for address in relr_addresses(replica.image.dynamic.relative) {
         let target = relocator.target(address, 8).ok_or_else(|| relocator.malformed("DT_RELR"))?;
         // SAFETY: `target` gives out addresses of writable words of this replica.
-        unsafe { ptr::write_unaligned(target as *mut usize, ptr::read_unaligned(target as *const usize).wrapping_add(replica.bias)) };
+        unsafe {
+            ptr::write_unaligned(
+                target as *mut usize,
+                ptr::read_unaligned(target as *const usize).wrapping_add(replica.bias),
+            )
+        };
     }
     let mut deferred = Vec::new();
     for (index, rela) in replica.image.dynamic.rela().enumerate() {
@@ -86,28 +103,43 @@ impl Relocator<'_> {
             Action::TlsDescriptor => 16,
             _ => 8,
         };
-        let target = self.target(rela.offset, size).ok_or("it applies outside the writable segments")?;
+        let target =
+            self.target(rela.offset, size).ok_or("it applies outside the writable segments")?;
         let addend = rela.addend as u64;
         let bias = self.replica.bias as u64;
         let word = match action {
             Action::None => return Ok(()),
             Action::Relative => bias.wrapping_add(addend),
             Action::IndirectRelative => {
-                deferred.push(Deferred { target, resolver: bias.wrapping_add(addend) as usize, addend: 0 });
+                deferred.push(Deferred {
+                    target,
+                    resolver: bias.wrapping_add(addend) as usize,
+                    addend: 0,
+                });
                 return Ok(());
             }
-            Action::TlsModule | Action::TlsOffset | Action::ThreadPointerOffset | Action::TlsDescriptor => {
+            Action::TlsModule
+            | Action::TlsOffset
+            | Action::ThreadPointerOffset
+            | Action::TlsDescriptor => {
                 return self.apply_tls(action, rela, target);
             }
             Action::Copy => return Err("copy relocations belong in executables".into()),
-            Action::Absolute | Action::Slot | Action::Absolute32 | Action::Relative32 | Action::Relative64
-            | Action::Size32 | Action::Size64 => {
+            Action::Absolute
+            | Action::Slot
+            | Action::Absolute32
+            | Action::Relative32
+            | Action::Relative64
+            | Action::Size32
+            | Action::Size64 => {
                 // GLOB_DAT and JUMP_SLOT have no addend in the psABI.
                 let addend = if action == Action::Slot { 0 } else { addend };
                 let (symbol, size) = match self.value(rela.symbol)? {
                     Value::Absent => (0, 0),
                     Value::Address { address, size } => (address as u64, size),
-                    Value::Indirect { resolver } if matches!(action, Action::Absolute | Action::Slot) => {
+                    Value::Indirect { resolver }
+                        if matches!(action, Action::Absolute | Action::Slot) =>
+                    {
                         deferred.push(Deferred { target, resolver, addend: addend as i64 });
                         return Ok(());
                     }
@@ -115,7 +147,9 @@ impl Relocator<'_> {
                     Value::Tls { .. } => return Err("it names a thread-local symbol".into()),
                 };
                 match action {
-                    Action::Relative32 | Action::Relative64 => symbol.wrapping_add(addend).wrapping_sub(target as u64),
+                    Action::Relative32 | Action::Relative64 => {
+                        symbol.wrapping_add(addend).wrapping_sub(target as u64)
+                    }
                     Action::Size32 | Action::Size64 => size.wrapping_add(addend),
                     _ => symbol.wrapping_add(addend),
                 }
@@ -146,7 +180,9 @@ impl Relocator<'_> {
                 Value::Tls { block, offset } => (block, offset),
                 // glibc leaves the words of an undefined weak symbol as they are.
                 Value::Absent => return Ok(()),
-                Value::Address { .. } | Value::Indirect { .. } => return Err("it names no thread-local symbol".into()),
+                Value::Address { .. } | Value::Indirect { .. } => {
+                    return Err("it names no thread-local symbol".into());
+                }
             }
         };
         let offset = offset.wrapping_add(rela.addend as u64);
@@ -190,9 +226,15 @@ impl Relocator<'_> {
             Binding::Absent | Binding::Unreferenced => Value::Absent,
             Binding::Fixed { address, size } => Value::Address { address, size },
             Binding::FixedTls { block, offset } => Value::Tls { block, offset },
-            Binding::Interposed(entry) => Value::Address { address: self.places.interpositions[entry as usize], size: 0 },
+            Binding::Interposed(entry) => {
+                Value::Address { address: self.places.interpositions[entry as usize], size: 0 }
+            }
             Binding::Image { image, symbol } => {
-                let replica = self.places.replicas.get(&image).ok_or("its definition is in an image that the domain lost")?;
+                let replica = self
+                    .places
+                    .replicas
+                    .get(&image)
+                    .ok_or("its definition is in an image that the domain lost")?;
                 symbol_value(replica, &symbol)?
             }
         })
@@ -201,7 +243,12 @@ impl Relocator<'_> {
     /// The address of `size` bytes at `offset` (as in the file), if they lie in a writable segment.
     fn target(&self, offset: u64, size: usize) -> Option<usize> {
         let relative = (offset as usize).wrapping_sub(self.image.first);
-        let inside = self.image.segments.iter().rev().any(|segment| segment.write && segment.holds(relative, size));
+        let inside = self
+            .image
+            .segments
+            .iter()
+            .rev()
+            .any(|segment| segment.write && segment.holds(relative, size));
         inside.then(|| self.replica.base.wrapping_add(relative))
     }
 
@@ -215,7 +262,8 @@ impl Relocator<'_> {
 
 fn symbol_value(replica: &Replica, symbol: &Symbol) -> Result<Value, String> {
     if symbol.is_tls() {
-        let block = replica.tls.ok_or("it names a thread-local symbol of an object without PT_TLS")?;
+        let block =
+            replica.tls.ok_or("it names a thread-local symbol of an object without PT_TLS")?;
         return Ok(Value::Tls { block, offset: symbol.value });
     }
     let address = replica.symbol_address(symbol);

@@ -20,12 +20,17 @@ pub(crate) fn construct(replica: &Replica) {
     let _inside = current::enter(replica.domain);
     let dynamic = &replica.image.dynamic;
     let (at, count) = dynamic.init_array;
-    let functions = dynamic.init.map(|at| replica.address(at)).into_iter().chain(pointers(replica, at, count));
+    let functions =
+        dynamic.init.map(|at| replica.address(at)).into_iter().chain(pointers(replica, at, count));
     for function in functions {
         // SAFETY: the image names the function as a constructor; the replica is relocated and its
         // dependencies' constructors have run.
         unsafe {
-            std::mem::transmute::<usize, Constructor>(function)(ARGUMENTS.count, ARGUMENTS.values, environment());
+            std::mem::transmute::<usize, Constructor>(function)(
+                ARGUMENTS.count,
+                ARGUMENTS.values,
+                environment(),
+            );
         }
     }
 }
@@ -55,7 +60,12 @@ fn pointers(replica: &Replica, at: u64, count: usize) -> impl Iterator<Item = us
 /// New replicas in the order in which their constructors run: dependencies first, a cycle broken
 /// where it is entered.
 pub(crate) fn order(replicas: &[Arc<Replica>]) -> Vec<Arc<Replica>> {
-    fn visit(index: usize, replicas: &[Arc<Replica>], seen: &mut [bool], order: &mut Vec<Arc<Replica>>) {
+    fn visit(
+        index: usize,
+        replicas: &[Arc<Replica>],
+        seen: &mut [bool],
+        order: &mut Vec<Arc<Replica>>,
+    ) {
         if std::mem::replace(&mut seen[index], true) {
             return;
         }

@@ -64,7 +64,12 @@ impl Scope {
     }
 
     /// The definition of `name`. `newest`: `dlsym`'s choice among versions.
-    pub(crate) fn find(&self, name: Name<'_>, wanted: Option<Version<'_>>, newest: bool) -> Option<Definition> {
+    pub(crate) fn find(
+        &self,
+        name: Name<'_>,
+        wanted: Option<Version<'_>>,
+        newest: bool,
+    ) -> Option<Definition> {
         let find_in = |images: &[Arc<Image>]| {
             images.iter().find_map(|image| {
                 let (_, symbol) = image.symbols.lookup(name, wanted, newest)?;
@@ -73,21 +78,27 @@ impl Scope {
         };
         let own = find_in(&self.globals).or_else(|| find_in(&self.local));
         let yields = own.is_none_or(|(_, symbol)| symbol.is_weak() || symbol.is_unique());
-        if yields
-            && let Some(shared) = self.find_shared(name, wanted, newest)
-        {
+        if yields && let Some(shared) = self.find_shared(name, wanted, newest) {
             return Some(shared);
         }
         if let Some((image, symbol)) = own {
-            let (image, symbol) =
-                if symbol.is_unique() { find_in(&self.uniques).unwrap_or((image, symbol)) } else { (image, symbol) };
+            let (image, symbol) = if symbol.is_unique() {
+                find_in(&self.uniques).unwrap_or((image, symbol))
+            } else {
+                (image, symbol)
+            };
             return Some(Definition::Image { image, symbol });
         }
         find_anywhere(name, wanted)
     }
 
     /// The definition among the objects that exist once in the process.
-    fn find_shared(&self, name: Name<'_>, wanted: Option<Version<'_>>, newest: bool) -> Option<Definition> {
+    fn find_shared(
+        &self,
+        name: Name<'_>,
+        wanted: Option<Version<'_>>,
+        newest: bool,
+    ) -> Option<Definition> {
         for replica in &self.commons {
             if let Some((_, symbol)) = replica.image.symbols.lookup(name, wanted, newest) {
                 return Some(replica.definition(&symbol));
@@ -106,8 +117,11 @@ pub(crate) fn system_definition(object: &SystemObject, symbol: &Symbol) -> Defin
         let block = Block::System { module: object.tls_module as u64 };
         return Definition::FixedTls { block, offset: symbol.value };
     }
-    let address =
-        if symbol.is_absolute() { symbol.value as usize } else { object.base.wrapping_add(symbol.value as usize) };
+    let address = if symbol.is_absolute() {
+        symbol.value as usize
+    } else {
+        object.base.wrapping_add(symbol.value as usize)
+    };
     let address = if symbol.is_indirect_function() { call_resolver(address) } else { address };
     Definition::Fixed { address, size: symbol.size }
 }

@@ -16,12 +16,8 @@ pub(crate) struct Requester<'a> {
     pub parent: Option<&'a Requester<'a>>,
 }
 
-const DEFAULT_DIRECTORIES: [&str; 4] = [
-    "/lib/x86_64-linux-gnu",
-    "/usr/lib/x86_64-linux-gnu",
-    "/lib64",
-    "/usr/lib64",
-];
+const DEFAULT_DIRECTORIES: [&str; 4] =
+    ["/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib64", "/usr/lib64"];
 
 /// The file that `name` stands for, and otherwise the places where it was looked for.
 pub(crate) fn find(name: &str, requester: Option<&Requester<'_>>) -> Result<PathBuf, Vec<String>> {
@@ -60,15 +56,17 @@ pub(crate) fn find(name: &str, requester: Option<&Requester<'_>>) -> Result<Path
         }
     }
     if let Some(requester) = requester
-        && let Some(found) =
-            directories(requester.runpath, requester.origin).find_map(|directory| try_in(&directory))
+        && let Some(found) = directories(requester.runpath, requester.origin)
+            .find_map(|directory| try_in(&directory))
     {
         return Ok(found);
     }
     if let Some(found) = CACHE.get(name).filter(|path| path.is_file()) {
         return Ok(found.clone());
     }
-    if let Some(found) = DEFAULT_DIRECTORIES.iter().find_map(|directory| try_in(Path::new(directory))) {
+    if let Some(found) =
+        DEFAULT_DIRECTORIES.iter().find_map(|directory| try_in(Path::new(directory)))
+    {
         return Ok(found);
     }
     searched.push("the ld.so cache".into());
@@ -85,8 +83,11 @@ fn directories<'a>(list: Option<&'a str>, origin: &'a Path) -> impl Iterator<Ite
 fn expand(text: &str, origin: &Path) -> PathBuf {
     let origin = origin.to_string_lossy();
     let mut expanded = text.to_owned();
-    for (token, value) in [("ORIGIN", origin.as_ref()), ("LIB", "lib/x86_64-linux-gnu"), ("PLATFORM", "x86_64")] {
-        expanded = expanded.replace(&format!("${{{token}}}"), value).replace(&format!("${token}"), value);
+    for (token, value) in
+        [("ORIGIN", origin.as_ref()), ("LIB", "lib/x86_64-linux-gnu"), ("PLATFORM", "x86_64")]
+    {
+        expanded =
+            expanded.replace(&format!("${{{token}}}"), value).replace(&format!("${token}"), value);
     }
     PathBuf::from(expanded)
 }
@@ -103,8 +104,9 @@ fn is_native(path: &Path) -> bool {
 }
 
 /// `ld.so.cache`, read once. Its format: glibc's sysdeps/generic/dl-cache.h, `struct cache_file_new`.
-static CACHE: Lazy<HashMap<String, PathBuf>> =
-    Lazy::new(|| std::fs::read("/etc/ld.so.cache").ok().and_then(|bytes| parse_cache(&bytes)).unwrap_or_default());
+static CACHE: Lazy<HashMap<String, PathBuf>> = Lazy::new(|| {
+    std::fs::read("/etc/ld.so.cache").ok().and_then(|bytes| parse_cache(&bytes)).unwrap_or_default()
+});
 
 const CACHE_MAGIC: &[u8] = b"glibc-ld.so.cache1.1";
 const CACHE_HEADER: usize = 48;
@@ -116,7 +118,9 @@ fn parse_cache(bytes: &[u8]) -> Option<HashMap<String, PathBuf>> {
     // Systems older than glibc 2.32 put the old format before the new one.
     let start = bytes.windows(CACHE_MAGIC.len()).position(|window| window == CACHE_MAGIC)?;
     let cache = &bytes[start..];
-    let word = |at: usize| cache.get(at..at + 4).map(|b| u32::from_le_bytes(b.try_into().expect("four bytes")));
+    let word = |at: usize| {
+        cache.get(at..at + 4).map(|b| u32::from_le_bytes(b.try_into().expect("four bytes")))
+    };
     let text = |at: usize| {
         let tail = cache.get(at..)?;
         std::str::from_utf8(&tail[..tail.iter().position(|&byte| byte == 0)?]).ok()
@@ -128,7 +132,9 @@ fn parse_cache(bytes: &[u8]) -> Option<HashMap<String, PathBuf>> {
         let hardware = (word(entry + 16)?, word(entry + 20)?);
         // Variants for special hardware are left to the plain file that stands beside them.
         if flags == CACHE_FLAGS && hardware == (0, 0) {
-            files.entry(text(key as usize)?.to_owned()).or_insert_with(|| PathBuf::from(text(value as usize).unwrap_or_default()));
+            files
+                .entry(text(key as usize)?.to_owned())
+                .or_insert_with(|| PathBuf::from(text(value as usize).unwrap_or_default()));
         }
     }
     Some(files)

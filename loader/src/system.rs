@@ -32,8 +32,6 @@ pub(crate) struct SystemObject {
     /// Its TLS module id; 0 if it has none.
     pub tls_module: usize,
     pub file_id: Option<FileId>,
-    /// Address and size of each mapped segment.
-    segments: Vec<(usize, usize)>,
     dynamic: Vec<(u64, u64)>,
 }
 
@@ -53,10 +51,6 @@ impl SystemObject {
     fn absolute(&self, value: u64) -> usize {
         let value = value as usize;
         if value < self.base { self.base + value } else { value }
-    }
-
-    pub(crate) fn holds(&self, address: usize) -> bool {
-        self.segments.iter().any(|&(start, size)| address >= start && address - start < size)
     }
 }
 
@@ -106,15 +100,10 @@ impl System {
         state
             .objects
             .iter()
-            .find(|object| object.file_id.is_some_and(|own| (own.device, own.inode) == (id.device, id.inode)))
+            .find(|object| {
+                object.file_id.is_some_and(|own| (own.device, own.inode) == (id.device, id.inode))
+            })
             .cloned()
-    }
-
-    /// The object whose mapped segments hold `address`.
-    pub(crate) fn by_address(&self, address: usize) -> Option<Arc<SystemObject>> {
-        let mut state = self.state.lock();
-        state.refresh();
-        state.objects.iter().find(|object| object.holds(address)).cloned()
     }
 
     /// Loads `path` by the system loader, for good, and returns its entry. A second call returns
@@ -131,7 +120,9 @@ impl System {
         state.opened.insert(path.to_owned(), raw as usize);
         state.refresh();
         base.and_then(|base| state.objects.iter().find(|object| object.base == base).cloned())
-            .ok_or_else(|| failure("it was opened but is not in the list of dl_iterate_phdr".into()))
+            .ok_or_else(|| {
+                failure("it was opened but is not in the list of dl_iterate_phdr".into())
+            })
     }
 
     /// `object` and what it needs, breadth first: the scope in which its symbols are found.
@@ -172,7 +163,8 @@ impl State {
         let parsed = MappedObject::read(loaded)?;
         let id = SystemId(self.next);
         self.next += 1;
-        let file_name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let file_name =
+            path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         Some(Arc::new(SystemObject {
             id,
             base: loaded.base,
@@ -181,7 +173,6 @@ impl State {
             needed: parsed.needed,
             symbols: parsed.symbols,
             tls_module: loaded.tls_module,
-            segments: parsed.segments,
             dynamic: parsed.dynamic,
             path,
         }))
@@ -191,7 +182,8 @@ impl State {
         self.objects
             .iter()
             .find(|object| {
-                object.soname == name || object.path.file_name().is_some_and(|own| own.as_bytes() == name.as_bytes())
+                object.soname == name
+                    || object.path.file_name().is_some_and(|own| own.as_bytes() == name.as_bytes())
             })
             .cloned()
     }
@@ -226,7 +218,6 @@ struct MappedObject {
     soname: Option<String>,
     needed: Vec<String>,
     symbols: SymbolTable<'static>,
-    segments: Vec<(usize, usize)>,
     dynamic: Vec<(u64, u64)>,
 }
 
@@ -238,7 +229,10 @@ impl MappedObject {
         // SAFETY: dl_iterate_phdr reported the address and number of the headers of an object that
         // is mapped; objects that are bound to are kept open, see `System::open`.
         let headers = unsafe {
-            std::slice::from_raw_parts(loaded.headers as *const libc::Elf64_Phdr, loaded.header_count)
+            std::slice::from_raw_parts(
+                loaded.headers as *const libc::Elf64_Phdr,
+                loaded.header_count,
+            )
         };
         let segments: Vec<_> = headers
             .iter()
@@ -247,27 +241,33 @@ impl MappedObject {
             .collect();
         let dynamic_header = headers.iter().find(|header| header.p_type == PT_DYNAMIC)?;
         let memory = |address: usize, length: usize| -> Option<&'static [u8]> {
-            let inside = segments
-                .iter()
-                .any(|&(start, size)| address >= start && address.checked_add(length).is_some_and(|end| end <= start + size));
+            let inside = segments.iter().any(|&(start, size)| {
+                address >= start
+                    && address.checked_add(length).is_some_and(|end| end <= start + size)
+            });
             // SAFETY: the range lies in a mapped segment; the tables read through it are constant
             // after glibc's relocation, and stay mapped while the object is open.
             inside.then(|| unsafe { std::slice::from_raw_parts(address as *const u8, length) })
         };
-        let section = memory(loaded.base + dynamic_header.p_vaddr as usize, dynamic_header.p_memsz as usize)?;
+        let section =
+            memory(loaded.base + dynamic_header.p_vaddr as usize, dynamic_header.p_memsz as usize)?;
         let word = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
         let dynamic: Vec<(u64, u64)> = section
             .chunks_exact(16)
             .map(|entry| (word(&entry[..8]), word(&entry[8..])))
             .take_while(|entry| entry.0 != DT_NULL)
             .collect();
-        let value = |tag: u64| dynamic.iter().rev().find(|entry| entry.0 == tag).map(|entry| entry.1);
+        let value =
+            |tag: u64| dynamic.iter().rev().find(|entry| entry.0 == tag).map(|entry| entry.1);
         let address = |tag: u64| {
-            value(tag).map(|at| if (at as usize) < loaded.base { loaded.base + at as usize } else { at as usize })
+            value(tag).map(|at| {
+                if (at as usize) < loaded.base { loaded.base + at as usize } else { at as usize }
+            })
         };
         let to_segment_end = |tag: u64| {
             let at = address(tag)?;
-            let &(start, size) = segments.iter().find(|&&(start, size)| at >= start && at - start < size)?;
+            let &(start, size) =
+                segments.iter().find(|&&(start, size)| at >= start && at - start < size)?;
             memory(at, start + size - at)
         };
         let strings = memory(address(DT_STRTAB)?, value(DT_STRSZ)? as usize)?;
@@ -276,7 +276,9 @@ impl MappedObject {
             let end = tail.iter().position(|&byte| byte == 0)?;
             Some(String::from_utf8_lossy(&tail[..end]).into_owned())
         };
-        let counted = |tag: u64, count: u64| to_segment_end(tag).zip(value(count).map(|count| count as usize));
+        let counted = |tag: u64, count: u64| {
+            to_segment_end(tag).zip(value(count).map(|count| count as usize))
+        };
         let symbols = SymbolTable::from_tables(Tables {
             symbols: to_segment_end(DT_SYMTAB)?,
             strings,
@@ -289,9 +291,12 @@ impl MappedObject {
         .ok()?;
         Some(MappedObject {
             soname: value(DT_SONAME).and_then(text),
-            needed: dynamic.iter().filter(|entry| entry.0 == DT_NEEDED).filter_map(|entry| text(entry.1)).collect(),
+            needed: dynamic
+                .iter()
+                .filter(|entry| entry.0 == DT_NEEDED)
+                .filter_map(|entry| text(entry.1))
+                .collect(),
             symbols,
-            segments,
             dynamic,
         })
     }

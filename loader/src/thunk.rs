@@ -49,7 +49,11 @@ impl Interposition {
     }
 
     /// As [`Interposition::with_context`], and the return address as the argument after it.
-    pub(crate) fn with_caller(target: *const c_void, arguments: usize, context: usize) -> Interposition {
+    pub(crate) fn with_caller(
+        target: *const c_void,
+        arguments: usize,
+        context: usize,
+    ) -> Interposition {
         assert!(arguments <= 4, "no argument register is left for the caller");
         let context = Context { argument: arguments, value: context, caller: true };
         Interposition { target: target as usize, context: Some(context) }
@@ -59,7 +63,7 @@ impl Interposition {
 /// The generated code of one domain. Written once, then executable and read-only.
 #[derive(Debug)]
 pub(crate) struct Thunks {
-    code: Option<Reservation>,
+    _code: Option<Reservation>,
     /// What each interposition binds to.
     pub addresses: Vec<usize>,
 }
@@ -69,7 +73,7 @@ impl Thunks {
         let count = interpositions.iter().filter(|entry| entry.context.is_some()).count();
         if count == 0 {
             let addresses = interpositions.iter().map(|entry| entry.target).collect();
-            return Ok(Thunks { code: None, addresses });
+            return Ok(Thunks { _code: None, addresses });
         }
         let length = count * THUNK_SIZE;
         let code = Reservation::new(length, 1)?;
@@ -84,18 +88,19 @@ impl Thunks {
                 Some(context) => {
                     let (index, chunk) = free.next().expect("one chunk was made for each context");
                     let chunk = chunk.try_into().expect("chunks have this size");
-                    write_thunk(chunk, entry.target, context.argument, context.value, context.caller);
+                    write_thunk(
+                        chunk,
+                        entry.target,
+                        context.argument,
+                        context.value,
+                        context.caller,
+                    );
                     code.base() + index * THUNK_SIZE
                 }
             })
             .collect();
         code.protect(0, code.length(), Protection::ReadExecute)?;
-        Ok(Thunks { code: Some(code), addresses })
-    }
-
-    /// The address range of the generated code.
-    pub(crate) fn range(&self) -> Option<(usize, usize)> {
-        self.code.as_ref().map(|code| (code.base(), code.length()))
+        Ok(Thunks { _code: Some(code), addresses })
     }
 }
 
@@ -126,14 +131,16 @@ mod tests {
             function(a, b)
         };
         assert_eq!((call(0, 1, 2), call(1, 1, 2)), (321, 421));
-        assert_eq!(thunks.range().unwrap().1, crate::sys::PAGE);
     }
 
     #[test]
     fn a_thunk_with_caller_passes_the_address_that_it_returns_to() {
-        let thunks = Thunks::generate(&[Interposition::with_caller(where_from as *const c_void, 0, 7)]).unwrap();
+        let thunks =
+            Thunks::generate(&[Interposition::with_caller(where_from as *const c_void, 0, 7)])
+                .unwrap();
         // SAFETY: the generated code has the C calling convention of a function without arguments.
-        let function: extern "C" fn() -> usize = unsafe { std::mem::transmute(thunks.addresses[0]) };
+        let function: extern "C" fn() -> usize =
+            unsafe { std::mem::transmute(thunks.addresses[0]) };
         let near = a_thunk_with_caller_passes_the_address_that_it_returns_to as *const () as usize;
         assert!(function().abs_diff(near) < 1 << 24);
     }

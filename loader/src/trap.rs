@@ -27,7 +27,8 @@ pub(crate) fn for_symbol(object: &Path, symbol: &str) -> io::Result<usize> {
     }
     // The code that holds this address is never unmapped before the process ends.
     let missing = Box::leak(Box::new(Missing { object: key.0.clone(), symbol: key.1.clone() }));
-    let target = Interposition::with_context(called as *const c_void, 0, missing as *const Missing as usize);
+    let target =
+        Interposition::with_context(called as *const c_void, 0, missing as *const Missing as usize);
     let thunks = Thunks::generate(&[target])?;
     let address = thunks.addresses[0];
     traps.insert(key, thunks);

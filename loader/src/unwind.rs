@@ -40,7 +40,10 @@ static SYSTEM_FIND_OBJECT: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut
 ///
 /// # Safety
 /// `result` points to a `struct dl_find_object`.
-pub(crate) unsafe extern "C" fn find_object(address: *mut c_void, result: *mut FoundObject) -> c_int {
+pub(crate) unsafe extern "C" fn find_object(
+    address: *mut c_void,
+    result: *mut FoundObject,
+) -> c_int {
     let Some(range) = publish::find_range(address as usize) else {
         let system = SYSTEM_FIND_OBJECT.load(Ordering::Relaxed);
         if system.is_null() {
@@ -81,10 +84,14 @@ pub(crate) fn install(system: &System) -> Result<()> {
         let libgcc = match system.by_name("libgcc_s.so.1") {
             Some(object) => object,
             None => {
-                let handle = SystemHandle::open(c"libgcc_s.so.1", libc::RTLD_LAZY)
-                    .map_err(|reason| Error::Unsupported(format!("libgcc_s.so.1 cannot be loaded: {reason}")))?;
+                let handle =
+                    SystemHandle::open(c"libgcc_s.so.1", libc::RTLD_LAZY).map_err(|reason| {
+                        Error::Unsupported(format!("libgcc_s.so.1 cannot be loaded: {reason}"))
+                    })?;
                 handle.keep();
-                system.by_name("libgcc_s.so.1").ok_or_else(|| Error::Unsupported("libgcc_s.so.1 is not in the list of loaded objects".into()))?
+                system.by_name("libgcc_s.so.1").ok_or_else(|| {
+                    Error::Unsupported("libgcc_s.so.1 is not in the list of loaded objects".into())
+                })?
             }
         };
         redirect(&libgcc)
@@ -96,15 +103,24 @@ pub(crate) fn install(system: &System) -> Result<()> {
 fn redirect(object: &SystemObject) -> Result<()> {
     let mut redirected = 0;
     for (table, size) in [(DT_JMPREL, DT_PLTRELSZ), (DT_RELA, DT_RELASZ)] {
-        let (Some(address), Some(size)) = (object.table(table), object.value(size)) else { continue };
+        let (Some(address), Some(size)) = (object.table(table), object.value(size)) else {
+            continue;
+        };
         // SAFETY: the table belongs to a loaded object that is never unloaded (libgcc_s).
         let table = unsafe { std::slice::from_raw_parts(address as *const u8, size as usize) };
         for rela in Rela::all(table).filter(|rela| arch::action(rela.kind) == Some(Action::Slot)) {
-            let name = object.symbols.symbol(rela.symbol).and_then(|symbol| object.symbols.name(&symbol));
-            let Some((_, ours)) = replacements().into_iter().find(|(known, _)| name == Some(known)) else { continue };
+            let name =
+                object.symbols.symbol(rela.symbol).and_then(|symbol| object.symbols.name(&symbol));
+            let Some((_, ours)) = replacements().into_iter().find(|(known, _)| name == Some(known))
+            else {
+                continue;
+            };
             let slot = object.base + rela.offset as usize;
             write_slot(slot, ours).map_err(|error| {
-                Error::Unsupported(format!("{}: its table cannot be written: {error}", object.path.display()))
+                Error::Unsupported(format!(
+                    "{}: its table cannot be written: {error}",
+                    object.path.display()
+                ))
             })?;
             redirected += 1;
         }

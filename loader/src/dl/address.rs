@@ -25,15 +25,17 @@ pub(super) unsafe extern "C" fn dladdr(address: *const c_void, info: *mut libc::
         // SAFETY: the caller's promise.
         return unsafe { libc::dladdr(address, info) };
     };
-    let symbol = replica.image.symbols.nearest((address as usize).wrapping_sub(replica.bias) as u64);
-    let named = symbol.and_then(|symbol| Some((kept(replica.image.symbols.name(&symbol)?), symbol)));
+    let symbol =
+        replica.image.symbols.nearest((address as usize).wrapping_sub(replica.bias) as u64);
+    let named =
+        symbol.and_then(|symbol| Some((kept(replica.image.symbols.name(&symbol)?), symbol)));
     // SAFETY: the caller's promise.
     unsafe {
         (*info).dli_fname = kept(replica.image.path.as_os_str().as_bytes());
         (*info).dli_fbase = replica.base as *mut c_void;
         (*info).dli_sname = named.as_ref().map_or(ptr::null(), |named| named.0);
-        (*info).dli_saddr =
-            named.map_or(ptr::null_mut(), |(_, symbol)| replica.symbol_address(&symbol) as *mut c_void);
+        (*info).dli_saddr = named
+            .map_or(ptr::null_mut(), |(_, symbol)| replica.symbol_address(&symbol) as *mut c_void);
     }
     1
 }
@@ -50,7 +52,12 @@ pub(super) unsafe extern "C" fn dladdr1(
 ) -> c_int {
     unsafe extern "C" {
         #[link_name = "dladdr1"]
-        fn system_dladdr1(a: *const c_void, i: *mut libc::Dl_info, e: *mut *mut c_void, f: c_int) -> c_int;
+        fn system_dladdr1(
+            a: *const c_void,
+            i: *mut libc::Dl_info,
+            e: *mut *mut c_void,
+            f: c_int,
+        ) -> c_int;
     }
     let Some(range) = publish::find_range(address as usize) else {
         // SAFETY: the caller's promise.
@@ -71,14 +78,23 @@ pub(super) unsafe extern "C" fn dladdr1(
 ///
 /// # Safety
 /// `place` is what dlinfo(3) wants for `request`.
-pub(super) unsafe extern "C" fn dlinfo(handle: *mut c_void, request: c_int, place: *mut c_void, context: usize) -> c_int {
+pub(super) unsafe extern "C" fn dlinfo(
+    handle: *mut c_void,
+    request: c_int,
+    place: *mut c_void,
+    context: usize,
+) -> c_int {
     const ORIGIN: c_int = 6;
     let ours = domain::by_id(DomainId(context as u32)).and_then(|domain| {
         let state = domain.0.state.lock();
         if Arc::as_ptr(&domain.0).cast::<c_void>() == handle.cast_const() {
             return state.replicas.first().cloned();
         }
-        state.replicas.iter().find(|replica| Arc::as_ptr(replica).cast::<c_void>() == handle.cast_const()).cloned()
+        state
+            .replicas
+            .iter()
+            .find(|replica| Arc::as_ptr(replica).cast::<c_void>() == handle.cast_const())
+            .cloned()
     });
     let Some(replica) = ours else {
         // SAFETY: the caller's promise.
@@ -96,7 +112,10 @@ pub(super) unsafe extern "C" fn dlinfo(handle: *mut c_void, request: c_int, plac
             0
         }
         _ => {
-            set_error(format!("dlinfo: request {request} is not answered for {}", replica.image.path.display()));
+            set_error(format!(
+                "dlinfo: request {request} is not answered for {}",
+                replica.image.path.display()
+            ));
             -1
         }
     }

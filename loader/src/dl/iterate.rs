@@ -19,8 +19,15 @@ struct Pass {
 ///
 /// # Safety
 /// As dl_iterate_phdr(3).
-pub(crate) unsafe extern "C-unwind" fn iterate_phdr(callback: Option<Callback>, data: *mut c_void) -> c_int {
-    unsafe extern "C" fn adjust(info: *mut libc::dl_phdr_info, size: usize, pass: *mut c_void) -> c_int {
+pub(crate) unsafe extern "C-unwind" fn iterate_phdr(
+    callback: Option<Callback>,
+    data: *mut c_void,
+) -> c_int {
+    unsafe extern "C" fn adjust(
+        info: *mut libc::dl_phdr_info,
+        size: usize,
+        pass: *mut c_void,
+    ) -> c_int {
         // SAFETY: glibc passes a valid record, and `pass` is the caller's below.
         unsafe {
             let pass = &*pass.cast::<Pass>();

@@ -1,7 +1,7 @@
 //! `dl*` and thread creation as code in replicas sees them.
 //!
-//! Each function gets its domain from its thunk, so that a library opened by an interpreter is
-//! that interpreter's, whatever thread calls.
+//! Each function gets its domain from its thunk, so that a library opened by one program is
+//! that program's, whatever thread calls.
 
 mod address;
 mod iterate;

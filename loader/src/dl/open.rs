@@ -30,7 +30,7 @@ pub(super) unsafe extern "C-unwind" fn dlopen(
     caller: usize,
 ) -> *mut c_void {
     let Some(domain) = domain::by_id(DomainId(context as u32)) else {
-        set_error("dlopen: the interpreter's domain is gone");
+        set_error("dlopen: the domain was closed");
         return ptr::null_mut();
     };
     // SAFETY: the caller's promise.
@@ -57,18 +57,22 @@ fn open(domain: &Domain, name: &str, flags: OpenFlags, caller: usize) -> Result<
         Found::Library(library) => return Ok(library),
         // What only the system loader finds (a name that is loaded, glibc's hwcaps directories).
         Found::Nothing => {
-            let c_name = CString::new(name).map_err(|_| Error::System { object: name.into(), message: "its name holds a NUL byte".into() })?;
+            let c_name = CString::new(name).map_err(|_| Error::System {
+                object: name.into(),
+                message: "its name holds a NUL byte".into(),
+            })?;
             let handle = dynamic::SystemHandle::open(&c_name, flags.bits())
                 .map_err(|message| Error::System { object: name.into(), message })?;
             let base = handle.base().unwrap_or(0);
-            return Ok(Library::of_system(domain.clone(), handle.keep() as usize, base, name.into()));
+            return Ok(Library::of_system(
+                domain.clone(),
+                handle.keep() as usize,
+                base,
+                name.into(),
+            ));
         }
     };
-    let image = match IMAGES.open(&path) {
-        Ok(image) => image,
-        // A linker script or an executable: the system loader's message is the familiar one.
-        Err(error) => return Err(error),
-    };
+    let image = IMAGES.open(&path)?;
     if domain.0.policy.rule(&image.path).is_none() && SYSTEM.by_file(image.file_id).is_some() {
         return load::open(domain, image, Some(crate::policy::Class::System), flags);
     }
@@ -85,7 +89,14 @@ fn resolve(domain: &Domain, name: &str, caller: usize) -> Found {
     if name.contains('/') {
         return Found::Path(Path::new(name).to_owned());
     }
-    let by_soname = domain.0.state.lock().replicas.iter().find(|replica| replica.image.soname() == name).cloned();
+    let by_soname = domain
+        .0
+        .state
+        .lock()
+        .replicas
+        .iter()
+        .find(|replica| replica.image.soname() == name)
+        .cloned();
     if let Some(replica) = by_soname {
         return Found::Library(Library::of_replica(domain.clone(), replica));
     }
@@ -125,7 +136,14 @@ fn resolve_handle(domain: &Domain, handle: *mut c_void) -> Handle {
         return Handle::Domain;
     }
     let find = |domain: &Domain| {
-        domain.0.state.lock().replicas.iter().find(|replica| Arc::as_ptr(replica).cast::<c_void>() == handle.cast_const()).cloned()
+        domain
+            .0
+            .state
+            .lock()
+            .replicas
+            .iter()
+            .find(|replica| Arc::as_ptr(replica).cast::<c_void>() == handle.cast_const())
+            .cloned()
     };
     if let Some(replica) = find(domain) {
         return Handle::Replica(domain.clone(), replica);
@@ -177,7 +195,7 @@ unsafe fn lookup(
     caller: usize,
 ) -> *mut c_void {
     let Some(domain) = domain::by_id(DomainId(context as u32)) else {
-        set_error("dlsym: the interpreter's domain is gone");
+        set_error("dlsym: the domain was closed");
         return ptr::null_mut();
     };
     // SAFETY: the caller's promise.
@@ -194,9 +212,10 @@ unsafe fn lookup(
     } else {
         match resolve_handle(&domain, handle) {
             Handle::Domain => domain.symbol(&symbol).map(|address| address as usize),
-            Handle::Replica(owner, replica) => {
-                Library::of_replica(owner, replica).symbol(&symbol).ok().map(|address| address as usize)
-            }
+            Handle::Replica(owner, replica) => Library::of_replica(owner, replica)
+                .symbol(&symbol)
+                .ok()
+                .map(|address| address as usize),
             Handle::System => {
                 // SAFETY: not one of our handles, so glibc's, or as wrong for glibc as for us; the
                 // names are the caller's.

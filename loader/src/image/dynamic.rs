@@ -24,8 +24,6 @@ pub(crate) struct Dynamic<'a> {
     pub fini_array: (u64, usize),
     pub symbolic: bool,
     pub bind_now: bool,
-    pub static_tls: bool,
-    pub no_delete: bool,
     pub strings: &'a [u8],
     pub symbol_table: &'a [u8],
     pub gnu_hash: Option<&'a [u8]>,
@@ -68,7 +66,8 @@ impl<'a> Dynamic<'a> {
                 .map(Some)
                 .ok_or_else(|| format!("{what} at {at:#x} is not in the file")),
         };
-        let strings = table("DT_STRTAB", entries.value(DT_STRTAB), entries.value(DT_STRSZ).unwrap_or(0))?;
+        let strings =
+            table("DT_STRTAB", entries.value(DT_STRTAB), entries.value(DT_STRSZ).unwrap_or(0))?;
         if entries.value(DT_RELAENT).is_some_and(|size| size != RELA_SIZE as u64)
             || entries.value(DT_SYMENT).is_some_and(|size| size != 24)
             || entries.value(RELRENT).is_some_and(|size| size != 8)
@@ -108,8 +107,6 @@ impl<'a> Dynamic<'a> {
             bind_now: entries.value(DT_BIND_NOW).is_some()
                 || flags & DF_BIND_NOW != 0
                 || flags_1 & DF_1_NOW != 0,
-            static_tls: flags & DF_STATIC_TLS != 0,
-            no_delete: flags_1 & DF_1_NODELETE != 0,
             strings,
             symbol_table: open_table("DT_SYMTAB", entries.value(DT_SYMTAB))?.unwrap_or(&[]),
             gnu_hash: open_table("DT_GNU_HASH", entries.value(DT_GNU_HASH))?,
@@ -123,11 +120,14 @@ impl<'a> Dynamic<'a> {
         if relocations.iter().any(|table| table.len() % RELA_SIZE != 0) {
             return Err("a relocation table does not hold a whole number of entries".into());
         }
-        for (what, (at, count)) in [("INIT_ARRAY", dynamic.init_array), ("FINI_ARRAY", dynamic.fini_array)] {
+        for (what, (at, count)) in
+            [("INIT_ARRAY", dynamic.init_array), ("FINI_ARRAY", dynamic.fini_array)]
+        {
             let relative = at.wrapping_sub(layout.first) as usize;
             let whole = count.checked_mul(8);
             if count > 0
-                && !whole.is_some_and(|size| layout.segments.iter().any(|s| s.holds(relative, size)))
+                && !whole
+                    .is_some_and(|size| layout.segments.iter().any(|s| s.holds(relative, size)))
             {
                 return Err(format!("DT_{what} does not lie in a segment"));
             }
@@ -138,12 +138,16 @@ impl<'a> Dynamic<'a> {
     /// Reasons for which a well-formed image is not loaded.
     pub(crate) fn refuse_unsupported(&self) -> Result<(), String> {
         if self.text_relocations {
-            return Err("it has text relocations (DT_TEXTREL), which would make its code private to \
+            return Err(
+                "it has text relocations (DT_TEXTREL), which would make its code private to \
                         each replica; build it with -fPIC"
-                .into());
+                    .into(),
+            );
         }
         if self.rel {
-            return Err("it uses DT_REL relocations, which the psABI of 64-bit machines does not".into());
+            return Err(
+                "it uses DT_REL relocations, which the psABI of 64-bit machines does not".into()
+            );
         }
         Ok(())
     }
@@ -180,9 +184,12 @@ impl Entries {
     }
 }
 
-fn without_overlap<'a>([rela, jump]: [&'a [u8]; 2]) -> [&'a [u8]; 2] {
+fn without_overlap([rela, jump]: [&[u8]; 2]) -> [&[u8]; 2] {
     let (rela_range, jump_range) = (rela.as_ptr_range(), jump.as_ptr_range());
-    if !jump.is_empty() && rela_range.contains(&jump_range.start) && jump_range.end <= rela_range.end {
+    if !jump.is_empty()
+        && rela_range.contains(&jump_range.start)
+        && jump_range.end <= rela_range.end
+    {
         return [rela, &[]];
     }
     [rela, jump]

@@ -4,7 +4,8 @@ use std::path::Path;
 
 use goblin::elf::header::{self, header64::Header};
 use goblin::elf::program_header::{
-    self, PF_R, PF_W, PF_X, PT_DYNAMIC, PT_GNU_EH_FRAME, PT_GNU_RELRO, PT_GNU_STACK, PT_LOAD, PT_TLS,
+    self, PF_R, PF_W, PF_X, PT_DYNAMIC, PT_GNU_EH_FRAME, PT_GNU_RELRO, PT_GNU_STACK, PT_LOAD,
+    PT_TLS,
 };
 
 use crate::arch;
@@ -106,7 +107,9 @@ impl Layout {
             let segment = Segment {
                 address: match load.p_vaddr.checked_sub(first) {
                     Some(address) => address as usize,
-                    None => return malformed(format!("{name} is not in ascending order of address")),
+                    None => {
+                        return malformed(format!("{name} is not in ascending order of address"));
+                    }
                 },
                 memory_size: load.p_memsz as usize,
                 offset: load.p_offset,
@@ -145,9 +148,14 @@ impl Layout {
     }
 
     /// Notes what a header other than PT_LOAD says.
-    fn take(&mut self, header: &program_header::program_header64::ProgramHeader) -> Result<(), Problem> {
+    fn take(
+        &mut self,
+        header: &program_header::program_header64::ProgramHeader,
+    ) -> Result<(), Problem> {
         let relative = |what: &str| match header.p_vaddr.checked_sub(self.first) {
-            Some(address) if self.holds(address as usize, header.p_memsz as usize) => Ok(address as usize),
+            Some(address) if self.holds(address as usize, header.p_memsz as usize) => {
+                Ok(address as usize)
+            }
             _ => malformed(format!("{what} does not lie in a PT_LOAD segment")),
         };
         match header.p_type {
@@ -253,7 +261,8 @@ fn program_headers(
     if &head[..4] != header::ELFMAG {
         return malformed("it does not begin with the ELF magic number");
     }
-    if head[header::EI_CLASS] != header::ELFCLASS64 || head[header::EI_DATA] != header::ELFDATA2LSB {
+    if head[header::EI_CLASS] != header::ELFCLASS64 || head[header::EI_DATA] != header::ELFDATA2LSB
+    {
         return malformed("it is not a 64-bit little-endian object");
     }
     let head = Header::from_bytes(head);
@@ -265,7 +274,10 @@ fn program_headers(
         ));
     }
     if head.e_type != header::ET_DYN {
-        return malformed(format!("it is no shared object: its type is {}", header::et_to_str(head.e_type)));
+        return malformed(format!(
+            "it is no shared object: its type is {}",
+            header::et_to_str(head.e_type)
+        ));
     }
     const ENTRY: usize = size_of::<program_header::program_header64::ProgramHeader>();
     if head.e_phentsize as usize != ENTRY {

@@ -9,8 +9,8 @@ pub(crate) mod versions;
 use std::collections::HashMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use once_cell::sync::OnceCell;
 use parking_lot::Mutex;
@@ -83,7 +83,9 @@ impl Image {
         {
             let dynamic = Dynamic::parse(&view, &layout).map_err(malformed)?;
             SymbolTable::parse(&view, &layout, &dynamic).map_err(malformed)?;
-            dynamic.refuse_unsupported().map_err(|reason| Error::Refused { object: path.clone(), reason })?;
+            dynamic
+                .refuse_unsupported()
+                .map_err(|reason| Error::Refused { object: path.clone(), reason })?;
         }
         // Images live as long as the process (there is one per distinct file, however many
         // replicas), so their bytes may be borrowed for `'static`.

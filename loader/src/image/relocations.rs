@@ -16,7 +16,8 @@ impl Rela {
     /// The records of a table whose length is a multiple of [`RELA_SIZE`].
     pub(crate) fn all(table: &[u8]) -> impl Iterator<Item = Rela> {
         table.chunks_exact(RELA_SIZE).map(|record| {
-            let word = |at: usize| u64::from_le_bytes(record[at..at + 8].try_into().expect("eight bytes"));
+            let word =
+                |at: usize| u64::from_le_bytes(record[at..at + 8].try_into().expect("eight bytes"));
             let info = word(8);
             Rela {
                 offset: word(0),
@@ -43,7 +44,9 @@ pub(crate) fn relr_addresses(table: &[u8]) -> impl Iterator<Item = u64> + '_ {
             next = next.wrapping_add(63 * 8);
             (first, entry >> 1)
         };
-        (0..63).filter(move |bit| bitmap >> bit & 1 != 0).map(move |bit| first.wrapping_add(8 * bit))
+        (0..63)
+            .filter(move |bit| bitmap >> bit & 1 != 0)
+            .map(move |bit| first.wrapping_add(8 * bit))
     })
 }
 

@@ -1,8 +1,8 @@
 //! Symbol tables and their hash tables, of images and of system objects alike.
 
 use goblin::elf::sym::{
-    STB_GNU_UNIQUE, STB_LOCAL, STB_WEAK, STT_COMMON, STT_FUNC, STT_GNU_IFUNC, STT_NOTYPE, STT_OBJECT, STT_TLS,
-    STV_HIDDEN, STV_INTERNAL, STV_PROTECTED,
+    STB_GNU_UNIQUE, STB_LOCAL, STB_WEAK, STT_COMMON, STT_FUNC, STT_GNU_IFUNC, STT_NOTYPE,
+    STT_OBJECT, STT_TLS, STV_HIDDEN, STV_INTERNAL, STV_PROTECTED,
 };
 
 use super::Dynamic;
@@ -167,7 +167,8 @@ impl<'a> SymbolTable<'a> {
     pub(crate) fn symbol(&self, index: u32) -> Option<Symbol> {
         let start = index as usize * SYMBOL_SIZE;
         let entry = self.symbols.get(start..start + SYMBOL_SIZE)?;
-        let word = |at: usize| u64::from_le_bytes(entry[at..at + 8].try_into().expect("eight bytes"));
+        let word =
+            |at: usize| u64::from_le_bytes(entry[at..at + 8].try_into().expect("eight bytes"));
         let head = word(0);
         Some(Symbol {
             name: head as u32,
@@ -186,7 +187,12 @@ impl<'a> SymbolTable<'a> {
 
     /// The definition that answers a reference to `name` with the version `wanted`. `newest` is
     /// `dlsym`'s choice among several versions, otherwise the oldest counts.
-    pub(crate) fn lookup(&self, name: Name<'_>, wanted: Option<Version<'_>>, newest: bool) -> Option<(u32, Symbol)> {
+    pub(crate) fn lookup(
+        &self,
+        name: Name<'_>,
+        wanted: Option<Version<'_>>,
+        newest: bool,
+    ) -> Option<(u32, Symbol)> {
         let mut default = None;
         let mut versioned = 0;
         let mut found = None;
@@ -225,7 +231,8 @@ impl<'a> SymbolTable<'a> {
             .filter_map(|index| self.symbol(index))
             .filter(|symbol| symbol.is_definition() && !symbol.is_tls() && !symbol.is_absolute())
             .filter(|symbol| {
-                symbol.value <= address && (symbol.size == 0 || address < symbol.value + symbol.size)
+                symbol.value <= address
+                    && (symbol.size == 0 || address < symbol.value + symbol.size)
             })
             .max_by_key(|symbol| symbol.value)
     }
@@ -246,7 +253,8 @@ pub(crate) struct Tables<'a> {
 impl<'a> Hash<'a> {
     fn gnu(table: &'a [u8]) -> Option<Hash<'a>> {
         let header = |index| word(table, index);
-        let (bucket_count, first, bloom_words, shift) = (header(0)?, header(1)?, header(2)?, header(3)?);
+        let (bucket_count, first, bloom_words, shift) =
+            (header(0)?, header(1)?, header(2)?, header(3)?);
         let bloom_end = 16usize.checked_add((bloom_words as usize).checked_mul(8)?)?;
         let buckets_end = bloom_end.checked_add((bucket_count as usize).checked_mul(4)?)?;
         if bucket_count == 0 {
@@ -271,7 +279,10 @@ impl<'a> Hash<'a> {
         if bucket_count == 0 {
             return Some(Hash::Empty);
         }
-        Some(Hash::SysV { buckets: table.get(8..buckets_end)?, chains: table.get(buckets_end..chains_end)? })
+        Some(Hash::SysV {
+            buckets: table.get(8..buckets_end)?,
+            chains: table.get(buckets_end..chains_end)?,
+        })
     }
 
     /// Calls `visit` with the index of each symbol whose name may be `name`, until it says true.
@@ -318,7 +329,10 @@ impl<'a> Hash<'a> {
             Hash::Empty => 0,
             Hash::SysV { chains, .. } => (chains.len() / 4) as u32,
             Hash::Gnu { buckets, chains, first, .. } => {
-                let highest = (0..buckets.len() / 4).filter_map(|index| word(buckets, index)).max().unwrap_or(0);
+                let highest = (0..buckets.len() / 4)
+                    .filter_map(|index| word(buckets, index))
+                    .max()
+                    .unwrap_or(0);
                 if highest < first {
                     return first;
                 }

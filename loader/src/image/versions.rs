@@ -47,7 +47,8 @@ impl<'a> Versions<'a> {
         let mut at = 0;
         for _ in 0..count {
             let (flags, index) = (half(table, at + 2)?, half(table, at + 4)?);
-            let (hash, aux, next) = (word(table, at + 8)?, word(table, at + 12)?, word(table, at + 16)?);
+            let (hash, aux, next) =
+                (word(table, at + 8)?, word(table, at + 12)?, word(table, at + 16)?);
             let name = bytes_at(strings, word(table, at.checked_add(aux as usize)?)? as usize)?;
             // The base definition is the object's own name, not a version: glibc gives it hash 0.
             if flags & BASE == 0 {
@@ -66,7 +67,8 @@ impl<'a> Versions<'a> {
     fn needs(&mut self, table: &'a [u8], count: usize, strings: &'a [u8]) -> Option<()> {
         let mut at = 0;
         for _ in 0..count {
-            let (entries, aux, next) = (half(table, at + 2)?, word(table, at + 8)?, word(table, at + 12)?);
+            let (entries, aux, next) =
+                (half(table, at + 2)?, word(table, at + 8)?, word(table, at + 12)?);
             let mut aux_at = at.checked_add(aux as usize)?;
             for _ in 0..entries {
                 let (hash, other) = (word(table, aux_at)?, half(table, aux_at + 6)?);
@@ -125,7 +127,11 @@ impl<'a> Versions<'a> {
             // Index 2 is the oldest version that an object defines: an unversioned reference was
             // linked before there were others. `dlsym` wants the newest, which is the default.
             None if entry & !HIDDEN >= if newest { 2 } else { 3 } => {
-                if entry & HIDDEN == 0 { Match::IfOnly } else { Match::No }
+                if entry & HIDDEN == 0 {
+                    Match::IfOnly
+                } else {
+                    Match::No
+                }
             }
             None => Match::Yes,
         }
@@ -143,9 +149,13 @@ pub(crate) enum Match {
 }
 
 fn half(table: &[u8], at: usize) -> Option<u16> {
-    table.get(at..at.checked_add(2)?).map(|bytes| u16::from_le_bytes(bytes.try_into().expect("two bytes")))
+    table
+        .get(at..at.checked_add(2)?)
+        .map(|bytes| u16::from_le_bytes(bytes.try_into().expect("two bytes")))
 }
 
 fn word(table: &[u8], at: usize) -> Option<u32> {
-    table.get(at..at.checked_add(4)?).map(|bytes| u32::from_le_bytes(bytes.try_into().expect("four bytes")))
+    table
+        .get(at..at.checked_add(4)?)
+        .map(|bytes| u32::from_le_bytes(bytes.try_into().expect("four bytes")))
 }

@@ -20,11 +20,6 @@ impl SystemHandle {
         if handle.is_null() { Err(last_error()) } else { Ok(SystemHandle(handle)) }
     }
 
-    /// The raw handle, as `dlopen` returned it.
-    pub(crate) fn raw(&self) -> *mut c_void {
-        self.0
-    }
-
     /// Base address of the object (`l_addr` of its link map).
     pub(crate) fn base(&self) -> Option<usize> {
         let mut map: *const LinkMap = ptr::null();
@@ -90,7 +85,11 @@ pub(crate) fn global_symbol(name: &CStr, version: Option<&CStr>) -> Option<usize
 ///
 /// # Safety
 /// As dlvsym(3).
-pub(crate) unsafe fn versioned_symbol(handle: *mut c_void, name: *const c_char, version: *const c_char) -> *mut c_void {
+pub(crate) unsafe fn versioned_symbol(
+    handle: *mut c_void,
+    name: *const c_char,
+    version: *const c_char,
+) -> *mut c_void {
     // SAFETY: the caller's promise.
     unsafe { dlvsym(handle, name, version) }
 }
@@ -112,7 +111,11 @@ pub(crate) struct LoadedObject {
 
 /// Every object of the system loader, in its order, and its count of additions and removals.
 pub(crate) fn objects() -> Vec<LoadedObject> {
-    unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, _size: usize, list: *mut c_void) -> c_int {
+    unsafe extern "C" fn visit(
+        info: *mut libc::dl_phdr_info,
+        _size: usize,
+        list: *mut c_void,
+    ) -> c_int {
         // SAFETY: glibc passes a valid record, and `list` is the vector of the caller below.
         let (info, list) = unsafe { (&*info, &mut *list.cast::<Vec<LoadedObject>>()) };
         let name = if info.dlpi_name.is_null() {
@@ -138,7 +141,11 @@ pub(crate) fn objects() -> Vec<LoadedObject> {
 
 /// The counters of `dl_iterate_phdr`: objects ever added, objects ever removed.
 pub(crate) fn generation() -> (u64, u64) {
-    unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, _size: usize, place: *mut c_void) -> c_int {
+    unsafe extern "C" fn visit(
+        info: *mut libc::dl_phdr_info,
+        _size: usize,
+        place: *mut c_void,
+    ) -> c_int {
         // SAFETY: glibc passes a valid record, and `place` is the pair of the caller below.
         unsafe { *place.cast::<(u64, u64)>() = ((*info).dlpi_adds, (*info).dlpi_subs) };
         1

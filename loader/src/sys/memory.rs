@@ -77,7 +77,12 @@ impl Reservation {
     }
 
     /// Maps zeroed memory at `at` bytes into the range.
-    pub(crate) fn map_zeroes(&self, at: usize, length: usize, protection: Protection) -> io::Result<()> {
+    pub(crate) fn map_zeroes(
+        &self,
+        at: usize,
+        length: usize,
+        protection: Protection,
+    ) -> io::Result<()> {
         self.map(at, length, -1, 0, protection, libc::MAP_ANONYMOUS)
     }
 
@@ -90,7 +95,10 @@ impl Reservation {
         protection: Protection,
         flags: i32,
     ) -> io::Result<()> {
-        if !self.holds(at, length) || at % PAGE != 0 || offset % PAGE as u64 != 0 {
+        if !self.holds(at, length)
+            || !at.is_multiple_of(PAGE)
+            || !offset.is_multiple_of(PAGE as u64)
+        {
             return Err(io::Error::from(io::ErrorKind::InvalidInput));
         }
         // SAFETY: MAP_FIXED replaces only pages of this reservation, checked above, which nobody
@@ -112,7 +120,12 @@ impl Reservation {
     }
 
     /// Changes the protection of the pages that `at..at + length` lies in.
-    pub(crate) fn protect(&self, at: usize, length: usize, protection: Protection) -> io::Result<()> {
+    pub(crate) fn protect(
+        &self,
+        at: usize,
+        length: usize,
+        protection: Protection,
+    ) -> io::Result<()> {
         if !self.holds(at, length) {
             return Err(io::Error::from(io::ErrorKind::InvalidInput));
         }
@@ -138,7 +151,8 @@ impl Drop for Reservation {
 /// Changes the protection of the pages that `address..address + length` lies in.
 pub(crate) fn protect(address: usize, length: usize, protection: Protection) -> io::Result<()> {
     let start = page_down(address);
-    let end = page_up(address + length).ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
+    let end =
+        page_up(address + length).ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
     let region = match protection {
         Protection::Read => region::Protection::READ,
         Protection::ReadWrite => region::Protection::READ_WRITE,
@@ -146,7 +160,8 @@ pub(crate) fn protect(address: usize, length: usize, protection: Protection) -> 
     };
     // SAFETY: callers name ranges of mappings that they own, or one pointer slot of a system
     // object whose protection they widen and restore; code and data in them stay as they are.
-    unsafe { region::protect(start as *const u8, end - start, region) }.map_err(|error| match error {
+    unsafe { region::protect(start as *const u8, end - start, region) }.map_err(|error| match error
+    {
         region::Error::SystemCall(error) => error,
         other => io::Error::other(other),
     })

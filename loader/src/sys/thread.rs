@@ -10,7 +10,15 @@ pub(crate) type Start = extern "C" fn(*mut c_void) -> *mut c_void;
 pub(crate) fn key(destructor: extern "C" fn(*mut c_void)) -> io::Result<libc::pthread_key_t> {
     let mut key = 0;
     // SAFETY: `key` is a valid place to write to, and the destructor is a function of this crate.
-    let status = unsafe { libc::pthread_key_create(&mut key, Some(std::mem::transmute::<extern "C" fn(*mut c_void), unsafe extern "C" fn(*mut c_void)>(destructor))) };
+    let status = unsafe {
+        libc::pthread_key_create(
+            &mut key,
+            Some(std::mem::transmute::<
+                extern "C" fn(*mut c_void),
+                unsafe extern "C" fn(*mut c_void),
+            >(destructor)),
+        )
+    };
     if status == 0 { Ok(key) } else { Err(io::Error::from_raw_os_error(status)) }
 }
 

@@ -48,16 +48,20 @@ static USED: Mutex<usize> = Mutex::new(0);
 /// offset from the thread pointer, or why there are none.
 pub(super) fn allocate(size: usize, alignment: usize, skew: usize) -> Result<isize, String> {
     let Some(start) = *START else {
-        return Err("there is no static TLS to place it in: the loader is not part of the executable \
+        return Err(
+            "there is no static TLS to place it in: the loader is not part of the executable \
                     or of a library that it was linked with"
-            .into());
+                .into(),
+        );
     };
     if alignment > ALIGNMENT {
-        return Err(format!("it asks for an alignment of {alignment} bytes, the arena has {ALIGNMENT}"));
+        return Err(format!(
+            "it asks for an alignment of {alignment} bytes, the arena has {ALIGNMENT}"
+        ));
     }
     let mut used = USED.lock();
     // The arena's start is aligned to ALIGNMENT, so offsets into it are aligned as addresses are.
-    let begin = (*used + alignment - 1) / alignment * alignment + skew % alignment;
+    let begin = used.next_multiple_of(alignment) + skew % alignment;
     if begin + size > SIZE {
         return Err(format!(
             "it asks for {size} bytes of static TLS, and {} of {SIZE} are free",

@@ -95,7 +95,11 @@ fn first_access(module: usize) -> *mut u8 {
     // for as long as the module is loaded, and code that runs here belongs to it.
     unsafe {
         ptr::copy_nonoverlapping(template.address as *const u8, block, template.file_size);
-        ptr::write_bytes(block.add(template.file_size), 0, template.memory_size - template.file_size);
+        ptr::write_bytes(
+            block.add(template.file_size),
+            0,
+            template.memory_size - template.file_size,
+        );
     }
     BLOCKS.with(|blocks| {
         // SAFETY: this thread's cell; growing the vector calls the allocator, which may use TLS of

@@ -31,7 +31,13 @@ const LOAD_RETURN_ADDRESS: [[u8; 4]; 6] = [
 ///
 /// # Panics
 /// If the arguments leave no register.
-pub(crate) fn write_thunk(code: &mut [u8; THUNK_SIZE], target: usize, argument: usize, context: usize, caller: bool) {
+pub(crate) fn write_thunk(
+    code: &mut [u8; THUNK_SIZE],
+    target: usize,
+    argument: usize,
+    context: usize,
+    caller: bool,
+) {
     let mut at = 0;
     let mut put = |bytes: &[u8]| {
         code[at..at + bytes.len()].copy_from_slice(bytes);
