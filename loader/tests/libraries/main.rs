@@ -1,0 +1,5 @@
+//! The loader on small libraries that are built for each test.
+
+mod common;
+mod refusals;
+mod replicas;

@@ -1,0 +1,136 @@
+//! Bad input: a typed error that names the object and the symbol, and no trace.
+
+use crate::common::Workshop;
+use hydrozoa_loader::{Domain, Error, Loader, OpenFlags};
+
+fn domain() -> Domain {
+    Loader::builder().build().unwrap().domain("refusing").build().unwrap()
+}
+
+fn malformed(bytes: &[u8], name: &str) -> String {
+    let shop = Workshop::new(&format!("malformed-{name}"));
+    let path = shop.path("bad.so");
+    std::fs::write(&path, bytes).unwrap();
+    match domain().open(&path, OpenFlags::NOW) {
+        Err(Error::Malformed { object, reason }) => {
+            assert_eq!(object.file_name().unwrap(), "bad.so");
+            reason
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn files_that_are_no_elf_objects_are_named_as_such() {
+    assert!(malformed(b"", "empty").contains("empty"));
+    assert!(malformed(b"\x7fELF", "short").contains("less than an ELF header"));
+    assert!(malformed(&[b'x'; 4096], "text").contains("magic"));
+}
+
+#[test]
+fn a_file_truncated_anywhere_is_refused_and_the_process_goes_on() {
+    let shop = Workshop::new("truncated");
+    let path = shop.build("libwhole.so", "int x = 1; int *p = &x; int f(void) { return *p; }", &[]);
+    let whole = std::fs::read(&path).unwrap();
+    let domain = domain();
+    let cut_path = shop.path("cut.so");
+    let mut refused = 0;
+    for length in (0..whole.len()).step_by(97) {
+        std::fs::write(&cut_path, &whole[..length]).unwrap();
+        match domain.open(&cut_path, OpenFlags::NOW) {
+            Err(Error::Malformed { .. }) => refused += 1,
+            // Section headers and symbol names for debuggers lie at the end and are not needed.
+            Ok(_) => assert!(length > whole.len() / 2, "accepted with {length} bytes"),
+            Err(other) => panic!("{length} bytes: {other}"),
+        }
+    }
+    assert!(refused > 50, "{refused}");
+    assert!(domain.open(&path, OpenFlags::NOW).is_ok());
+}
+
+#[test]
+fn a_missing_symbol_is_named_and_nothing_stays_mapped() {
+    let shop = Workshop::new("missing");
+    let path = shop.build(
+        "libmissing.so",
+        "int nowhere_defined(void); int f(void) { return nowhere_defined(); }",
+        &[],
+    );
+    let domain = domain();
+    match domain.open(&path, OpenFlags::NOW) {
+        Err(Error::UndefinedSymbol { object, symbol, .. }) => {
+            assert_eq!(object, path.canonicalize().unwrap());
+            assert_eq!(symbol, "nowhere_defined");
+        }
+        other => panic!("{other:?}"),
+    }
+    assert!(domain.replicas().is_empty());
+    assert!(!crate::common::mappings(&path).iter().any(|line| line.contains("r-xp")));
+    // Lazily bound it loads, as under glibc: the function may never be called.
+    assert!(domain.open(&path, OpenFlags::LAZY).is_ok());
+}
+
+#[test]
+fn missing_data_is_an_error_even_when_binding_lazily() {
+    let shop = Workshop::new("missing-data");
+    let path =
+        shop.build("libmissing_data.so", "extern int absent; int f(void) { return absent; }", &[]);
+    let error = domain().open(&path, OpenFlags::LAZY).unwrap_err();
+    assert!(
+        matches!(&error, Error::UndefinedSymbol { symbol, .. } if symbol == "absent"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_missing_dependency_is_named_with_its_requester() {
+    let shop = Workshop::new("needed");
+    shop.build("libgone.so", "int gone(void) { return 1; }", &[]);
+    let path = shop.build(
+        "libneeds.so",
+        "int gone(void); int f(void) { return gone(); }",
+        &["-L{dir}", "-l:libgone.so", "-Wl,-rpath,$ORIGIN"],
+    );
+    std::fs::remove_file(shop.path("libgone.so")).unwrap();
+    match domain().open(&path, OpenFlags::NOW) {
+        Err(Error::NotFound { object, requester, .. }) => {
+            assert_eq!(object, "libgone.so");
+            assert!(requester.ends_with("libneeds.so"), "{requester}");
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn executable_stacks_and_text_relocations_are_refused_with_the_reason() {
+    let shop = Workshop::new("refused");
+    let stack = shop.build("libstack.so", "int f(void) { return 1; }", &["-Wl,-z,execstack"]);
+    let error = domain().open(&stack, OpenFlags::NOW).unwrap_err();
+    assert!(
+        matches!(&error, Error::Refused { reason, .. } if reason.contains("executable stack")),
+        "{error}"
+    );
+
+    let assembly = "__asm__(\".text\\n.globl t\\nt: .quad t\\n\"); int f(void) { return 1; }";
+    let text = shop.build("libtextrel.so", assembly, &["-Wl,-z,notext"]);
+    let error = domain().open(&text, OpenFlags::NOW).unwrap_err();
+    assert!(
+        matches!(&error, Error::Refused { reason, .. } if reason.contains("text relocations")),
+        "{error}"
+    );
+}
+
+#[test]
+fn initialised_static_tls_and_exhaustion_are_refused_with_the_reason() {
+    let shop = Workshop::new("tls-refused");
+    let huge = shop.build(
+        "libhuge.so",
+        "static __thread char b[1 << 20]; int f(void) { return b[5]++; }",
+        &["-ftls-model=initial-exec"],
+    );
+    let error = domain().open(&huge, OpenFlags::NOW).unwrap_err();
+    assert!(
+        matches!(&error, Error::Tls { reason, .. } if reason.contains("static TLS")),
+        "{error}"
+    );
+}
