@@ -1,0 +1,61 @@
+//! References to Python objects that outlive a session.
+
+use crate::interpreter::Interpreter;
+use crate::object::Object;
+use crate::payload::table::Handle;
+use crate::session::Session;
+use std::fmt;
+
+/// A reference to an object of one interpreter, which it keeps alive as well.
+///
+/// Dropping it never waits: see [`Object`].
+pub(crate) struct Kept {
+    interpreter: Interpreter,
+    handle: Handle,
+}
+
+// SAFETY: as for `Object`: the handle is an address that is only used under the interpreter's GIL.
+unsafe impl Send for Kept {}
+// SAFETY: as above.
+unsafe impl Sync for Kept {}
+
+impl Kept {
+    /// Keeps an object beyond its session.
+    pub(crate) fn new(object: Object<'_>) -> Self {
+        Self { interpreter: object.session().interpreter().clone(), handle: object.into_handle() }
+    }
+
+    /// Whether the object is one of the session's interpreter.
+    pub(crate) fn belongs_to(&self, session: &Session) -> bool {
+        std::sync::Arc::ptr_eq(&self.interpreter.0, session.inner())
+    }
+
+    /// The object, in a session of its own interpreter.
+    ///
+    /// # Panics
+    ///
+    /// If the session is another interpreter's.
+    pub(crate) fn object<'s>(&self, session: &'s Session) -> Object<'s> {
+        assert!(
+            self.belongs_to(session),
+            "an object of {} in a session of {}",
+            self.interpreter.name(),
+            session.interpreter().name(),
+        );
+        // SAFETY: this reference keeps the object alive, and it is of the session's interpreter.
+        unsafe { Object::from_borrowed(session, self.handle) }
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        // SAFETY: the reference is owned, and `release` may be called by any thread.
+        unsafe { (self.interpreter.0.table().release)(self.handle) };
+    }
+}
+
+impl fmt::Debug for Kept {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "<an object of {}>", self.interpreter.name())
+    }
+}

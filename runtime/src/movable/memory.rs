@@ -1,0 +1,221 @@
+//! Memory that interpreters share: the storages of tensors.
+//!
+//! One [`Memory`] is one range that somebody keeps alive: an archive's mapping, a buffer of our
+//! own, or the object of the interpreter that allocated it. Every storage that an interpreter
+//! builds over it holds one reference, through DLPack's deleter; the last one to go, in whatever
+//! interpreter and on whatever thread, frees it. That needs no GIL: what an interpreter owns is
+//! given back through its queue.
+
+use super::kept::Kept;
+use crate::Result;
+use crate::convert::tensor::{DataType, Device, Tensor};
+use crate::object::Object;
+use crate::package::mapping::Mapping;
+use crate::session::Session;
+use std::collections::BTreeMap;
+use std::ptr::NonNull;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+/// A range of memory, kept alive until the last reference is dropped.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    data: NonNull<u8>,
+    len: usize,
+    device: Device,
+    read_only: bool,
+    owner: Owner,
+}
+
+// SAFETY: the range is plain memory that is only handed to Python, whose programs treat it as
+// memory shared between threads; the owners are `Send` and `Sync`, or memory of this type's own.
+unsafe impl Send for Memory {}
+// SAFETY: as above.
+unsafe impl Sync for Memory {}
+
+#[derive(Debug)]
+enum Owner {
+    Mapping(#[expect(dead_code, reason = "held for its drop")] Arc<Mapping>),
+    /// Memory of our own: `Memory::data` is the first block.
+    Blocks(usize),
+    /// An object of an interpreter: a torch storage, or a memoryview.
+    Python(Kept),
+}
+
+/// What torch aligns storages to (`gAlignment` in c10/core/alignment.h).
+#[repr(C, align(64))]
+#[derive(Clone, Copy)]
+struct Block([u8; 64]);
+
+/// All live ranges by address, so that a storage that is moved on from an interpreter that only
+/// borrowed it is recognised, and its true owner is referred to.
+static LIVE: Mutex<BTreeMap<usize, Weak<Memory>>> = Mutex::new(BTreeMap::new());
+
+fn live() -> MutexGuard<'static, BTreeMap<usize, Weak<Memory>>> {
+    // Whoever panicked did not do so in the middle of a change: each is one call.
+    LIVE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// How much memory interpreters share at this moment, as far as this crate keeps it alive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SharedMemory {
+    /// Number of ranges: storages of movables and of packages that are in use.
+    pub ranges: usize,
+    /// Their sizes together, in bytes.
+    pub bytes: usize,
+}
+
+/// Counts the memory that movables and packages keep alive in this process.
+pub fn shared_memory() -> SharedMemory {
+    let live = live();
+    let ranges: Vec<_> = live.values().filter_map(Weak::upgrade).collect();
+    let counted =
+        SharedMemory { ranges: ranges.len(), bytes: ranges.iter().map(|memory| memory.len).sum() };
+    // A range that was dropped meanwhile by everybody else is dropped here, and takes the lock.
+    drop(live);
+    drop(ranges);
+    counted
+}
+
+impl Memory {
+    /// A part of a mapping.
+    ///
+    /// # Safety
+    ///
+    /// The range must lie in `mapping`.
+    pub(crate) unsafe fn of_mapping(
+        data: NonNull<u8>,
+        len: usize,
+        mapping: Arc<Mapping>,
+    ) -> Arc<Self> {
+        Self::registered(data, len, Device::CPU, false, Owner::Mapping(mapping))
+    }
+
+    /// A copy, aligned as torch aligns storages.
+    pub(crate) fn of_bytes(bytes: &[u8]) -> Arc<Self> {
+        let count = bytes.len().div_ceil(size_of::<Block>());
+        let blocks = Box::into_raw(vec![Block([0; 64]); count].into_boxed_slice());
+        let data = NonNull::new(blocks.cast::<u8>()).expect("a box is not null");
+        // SAFETY: the blocks have at least as many bytes, and are nobody else's yet.
+        unsafe { data.copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len()) };
+        Self::registered(data, bytes.len(), Device::CPU, false, Owner::Blocks(count))
+    }
+
+    /// Memory that `keeper`, an object of an interpreter, owns; or the range that it has borrowed
+    /// itself.
+    ///
+    /// # Safety
+    ///
+    /// `keeper` must keep `len` bytes at `address`, in the memory of `device`, alive and in place.
+    pub(crate) unsafe fn of_python(
+        address: usize,
+        len: usize,
+        device: Device,
+        read_only: bool,
+        keeper: Kept,
+    ) -> Arc<Self> {
+        let known = live().get(&address).and_then(Weak::upgrade);
+        if let Some(known) = known
+            && known.len == len
+            && known.device == device
+            && known.read_only == read_only
+        {
+            return known;
+        }
+        let data = NonNull::new(std::ptr::with_exposed_provenance_mut(address))
+            .unwrap_or(NonNull::dangling());
+        Self::registered(data, len, device, read_only, Owner::Python(keeper))
+    }
+
+    /// The object that owns the memory, if it is one of the session's interpreter: what that
+    /// interpreter uses instead of a loan. A loan would have its own objects keep it alive.
+    pub(crate) fn local_owner<'s>(&self, session: &'s Session) -> Option<Object<'s>> {
+        match &self.owner {
+            Owner::Python(keeper) if keeper.belongs_to(session) => Some(keeper.object(session)),
+            _ => None,
+        }
+    }
+
+    fn registered(
+        data: NonNull<u8>,
+        len: usize,
+        device: Device,
+        read_only: bool,
+        owner: Owner,
+    ) -> Arc<Self> {
+        let memory = Arc::new(Self { data, len, device, read_only, owner });
+        if len > 0 {
+            live().insert(data.addr().get(), Arc::downgrade(&memory));
+        }
+        memory
+    }
+
+    /// Length in bytes.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// An object with `__dlpack__`: the range as a one-dimensional tensor of uint8.
+    pub(crate) fn lend_tensor<'s>(self: &Arc<Self>, session: &'s Session) -> Result<Object<'s>> {
+        // SAFETY: the owner keeps the range alive, nothing in Rust refers to it, and dropping it
+        // is for any thread.
+        let tensor = unsafe {
+            Tensor::from_raw_parts(
+                self.data.as_ptr().cast(),
+                DataType::U8,
+                self.device,
+                &[i64::try_from(self.len).unwrap_or(i64::MAX)],
+                &[1],
+                self.read_only,
+                Arc::clone(self),
+            )
+        };
+        session.lend_tensor(&tensor)
+    }
+
+    /// A `memoryview` over the range, which is main memory.
+    pub(crate) fn lend<'s>(self: &Arc<Self>, session: &'s Session) -> Result<Object<'s>> {
+        debug_assert_eq!(self.device.kind, Device::CPU.kind);
+        // SAFETY: as in `lend_tensor`.
+        unsafe { session.lend_raw(self.data.as_ptr(), self.len, self.read_only, Arc::clone(self)) }
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        let address = self.data.addr().get();
+        let mut live = live();
+        // The entry may be a younger range's: the same storage, moved again while this one goes.
+        if live.get(&address).is_some_and(|entry| std::ptr::eq(entry.as_ptr(), self)) {
+            live.remove(&address);
+        }
+        drop(live);
+        if let Owner::Blocks(count) = self.owner {
+            let blocks = self.data.cast::<Block>().as_ptr();
+            // SAFETY: `of_bytes` took the blocks out of a box of this length, and this is the last
+            // reference.
+            drop(unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(blocks, count)) });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Memory, live};
+
+    #[test]
+    fn copies_are_aligned_and_forgotten_when_dropped() {
+        let memory = Memory::of_bytes(&[7; 100]);
+        let address = memory.data.addr().get();
+        assert_eq!(address % 64, 0);
+        assert_eq!(memory.len(), 100);
+        assert!(live().contains_key(&address));
+        drop(memory);
+        assert!(!live().contains_key(&address));
+    }
+
+    #[test]
+    fn an_empty_copy_is_no_range() {
+        let memory = Memory::of_bytes(&[]);
+        assert!(!live().contains_key(&memory.data.addr().get()));
+    }
+}

@@ -1,0 +1,244 @@
+//! Objects that move to whichever interpreter is to run them.
+
+mod kept;
+mod load;
+pub(crate) mod memory;
+mod reply;
+
+pub use memory::{SharedMemory, shared_memory};
+pub use reply::Reply;
+
+use crate::Result;
+use crate::convert::{ToArguments, ToKeywords};
+use crate::interpreter::{Inner, Interpreter};
+use crate::object::Object;
+use crate::package::Package;
+use crate::pool::Pool;
+use crate::session::Session;
+use kept::Kept;
+use load::Source;
+use std::collections::HashMap;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, ThreadId};
+
+/// An object that every interpreter of a pool can have, each its own copy of it, loaded at first
+/// use; with the storages of its tensors shared by all.
+///
+/// A handle: clones refer to the same movable, from any thread. When the last one is dropped, every
+/// interpreter lets go of its copy, without waiting for any of them: an interpreter that nobody
+/// enters keeps its copy until somebody does, or [`Interpreter::drain`] is called.
+#[derive(Clone, Debug)]
+pub struct Movable(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    pool: Pool,
+    source: Source,
+    /// Copies by the address of their interpreter's state. A copy keeps its interpreter, so no
+    /// address is used twice. Never locked while Python runs or a GIL is awaited.
+    copies: Mutex<HashMap<usize, Copy>>,
+    /// Some copy has been loaded, or has failed to.
+    settled: Condvar,
+}
+
+#[derive(Debug)]
+enum Copy {
+    /// That thread is loading it.
+    Loading(ThreadId),
+    Loaded(Kept),
+}
+
+impl Pool {
+    /// Makes an object of one of this pool's interpreters movable: it is pickled once, except for
+    /// the storages of its tensors and the memory of its numpy arrays, which are shared.
+    ///
+    /// The object itself stays what it was; its own interpreter, too, makes a copy when the movable
+    /// is used there. Functions and classes travel by name: their modules must be importable
+    /// everywhere, or be modules of a package.
+    ///
+    /// # Errors
+    ///
+    /// `PicklingError`, or what the object's own reduction raises.
+    pub fn create_movable(&self, object: &Object<'_>) -> Result<Movable> {
+        Ok(Movable::new(self.clone(), Source::of_object(object)?))
+    }
+}
+
+impl Movable {
+    fn new(pool: Pool, source: Source) -> Self {
+        Self(Arc::new(Shared { pool, source, copies: Mutex::default(), settled: Condvar::new() }))
+    }
+
+    /// What a package has pickled.
+    pub(crate) fn of_pickle(package: Package, name: String, resource: String) -> Self {
+        let pool = package.pool().clone();
+        Self::new(pool, Source::of_package(package, name, resource))
+    }
+
+    /// What could not be shared and is copied into every interpreter instead, a line each that
+    /// says what and why.
+    pub fn copied(&self) -> &[String] {
+        self.0.source.copied()
+    }
+
+    /// A session on the interpreter that fits best: the least loaded one, and of several such, one
+    /// that has a copy already.
+    ///
+    /// # Errors
+    ///
+    /// As [`Pool::acquire`].
+    pub fn acquire_session(&self) -> Result<Session> {
+        self.0.pool.acquire_preferring(|interpreter| self.is_loaded(interpreter))
+    }
+
+    /// Whether that interpreter has a copy.
+    pub fn is_loaded(&self, interpreter: &Interpreter) -> bool {
+        let key = Arc::as_ptr(&interpreter.0).addr();
+        matches!(self.0.copies().get(&key), Some(Copy::Loaded(_)))
+    }
+
+    /// Calls the object: `object(*arguments)`, on the interpreter of
+    /// [`Movable::acquire_session`].
+    ///
+    /// # Errors
+    ///
+    /// What loading or calling it raises.
+    pub fn call<A: ToArguments>(&self, arguments: A) -> Result<Reply> {
+        self.on_session(|object| object.call(arguments))
+    }
+
+    /// `object(*arguments, **keywords)`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Movable::call`].
+    pub fn call_kwargs<A: ToArguments, K: ToKeywords>(
+        &self,
+        arguments: A,
+        keywords: K,
+    ) -> Result<Reply> {
+        self.on_session(|object| object.call_kwargs(arguments, keywords))
+    }
+
+    /// `object.method(*arguments)`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Movable::call`], and `AttributeError`.
+    pub fn call_method<A: ToArguments>(&self, method: &str, arguments: A) -> Result<Reply> {
+        self.on_session(|object| object.call_method(method, arguments))
+    }
+
+    /// `object.method(*arguments, **keywords)`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Movable::call_method`].
+    pub fn call_method_kwargs<A: ToArguments, K: ToKeywords>(
+        &self,
+        method: &str,
+        arguments: A,
+        keywords: K,
+    ) -> Result<Reply> {
+        self.on_session(|object| object.call_method_kwargs(method, arguments, keywords))
+    }
+
+    fn on_session(
+        &self,
+        action: impl for<'s> FnOnce(Object<'s>) -> Result<Object<'s>>,
+    ) -> Result<Reply> {
+        let session = self.acquire_session()?;
+        let value =
+            session.with_gil(|| self.to_object(&session).and_then(action)).map(Kept::new)?;
+        Ok(Reply::new(session, value))
+    }
+
+    /// The copy of the session's interpreter, loaded if this is its first use there. Of several
+    /// threads that ask at once, one loads it.
+    ///
+    /// # Errors
+    ///
+    /// What loading it raises; the next call tries again.
+    pub fn to_object<'s>(&self, session: &'s Session) -> Result<Object<'s>> {
+        // Before any lock: so that no lock is held while a GIL is awaited.
+        let _attached = session.attach();
+        let key = Arc::as_ptr(session.inner()).addr();
+        let mut copies = self.0.copies();
+        loop {
+            match copies.get(&key) {
+                Some(Copy::Loaded(copy)) => return Ok(copy.object(session)),
+                Some(Copy::Loading(thread)) if *thread == thread::current().id() => {
+                    return Err(crate::Error::Python {
+                        type_name: "RecursionError".to_owned(),
+                        message: "a movable is needed to load itself".to_owned(),
+                        traceback: String::new(),
+                    });
+                }
+                Some(Copy::Loading(_)) => {
+                    drop(copies);
+                    self.0.wait(session.inner(), key);
+                    copies = self.0.copies();
+                }
+                None => break,
+            }
+        }
+        copies.insert(key, Copy::Loading(thread::current().id()));
+        drop(copies);
+        // From here on the entry is taken back unless it is filled, also by a panic.
+        let loading = Loading { shared: &self.0, key };
+        let object = self.0.source.load(session)?;
+        self.0.copies().insert(key, Copy::Loaded(Kept::new(object.clone())));
+        drop(loading);
+        Ok(object)
+    }
+
+    /// Has the session's interpreter let go of its copy. A later use loads it again.
+    pub fn unload(&self, session: &Session) {
+        let key = Arc::as_ptr(session.inner()).addr();
+        let mut copies = self.0.copies();
+        if let Some(Copy::Loaded(_)) = copies.get(&key) {
+            let copy = copies.remove(&key);
+            drop(copies);
+            drop(copy);
+        }
+    }
+}
+
+impl Shared {
+    fn copies(&self) -> MutexGuard<'_, HashMap<usize, Copy>> {
+        // Whoever panicked did so between two changes, each of which is one call.
+        self.copies.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until no thread is loading the copy, without the GIL, which that thread needs.
+    fn wait(&self, inner: &Inner, key: usize) {
+        // SAFETY: this thread is attached, and `resume` below takes the GIL back on it.
+        let state = unsafe { (inner.table().suspend)() };
+        let waited = self
+            .settled
+            .wait_while(self.copies(), |copies| matches!(copies.get(&key), Some(Copy::Loading(_))))
+            .unwrap_or_else(PoisonError::into_inner);
+        drop(waited);
+        if !state.is_null() {
+            // SAFETY: the state is the one that `suspend` returned on this thread.
+            unsafe { (inner.table().resume)(state) };
+        }
+    }
+}
+
+/// The entry of a copy that this thread is loading.
+struct Loading<'a> {
+    shared: &'a Shared,
+    key: usize,
+}
+
+impl Drop for Loading<'_> {
+    fn drop(&mut self) {
+        let mut copies = self.shared.copies();
+        if let Some(Copy::Loading(_)) = copies.get(&self.key) {
+            copies.remove(&self.key);
+        }
+        drop(copies);
+        self.shared.settled.notify_all();
+    }
+}

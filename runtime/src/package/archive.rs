@@ -1,0 +1,322 @@
+//! A torch.package archive, checked when it is opened.
+
+use super::PackageError;
+use super::directory::{Entry, directory, reason};
+use super::limits::Limits;
+use super::mapping::{Mapping, Reader};
+use crate::movable::memory::Memory;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io::Read;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use zip::ZipArchive;
+use zip::result::ZipError;
+
+/// Alignment in bytes that torch gives to records and expects of storages
+/// (`kFieldAlignment` in caffe2/serialize/inline_container.cc, `gAlignment` in c10).
+const ALIGNMENT: usize = 64;
+
+/// A torch.package archive: its records, mapped into memory and checked.
+///
+/// What [`Archive::open`] checks: that it is a zip archive and a package; that names stay inside
+/// of it; that records lie inside of the file and do not overlap; the [`Limits`]. A record's CRC-32
+/// is checked when it is read, except for storages that are used in place: for these
+/// [`Archive::verify`] reads every page, which is what mapping them avoids.
+///
+/// A handle: clones refer to the same archive.
+#[derive(Clone)]
+pub struct Archive(Arc<Inner>);
+
+struct Inner {
+    label: String,
+    mapping: Arc<Mapping>,
+    zip: ZipArchive<Reader>,
+    records: BTreeMap<String, Entry>,
+    extern_modules: Vec<String>,
+    python_version: Option<String>,
+}
+
+impl Archive {
+    /// Maps and checks a file.
+    ///
+    /// # Errors
+    ///
+    /// A [`PackageError`] that says what is wrong with it.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, PackageError> {
+        Self::open_with(path, Limits::default())
+    }
+
+    /// As [`Archive::open`], with other limits.
+    ///
+    /// # Errors
+    ///
+    /// As [`Archive::open`].
+    pub fn open_with(path: impl AsRef<Path>, limits: Limits) -> Result<Self, PackageError> {
+        let path = path.as_ref();
+        Self::check(path.display().to_string(), Mapping::file(path)?, limits)
+    }
+
+    /// Copies an archive from memory and checks it. `label` stands for it in messages.
+    ///
+    /// # Errors
+    ///
+    /// As [`Archive::open`].
+    pub fn from_bytes(label: &str, bytes: &[u8]) -> Result<Self, PackageError> {
+        Self::check(label.to_owned(), Mapping::bytes(bytes)?, Limits::default())
+    }
+
+    fn check(label: String, mapping: Mapping, limits: Limits) -> Result<Self, PackageError> {
+        let mapping = Arc::new(mapping);
+        let (zip, records) = directory(&label, &mapping, limits)?;
+        let mut inner = Inner {
+            label,
+            mapping,
+            zip,
+            records,
+            extern_modules: Vec::new(),
+            python_version: None,
+        };
+        inner.check_kind()?;
+        inner.extern_modules = inner
+            .text(".data/extern_modules")?
+            .lines()
+            .filter(|line| !line.is_empty())
+            .map(str::to_owned)
+            .collect();
+        if inner.records.contains_key(".data/python_version") {
+            inner.python_version = Some(inner.text(".data/python_version")?.trim().to_owned());
+        }
+        Ok(Self(Arc::new(inner)))
+    }
+
+    /// Its path, or the label that it was given.
+    pub fn label(&self) -> &str {
+        &self.0.label
+    }
+
+    /// The paths of its records in ascending order, without the archive's top folder.
+    pub fn records(&self) -> impl Iterator<Item = &str> {
+        self.0.records.keys().map(String::as_str)
+    }
+
+    /// Whether it has that record.
+    pub fn contains(&self, record: &str) -> bool {
+        self.0.records.contains_key(record)
+    }
+
+    /// The size in bytes of a record.
+    ///
+    /// # Errors
+    ///
+    /// [`PackageError::NoRecord`].
+    pub fn size(&self, record: &str) -> Result<usize, PackageError> {
+        self.0.entry(record).map(|entry| entry.size)
+    }
+
+    /// A copy of a record's bytes, checked.
+    ///
+    /// # Errors
+    ///
+    /// [`PackageError::NoRecord`], [`PackageError::Checksum`], or [`PackageError::Record`] if it
+    /// cannot be inflated.
+    pub fn read(&self, record: &str) -> Result<Vec<u8>, PackageError> {
+        self.0.read(record)
+    }
+
+    /// A record as UTF-8 text.
+    ///
+    /// # Errors
+    ///
+    /// As [`Archive::read`], and [`PackageError::Record`] if it is no UTF-8.
+    pub fn read_text(&self, record: &str) -> Result<String, PackageError> {
+        self.0.text(record)
+    }
+
+    /// A resource of a package, as `importer.load_binary(package, resource)`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Archive::read`].
+    pub fn load_binary(&self, package: &str, resource: &str) -> Result<Vec<u8>, PackageError> {
+        self.0.read(&resource_path(package, resource))
+    }
+
+    /// A text resource of a package, as `importer.load_text(package, resource)`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Archive::read_text`].
+    pub fn load_text(&self, package: &str, resource: &str) -> Result<String, PackageError> {
+        self.0.text(&resource_path(package, resource))
+    }
+
+    /// The modules that it expects of the machine.
+    pub fn extern_modules(&self) -> &[String] {
+        &self.0.extern_modules
+    }
+
+    /// The version of the Python that wrote it, such as `3.11.7`, if it says so.
+    pub fn python_version(&self) -> Option<&str> {
+        self.0.python_version.as_deref()
+    }
+
+    /// Checks the CRC-32 of every record, which reads the whole file.
+    ///
+    /// A storage that has been written to in this process (by an in-place operation on a weight)
+    /// fails, for the pages differ from the file.
+    ///
+    /// # Errors
+    ///
+    /// The first record that is damaged.
+    pub fn verify(&self) -> Result<(), PackageError> {
+        for (name, entry) in &self.0.records {
+            if entry.compressed {
+                self.0.read(name)?;
+            } else {
+                self.0.check_sum(name, entry)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A record as memory that all interpreters share: its place in the mapping, or, if it is
+    /// compressed or not aligned, a copy that is made once.
+    pub(crate) fn memory(&self, record: &str) -> Result<Arc<Memory>, PackageError> {
+        let inner = &self.0;
+        let entry = inner.entry(record)?;
+        if let Some(memory) = entry.shared.get() {
+            return Ok(Arc::clone(memory));
+        }
+        let memory = if entry.compressed || entry.start % ALIGNMENT != 0 {
+            Memory::of_bytes(&inner.read(record)?)
+        } else {
+            let start = inner.mapping.at(entry.start);
+            // SAFETY: the range lies in the mapping (checked by `directory`), which the memory
+            // keeps mapped.
+            unsafe { Memory::of_mapping(start, entry.size, Arc::clone(&inner.mapping)) }
+        };
+        // Of two threads that race, one's memory wins.
+        Ok(Arc::clone(entry.shared.get_or_init(|| memory)))
+    }
+
+    /// The whole file.
+    pub(crate) fn mapping(&self) -> &Arc<Mapping> {
+        &self.0.mapping
+    }
+}
+
+impl fmt::Debug for Archive {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Archive")
+            .field("label", &self.0.label)
+            .field("records", &self.0.records.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Inner {
+    /// That it is a package, of a kind that this machine can use.
+    fn check_kind(&self) -> Result<(), PackageError> {
+        if !self.records.contains_key(".data/extern_modules") {
+            let hint = if self.records.contains_key("constants.pkl") {
+                "it looks like TorchScript, which torch.jit.load reads"
+            } else if self.records.contains_key("data.pkl") {
+                "it looks like a file of torch.save, which torch.load reads"
+            } else {
+                "was it written by torch.package.PackageExporter, and was the exporter closed?"
+            };
+            return Err(PackageError::NotPackage {
+                package: self.label.clone(),
+                missing: ".data/extern_modules",
+                hint,
+            });
+        }
+        for name in ["byteorder", ".data/byteorder"] {
+            if self.records.contains_key(name) && self.text(name)?.trim() != "little" {
+                return Err(self.unusable(name, "says that storages are big-endian".to_owned()));
+            }
+        }
+        Ok(())
+    }
+
+    fn entry(&self, record: &str) -> Result<&Entry, PackageError> {
+        self.records.get(record).ok_or_else(|| {
+            let last = record.rsplit('/').next().unwrap_or(record);
+            let nearest = self.records.keys().find(|name| name.rsplit('/').next() == Some(last));
+            PackageError::NoRecord {
+                package: self.label.clone(),
+                record: record.to_owned(),
+                nearest: nearest.cloned(),
+            }
+        })
+    }
+
+    fn read(&self, record: &str) -> Result<Vec<u8>, PackageError> {
+        let entry = self.entry(record)?;
+        if !entry.compressed {
+            let bytes = self.mapping.copy(entry.start, entry.stored);
+            if !entry.checked.load(Ordering::Relaxed) {
+                self.check_sum(record, entry)?;
+            }
+            return Ok(bytes);
+        }
+        // Cloning shares the directory.
+        let mut zip = self.zip.clone();
+        let unusable = |error: ZipError| {
+            self.unusable(record, format!("cannot be inflated: {}", reason(&error)))
+        };
+        let file = zip.by_index(entry.index).map_err(unusable)?;
+        let mut bytes = Vec::new();
+        // No further than the directory's size, which has been held against the limits.
+        file.take(entry.size as u64 + 1)
+            .read_to_end(&mut bytes)
+            .map_err(|error| unusable(ZipError::Io(error)))?;
+        if bytes.len() != entry.size {
+            return Err(self.unusable(
+                record,
+                format!("does not inflate to the {} bytes that it promises", entry.size),
+            ));
+        }
+        self.compare(record, entry, crc32fast::hash(&bytes))?;
+        Ok(bytes)
+    }
+
+    /// Checks a stored record in place.
+    fn check_sum(&self, record: &str, entry: &Entry) -> Result<(), PackageError> {
+        self.compare(record, entry, self.mapping.crc32(entry.start, entry.stored))?;
+        entry.checked.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn compare(&self, record: &str, entry: &Entry, found: u32) -> Result<(), PackageError> {
+        if found == entry.crc32 {
+            return Ok(());
+        }
+        Err(PackageError::Checksum {
+            package: self.label.clone(),
+            record: record.to_owned(),
+            expected: entry.crc32,
+            found,
+        })
+    }
+
+    fn text(&self, record: &str) -> Result<String, PackageError> {
+        String::from_utf8(self.read(record)?)
+            .map_err(|error| self.unusable(record, format!("is no UTF-8 text: {error}")))
+    }
+
+    fn unusable(&self, record: &str, reason: String) -> PackageError {
+        PackageError::Record { package: self.label.clone(), record: record.to_owned(), reason }
+    }
+}
+
+/// The path of a resource: `("a.b", "c.pkl")` is `a/b/c.pkl`.
+pub(super) fn resource_path(package: &str, resource: &str) -> String {
+    if package.is_empty() {
+        return resource.to_owned();
+    }
+    format!("{}/{resource}", package.replace('.', "/"))
+}

@@ -1,0 +1,177 @@
+//! An archive's directory: what each record promises, checked before anything is read.
+
+use super::PackageError;
+use super::limits::Limits;
+use super::mapping::{Mapping, Reader};
+use crate::movable::memory::Memory;
+use std::collections::BTreeMap;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
+use zip::result::ZipError;
+use zip::{CompressionMethod, ZipArchive};
+
+/// One record.
+pub(super) struct Entry {
+    /// Position in the zip archive's directory.
+    pub(super) index: usize,
+    /// Where its bytes begin in the file.
+    pub(super) start: usize,
+    /// Bytes in the file.
+    pub(super) stored: usize,
+    /// Bytes after inflating.
+    pub(super) size: usize,
+    pub(super) compressed: bool,
+    pub(super) crc32: u32,
+    pub(super) checked: AtomicBool,
+    /// The bytes as memory that interpreters share, once that was asked for.
+    pub(super) shared: OnceLock<Arc<Memory>>,
+}
+
+/// Reads the archive's directory and checks what every record promises.
+pub(super) fn directory(
+    label: &str,
+    mapping: &Arc<Mapping>,
+    limits: Limits,
+) -> Result<(ZipArchive<Reader>, BTreeMap<String, Entry>), PackageError> {
+    let reader = Reader { mapping: Arc::clone(mapping), position: 0 };
+    let mut zip = ZipArchive::new(reader).map_err(|error| {
+        let package = label.to_owned();
+        let reason = reason(&error);
+        // A local header's magic number: it has been a zip archive.
+        if mapping.len() >= 4 && mapping.copy(0, 4) == *b"PK\x03\x04" {
+            PackageError::Truncated { package, reason }
+        } else {
+            PackageError::NotZip { package, reason }
+        }
+    })?;
+    let limit = |what: String, found: u64, limit: u64, setting: &'static str| {
+        if found <= limit {
+            return Ok(());
+        }
+        Err(PackageError::Limit { package: label.to_owned(), what, found, limit, setting })
+    };
+    let count = zip.len();
+    limit("the number of records".to_owned(), count as u64, limits.records, "Limits::records")?;
+
+    let mut top: Option<String> = None;
+    let mut records = BTreeMap::new();
+    let mut inflated_total = 0_u64;
+    for index in 0..count {
+        let unnamed = format!("#{index}");
+        let record = |name: &str, reason: String| PackageError::Record {
+            package: label.to_owned(),
+            record: name.to_owned(),
+            reason,
+        };
+        // Raw: the content is not opened, so that any compression and encryption can be named.
+        let file = zip.by_index_raw(index).map_err(|error| {
+            record(&unnamed, format!("has no usable header: {}", reason(&error)))
+        })?;
+        let full = std::str::from_utf8(file.name_raw())
+            .map_err(|_| record(&unnamed, "has a name that is no UTF-8".to_owned()))?
+            .to_owned();
+        if full.ends_with('/') {
+            continue;
+        }
+        let name = checked_name(label, &full, &mut top)?;
+        if file.encrypted() {
+            return Err(record(&name, "is encrypted".to_owned()));
+        }
+        let compressed = match file.compression() {
+            CompressionMethod::Stored => false,
+            CompressionMethod::Deflated => true,
+            other => {
+                return Err(record(
+                    &name,
+                    format!("is compressed by {other}; only deflate is supported"),
+                ));
+            }
+        };
+        let outside = || record(&name, "reaches beyond the end of the file".to_owned());
+        let start = file.data_start().and_then(|start| usize::try_from(start).ok());
+        let start = start.ok_or_else(outside)?;
+        let stored = usize::try_from(file.compressed_size()).map_err(|_| outside())?;
+        if start > mapping.len() || stored > mapping.len() - start {
+            return Err(outside());
+        }
+        let size = file.size();
+        if compressed {
+            inflated_total = inflated_total.saturating_add(size);
+            let what = format!("the inflated size of {name}");
+            limit(what, size, limits.inflated_record, "Limits::inflated_record")?;
+            if size > 1 << 20 {
+                let what = format!("the compression ratio of {name}");
+                limit(what, size / (stored as u64).max(1), limits.ratio, "Limits::ratio")?;
+            }
+        } else if size != stored as u64 {
+            return Err(record(&name, format!("is stored as {stored} bytes and promises {size}")));
+        }
+        let entry = Entry {
+            index,
+            start,
+            stored,
+            size: usize::try_from(size).map_err(|_| outside())?,
+            compressed,
+            crc32: file.crc32(),
+            checked: AtomicBool::new(false),
+            shared: OnceLock::new(),
+        };
+        records.insert(name, entry);
+    }
+    let what = "the inflated size of all records".to_owned();
+    limit(what, inflated_total, limits.inflated_total, "Limits::inflated_total")?;
+    no_overlap(label, &records)?;
+    Ok((zip, records))
+}
+
+/// A record's name without the top folder, which all records must share (torch's writer puts the
+/// archive's name in front of all names, and its reader takes it from the first one).
+fn checked_name(label: &str, full: &str, top: &mut Option<String>) -> Result<String, PackageError> {
+    let refused =
+        |reason| PackageError::Path { package: label.to_owned(), record: full.to_owned(), reason };
+    if full.starts_with('/') || full.contains('\\') || full.contains('\0') {
+        return Err(refused("it must be a relative path with forward slashes"));
+    }
+    if full.split('/').any(|part| matches!(part, "" | "." | "..")) {
+        return Err(refused("it has an empty part, `.` or `..`"));
+    }
+    let (folder, name) =
+        full.split_once('/').ok_or_else(|| refused("it is not inside the archive's top folder"))?;
+    if top.get_or_insert_with(|| folder.to_owned()) != folder {
+        return Err(refused("it is not inside the archive's top folder"));
+    }
+    Ok(name.to_owned())
+}
+
+/// Records that share bytes are how a small file promises a huge content.
+fn no_overlap(label: &str, records: &BTreeMap<String, Entry>) -> Result<(), PackageError> {
+    let mut ranges: Vec<_> = records
+        .iter()
+        .filter(|(_, entry)| entry.stored > 0)
+        .map(|(name, entry)| (entry.start, entry.stored, name))
+        .collect();
+    ranges.sort_unstable();
+    for pair in ranges.windows(2) {
+        let [(start, len, first), (next, _, second)] = pair else {
+            continue;
+        };
+        if start + len > *next {
+            return Err(PackageError::Overlap {
+                package: label.to_owned(),
+                first: (*first).clone(),
+                second: (*second).clone(),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// What the zip reader says of a failure.
+pub(super) fn reason(error: &ZipError) -> String {
+    match error {
+        ZipError::Io(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
+            "the file ends too early".to_owned()
+        }
+        error => error.to_string(),
+    }
+}

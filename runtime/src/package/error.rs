@@ -1,0 +1,120 @@
+//! What can be wrong with a package.
+
+use std::path::PathBuf;
+
+/// Why a package, or something in it, could not be used.
+///
+/// All of it is untrusted input: none of these variants is a defect of the caller, except for
+/// [`PackageError::NoRecord`].
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PackageError {
+    /// The file could not be opened or mapped.
+    #[error("cannot open the package {}: {source}", path.display())]
+    Open {
+        /// The file.
+        path: PathBuf,
+        /// The operating system's answer.
+        source: std::io::Error,
+    },
+    /// It is no zip archive.
+    #[error("{package} is no zip archive: {reason}")]
+    NotZip {
+        /// The package.
+        package: String,
+        /// What the reader stumbled over.
+        reason: String,
+    },
+    /// It begins as a zip archive and does not end as one.
+    #[error(
+        "{package} is truncated or damaged: it begins as a zip archive, and its directory of \
+         records cannot be read ({reason}); copy it again from where it was exported"
+    )]
+    Truncated {
+        /// The package.
+        package: String,
+        /// What the reader stumbled over.
+        reason: String,
+    },
+    /// It is a zip archive of another kind.
+    #[error("{package} is no torch.package archive: it has no record {missing}; {hint}")]
+    NotPackage {
+        /// The file.
+        package: String,
+        /// A record that every package has.
+        missing: &'static str,
+        /// What the file seems to be.
+        hint: &'static str,
+    },
+    /// A record is unusable.
+    #[error("{package}: the record {record} {reason}")]
+    Record {
+        /// The package.
+        package: String,
+        /// The record's path in it.
+        record: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A record's bytes are not those that were written.
+    #[error(
+        "{package}: the record {record} is damaged: its CRC-32 is {found:08x}, and the archive \
+         says {expected:08x}"
+    )]
+    Checksum {
+        /// The package.
+        package: String,
+        /// The record's path in it.
+        record: String,
+        /// What the archive says.
+        expected: u32,
+        /// What its bytes give.
+        found: u32,
+    },
+    /// A record's name would leave the package.
+    #[error("{package}: the record name {record:?} is refused: {reason}")]
+    Path {
+        /// The package.
+        package: String,
+        /// The name as it stands in the archive.
+        record: String,
+        /// Which rule it breaks.
+        reason: &'static str,
+    },
+    /// The package asks for more than [`Limits`](super::Limits) allows.
+    #[error(
+        "{package}: {what} is {found}, more than the limit of {limit}; raise {setting} if you trust it"
+    )]
+    Limit {
+        /// The package.
+        package: String,
+        /// What is too large.
+        what: String,
+        /// How large it is.
+        found: u64,
+        /// How large it may be.
+        limit: u64,
+        /// The field of [`Limits`](super::Limits) that says so.
+        setting: &'static str,
+    },
+    /// Two records share bytes of the file, as no honest writer does.
+    #[error("{package}: the records {first} and {second} overlap")]
+    Overlap {
+        /// The package.
+        package: String,
+        /// The record that begins first.
+        first: String,
+        /// The record that begins inside of it.
+        second: String,
+    },
+    /// There is no such record.
+    #[error("{package} has no record {record}{}", nearest.as_ref().map(|near| format!("; did you mean {near}?")).unwrap_or_default())]
+    NoRecord {
+        /// The package.
+        package: String,
+        /// The path asked for.
+        record: String,
+        /// A record of the same file name, if there is one.
+        nearest: Option<String>,
+    },
+}

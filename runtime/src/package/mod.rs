@@ -1,0 +1,289 @@
+//! Packages: models with their code in one file, as `torch.package` writes them.
+//!
+//! Opening one reads and checks its directory; nothing is unpacked. Python code imports its modules
+//! and loads its pickles through our own importer (`payload/python/package.py`), on interpreters
+//! with torch or without. Storages of tensors are the file's own pages, mapped once for all
+//! interpreters: see [`Archive`].
+
+mod archive;
+mod directory;
+mod error;
+mod limits;
+pub(crate) mod mapping;
+
+#[cfg(test)]
+mod tests;
+
+pub use archive::Archive;
+pub use error::PackageError;
+pub use limits::Limits;
+
+use crate::interpreter::{Inner, Interpreter};
+use crate::movable::Movable;
+use crate::object::Object;
+use crate::pool::Pool;
+use crate::session::Session;
+use crate::{Error, Result};
+use std::collections::HashMap;
+use std::ffi::c_void;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+/// The number of the first package. Numbers make mangled module names, `<torch_package_N>`;
+/// torch.package's own importers count from 0 in each interpreter, and the two must not meet.
+const FIRST_IDENTITY: u64 = 1_000_000;
+
+/// The packages of this process by number, for pickles that refer to their modules.
+static PACKAGES: Mutex<Vec<(u64, Weak<Shared>)>> = Mutex::new(Vec::new());
+
+/// An archive in a pool of interpreters, each of which imports it when it is first used there.
+///
+/// A handle: clones refer to the same package. When the last one is dropped, with the last
+/// [`Movable`] that needs it, its modules are taken out of the interpreters.
+#[derive(Clone, Debug)]
+pub struct Package(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    archive: Archive,
+    identity: u64,
+    pool: Pool,
+    /// Where its importer has been made, by the address of the interpreter's state.
+    interpreters: Mutex<HashMap<usize, Weak<Inner>>>,
+}
+
+impl Pool {
+    /// Opens a package for this pool.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Package`], if the file is no sound package.
+    pub fn load_package(&self, path: impl AsRef<Path>) -> Result<Package> {
+        Ok(self.load_archive(Archive::open(path)?))
+    }
+
+    /// Makes a package of this pool from an archive. Every call makes modules of its own; the
+    /// storages are the archive's.
+    pub fn load_archive(&self, archive: Archive) -> Package {
+        static NEXT_IDENTITY: AtomicU64 = AtomicU64::new(FIRST_IDENTITY);
+        let shared = Arc::new(Shared {
+            archive,
+            identity: NEXT_IDENTITY.fetch_add(1, Ordering::Relaxed),
+            pool: self.clone(),
+            interpreters: Mutex::default(),
+        });
+        let mut packages = PACKAGES.lock().unwrap_or_else(PoisonError::into_inner);
+        packages.retain(|(_, package)| package.strong_count() > 0);
+        packages.push((shared.identity, Arc::downgrade(&shared)));
+        Package(shared)
+    }
+}
+
+impl Package {
+    /// The package of that number, if it is alive.
+    pub(crate) fn of_identity(identity: u64) -> Option<Self> {
+        let packages = PACKAGES.lock().unwrap_or_else(PoisonError::into_inner);
+        packages
+            .iter()
+            .find(|(number, _)| *number == identity)
+            .and_then(|(_, package)| package.upgrade())
+            .map(Self)
+    }
+
+    /// Its records, and what it says of itself.
+    pub fn archive(&self) -> &Archive {
+        &self.0.archive
+    }
+
+    /// The pool that it was loaded for.
+    pub fn pool(&self) -> &Pool {
+        &self.0.pool
+    }
+
+    /// The number in its modules' names, `<torch_package_N>`: the same in all interpreters, and
+    /// unique in this process.
+    pub fn identity(&self) -> u64 {
+        self.0.identity
+    }
+
+    /// The modules that it expects of the machine.
+    pub fn extern_modules(&self) -> &[String] {
+        self.0.archive.extern_modules()
+    }
+
+    /// The version of the Python that wrote it, such as `3.11.7`, if it says so.
+    pub fn python_version(&self) -> Option<&str> {
+        self.0.archive.python_version()
+    }
+
+    /// An object that was saved by `exporter.save_pickle(package, resource, object)`.
+    ///
+    /// It is loaded at once on the least loaded interpreter, so that what is wrong with it shows
+    /// here, and on the others at first use. All share the package's storages: an in-place change
+    /// of a weight is seen by every object that was loaded from this package.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Package`] if there is no such record, or what loading it raises.
+    pub fn load_pickle(&self, package: &str, resource: &str) -> Result<Movable> {
+        self.0.archive.size(&archive::resource_path(package, resource))?;
+        let movable = Movable::of_pickle(self.clone(), package.to_owned(), resource.to_owned());
+        let session = movable.acquire_session()?;
+        movable.to_object(&session)?;
+        drop(session);
+        Ok(movable)
+    }
+
+    /// A binary resource, as `importer.load_binary(package, resource)`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Package`] if there is no such record, or it is damaged.
+    pub fn load_binary(&self, package: &str, resource: &str) -> Result<Vec<u8>> {
+        Ok(self.0.archive.load_binary(package, resource)?)
+    }
+
+    /// A text resource, as `importer.load_text(package, resource)`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Package`] if there is no such record, it is damaged, or it is no UTF-8.
+    pub fn load_text(&self, package: &str, resource: &str) -> Result<String> {
+        Ok(self.0.archive.load_text(package, resource)?)
+    }
+
+    /// One of its modules, by its plain name.
+    ///
+    /// # Errors
+    ///
+    /// `ModuleNotFoundError`, or what the module raises.
+    pub fn import_module<'s>(&self, session: &'s Session, name: &str) -> Result<Object<'s>> {
+        self.importer(session)?.call_method("import_module", (name,))
+    }
+
+    /// A session on the least loaded interpreter, in which the importer exists.
+    ///
+    /// # Errors
+    ///
+    /// As [`Package::importer`].
+    pub fn acquire_session(&self) -> Result<Session> {
+        let session = self.0.pool.acquire()?;
+        self.importer(&session)?;
+        Ok(session)
+    }
+
+    /// The package's importer in the session's interpreter, with the methods of
+    /// `torch.package.PackageImporter`; made at the first call.
+    ///
+    /// # Errors
+    ///
+    /// `ImportError`, if the archive's modules contradict each other or its external modules.
+    pub fn importer<'s>(&self, session: &'s Session) -> Result<Object<'s>> {
+        session.with_gil(|| {
+            let module = session.import("_hydrozoa.package")?;
+            let found = module.call_method("find", (self.0.identity,))?;
+            if !found.is_none() {
+                return Ok(found);
+            }
+            let importer = self.install(session, &module)?;
+            let key = Arc::as_ptr(session.inner()).addr();
+            self.0
+                .interpreters
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .insert(key, Arc::downgrade(session.inner()));
+            Ok(importer)
+        })
+    }
+
+    fn install<'s>(&self, session: &'s Session, module: &Object<'s>) -> Result<Object<'s>> {
+        let archive = &self.0.archive;
+        let names: Vec<&str> = archive.records().collect();
+        let read = {
+            let archive = archive.clone();
+            session.function("read", move |session, arguments| {
+                let name: String = arguments.extract(0)?;
+                session.object_from(archive.read(&name)?.as_slice())
+            })?
+        };
+        let storage = {
+            let archive = archive.clone();
+            session.function("storage", move |session, arguments| {
+                let name: String = arguments.extract(0)?;
+                archive.memory(&name)?.lend_tensor(session)
+            })?
+        };
+        let open = {
+            let mapping = Arc::clone(archive.mapping());
+            session.function("open", move |session, _| {
+                // SAFETY: the mapping keeps its pages, to which no Rust reference exists; what
+                // Python writes is the process's own copy of them.
+                unsafe {
+                    session.lend_raw(
+                        mapping.at(0).as_ptr(),
+                        mapping.len(),
+                        false,
+                        Arc::clone(&mapping),
+                    )
+                }
+            })?
+        };
+        module
+            .call_method("install", (self.0.identity, archive.label(), names, read, storage, open))
+    }
+}
+
+impl Drop for Shared {
+    /// Has every interpreter forget the modules, when somebody next enters it: nothing waits here.
+    fn drop(&mut self) {
+        let interpreters =
+            std::mem::take(self.interpreters.get_mut().unwrap_or_else(PoisonError::into_inner));
+        for interpreter in interpreters.into_values() {
+            // One that is gone has forgotten.
+            let Some(inner) = interpreter.upgrade() else {
+                continue;
+            };
+            let removal = Box::new(Removal { interpreter, identity: self.identity });
+            // SAFETY: `defer` calls `remove` once, with the box that it takes over.
+            unsafe { (inner.table().defer)(remove, Box::into_raw(removal).cast()) };
+        }
+    }
+}
+
+struct Removal {
+    /// Weak, since the interpreter's own queue holds it.
+    interpreter: Weak<Inner>,
+    identity: u64,
+}
+
+/// # Safety
+///
+/// `removal` must come from `Box::into_raw` of a [`Removal`], and is freed. This thread must hold
+/// the GIL of its interpreter.
+unsafe extern "C" fn remove(removal: *mut c_void) {
+    // SAFETY: as the caller vouches.
+    let removal = unsafe { Box::from_raw(removal.cast::<Removal>()) };
+    // An interpreter that is being finalized forgets everything.
+    let Some(inner) = removal.interpreter.upgrade() else {
+        return;
+    };
+    let session = Interpreter(inner).session();
+    let removed = session
+        .import("_hydrozoa.package")
+        .and_then(|module| module.call_method("remove", (removal.identity,)));
+    if let Err(error) = removed {
+        tracing::warn!(
+            interpreter = session.interpreter().name(),
+            package = removal.identity,
+            %error,
+            "the package's modules could not be removed",
+        );
+    }
+}
+
+impl From<PackageError> for Error {
+    fn from(error: PackageError) -> Self {
+        Self::Package(Box::new(error))
+    }
+}

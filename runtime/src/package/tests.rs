@@ -1,0 +1,134 @@
+//! Archives that are not what they should be.
+
+use super::{Archive, PackageError};
+use std::io::{Cursor, Write};
+use zip::write::SimpleFileOptions;
+use zip::{CompressionMethod, ZipWriter};
+
+const EXTERNS: (&str, &[u8]) = ("top/.data/extern_modules", b"torch\nsys\n");
+
+fn zip(records: &[(&str, &[u8])], method: CompressionMethod) -> Vec<u8> {
+    let mut writer = ZipWriter::new(Cursor::new(Vec::new()));
+    let options = SimpleFileOptions::default().compression_method(method);
+    for (name, bytes) in records {
+        writer.start_file(*name, options).unwrap();
+        writer.write_all(bytes).unwrap();
+    }
+    writer.finish().unwrap().into_inner()
+}
+
+fn stored(records: &[(&str, &[u8])]) -> Vec<u8> {
+    zip(records, CompressionMethod::Stored)
+}
+
+fn open(bytes: &[u8]) -> Result<Archive, PackageError> {
+    Archive::from_bytes("test", bytes)
+}
+
+#[test]
+fn records_are_read_without_the_top_folder() {
+    for method in [CompressionMethod::Stored, CompressionMethod::Deflated] {
+        let records: &[(&str, &[u8])] =
+            &[EXTERNS, ("top/.data/python_version", b"3.11.7\n"), ("top/a/b.txt", b"text")];
+        let archive = open(&zip(records, method)).unwrap();
+        assert_eq!(archive.extern_modules(), ["torch", "sys"]);
+        assert_eq!(archive.python_version(), Some("3.11.7"));
+        assert_eq!(archive.load_text("a", "b.txt").unwrap(), "text");
+        assert_eq!(archive.memory("a/b.txt").unwrap().len(), 4);
+        archive.verify().unwrap();
+    }
+}
+
+#[test]
+fn a_missing_record_names_its_nearest() {
+    let archive = open(&stored(&[EXTERNS, ("top/model/model.pkl", b"x")])).unwrap();
+    let error = archive.read("models/model.pkl").unwrap_err();
+    assert!(error.to_string().contains("did you mean model/model.pkl"), "{error}");
+}
+
+#[test]
+fn what_is_no_archive_is_told_from_what_is_cut() {
+    let whole = stored(&[EXTERNS, ("top/a.py", &[b'#'; 1000])]);
+    assert!(matches!(open(b""), Err(PackageError::NotZip { .. })));
+    assert!(matches!(open(b"text"), Err(PackageError::NotZip { .. })));
+    for len in [whole.len() / 2, whole.len() - 1] {
+        let error = open(&whole[..len]).unwrap_err();
+        assert!(matches!(error, PackageError::Truncated { .. }), "{error}");
+    }
+}
+
+#[test]
+fn other_kinds_of_archive_are_named() {
+    for (record, hint) in [("top/data.pkl", "torch.load"), ("top/constants.pkl", "torch.jit.load")]
+    {
+        let error = open(&stored(&[(record, b"")])).unwrap_err();
+        assert!(matches!(error, PackageError::NotPackage { .. }), "{error}");
+        assert!(error.to_string().contains(hint), "{error}");
+    }
+}
+
+#[test]
+fn names_that_leave_the_package_are_refused() {
+    for name in ["top/../x", "top//x", "/etc/x", "other/x", "alone", "top\\x", "top/./x"] {
+        let error = open(&stored(&[EXTERNS, (name, b"")])).unwrap_err();
+        assert!(matches!(error, PackageError::Path { .. }), "{name}: {error}");
+    }
+}
+
+#[test]
+fn a_record_that_inflates_beyond_the_limits_is_refused_before_it_is_inflated() {
+    let zeros = vec![0; 8 << 20];
+    let bomb = zip(&[EXTERNS, ("top/x", &zeros)], CompressionMethod::Deflated);
+    let error = open(&bomb).unwrap_err();
+    assert!(matches!(error, PackageError::Limit { setting: "Limits::ratio", .. }), "{error}");
+}
+
+#[test]
+fn big_endian_storages_are_refused() {
+    let error = open(&stored(&[EXTERNS, ("top/byteorder", b"big")])).unwrap_err();
+    assert!(error.to_string().contains("big-endian"), "{error}");
+}
+
+#[test]
+fn damaged_bytes_are_found_when_they_are_read() {
+    for method in [CompressionMethod::Stored, CompressionMethod::Deflated] {
+        let text: Vec<u8> = (0..4000_u32).flat_map(|i| (i * 7919).to_le_bytes()).collect();
+        let mut bytes = zip(&[EXTERNS, ("top/a", &text)], method);
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 1;
+        let archive = open(&bytes).unwrap();
+        let error = archive.read("a").unwrap_err();
+        assert!(
+            matches!(error, PackageError::Checksum { .. } | PackageError::Record { .. }),
+            "{error}"
+        );
+        assert!(archive.verify().is_err());
+    }
+}
+
+/// Each byte changed, and each prefix: an error or the right content, never a panic.
+#[test]
+fn no_change_of_a_small_archive_is_worse_than_an_error() {
+    let records: &[(&str, &[u8])] =
+        &[EXTERNS, ("top/a.py", b"x = 1\n"), ("top/m/b.pkl", b"\x80\x03K\x01.")];
+    for method in [CompressionMethod::Stored, CompressionMethod::Deflated] {
+        let whole = zip(records, method);
+        let changed = (0..whole.len()).flat_map(|at| {
+            [0x01, 0x20, 0x80, 0xff].map(|bits| {
+                let mut bytes = whole.clone();
+                bytes[at] ^= bits;
+                bytes
+            })
+        });
+        let cut = (0..whole.len()).map(|len| whole[..len].to_vec());
+        for bytes in changed.chain(cut) {
+            let Ok(archive) = open(&bytes) else { continue };
+            for (name, content) in records {
+                let name = name.trim_start_matches("top/");
+                if let Ok(read) = archive.read(name) {
+                    assert_eq!(read, *content);
+                }
+            }
+        }
+    }
+}
