@@ -81,6 +81,8 @@ impl std::ops::BitOr for OpenFlags {
 pub(crate) struct Replica {
     pub image: Arc<Image>,
     pub domain: DomainId,
+    /// Counts the replicas of the process, in the order of their mapping.
+    pub sequence: u64,
     /// Address of the lowest page.
     pub base: usize,
     /// What is added to the file's addresses.

@@ -5,6 +5,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use once_cell::sync::OnceCell;
 
@@ -46,22 +47,12 @@ pub(crate) fn open(
             None => Err(Error::NotLoaded { object: image.path.clone() }),
         };
     }
-    // The commons stay locked too: what one domain finds absent there, another must not be loading.
-    let _commons = domain.0.commons.as_ref().map(|commons| commons.serial.lock());
     let started = std::time::Instant::now();
-    let closure = discover(domain, image.clone(), forced)?;
-    if closure.nodes[0].class == Class::System {
-        return open_by_system(domain, &image.path, flags);
-    }
-    open_system_nodes(&closure)?;
+    let closure = match shared_part(domain, &image, forced, flags)? {
+        Shared::Whole(library) => return Ok(library),
+        Shared::Part(closure) => closure,
+    };
     let closure_done = started.elapsed();
-    if let Some(commons) = domain.0.commons.clone().map(Domain) {
-        load_group(&commons, &closure, Class::Commons, flags)?;
-        if closure.nodes[0].class == Class::Commons {
-            let replica = loaded(&commons, &image).expect("the group just loaded holds its root");
-            return Ok(Library::of_replica(commons, replica));
-        }
-    }
     load_group(domain, &closure, Class::Replicate, flags)?;
     tracing::debug!(
         domain = domain.name(),
@@ -73,6 +64,38 @@ pub(crate) fn open(
     );
     let replica = loaded(domain, &image).expect("the group just loaded holds its root");
     Ok(Library::of_replica(domain.clone(), replica))
+}
+
+/// What of a load happens once for all domains.
+enum Shared {
+    /// All of it: the library belongs to the system or to the commons.
+    Whole(Library),
+    /// What the domain's own replicas need is there.
+    Part(Closure),
+}
+
+/// Loads what is shared. The commons are locked meanwhile (what one domain finds absent there,
+/// another must not be loading), but not while the domain's own constructors run.
+fn shared_part(
+    domain: &Domain,
+    image: &Arc<Image>,
+    forced: Option<Class>,
+    flags: OpenFlags,
+) -> Result<Shared> {
+    let _serial = domain.0.commons.as_ref().map(|commons| commons.serial.lock());
+    let closure = discover(domain, image.clone(), forced)?;
+    if closure.nodes[0].class == Class::System {
+        return open_by_system(domain, &image.path, flags).map(Shared::Whole);
+    }
+    open_system_nodes(&closure)?;
+    if let Some(commons) = domain.0.commons.clone().map(Domain) {
+        load_group(&commons, &closure, Class::Commons, flags)?;
+        if closure.nodes[0].class == Class::Commons {
+            let replica = loaded(&commons, image).expect("the group just loaded holds its root");
+            return Ok(Shared::Whole(Library::of_replica(commons, replica)));
+        }
+    }
+    Ok(Shared::Part(closure))
 }
 
 fn loaded(domain: &Domain, image: &Image) -> Option<Arc<Replica>> {
@@ -209,6 +232,7 @@ fn load_group(domain: &Domain, closure: &Closure, class: Class, flags: OpenFlags
     if flags.has(OpenFlags::GLOBAL) || domain.0.commons.is_none() {
         make_global(domain, &replicas[0].image);
     }
+    run::destroy_at_exit();
     for replica in run::order(&replicas) {
         run::construct(&replica);
     }
@@ -321,7 +345,9 @@ fn map_replica(domain: &Domain, image: &Arc<Image>) -> Result<Replica> {
         .iter()
         .find(|header| header.p_type == libc::PT_DYNAMIC)
         .map_or(0, |header| bias.wrapping_add(header.p_vaddr as usize));
+    static SEQUENCE: AtomicU64 = AtomicU64::new(0);
     Ok(Replica {
+        sequence: SEQUENCE.fetch_add(1, Ordering::Relaxed),
         image: image.clone(),
         domain: domain.id(),
         base,

@@ -1,12 +1,13 @@
 //! Running: constructors in dependency order, destructors in the reverse.
 
 use std::ffi::{c_char, c_int};
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 
 use once_cell::sync::Lazy;
 
 use crate::current;
 use crate::domain::Replica;
+use crate::publish;
 use crate::sys::dynamic::{ProgramArguments, environment};
 
 type Constructor = unsafe extern "C-unwind" fn(c_int, *const *const c_char, *const *const c_char);
@@ -45,6 +46,26 @@ pub(crate) fn destroy(replica: &Replica) {
         // SAFETY: the image names the function as a destructor, and it runs once.
         unsafe { std::mem::transmute::<usize, Destructor>(function)() };
     }
+}
+
+/// Has the destructors of all replicas that are still published run when the process ends.
+///
+/// glibc runs those of its objects last, in `_dl_fini`, which it registers first; this is
+/// registered before the first constructor runs, and so comes after everything that replicas
+/// registered by `atexit` and before glibc's.
+pub(crate) fn destroy_at_exit() {
+    extern "C" fn destroy_all() {
+        for replica in publish::in_load_order().iter().rev() {
+            destroy(replica);
+        }
+    }
+    static REGISTERED: Once = Once::new();
+    REGISTERED.call_once(|| {
+        // SAFETY: the handler is a function of this crate that needs no argument.
+        if unsafe { libc::atexit(destroy_all) } != 0 {
+            tracing::warn!("atexit failed: destructors of replicas will not run at exit");
+        }
+    });
 }
 
 /// The function pointers of an array in the replica's memory; 0 and -1 are no functions (they are

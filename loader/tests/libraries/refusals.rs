@@ -33,9 +33,10 @@ fn a_file_truncated_anywhere_is_refused_and_the_process_goes_on() {
     let path = shop.build("libwhole.so", "int x = 1; int *p = &x; int f(void) { return *p; }", &[]);
     let whole = std::fs::read(&path).unwrap();
     let domain = domain();
-    let cut_path = shop.path("cut.so");
     let mut refused = 0;
     for length in (0..whole.len()).step_by(97) {
+        // A file of its own each time: one that is loaded must not be written to.
+        let cut_path = shop.path(&format!("cut-{length}.so"));
         std::fs::write(&cut_path, &whole[..length]).unwrap();
         match domain.open(&cut_path, OpenFlags::NOW) {
             Err(Error::Malformed { .. }) => refused += 1,

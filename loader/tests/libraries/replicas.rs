@@ -415,3 +415,55 @@ fn a_closed_domain_runs_its_destructors_and_leaves_no_mapping() {
     let executable = crate::common::mappings(&path).iter().any(|line| line.contains("r-xp"));
     assert!(!executable, "the text is still mapped");
 }
+
+/// Runs this test binary again for the test `name` alone, with `variable` set.
+fn in_child(name: &str, variable: &str) -> std::process::Output {
+    std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", name, "--nocapture", "--test-threads=1"])
+        .env(variable, "1")
+        .output()
+        .unwrap()
+}
+
+#[test]
+fn destructors_run_when_the_process_ends_after_atexit_handlers() {
+    let variable = "HYDROZOA_LOADER_EXIT_CHILD";
+    if std::env::var_os(variable).is_some() {
+        let shop = Workshop::new("exit");
+        let path = shop.build(
+            "libexit.so",
+            "#include <stdio.h>\n#include <stdlib.h>\n
+             static void handler(void) { fputs(\"handler \", stderr); }
+             __attribute__((constructor)) static void c(void) { atexit(handler); }
+             __attribute__((destructor)) static void d(void) { fputs(\"destructor \", stderr); }",
+            &[],
+        );
+        open_in(&domains(2), &path);
+        drop(shop);
+        std::process::exit(5);
+    }
+    let output =
+        in_child("replicas::destructors_run_when_the_process_ends_after_atexit_handlers", variable);
+    assert_eq!(output.status.code(), Some(5));
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(text.contains("handler handler destructor destructor "), "{text}");
+}
+
+#[test]
+fn calling_a_function_that_nobody_defines_names_it_and_ends_the_process() {
+    let variable = "HYDROZOA_LOADER_TRAP_CHILD";
+    if std::env::var_os(variable).is_some() {
+        let shop = Workshop::new("trap");
+        let path =
+            shop.build("libtrap.so", "int nobody(void); int f(void) { return nobody(); }", &[]);
+        let library = domains(1)[0].open(&path, OpenFlags::LAZY).unwrap();
+        drop(shop);
+        call(&library, "f");
+        unreachable!("the call above does not return");
+    }
+    let name = "replicas::calling_a_function_that_nobody_defines_names_it_and_ends_the_process";
+    let output = in_child(name, variable);
+    assert_eq!(output.status.code(), Some(127));
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(text.contains("libtrap.so: symbol lookup error: undefined symbol: nobody"), "{text}");
+}
