@@ -1,1 +1,94 @@
-//! TODO
+//! The part of Hydrozoa that lives inside each interpreter.
+//!
+//! A cdylib that our loader loads into every domain beside libpython, where its undefined symbols
+//! find the Python C API. It is the only code that calls that API. Its statics are the
+//! interpreter's: every domain has its own replica of this library, so nothing here is state of the
+//! process.
+//!
+//! One function is exported, [`hydrozoa_payload_v1`]; everything else goes through the tables of
+//! [`table`].
+
+#[allow(dead_code, reason = "a definition shared with the host, which uses all of it")]
+mod dlpack;
+mod fault;
+mod functions;
+mod memory;
+mod modules;
+mod objects;
+mod reference;
+mod start;
+#[allow(dead_code, reason = "a definition shared with the host, which uses the rest of it")]
+mod table;
+mod tensors;
+mod threads;
+mod types;
+mod values;
+
+use std::ffi::c_int;
+use std::sync::OnceLock;
+use table::{Header, HostTable, PayloadTable};
+
+/// The host's table, as given to [`hydrozoa_payload_v1`].
+static HOST: OnceLock<HostTable> = OnceLock::new();
+
+/// This payload's functions.
+static TABLE: PayloadTable = PayloadTable {
+    header: Header::of::<PayloadTable>(),
+    start: start::start,
+    run_main: start::run_main,
+    finalize: start::finalize,
+    enter: threads::enter,
+    leave: threads::leave,
+    suspend: threads::suspend,
+    resume: threads::resume,
+    forget_thread: threads::forget_thread,
+    attached: threads::attached_flag,
+    retain: threads::retain,
+    release: threads::release,
+    defer: threads::defer,
+    import: objects::import,
+    attribute: objects::attribute,
+    set_attribute: objects::set_attribute,
+    call: objects::call,
+    text: objects::text,
+    item: objects::item,
+    set_item: objects::set_item,
+    length: objects::length,
+    iterate: objects::iterate,
+    next: objects::next,
+    truth: objects::truth,
+    build: values::build,
+    inspect: values::inspect,
+    gather: values::gather,
+    scatter: values::scatter,
+    buffer: memory::buffer,
+    buffer_release: memory::buffer_release,
+    lend: memory::lend,
+    function: functions::function,
+    raise: functions::raise,
+    tensor: tensors::tensor,
+    lend_tensor: tensors::lend_tensor,
+};
+
+/// The payload's entry: see [`table::Entry`].
+///
+/// # Safety
+///
+/// `host` must point to a header at least, of a table that lives as long as the process; `payload`
+/// must have room for the table that the host's header describes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hydrozoa_payload_v1(
+    host: *const HostTable,
+    payload: *mut PayloadTable,
+) -> c_int {
+    // SAFETY: the header is readable whatever the host was built from, as the caller vouches.
+    let differs = unsafe { &*host.cast::<Header>() }.matches::<HostTable>();
+    if differs != 0 {
+        return differs;
+    }
+    // SAFETY: magic, version and size agree, so it is this build's definition.
+    HOST.get_or_init(|| unsafe { *host });
+    // SAFETY: the host that has this definition has made room for this table.
+    unsafe { payload.write(TABLE) };
+    0
+}

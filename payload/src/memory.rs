@@ -1,0 +1,103 @@
+//! Memory across the boundary, by the buffer protocol (PEP 3118).
+
+use crate::fault::{Fault, guarded};
+use crate::reference::Ref;
+use crate::table::{BufferView, Handle, Loan, Status};
+use crate::threads;
+use crate::types::{CarrierType, Lent, carried};
+use pyo3_ffi::{
+    Py_bf_getbuffer, Py_buffer, PyBUF_RECORDS_RO, PyBUF_WRITABLE, PyBuffer_FillInfo,
+    PyBuffer_Release, PyMemoryView_FromObject, PyObject, PyObject_GetBuffer,
+};
+use std::ffi::{c_int, c_void};
+
+/// See [`crate::table::PayloadTable::buffer`].
+pub(crate) unsafe extern "C" fn buffer(
+    object: Handle,
+    writable: c_int,
+    out: *mut BufferView,
+    sink: *mut c_void,
+) -> Status {
+    // SAFETY: the host is attached, and passes a live object and a valid place.
+    unsafe {
+        guarded(sink, || {
+            // On the heap: exporters may keep the structure's address until it is released.
+            let mut record = Box::new(Py_buffer::new());
+            let writable = if writable == 0 { 0 } else { PyBUF_WRITABLE };
+            // Format, shape and strides; an exporter that has only pointers to rows refuses.
+            let flags = PyBUF_RECORDS_RO | writable;
+            if PyObject_GetBuffer(object.cast(), &mut *record, flags) != 0 {
+                return Err(Fault::Raised);
+            }
+            *out = BufferView {
+                data: record.buf.cast(),
+                len: record.len.unsigned_abs(),
+                item_size: record.itemsize.unsigned_abs(),
+                format: match record.format.is_null() {
+                    true => c"B".as_ptr(),
+                    false => record.format,
+                },
+                dimensions: record.ndim.unsigned_abs() as usize,
+                shape: record.shape,
+                strides: record.strides,
+                read_only: record.readonly,
+                record: Box::into_raw(record).cast(),
+            };
+            Ok(())
+        })
+    }
+}
+
+/// See [`crate::table::PayloadTable::buffer_release`].
+pub(crate) unsafe extern "C" fn buffer_release(record: *mut c_void) {
+    // SAFETY: the host gives the record up.
+    unsafe { threads::defer(release_now, record) };
+}
+
+unsafe extern "C" fn release_now(record: *mut c_void) {
+    // SAFETY: run under the GIL, once, with a record that `buffer` made.
+    unsafe {
+        let mut record = Box::from_raw(record.cast::<Py_buffer>());
+        PyBuffer_Release(&mut *record);
+    }
+}
+
+/// Host memory as an object: the exporter behind a lent `memoryview`.
+struct Memory {
+    loan: Loan,
+    _lent: Lent,
+}
+
+/// See [`crate::table::PayloadTable::lend`].
+pub(crate) unsafe extern "C" fn lend(
+    loan: *const Loan,
+    out: *mut Handle,
+    sink: *mut c_void,
+) -> Status {
+    static TYPE: CarrierType = CarrierType::new();
+    // SAFETY: the host is attached, and passes a valid loan and place.
+    unsafe {
+        let loan = *loan;
+        // From here on the loan is dropped whatever happens.
+        let memory = Memory { loan, _lent: Lent { context: loan.context, drop: loan.drop } };
+        guarded(sink, move || {
+            let slots = [(Py_bf_getbuffer, get_buffer as *mut c_void)];
+            let memory = TYPE.make(c"_hydrozoa.Memory", &slots, memory)?;
+            *out = Ref::owned(PyMemoryView_FromObject(memory.as_ptr()))?.into_handle();
+            Ok(())
+        })
+    }
+}
+
+/// `bf_getbuffer`: the view holds a reference to the object, and with it the loan.
+unsafe extern "C" fn get_buffer(
+    object: *mut PyObject,
+    view: *mut Py_buffer,
+    flags: c_int,
+) -> c_int {
+    // SAFETY: called on an object of the type above, with a structure to be filled.
+    unsafe {
+        let loan = carried::<Memory>(object).loan;
+        PyBuffer_FillInfo(view, object, loan.data.cast(), loan.len as isize, loan.read_only, flags)
+    }
+}

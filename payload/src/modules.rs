@@ -1,0 +1,73 @@
+//! The Python modules that live in the payload, importable as `_hydrozoa.NAME`.
+
+use crate::fault::{Fault, Outcome};
+use crate::reference::Ref;
+use pyo3_ffi::{
+    Py_CompileString, Py_file_input, PyBUF_READ, PyBytes_FromStringAndSize, PyDict_New,
+    PyDict_SetItem, PyDict_SetItemString, PyEval_EvalCode, PyEval_GetBuiltins,
+    PyImport_ImportModule, PyMemoryView_FromMemory, PyObject_GetAttrString, PyObject_SetItem,
+};
+
+// `const MODULES: &[(&str, &[u8])]`: name and source.
+include!(concat!(env!("OUT_DIR"), "/modules.rs"));
+
+/// Makes the modules importable.
+///
+/// # Safety
+///
+/// Attached.
+pub(crate) unsafe fn install() -> Outcome<()> {
+    // SAFETY: attached; every object is alive during the calls. The sources are static.
+    unsafe {
+        let sources = Ref::owned(PyDict_New())?;
+        for (name, source) in MODULES {
+            let name = Ref::text(name.as_bytes())?;
+            // A view: the text stays in the payload's read-only data, shared by all replicas.
+            let source = Ref::owned(PyMemoryView_FromMemory(
+                source.as_ptr().cast_mut().cast(),
+                source.len() as isize,
+                PyBUF_READ,
+            ))?;
+            done(PyDict_SetItem(sources.as_ptr(), name.as_ptr(), source.as_ptr()))?;
+        }
+        let code = concat!(include_str!("importer.py"), "\0");
+        let code = Ref::owned(Py_CompileString(
+            code.as_ptr().cast(),
+            c"_hydrozoa/importer.py".as_ptr(),
+            Py_file_input,
+        ))?;
+        let namespace = Ref::owned(PyDict_New())?;
+        done(PyDict_SetItemString(
+            namespace.as_ptr(),
+            c"__builtins__".as_ptr(),
+            PyEval_GetBuiltins(),
+        ))?;
+        done(PyDict_SetItemString(namespace.as_ptr(), c"SOURCES".as_ptr(), sources.as_ptr()))?;
+        Ref::owned(PyEval_EvalCode(code.as_ptr(), namespace.as_ptr(), namespace.as_ptr()))?;
+    }
+    Ok(())
+}
+
+/// Sets a variable in this interpreter's `os.environ` without `putenv`, which would change the
+/// whole process's. `_data` is where `os._Environ` keeps the encoded pairs (Lib/os.py).
+///
+/// # Safety
+///
+/// Attached.
+pub(crate) unsafe fn set_variable(name: &[u8], value: &[u8]) -> Outcome<()> {
+    // SAFETY: attached; every object is alive during the calls.
+    unsafe {
+        let bytes = |bytes: &[u8]| {
+            Ref::owned(PyBytes_FromStringAndSize(bytes.as_ptr().cast(), bytes.len() as isize))
+        };
+        let os = Ref::owned(PyImport_ImportModule(c"os".as_ptr()))?;
+        let environ = Ref::owned(PyObject_GetAttrString(os.as_ptr(), c"environ".as_ptr()))?;
+        let data = Ref::owned(PyObject_GetAttrString(environ.as_ptr(), c"_data".as_ptr()))?;
+        let (name, value) = (bytes(name)?, bytes(value)?);
+        done(PyObject_SetItem(data.as_ptr(), name.as_ptr(), value.as_ptr()))
+    }
+}
+
+fn done(status: std::ffi::c_int) -> Outcome<()> {
+    if status == 0 { Ok(()) } else { Err(Fault::Raised) }
+}

@@ -1,0 +1,282 @@
+//! The interpreter's life: configuration, start, the command line, the end.
+//!
+//! PEP 587 is the specification of the two configurations used here; what each field does is in
+//! CPython's Doc/c-api/init_config.rst.
+
+use crate::fault::{Fault, Outcome, guarded};
+use crate::modules;
+use crate::reference::Ref;
+use crate::table::{Start, Status, Text};
+use crate::threads::{self, FINALIZED, NEW, RUNNING, STAGE};
+use pyo3_ffi::{
+    _PyStatus_TYPE, Py_FinalizeEx, Py_InitializeFromConfig, Py_PreInitialize,
+    Py_PreInitializeFromBytesArgs, Py_RunMain, PyConfig, PyConfig_Clear,
+    PyConfig_InitIsolatedConfig, PyConfig_InitPythonConfig, PyConfig_SetBytesArgv,
+    PyConfig_SetBytesString, PyEval_RestoreThread, PyEval_SaveThread, PyGILState_Ensure,
+    PyList_Insert, PyPreConfig, PyPreConfig_InitIsolatedConfig, PyPreConfig_InitPythonConfig,
+    PyStatus, PySys_GetObject, PyThreadState, PyUnicode_DecodeFSDefaultAndSize,
+};
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::mem::MaybeUninit;
+use std::ptr;
+use std::sync::atomic::{AtomicI32, AtomicPtr, Ordering};
+
+/// The thread state that `start` made, for `run_main`.
+static MAIN: AtomicPtr<PyThreadState> = AtomicPtr::new(ptr::null_mut());
+
+/// The exit status, if the command line asked for nothing but an answer (`--version`).
+static EXIT: AtomicI32 = AtomicI32::new(0);
+
+/// See [`crate::table::PayloadTable::start`].
+pub(crate) unsafe extern "C" fn start(start: *const Start, sink: *mut c_void) -> Status {
+    // SAFETY: the host passes a valid description, and its own sink.
+    unsafe {
+        let start = &*start;
+        guarded(sink, || {
+            if STAGE.load(Ordering::Acquire) != NEW {
+                return Err(fault(start, "it was started before"));
+            }
+            initialize(start)?;
+            if STAGE.load(Ordering::Acquire) == FINALIZED {
+                return Ok(());
+            }
+            let prepared = prepare(start);
+            if prepared.is_err() {
+                // The exception is read while this thread is attached, then the GIL is let go.
+                let message = crate::fault::Raised::take().message;
+                MAIN.store(PyEval_SaveThread(), Ordering::Release);
+                return Err(fault(start, &message));
+            }
+            MAIN.store(PyEval_SaveThread(), Ordering::Release);
+            Ok(())
+        })
+    }
+}
+
+/// See [`crate::table::PayloadTable::run_main`].
+pub(crate) unsafe extern "C" fn run_main(exit_status: *mut c_int, sink: *mut c_void) -> Status {
+    // SAFETY: the host calls this once, after `start`, on the same thread.
+    unsafe {
+        guarded(sink, || {
+            if STAGE.load(Ordering::Acquire) == FINALIZED {
+                *exit_status = EXIT.load(Ordering::Acquire);
+                return Ok(());
+            }
+            PyEval_RestoreThread(MAIN.load(Ordering::Acquire));
+            let status = Py_RunMain();
+            STAGE.store(FINALIZED, Ordering::Release);
+            *exit_status = status;
+            Ok(())
+        })
+    }
+}
+
+/// See [`crate::table::PayloadTable::finalize`].
+pub(crate) unsafe extern "C" fn finalize(sink: *mut c_void) -> Status {
+    // SAFETY: no thread is attached or will be, as the host vouches.
+    unsafe {
+        guarded(sink, || {
+            if STAGE.load(Ordering::Acquire) != RUNNING {
+                return Ok(());
+            }
+            PyGILState_Ensure();
+            threads::drain();
+            // The result only tells that buffered output could not be flushed, for which the
+            // streams' own errors have been printed.
+            Py_FinalizeEx();
+            STAGE.store(FINALIZED, Ordering::Release);
+            Ok(())
+        })
+    }
+}
+
+/// # Safety
+///
+/// `start` is valid; the interpreter has not been started.
+unsafe fn initialize(start: &Start) -> Outcome<()> {
+    // SAFETY: the views are valid for the call; configurations are initialized before use and
+    // cleared after it.
+    unsafe {
+        let arguments = Arguments::new(std::slice::from_raw_parts(
+            if start.argument_count == 0 {
+                ptr::NonNull::dangling().as_ptr()
+            } else {
+                start.arguments
+            },
+            start.argument_count,
+        ));
+        let mut before = MaybeUninit::<PyPreConfig>::uninit();
+        let status = if start.command_line != 0 {
+            PyPreConfig_InitPythonConfig(before.as_mut_ptr());
+            Py_PreInitializeFromBytesArgs(
+                before.as_ptr(),
+                arguments.count(),
+                arguments.as_ptr().cast_mut().cast(),
+            )
+        } else {
+            PyPreConfig_InitIsolatedConfig(before.as_mut_ptr());
+            // The process's locale is the host's business; text is UTF-8 whatever it is.
+            (*before.as_mut_ptr()).utf8_mode = 1;
+            Py_PreInitialize(before.as_ptr())
+        };
+        if checked(start, status)?.is_exit() {
+            return Ok(());
+        }
+        let mut config = MaybeUninit::<PyConfig>::uninit();
+        if start.command_line != 0 {
+            PyConfig_InitPythonConfig(config.as_mut_ptr());
+        } else {
+            PyConfig_InitIsolatedConfig(config.as_mut_ptr());
+        }
+        let config = &mut *config.as_mut_ptr();
+        let outcome = configure(start, config, &arguments)
+            .and_then(|()| checked(start, Py_InitializeFromConfig(config)));
+        PyConfig_Clear(config);
+        if outcome?.is_exit() {
+            return Ok(());
+        }
+    }
+    STAGE.store(RUNNING, Ordering::Release);
+    Ok(())
+}
+
+/// # Safety
+///
+/// `start` is valid, and `config` initialized.
+unsafe fn configure(start: &Start, config: &mut PyConfig, arguments: &Arguments) -> Outcome<()> {
+    config.install_signal_handlers = start.signal_handlers;
+    let set = |config: *mut PyConfig, field: *mut *mut libc::wchar_t, value: Text| {
+        // SAFETY: the view is valid for the call.
+        let value = c_string(unsafe { value.bytes() });
+        if value.is_empty() {
+            return Ok(());
+        }
+        // SAFETY: the field belongs to the configuration, which copies the string.
+        checked(start, unsafe { PyConfig_SetBytesString(config, field, value.as_ptr()) })
+            .map(|_| ())
+    };
+    let pointer: *mut PyConfig = config;
+    // SAFETY: as the caller vouches.
+    unsafe {
+        if start.command_line != 0 {
+            config.parse_argv = 1;
+        } else {
+            config.parse_argv = 0;
+            set(pointer, &raw mut (*pointer).executable, start.executable)?;
+        }
+        // From the program's name getpath finds pyvenv.cfg and with it prefix and site-packages
+        // (Modules/getpath.py).
+        set(pointer, &raw mut (*pointer).program_name, start.executable)?;
+        set(pointer, &raw mut (*pointer).home, start.home)?;
+        let status =
+            PyConfig_SetBytesArgv(pointer, arguments.count(), arguments.as_ptr().cast_mut());
+        checked(start, status).map(|_| ())
+    }
+}
+
+/// What the interpreter needs before anybody else enters it.
+///
+/// # Safety
+///
+/// Attached, right after the start.
+unsafe fn prepare(start: &Start) -> Outcome<()> {
+    // SAFETY: the views are valid for the call, and this thread is attached.
+    unsafe {
+        modules::install()?;
+        let variables = start.environment;
+        for index in 0..start.environment_count {
+            let [name, value] = *variables.add(index);
+            modules::set_variable(name.bytes(), value.bytes())?;
+        }
+        let path = Ref::borrowed(PySys_GetObject(c"path".as_ptr()))?;
+        for index in 0..start.path_count {
+            let directory = (*start.paths.add(index)).bytes();
+            let directory = Ref::owned(PyUnicode_DecodeFSDefaultAndSize(
+                directory.as_ptr().cast(),
+                directory.len() as isize,
+            ))?;
+            if PyList_Insert(path.as_ptr(), index as isize, directory.as_ptr()) != 0 {
+                return Err(Fault::Raised);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether the program goes on.
+enum Progress {
+    Go,
+    Exit,
+}
+
+impl Progress {
+    fn is_exit(&self) -> bool {
+        matches!(self, Self::Exit)
+    }
+}
+
+fn checked(start: &Start, status: PyStatus) -> Outcome<Progress> {
+    match status._type {
+        _PyStatus_TYPE::_PyStatus_TYPE_OK => Ok(Progress::Go),
+        _PyStatus_TYPE::_PyStatus_TYPE_EXIT => {
+            EXIT.store(status.exitcode, Ordering::Release);
+            STAGE.store(FINALIZED, Ordering::Release);
+            Ok(Progress::Exit)
+        }
+        _PyStatus_TYPE::_PyStatus_TYPE_ERROR => {
+            let part = |text: *const c_char| match text.is_null() {
+                true => String::new(),
+                // SAFETY: CPython points at static, NUL-terminated texts.
+                false => unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned(),
+            };
+            let (place, message) = (part(status.func), part(status.err_msg));
+            Err(fault(start, &format!("{place}: {message}")))
+        }
+    }
+}
+
+fn fault(start: &Start, message: &str) -> Fault {
+    // SAFETY: the view is valid for the call.
+    let name = String::from_utf8_lossy(unsafe { start.name.bytes() }).into_owned();
+    Fault::Start { name, message: message.to_owned() }
+}
+
+/// `argv` as C has it: at least one word.
+struct Arguments {
+    #[expect(dead_code, reason = "owns what the pointers point to")]
+    words: Vec<CString>,
+    pointers: Vec<*const c_char>,
+}
+
+impl Arguments {
+    /// # Safety
+    ///
+    /// The views are valid.
+    unsafe fn new(texts: &[Text]) -> Self {
+        let mut words: Vec<CString> = texts
+            .iter()
+            // SAFETY: as the caller vouches.
+            .map(|text| c_string(unsafe { text.bytes() }))
+            .collect();
+        if words.is_empty() {
+            words.push(CString::default());
+        }
+        let mut pointers: Vec<*const c_char> = words.iter().map(|word| word.as_ptr()).collect();
+        pointers.push(ptr::null());
+        Self { words, pointers }
+    }
+
+    fn count(&self) -> isize {
+        self.pointers.len() as isize - 1
+    }
+
+    fn as_ptr(&self) -> *const *const c_char {
+        self.pointers.as_ptr()
+    }
+}
+
+/// The bytes up to the first NUL, which the host has made sure there is none of.
+fn c_string(bytes: &[u8]) -> CString {
+    let bytes = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
+    CString::new(bytes).unwrap_or_default()
+}

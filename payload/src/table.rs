@@ -1,0 +1,458 @@
+//! The boundary between the host and the payload: two `repr(C)` tables of functions.
+//!
+//! This file is compiled into both sides (the runtime includes it by `#[path]`), so that there is
+//! one definition. What guards against two sides built from different definitions is checked at
+//! run time, on both sides, by [`Header::matches`]: a magic number, a version, and the size of the
+//! table, which changes whenever a function is added.
+//!
+//! Rules for every function of [`PayloadTable`]:
+//!
+//! - None unwinds: a panic is caught inside and reported as [`Status::Panic`].
+//! - Those marked *attached* need the interpreter's GIL, taken by `enter`.
+//! - A [`Handle`] that a function returns is an owned reference; one that it is passed is
+//!   borrowed, unless the function says otherwise.
+//! - A function that fails returns something other than [`Status::Done`], has written nothing to its
+//!   out-parameters, and has called [`HostTable::fail`] once with the `sink` it was given.
+//! - Pointers in a view ([`Text`], [`Leaf`], [`BufferView`]) stay valid as long as the object that
+//!   they came from is referenced.
+
+use std::ffi::{c_char, c_int, c_void};
+
+/// The first word of both tables.
+pub const MAGIC: u64 = u64::from_le_bytes(*b"hydrozoa");
+
+/// Changed when the meaning of a function changes without the table's size changing.
+pub const VERSION: u32 = 1;
+
+/// The payload's only exported symbol, of type [`Entry`].
+pub const ENTRY: &str = "hydrozoa_payload_v1";
+
+/// Gives the host's table to the payload and fills in the payload's. Returns 0, or the field that
+/// does not match: 1 for the magic number, 2 for the version, 3 for the size.
+pub type Entry = unsafe extern "C" fn(host: *const HostTable, payload: *mut PayloadTable) -> c_int;
+
+/// A strong reference to a Python object. Nobody outside the payload touches its fields.
+pub type Handle = *mut c_void;
+
+/// What begins both tables.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Header {
+    /// [`MAGIC`].
+    pub magic: u64,
+    /// [`VERSION`].
+    pub version: u32,
+    /// Size of the whole table in bytes.
+    pub size: u32,
+}
+
+impl Header {
+    /// The header of a table of type `T` built from this file.
+    pub const fn of<T>() -> Self {
+        Self { magic: MAGIC, version: VERSION, size: size_of::<T>() as u32 }
+    }
+
+    /// 0, or the code of the first field that differs (see [`Entry`]).
+    pub const fn matches<T>(&self) -> c_int {
+        if self.magic != MAGIC {
+            1
+        } else if self.version != VERSION {
+            2
+        } else if self.size as usize != size_of::<T>() {
+            3
+        } else {
+            0
+        }
+    }
+}
+
+/// How a call across the boundary ended.
+#[repr(transparent)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Status(pub c_int);
+
+impl Status {
+    /// It did what it was asked.
+    pub const DONE: Self = Self(0);
+    /// A Python exception was raised; it has been taken off the interpreter and reported.
+    pub const EXCEPTION: Self = Self(1);
+    /// The payload panicked, which is a defect of it.
+    pub const PANIC: Self = Self(2);
+    /// The interpreter could not be configured or started.
+    pub const START: Self = Self(3);
+    /// A value does not have the form that was asked for.
+    pub const CONVERSION: Self = Self(4);
+}
+
+/// UTF-8 text that the other side owns.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Text {
+    /// First byte; may be dangling when `len` is 0.
+    pub data: *const u8,
+    /// Length in bytes.
+    pub len: usize,
+}
+
+impl Text {
+    /// A view of `text`.
+    pub const fn new(text: &str) -> Self {
+        Self { data: text.as_ptr(), len: text.len() }
+    }
+
+    /// The viewed bytes.
+    ///
+    /// # Safety
+    ///
+    /// The owner must keep the bytes alive and unchanged for `'a`.
+    pub const unsafe fn bytes<'a>(self) -> &'a [u8] {
+        if self.len == 0 {
+            return &[];
+        }
+        // SAFETY: a view covers `len` readable bytes, which the caller keeps alive.
+        unsafe { std::slice::from_raw_parts(self.data, self.len) }
+    }
+}
+
+/// A failure, described for [`HostTable::fail`]; valid during that call only.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Failure {
+    /// Which kind of failure.
+    pub status: Status,
+    /// Qualified name of the exception's type; empty unless [`Status::EXCEPTION`].
+    pub type_name: Text,
+    /// `str(exception)`, or what failed.
+    pub message: Text,
+    /// What `traceback.format_exception` gives; may be empty.
+    pub traceback: Text,
+}
+
+/// What a [`Leaf`] holds.
+#[repr(transparent)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kind(pub u32);
+
+impl Kind {
+    /// `None`.
+    pub const NONE: Self = Self(0);
+    /// `bool`, in `integer`.
+    pub const BOOL: Self = Self(1);
+    /// `int` that fits `i64`, in `integer`.
+    pub const INT: Self = Self(2);
+    /// Any other `int`: `data` is its two's complement, little-endian, in the fewest bytes.
+    pub const BIG_INT: Self = Self(3);
+    /// `float`, in `float`.
+    pub const FLOAT: Self = Self(4);
+    /// `str`: `data` is its UTF-8.
+    pub const STR: Self = Self(5);
+    /// `bytes`.
+    pub const BYTES: Self = Self(6);
+    /// `list` of `len` items.
+    pub const LIST: Self = Self(7);
+    /// `tuple` of `len` items.
+    pub const TUPLE: Self = Self(8);
+    /// `dict` of `len` pairs.
+    pub const DICT: Self = Self(9);
+    /// `bytearray`: `data` is valid only while the GIL is held.
+    pub const BYTE_ARRAY: Self = Self(10);
+    /// An object of any other type.
+    pub const OTHER: Self = Self(11);
+}
+
+/// A Python value without other values in it; of a container only its kind and length.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Leaf {
+    /// What it is.
+    pub kind: Kind,
+    /// [`Kind::BOOL`] and [`Kind::INT`].
+    pub integer: i64,
+    /// [`Kind::FLOAT`].
+    pub float: f64,
+    /// The bytes, or the number of items in `len`.
+    pub data: Text,
+    /// When not null, an owned object that keeps `data` alive (filled by `inspect` for
+    /// [`Kind::BIG_INT`]); whoever receives the leaf releases it.
+    pub owner: Handle,
+}
+
+impl Leaf {
+    /// A leaf with every field but `kind` empty.
+    pub const fn new(kind: Kind) -> Self {
+        Self { kind, integer: 0, float: 0.0, data: Text::new(""), owner: std::ptr::null_mut() }
+    }
+}
+
+/// A `Py_buffer` that is held on behalf of the host (PEP 3118).
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct BufferView {
+    /// The payload's record of it, for `buffer_release`.
+    pub record: *mut c_void,
+    /// First byte of the exporter's memory.
+    pub data: *mut u8,
+    /// Length in bytes of the elements, taken together.
+    pub len: usize,
+    /// Size in bytes of one element.
+    pub item_size: usize,
+    /// Format of one element in the `struct` module's syntax, NUL-terminated; never null.
+    pub format: *const c_char,
+    /// Number of dimensions.
+    pub dimensions: usize,
+    /// `dimensions` extents, in elements.
+    pub shape: *const isize,
+    /// `dimensions` distances, in bytes.
+    pub strides: *const isize,
+    /// 1 if the memory must not be written.
+    pub read_only: c_int,
+}
+
+/// Host memory that is lent to Python.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Loan {
+    /// First byte.
+    pub data: *mut u8,
+    /// Length in bytes.
+    pub len: usize,
+    /// 1 if Python must not write it.
+    pub read_only: c_int,
+    /// Passed to `drop`.
+    pub context: *mut c_void,
+    /// Called once, when no Python object refers to the memory any more.
+    pub drop: unsafe extern "C" fn(context: *mut c_void),
+}
+
+/// A host function that Python may call.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Callback {
+    /// Passed to `call` and `drop`.
+    pub context: *mut c_void,
+    /// Called attached. `arguments` is a tuple and `keywords` a dict or null, both borrowed.
+    /// Returns an owned handle, or null after it has called [`PayloadTable::raise`].
+    pub call:
+        unsafe extern "C" fn(context: *mut c_void, arguments: Handle, keywords: Handle) -> Handle,
+    /// Called once, when Python lets go of the function.
+    pub drop: unsafe extern "C" fn(context: *mut c_void),
+}
+
+/// A tensor of the host that Python may import through `__dlpack__`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct TensorLoan {
+    /// Passed to `export` and `drop`.
+    pub context: *mut c_void,
+    /// A new `DLManagedTensor`, or a `DLManagedTensorVersioned` when `versioned` is 1; null if the
+    /// tensor cannot be expressed. The receiver calls its deleter.
+    pub export: unsafe extern "C" fn(context: *mut c_void, versioned: c_int) -> *mut c_void,
+    /// Called once, when Python lets go of the object (not of what it has imported from it).
+    pub drop: unsafe extern "C" fn(context: *mut c_void),
+    /// `DLDeviceType`.
+    pub device_type: c_int,
+    /// Number of the device among its type.
+    pub device_id: c_int,
+}
+
+/// How an interpreter starts. Texts are paths or words as the operating system has them (bytes).
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Start {
+    /// The interpreter's name, for messages.
+    pub name: Text,
+    /// What `sys.executable` shall be: the python of an installation or a virtual environment,
+    /// from which CPython derives prefix and site-packages. Empty: unknown.
+    pub executable: Text,
+    /// `PYTHONHOME`: the prefix of the installation. Empty: derived from `executable`.
+    pub home: Text,
+    /// `sys.argv`; with `command_line`, all of python's own arguments from `argv[0]` on.
+    pub arguments: *const Text,
+    /// Number of `arguments`.
+    pub argument_count: usize,
+    /// Directories put in front of `sys.path`.
+    pub paths: *const Text,
+    /// Number of `paths`.
+    pub path_count: usize,
+    /// Pairs of name and value that are set in this interpreter's `os.environ`, and not in the
+    /// process's environment.
+    pub environment: *const [Text; 2],
+    /// Number of `environment`.
+    pub environment_count: usize,
+    /// 1: be `python ARGUMENTS`: read the environment and the command line. 0: isolated.
+    pub command_line: c_int,
+    /// 1: install Python's signal handlers, which is for one interpreter of a process only.
+    pub signal_handlers: c_int,
+}
+
+/// What the payload may ask of the host.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct HostTable {
+    /// Checked by the payload.
+    pub header: Header,
+    /// Receives the description of a failure. `sink` is what the failing call was given.
+    pub fail: unsafe extern "C" fn(sink: *mut c_void, failure: *const Failure),
+}
+
+/// What the payload can do.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct PayloadTable {
+    /// Checked by the host.
+    pub header: Header,
+
+    // The interpreter's life.
+    /// Starts the interpreter on this thread and lets go of the GIL again.
+    pub start: unsafe extern "C" fn(start: *const Start, sink: *mut c_void) -> Status,
+    /// After a `start` with `command_line`: runs what the command line says and finalizes.
+    pub run_main: unsafe extern "C" fn(exit_status: *mut c_int, sink: *mut c_void) -> Status,
+    /// Finalizes the interpreter. No other thread may be attached or attach any more.
+    pub finalize: unsafe extern "C" fn(sink: *mut c_void) -> Status,
+
+    // Threads and the GIL. They nest; each returns to its caller only when it has been done.
+    /// Attaches this thread: takes the GIL, drains the queue of `release`.
+    pub enter: unsafe extern "C" fn() -> c_int,
+    /// Undoes the `enter` that returned `token`.
+    pub leave: unsafe extern "C" fn(token: c_int),
+    /// Lets go of the GIL that this attached thread holds, for `resume`.
+    pub suspend: unsafe extern "C" fn() -> *mut c_void,
+    /// Takes the GIL back.
+    pub resume: unsafe extern "C" fn(state: *mut c_void),
+    /// Frees this thread's state; the thread must not be attached. For threads that end.
+    pub forget_thread: unsafe extern "C" fn(),
+    /// 1 if this thread holds the GIL of this interpreter.
+    pub attached: unsafe extern "C" fn() -> c_int,
+
+    // References.
+    /// One more reference. Attached.
+    pub retain: unsafe extern "C" fn(object: Handle),
+    /// One reference less: at once if this thread is attached, else queued until some thread
+    /// enters. Never waits.
+    pub release: unsafe extern "C" fn(object: Handle),
+    /// Calls `action(argument)` under the GIL: at once if this thread is attached, else queued as
+    /// `release` does.
+    pub defer:
+        unsafe extern "C" fn(action: unsafe extern "C" fn(*mut c_void), argument: *mut c_void),
+
+    // Objects. All attached.
+    /// `importlib.import_module(name)`.
+    pub import: unsafe extern "C" fn(name: Text, out: *mut Handle, sink: *mut c_void) -> Status,
+    /// `getattr(object, name)`.
+    pub attribute: unsafe extern "C" fn(
+        object: Handle,
+        name: Text,
+        out: *mut Handle,
+        sink: *mut c_void,
+    ) -> Status,
+    /// `setattr(object, name, value)`, or `delattr` when `value` is null.
+    pub set_attribute: unsafe extern "C" fn(
+        object: Handle,
+        name: Text,
+        value: Handle,
+        sink: *mut c_void,
+    ) -> Status,
+    /// `callable(*values[..positional], **dict(zip(names, values[positional..])))`; if `method`
+    /// is not empty, `getattr(callable, method)` is what is called.
+    pub call: unsafe extern "C" fn(
+        callable: Handle,
+        method: Text,
+        values: *const Handle,
+        positional: usize,
+        names: *const Text,
+        named: usize,
+        out: *mut Handle,
+        sink: *mut c_void,
+    ) -> Status,
+    /// `str(object)`, or `repr(object)` when `representation` is 1.
+    pub text: unsafe extern "C" fn(
+        object: Handle,
+        representation: c_int,
+        out: *mut Handle,
+        sink: *mut c_void,
+    ) -> Status,
+    /// `object[key]`.
+    pub item: unsafe extern "C" fn(
+        object: Handle,
+        key: Handle,
+        out: *mut Handle,
+        sink: *mut c_void,
+    ) -> Status,
+    /// `object[key] = value`, or `del object[key]` when `value` is null.
+    pub set_item: unsafe extern "C" fn(
+        object: Handle,
+        key: Handle,
+        value: Handle,
+        sink: *mut c_void,
+    ) -> Status,
+    /// `len(object)`.
+    pub length: unsafe extern "C" fn(object: Handle, out: *mut usize, sink: *mut c_void) -> Status,
+    /// `iter(object)`.
+    pub iterate:
+        unsafe extern "C" fn(object: Handle, out: *mut Handle, sink: *mut c_void) -> Status,
+    /// `next(iterator)`; null at the end.
+    pub next: unsafe extern "C" fn(iterator: Handle, out: *mut Handle, sink: *mut c_void) -> Status,
+    /// `bool(object)`.
+    pub truth: unsafe extern "C" fn(object: Handle, out: *mut c_int, sink: *mut c_void) -> Status,
+
+    // Values. All attached.
+    /// A new object from a leaf that is no container and not [`Kind::OTHER`].
+    pub build:
+        unsafe extern "C" fn(leaf: *const Leaf, out: *mut Handle, sink: *mut c_void) -> Status,
+    /// What an object is, with its value.
+    pub inspect: unsafe extern "C" fn(object: Handle, out: *mut Leaf, sink: *mut c_void) -> Status,
+    /// A new list, tuple or dict; of a dict, `items` are `len` pairs of key and value.
+    pub gather: unsafe extern "C" fn(
+        kind: Kind,
+        items: *const Handle,
+        len: usize,
+        out: *mut Handle,
+        sink: *mut c_void,
+    ) -> Status,
+    /// Owned references to the items of a list or tuple, or keys and values of a dict, of exactly
+    /// `len` items or pairs; a failure if the container has changed its length meanwhile.
+    pub scatter: unsafe extern "C" fn(
+        container: Handle,
+        items: *mut Handle,
+        len: usize,
+        sink: *mut c_void,
+    ) -> Status,
+
+    // Memory and functions across the boundary. Attached, except where said.
+    /// Holds the buffer that `object` exports; `writable` asks for one that may be written.
+    pub buffer: unsafe extern "C" fn(
+        object: Handle,
+        writable: c_int,
+        out: *mut BufferView,
+        sink: *mut c_void,
+    ) -> Status,
+    /// Lets go of a buffer; queued as `release` does when this thread is not attached.
+    pub buffer_release: unsafe extern "C" fn(record: *mut c_void),
+    /// A `memoryview` over lent memory. On failure the loan is dropped.
+    pub lend:
+        unsafe extern "C" fn(loan: *const Loan, out: *mut Handle, sink: *mut c_void) -> Status,
+    /// A callable. On failure the callback is dropped.
+    pub function: unsafe extern "C" fn(
+        name: Text,
+        callback: *const Callback,
+        out: *mut Handle,
+        sink: *mut c_void,
+    ) -> Status,
+    /// Raises an exception of the built-in type of that name, or a `RuntimeError` that names the
+    /// type where there is none. Only for a [`Callback`] that is about to return null.
+    pub raise: unsafe extern "C" fn(type_name: Text, message: Text),
+    /// Takes the tensor of `object.__dlpack__()` over: `*versioned` says whether `*out` is a
+    /// `DLManagedTensorVersioned`. The host calls its deleter.
+    pub tensor: unsafe extern "C" fn(
+        object: Handle,
+        out: *mut *mut c_void,
+        versioned: *mut c_int,
+        sink: *mut c_void,
+    ) -> Status,
+    /// An object with `__dlpack__` and `__dlpack_device__`. On failure the loan is dropped.
+    pub lend_tensor: unsafe extern "C" fn(
+        loan: *const TensorLoan,
+        out: *mut Handle,
+        sink: *mut c_void,
+    ) -> Status,
+}

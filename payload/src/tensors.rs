@@ -1,0 +1,288 @@
+//! Tensors across the boundary, by DLPack.
+//!
+//! The protocol: <https://dmlc.github.io/dlpack/latest/python_spec.html>. A capsule named
+//! `dltensor` (or `dltensor_versioned`, since 1.0) holds the structure; who takes it over renames
+//! the capsule to `used_…` and calls the structure's deleter later.
+
+use crate::dlpack::{DLManagedTensor, DLManagedTensorVersioned, DLPackVersion};
+use crate::fault::{Fault, Outcome, guarded};
+use crate::reference::Ref;
+use crate::table::{Handle, Status, TensorLoan};
+use crate::types::{CarrierType, Lent, carried};
+use pyo3_ffi::{
+    METH_KEYWORDS, METH_NOARGS, METH_VARARGS, Py_NE, Py_None, Py_True, Py_tp_methods,
+    PyCapsule_GetPointer, PyCapsule_IsValid, PyCapsule_New, PyCapsule_SetName,
+    PyDict_GetItemString, PyErr_Clear, PyErr_ExceptionMatches, PyErr_SetString,
+    PyExc_AttributeError, PyExc_BufferError, PyExc_TypeError, PyLong_AsLong, PyLong_FromLong,
+    PyMethodDef, PyMethodDefPointer, PyObject, PyObject_GetAttrString, PyObject_RichCompareBool,
+    PyObject_Vectorcall, PyTuple_Check, PyTuple_GetItem, PyTuple_New, PyTuple_SetItem,
+    PyTuple_Size,
+};
+use std::ffi::{CStr, c_int, c_void};
+use std::ptr;
+
+const PLAIN: &CStr = c"dltensor";
+const USED_PLAIN: &CStr = c"used_dltensor";
+const VERSIONED: &CStr = c"dltensor_versioned";
+const USED_VERSIONED: &CStr = c"used_dltensor_versioned";
+
+/// See [`crate::table::PayloadTable::tensor`].
+pub(crate) unsafe extern "C" fn tensor(
+    object: Handle,
+    out: *mut *mut c_void,
+    versioned: *mut c_int,
+    sink: *mut c_void,
+) -> Status {
+    // SAFETY: the host is attached, and passes a live object and valid places.
+    unsafe {
+        guarded(sink, || {
+            let capsule = exported(object.cast())?;
+            let capsule = capsule.as_ptr();
+            if PyCapsule_IsValid(capsule, VERSIONED.as_ptr()) != 0 {
+                let managed = PyCapsule_GetPointer(capsule, VERSIONED.as_ptr());
+                let version = (*managed.cast::<DLManagedTensorVersioned>()).version;
+                // The capsule keeps the structure, and frees it with itself.
+                if version.major != DLPackVersion::THIS.major {
+                    return Err(Fault::Conversion {
+                        expected: "a tensor",
+                        reason: format!("it is of DLPack {}.{}", version.major, version.minor),
+                    });
+                }
+                PyCapsule_SetName(capsule, USED_VERSIONED.as_ptr());
+                (*out, *versioned) = (managed, 1);
+            } else if PyCapsule_IsValid(capsule, PLAIN.as_ptr()) != 0 {
+                let managed = PyCapsule_GetPointer(capsule, PLAIN.as_ptr());
+                PyCapsule_SetName(capsule, USED_PLAIN.as_ptr());
+                (*out, *versioned) = (managed, 0);
+            } else {
+                return Err(Fault::Conversion {
+                    expected: "a tensor",
+                    reason: "its __dlpack__ gave no unused DLPack capsule".to_owned(),
+                });
+            }
+            Ok(())
+        })
+    }
+}
+
+/// `object.__dlpack__(max_version=(1, 0))`, or without the argument where it is not known (before
+/// 2024 no library knew it).
+///
+/// # Safety
+///
+/// Attached, and the object alive.
+unsafe fn exported(object: *mut PyObject) -> Outcome<Ref> {
+    // SAFETY: attached; all objects are alive during the calls.
+    unsafe {
+        let Ok(method) = Ref::owned(PyObject_GetAttrString(object, c"__dlpack__".as_ptr())) else {
+            if PyErr_ExceptionMatches(PyExc_AttributeError) == 0 {
+                return Err(Fault::Raised);
+            }
+            PyErr_Clear();
+            return Err(Fault::Conversion {
+                expected: "a tensor",
+                reason: "it has no __dlpack__".to_owned(),
+            });
+        };
+        let names = Ref::owned(PyTuple_New(1))?;
+        // The tuple takes the reference over.
+        PyTuple_SetItem(names.as_ptr(), 0, Ref::text(b"max_version")?.into_handle().cast());
+        let version = pair(DLPackVersion::THIS.major as c_int, DLPackVersion::THIS.minor as c_int)?;
+        let arguments = [version.as_ptr()];
+        let capsule = PyObject_Vectorcall(method.as_ptr(), arguments.as_ptr(), 0, names.as_ptr());
+        if capsule.is_null() && PyErr_ExceptionMatches(PyExc_TypeError) != 0 {
+            PyErr_Clear();
+            let none = ptr::null_mut();
+            return Ref::owned(PyObject_Vectorcall(method.as_ptr(), ptr::null(), 0, none));
+        }
+        Ref::owned(capsule)
+    }
+}
+
+/// A tuple of two integers.
+///
+/// # Safety
+///
+/// Attached.
+unsafe fn pair(first: c_int, second: c_int) -> Outcome<Ref> {
+    // SAFETY: attached; the tuple is new and takes the references over.
+    unsafe {
+        let tuple = Ref::owned(PyTuple_New(2))?;
+        for (index, number) in [first, second].into_iter().enumerate() {
+            let number = Ref::owned(PyLong_FromLong(number.into()))?.into_handle();
+            PyTuple_SetItem(tuple.as_ptr(), index as isize, number.cast());
+        }
+        Ok(tuple)
+    }
+}
+
+/// What an object with `__dlpack__` carries.
+struct Tensor {
+    loan: TensorLoan,
+    _lent: Lent,
+}
+
+/// The protocol's two methods. CPython takes the list as mutable and does not change it.
+static mut METHODS: [PyMethodDef; 3] = [
+    PyMethodDef {
+        ml_name: c"__dlpack__".as_ptr(),
+        ml_meth: PyMethodDefPointer { PyCFunctionWithKeywords: dlpack },
+        ml_flags: METH_VARARGS | METH_KEYWORDS,
+        ml_doc: ptr::null(),
+    },
+    PyMethodDef {
+        ml_name: c"__dlpack_device__".as_ptr(),
+        ml_meth: PyMethodDefPointer { PyCFunction: dlpack_device },
+        ml_flags: METH_NOARGS,
+        ml_doc: ptr::null(),
+    },
+    PyMethodDef::zeroed(),
+];
+
+/// See [`crate::table::PayloadTable::lend_tensor`].
+pub(crate) unsafe extern "C" fn lend_tensor(
+    loan: *const TensorLoan,
+    out: *mut Handle,
+    sink: *mut c_void,
+) -> Status {
+    static TYPE: CarrierType = CarrierType::new();
+    // SAFETY: the host is attached, and passes a valid loan and place.
+    unsafe {
+        let loan = *loan;
+        // From here on the loan is dropped whatever happens.
+        let tensor = Tensor { loan, _lent: Lent { context: loan.context, drop: loan.drop } };
+        guarded(sink, move || {
+            let slots = [(Py_tp_methods, (&raw mut METHODS).cast())];
+            *out = TYPE.make(c"_hydrozoa.Tensor", &slots, tensor)?.into_handle();
+            Ok(())
+        })
+    }
+}
+
+unsafe extern "C" fn dlpack_device(object: *mut PyObject, _: *mut PyObject) -> *mut PyObject {
+    // SAFETY: called attached, on an object of the type above.
+    unsafe {
+        let loan = carried::<Tensor>(object).loan;
+        pair(loan.device_type, loan.device_id)
+            .map_or(ptr::null_mut(), |device| device.into_handle().cast())
+    }
+}
+
+/// `__dlpack__(*, stream=None, max_version=None, dl_device=None, copy=None)`. No work of the host
+/// is pending on the memory, so `stream` asks for nothing.
+unsafe extern "C" fn dlpack(
+    object: *mut PyObject,
+    _arguments: *mut PyObject,
+    keywords: *mut PyObject,
+) -> *mut PyObject {
+    // SAFETY: called attached, on an object of the type above; `keywords` is a dict or null.
+    unsafe {
+        let loan = carried::<Tensor>(object).loan;
+        let keyword = |name: &CStr| match keywords.is_null() {
+            true => Py_None(),
+            false => {
+                let value = PyDict_GetItemString(keywords, name.as_ptr());
+                if value.is_null() { Py_None() } else { value }
+            }
+        };
+        if keyword(c"copy") == Py_True() {
+            return refuse(c"this memory is exported without a copy only");
+        }
+        let device = keyword(c"dl_device");
+        if device != Py_None() {
+            let Ok(own) = pair(loan.device_type, loan.device_id) else {
+                return ptr::null_mut();
+            };
+            match PyObject_RichCompareBool(own.as_ptr(), device, Py_NE) {
+                0 => {}
+                1 => return refuse(c"this memory is on another device"),
+                _ => return ptr::null_mut(),
+            }
+        }
+        let versioned = accepts_versions(keyword(c"max_version"));
+        let managed = (loan.export)(loan.context, c_int::from(versioned));
+        if managed.is_null() {
+            return refuse(
+                c"read-only memory is exported to consumers of DLPack 1.0 and later only",
+            );
+        }
+        let (name, free): (_, unsafe extern "C" fn(*mut PyObject)) = match versioned {
+            true => (VERSIONED, free_versioned),
+            false => (PLAIN, free_plain),
+        };
+        let capsule = PyCapsule_New(managed, name.as_ptr(), Some(free));
+        if capsule.is_null() {
+            match versioned {
+                true => delete_versioned(managed.cast()),
+                false => delete_plain(managed.cast()),
+            }
+        }
+        capsule
+    }
+}
+
+/// Whether `max_version` is a tuple whose first number is at least 1.
+///
+/// # Safety
+///
+/// Attached, and the object alive.
+unsafe fn accepts_versions(version: *mut PyObject) -> bool {
+    // SAFETY: as the caller vouches; an item of a tuple is alive with it.
+    unsafe {
+        if PyTuple_Check(version) == 0 || PyTuple_Size(version) < 1 {
+            return false;
+        }
+        let major = PyLong_AsLong(PyTuple_GetItem(version, 0));
+        PyErr_Clear();
+        major >= 1
+    }
+}
+
+fn refuse(reason: &CStr) -> *mut PyObject {
+    // SAFETY: called from a method, attached.
+    unsafe { PyErr_SetString(PyExc_BufferError, reason.as_ptr()) };
+    ptr::null_mut()
+}
+
+/// A capsule's destructor: frees what nobody has taken over.
+unsafe extern "C" fn free_plain(capsule: *mut PyObject) {
+    // SAFETY: called attached, on a capsule made above; its name tells whether it was used.
+    unsafe {
+        if PyCapsule_IsValid(capsule, PLAIN.as_ptr()) != 0 {
+            delete_plain(PyCapsule_GetPointer(capsule, PLAIN.as_ptr()).cast());
+        }
+    }
+}
+
+unsafe extern "C" fn free_versioned(capsule: *mut PyObject) {
+    // SAFETY: as in `free_plain`.
+    unsafe {
+        if PyCapsule_IsValid(capsule, VERSIONED.as_ptr()) != 0 {
+            delete_versioned(PyCapsule_GetPointer(capsule, VERSIONED.as_ptr()).cast());
+        }
+    }
+}
+
+/// # Safety
+///
+/// `managed` is valid and given up.
+unsafe fn delete_plain(managed: *mut DLManagedTensor) {
+    // SAFETY: as the caller vouches.
+    unsafe {
+        if let Some(deleter) = (*managed).deleter {
+            deleter(managed);
+        }
+    }
+}
+
+/// # Safety
+///
+/// `managed` is valid and given up.
+unsafe fn delete_versioned(managed: *mut DLManagedTensorVersioned) {
+    // SAFETY: as the caller vouches.
+    unsafe {
+        if let Some(deleter) = (*managed).deleter {
+            deleter(managed);
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! Threads that enter the interpreter, and what threads outside of it leave for them to do.
+//!
+//! `PyGILState_Ensure` makes a thread state at the outermost entry of a thread and
+//! `PyGILState_Release` frees it again (Python/pystate.c), which costs more than most calls. So the
+//! first entry of a thread takes one more reference (the state's `gilstate_counter`), which
+//! `forget_thread` gives back when the thread ends.
+
+use crate::table::Handle;
+use pyo3_ffi::{
+    Py_DECREF, Py_INCREF, PyEval_RestoreThread, PyEval_SaveThread, PyGILState_Ensure,
+    PyGILState_GetThisThreadState, PyGILState_Release, PyGILState_STATE, PyObject, PyThreadState,
+    compat::PyThreadState_GetUnchecked,
+};
+use std::ffi::{c_int, c_void};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+
+/// In a token: `enter` has made this thread's state, and the host shall see to `forget_thread`.
+const NEW_THREAD: c_int = 1 << 8;
+
+/// Where the interpreter is in its life.
+pub(crate) static STAGE: AtomicU8 = AtomicU8::new(NEW);
+/// Not started.
+pub(crate) const NEW: u8 = 0;
+/// Threads may enter.
+pub(crate) const RUNNING: u8 = 1;
+/// Nothing of Python may be touched any more.
+pub(crate) const FINALIZED: u8 = 2;
+
+/// Something to do under the GIL.
+struct Deferred {
+    action: unsafe extern "C" fn(*mut c_void),
+    argument: *mut c_void,
+}
+
+// SAFETY: both parts are addresses; who queues them vouches that any thread may run the action.
+unsafe impl Send for Deferred {}
+
+static QUEUE: Mutex<Vec<Deferred>> = Mutex::new(Vec::new());
+
+/// Whether `QUEUE` may hold anything, so that an entry need not lock it.
+static QUEUED: AtomicBool = AtomicBool::new(false);
+
+/// See [`crate::table::PayloadTable::enter`].
+pub(crate) unsafe extern "C" fn enter() -> c_int {
+    // SAFETY: the host calls this only between start and finalization.
+    let token = unsafe {
+        let new = PyGILState_GetThisThreadState().is_null();
+        let state = PyGILState_Ensure();
+        if new {
+            PyGILState_Ensure();
+        }
+        token_of(state) | if new { NEW_THREAD } else { 0 }
+    };
+    drain();
+    token
+}
+
+fn token_of(state: PyGILState_STATE) -> c_int {
+    match state {
+        PyGILState_STATE::PyGILState_LOCKED => 0,
+        PyGILState_STATE::PyGILState_UNLOCKED => 1,
+    }
+}
+
+/// See [`crate::table::PayloadTable::leave`].
+pub(crate) unsafe extern "C" fn leave(token: c_int) {
+    let state = match token & !NEW_THREAD {
+        0 => PyGILState_STATE::PyGILState_LOCKED,
+        _ => PyGILState_STATE::PyGILState_UNLOCKED,
+    };
+    // SAFETY: the host passes what this thread's `enter` returned, in the order of nesting.
+    unsafe { PyGILState_Release(state) };
+}
+
+/// See [`crate::table::PayloadTable::suspend`].
+pub(crate) unsafe extern "C" fn suspend() -> *mut c_void {
+    if !attached() {
+        return std::ptr::null_mut();
+    }
+    // SAFETY: this thread holds the GIL.
+    unsafe { PyEval_SaveThread() }.cast()
+}
+
+/// See [`crate::table::PayloadTable::resume`].
+pub(crate) unsafe extern "C" fn resume(state: *mut c_void) {
+    if !state.is_null() {
+        // SAFETY: the host passes what this thread's `suspend` returned.
+        unsafe { PyEval_RestoreThread(state.cast::<PyThreadState>()) };
+    }
+}
+
+/// See [`crate::table::PayloadTable::forget_thread`].
+pub(crate) unsafe extern "C" fn forget_thread() {
+    // SAFETY: the interpreter runs, and this thread is not attached.
+    unsafe {
+        let state = PyGILState_GetThisThreadState();
+        if !state.is_null() {
+            PyEval_RestoreThread(state);
+            drain();
+            // Gives back the reference that `enter` took; the count falls to zero, which frees
+            // the state and lets go of the GIL.
+            PyGILState_Release(PyGILState_STATE::PyGILState_UNLOCKED);
+        }
+    }
+}
+
+/// See [`crate::table::PayloadTable::attached`].
+pub(crate) unsafe extern "C" fn attached_flag() -> c_int {
+    c_int::from(attached())
+}
+
+/// Whether this thread holds this interpreter's GIL.
+///
+/// `PyGILState_Check` would answer yes to every thread once the program has made a sub-interpreter
+/// (`check_enabled`, Python/pystate.c).
+pub(crate) fn attached() -> bool {
+    if STAGE.load(Ordering::Acquire) != RUNNING {
+        return false;
+    }
+    // SAFETY: both read pointers of a running interpreter and dereference none. Up to 3.11 the
+    // current state is that of whichever thread holds the GIL, which is this one only if it is
+    // this one's own.
+    unsafe {
+        let own = PyGILState_GetThisThreadState();
+        !own.is_null() && PyThreadState_GetUnchecked() == own
+    }
+}
+
+/// See [`crate::table::PayloadTable::retain`].
+pub(crate) unsafe extern "C" fn retain(object: Handle) {
+    // SAFETY: the host is attached, and the object alive.
+    unsafe { Py_INCREF(object.cast::<PyObject>()) };
+}
+
+/// See [`crate::table::PayloadTable::release`].
+pub(crate) unsafe extern "C" fn release(object: Handle) {
+    // SAFETY: a reference is given up, once.
+    unsafe { defer(release_now, object) };
+}
+
+unsafe extern "C" fn release_now(object: *mut c_void) {
+    // SAFETY: run under the GIL, with a reference that was given up.
+    unsafe { Py_DECREF(object.cast::<PyObject>()) };
+}
+
+/// See [`crate::table::PayloadTable::defer`].
+pub(crate) unsafe extern "C" fn defer(
+    action: unsafe extern "C" fn(*mut c_void),
+    argument: *mut c_void,
+) {
+    if attached() {
+        // SAFETY: attached, as the action needs; it has not been run before.
+        unsafe { action(argument) };
+        return;
+    }
+    // What belongs to a finalized interpreter is gone with it.
+    if STAGE.load(Ordering::Acquire) == FINALIZED {
+        return;
+    }
+    let mut queue = QUEUE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    queue.push(Deferred { action, argument });
+    QUEUED.store(true, Ordering::Release);
+}
+
+/// Does what threads outside have left to do. The thread is attached.
+///
+/// The actions run without the lock: a destructor may run any Python code, which may let go of the
+/// GIL, and other threads queue more meanwhile.
+pub(crate) fn drain() {
+    while QUEUED.swap(false, Ordering::Acquire) {
+        let queued = {
+            let mut queue = QUEUE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+            std::mem::take(&mut *queue)
+        };
+        for deferred in queued {
+            // SAFETY: attached, and each action is run once.
+            unsafe { (deferred.action)(deferred.argument) };
+        }
+    }
+}

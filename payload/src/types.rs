@@ -1,0 +1,116 @@
+//! The types of objects that carry something of the host's.
+
+use crate::fault::Outcome;
+use crate::reference::Ref;
+use pyo3_ffi::{
+    Py_DECREF, Py_TPFLAGS_DEFAULT, Py_TYPE, PyObject, PyObject_Free, PyType_FromSpec,
+    PyType_GenericAlloc, PyType_Slot, PyType_Spec, PyTypeObject,
+};
+use std::ffi::{CStr, c_int, c_void};
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+/// An object that carries a `T`, which is dropped with it.
+#[repr(C)]
+struct Carrier<T> {
+    object: PyObject,
+    carried: T,
+}
+
+/// A type, made when its first object is. It lives as long as the interpreter.
+pub(crate) struct CarrierType(AtomicPtr<PyTypeObject>);
+
+impl CarrierType {
+    pub(crate) const fn new() -> Self {
+        Self(AtomicPtr::new(ptr::null_mut()))
+    }
+
+    /// A new object that carries `carried`.
+    ///
+    /// # Safety
+    ///
+    /// Attached. All objects of one type carry the same `T`; `slots`, besides the destructor, are
+    /// pairs of a slot's number and what it holds, of functions that fit it.
+    pub(crate) unsafe fn make<T>(
+        &self,
+        name: &'static CStr,
+        slots: &[(c_int, *mut c_void)],
+        carried: T,
+    ) -> Outcome<Ref> {
+        // SAFETY: attached; the object is new, and `carried` moves to where its type expects it,
+        // before anybody else can see it.
+        unsafe {
+            let kind = self.get::<T>(name, slots)?;
+            let object = Ref::owned(PyType_GenericAlloc(kind, 0))?;
+            (&raw mut (*object.as_ptr().cast::<Carrier<T>>()).carried).write(carried);
+            Ok(object)
+        }
+    }
+
+    /// # Safety
+    ///
+    /// As [`CarrierType::make`].
+    unsafe fn get<T>(
+        &self,
+        name: &'static CStr,
+        slots: &[(c_int, *mut c_void)],
+    ) -> Outcome<*mut PyTypeObject> {
+        // The GIL is held: nobody else makes the type meanwhile.
+        let made = self.0.load(Ordering::Acquire);
+        if !made.is_null() {
+            return Ok(made);
+        }
+        let destructor = (pyo3_ffi::Py_tp_dealloc, deallocate::<T> as *mut c_void);
+        let mut slots: Vec<PyType_Slot> = slots
+            .iter()
+            .chain([&destructor, &(0, ptr::null_mut())])
+            .map(|&(slot, function)| PyType_Slot { slot, pfunc: function })
+            .collect();
+        let mut spec = PyType_Spec {
+            name: name.as_ptr(),
+            basicsize: size_of::<Carrier<T>>() as c_int,
+            itemsize: 0,
+            flags: (Py_TPFLAGS_DEFAULT | pyo3_ffi::Py_TPFLAGS_DISALLOW_INSTANTIATION) as _,
+            slots: slots.as_mut_ptr(),
+        };
+        // SAFETY: attached; the specification is complete, and copied but for the static name.
+        let made = unsafe { Ref::owned(PyType_FromSpec(&mut spec)) }?.into_handle();
+        self.0.store(made.cast(), Ordering::Release);
+        Ok(made.cast())
+    }
+}
+
+/// What an object carries.
+///
+/// # Safety
+///
+/// The object is alive, and was made with this `T`.
+pub(crate) unsafe fn carried<'object, T>(object: *mut PyObject) -> &'object T {
+    // SAFETY: as the caller vouches.
+    unsafe { &(*object.cast::<Carrier<T>>()).carried }
+}
+
+/// `tp_dealloc`. An object of a heap type owns a reference to its type (since Python 3.8).
+unsafe extern "C" fn deallocate<T>(object: *mut PyObject) {
+    // SAFETY: the last reference is gone; the memory came from PyType_GenericAlloc of a type
+    // without garbage collection, whose tp_free is PyObject_Free.
+    unsafe {
+        let kind = Py_TYPE(object);
+        ptr::drop_in_place(&raw mut (*object.cast::<Carrier<T>>()).carried);
+        PyObject_Free(object.cast());
+        Py_DECREF(kind.cast());
+    }
+}
+
+/// Something of the host's: a context, and how to let go of it.
+pub(crate) struct Lent {
+    pub(crate) context: *mut c_void,
+    pub(crate) drop: unsafe extern "C" fn(*mut c_void),
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        // SAFETY: the host gave the context with this function, to be called once.
+        unsafe { (self.drop)(self.context) };
+    }
+}
