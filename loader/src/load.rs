@@ -83,6 +83,13 @@ fn shared_part(
     flags: OpenFlags,
 ) -> Result<Shared> {
     let _serial = domain.0.commons.as_ref().map(|commons| commons.serial.lock());
+    // Another domain has loaded it there: the closure only finds what the root *needs*.
+    if forced.is_none_or(|class| class == Class::Commons)
+        && let Some(commons) = domain.0.commons.clone().map(Domain)
+        && let Some(replica) = loaded(&commons, image)
+    {
+        return Ok(Shared::Whole(Library::of_replica(commons, replica)));
+    }
     let closure = discover(domain, image.clone(), forced)?;
     if closure.nodes[0].class == Class::System {
         return open_by_system(domain, &image.path, flags).map(Shared::Whole);
