@@ -350,6 +350,36 @@ fn a_library_without_a_domain_s_symbols_is_shared_and_one_with_them_is_not() {
     assert_eq!((call(&one, "both"), call(&two, "both"), call(&one, "both")), (11, 12, 23));
 }
 
+#[test]
+fn a_library_that_only_names_a_replica_as_needed_is_loaded_once_for_all_domains() {
+    let shop = Workshop::new("commons");
+    let core = shop.build("libcommon_core.so", "int core_symbol; int core_init; ", &[]);
+    let operators = shop.build(
+        "liboperators.so",
+        "static int n; static int constructed; __attribute__((constructor)) static void c(void) { constructed++; }
+         int operators(void) { return constructed * 100 + ++n; }",
+        &["-Wl,--no-as-needed", "-L{dir}", "-l:libcommon_core.so", "-Wl,-rpath,$ORIGIN"],
+    );
+    let user = shop.build(
+        "libcommon_user.so",
+        "#include <dlfcn.h>\n extern int core_symbol; int *use = &core_symbol;
+         int load(const char *path) { void *h = dlopen(path, RTLD_NOW); if (!h) return -1;
+             int (*f)(void) = dlsym(h, \"operators\"); return f ? f() : -2; }",
+        &[],
+    );
+    let loader = Loader::builder().build().unwrap();
+    let operators = std::ffi::CString::new(operators.to_str().unwrap()).unwrap();
+    for (name, expected) in [("one", 101), ("two", 102)] {
+        let domain = loader.domain(name).build().unwrap();
+        domain.open(&core, OpenFlags::NOW | OpenFlags::GLOBAL).unwrap();
+        let library = domain.open(&user, OpenFlags::NOW).unwrap();
+        // SAFETY: declared as `int load(const char *)`.
+        let load: extern "C" fn(*const c_char) -> c_int = unsafe { function(&library, "load") };
+        assert_eq!(load(operators.as_ptr()), expected, "{name}");
+    }
+    assert_eq!(loader.commons().replicas().len(), 1);
+}
+
 extern "C" fn answer(argument: c_int, context: usize) -> c_int {
     argument + context as c_int
 }
