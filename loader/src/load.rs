@@ -159,7 +159,7 @@ pub(crate) fn discover(
     )
 }
 
-fn open_by_system(domain: &Domain, path: &Path, flags: OpenFlags) -> Result<Library> {
+pub(crate) fn open_by_system(domain: &Domain, path: &Path, flags: OpenFlags) -> Result<Library> {
     let name = std::ffi::CString::new(path.as_os_str().as_encoded_bytes()).map_err(|_| {
         Error::System { object: path.to_owned(), message: "its name holds a NUL byte".into() }
     })?;

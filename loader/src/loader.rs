@@ -1,12 +1,14 @@
 //! The loader: what domains are made from.
 
 use std::ffi::c_void;
+use std::path::Path;
 use std::sync::Arc;
 
 use crate::SYSTEM;
 use crate::debugger;
-use crate::domain::{Domain, DomainBuilder};
+use crate::domain::{Domain, DomainBuilder, OpenFlags};
 use crate::error::Result;
+use crate::library::Library;
 use crate::policy::Policy;
 use crate::publish;
 use crate::sys::dynamic;
@@ -70,6 +72,16 @@ impl Loader {
     /// The policy in force.
     pub fn policy(&self) -> &Policy {
         &self.policy
+    }
+
+    /// Has the system's loader load the file at `path`, once and for good, as it does for the
+    /// libraries that the policy leaves to it.
+    ///
+    /// # Errors
+    /// [`Error::System`](crate::Error::System) with the text of `dlerror`.
+    pub fn open_by_system(&self, path: &Path) -> Result<Library> {
+        let object = SYSTEM.open(path, libc::RTLD_LAZY)?;
+        crate::load::open_by_system(&self.commons, &object.path, OpenFlags::LAZY)
     }
 
     /// The address of `name` in the executable, its dependencies, and what the system loader
