@@ -1,0 +1,301 @@
+//! The adapter of the process, and its members: the interpreters that share one libtorch.
+
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::ffi::{CString, c_void};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+
+use hydrozoa_loader::{Domain, DomainId, Interposition, Loader};
+
+use super::gil::Gil;
+use super::interpreter::PrivateRegistry;
+use super::release::{Layout, layout};
+use super::symbols::{REQUIRED, Symbols};
+
+/// Why policy `shared` cannot be used; the way round is policy `isolated` in each case.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AdapterError {
+    /// The release's object layouts are not known.
+    #[error(
+        "torch {version} is not known to the adapter of policy `shared` (it knows 2.11); \
+         use policy `isolated`, which works with every release"
+    )]
+    UnknownRelease {
+        /// `torch.__version__`.
+        version: String,
+    },
+    /// The process already serves another release.
+    #[error(
+        "this process already shares torch {serving}; torch {version} can join it only under policy `isolated`"
+    )]
+    OtherRelease {
+        /// The release that was asked for.
+        version: String,
+        /// The one in use.
+        serving: String,
+    },
+    /// libtorch could not be opened.
+    #[error("{}: cannot load torch for policy `shared`: {source}", path.display())]
+    Load {
+        /// The library's file.
+        path: std::path::PathBuf,
+        /// The loader's error.
+        source: hydrozoa_loader::Error,
+    },
+    /// The build lacks functions that the adapter calls.
+    #[error(
+        "torch {version} does not export {} of the functions that policy `shared` calls, e.g. {}; \
+         it was built differently from the release of that name: use policy `isolated`",
+        missing.len(), missing[0]
+    )]
+    MissingSymbols {
+        /// `torch.__version__`.
+        version: String,
+        /// Their mangled names; never empty.
+        missing: Vec<&'static str>,
+    },
+}
+
+/// What makes one libtorch serve every interpreter of the process.
+///
+/// There is one per process, because there is one libtorch: its state is libtorch's, seen per
+/// interpreter. Locks are taken in the order interpreter lock (GIL), adapter, dispatcher; nothing
+/// that can take a GIL runs while a lock of the adapter is held.
+#[derive(Debug)]
+pub struct Adapter {
+    loader: Loader,
+    version: String,
+    layout: &'static Layout,
+    symbols: OnceLock<Symbols>,
+    members: RwLock<Members>,
+}
+
+#[derive(Debug, Default)]
+struct Members {
+    by_domain: HashMap<DomainId, &'static Member>,
+    /// Which places in [`super::cells::Cells`] are taken.
+    used: Vec<bool>,
+    joined: u64,
+}
+
+static ADAPTER: OnceLock<Arc<Adapter>> = OnceLock::new();
+
+impl Adapter {
+    /// The process's adapter, for the release `version` (`torch.__version__`).
+    ///
+    /// # Errors
+    /// [`AdapterError::UnknownRelease`] and [`AdapterError::OtherRelease`].
+    pub fn of_process(loader: &Loader, version: &str) -> Result<Arc<Adapter>, AdapterError> {
+        let layout = layout(version)
+            .ok_or_else(|| AdapterError::UnknownRelease { version: version.to_owned() })?;
+        let adapter = ADAPTER.get_or_init(|| {
+            Arc::new(Adapter {
+                loader: loader.clone(),
+                version: version.to_owned(),
+                layout,
+                symbols: OnceLock::new(),
+                members: RwLock::default(),
+            })
+        });
+        if adapter.version != version {
+            let (version, serving) = (version.to_owned(), adapter.version.clone());
+            return Err(AdapterError::OtherRelease { version, serving });
+        }
+        Ok(Arc::clone(adapter))
+    }
+
+    /// Loads libtorch from `torch/lib` and checks that it exports what the adapter calls, so that a
+    /// build that does not fit is refused before an interpreter depends on it.
+    ///
+    /// # Errors
+    /// [`AdapterError::Load`] and [`AdapterError::MissingSymbols`].
+    pub fn verify(&self, library_folder: &Path) -> Result<(), AdapterError> {
+        if self.symbols.get().is_some() {
+            return Ok(());
+        }
+        let path = library_folder.join("libtorch_cpu.so");
+        self.loader.open_by_system(&path).map_err(|source| AdapterError::Load { path, source })?;
+        let symbols = Symbols::resolve(&self.loader).map_err(|missing| {
+            AdapterError::MissingSymbols { version: self.version.clone(), missing }
+        })?;
+        // Another thread may have done the same; both tables are alike.
+        let _ = self.symbols.set(symbols);
+        Ok(())
+    }
+
+    /// Makes a member for an interpreter that is about to be created. It is never freed: replicas
+    /// of a finalised interpreter stay mapped and may call its thunks from their destructors.
+    pub fn join(self: &Arc<Adapter>) -> &'static Member {
+        let mut members = write(&self.members);
+        let index = members.used.iter().position(|used| !used).unwrap_or(members.used.len());
+        if index == members.used.len() {
+            members.used.push(true);
+        } else {
+            members.used[index] = true;
+        }
+        members.joined += 1;
+        let serial = members.joined;
+        drop(members);
+        Box::leak(Box::new(Member {
+            index,
+            serial,
+            domain: OnceLock::new(),
+            retired: AtomicBool::new(false),
+            interpreter: AtomicPtr::new(std::ptr::null_mut()),
+            gil: OnceLock::new(),
+            hooks_registry: PrivateRegistry::new(),
+        }))
+    }
+
+    pub(super) fn layout(&self) -> &'static Layout {
+        self.layout
+    }
+}
+
+/// One interpreter, as the adapter knows it.
+#[derive(Debug)]
+pub struct Member {
+    /// Its place in tables; given to another interpreter when this one has retired.
+    index: usize,
+    /// Its number in the process, never given again.
+    serial: u64,
+    domain: OnceLock<Domain>,
+    retired: AtomicBool,
+    /// The `c10::impl::PyInterpreter` of the interpreter's libtorch_python.
+    pub(super) interpreter: AtomicPtr<c_void>,
+    pub(super) gil: OnceLock<Gil>,
+    pub(super) hooks_registry: PrivateRegistry,
+}
+
+impl Member {
+    /// What the domain must interpose, to be passed to its builder.
+    pub fn interpositions(&'static self) -> Vec<(String, Interposition)> {
+        super::interpositions(self)
+    }
+
+    /// Ties the member to the domain that was built with its interpositions, before anything is
+    /// opened in it.
+    ///
+    /// # Panics
+    /// If called twice.
+    pub fn attach(&'static self, domain: &Domain) {
+        let adapter = adapter();
+        write(&adapter.members).by_domain.insert(domain.id(), self);
+        self.domain.set(domain.clone()).expect("a member has one domain");
+    }
+
+    /// Forgets the interpreter: its kernels are not called any more, and hooks fall back to
+    /// another interpreter or to libtorch's own. Called when its Python is finalised; no thread may
+    /// run its code.
+    pub fn retire(&'static self) {
+        if self.retired.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        super::forget(self);
+        self.interpreter.store(std::ptr::null_mut(), Ordering::Release);
+        let adapter = adapter();
+        let mut members = write(&adapter.members);
+        if let Some(domain) = self.domain.get() {
+            members.by_domain.remove(&domain.id());
+        }
+        members.used[self.index] = false;
+    }
+
+    pub(super) fn index(&self) -> usize {
+        self.index
+    }
+
+    pub(super) fn serial(&self) -> u64 {
+        self.serial
+    }
+
+    pub(super) fn domain(&self) -> Option<&Domain> {
+        self.domain.get()
+    }
+
+    /// Its name in messages.
+    pub(super) fn name(&self) -> String {
+        self.domain
+            .get()
+            .map_or_else(|| format!("#{}", self.index), |domain| domain.name().to_owned())
+    }
+}
+
+/// The process's adapter. Thunks exist only in domains that were built with one.
+pub(super) fn adapter() -> &'static Arc<Adapter> {
+    ADAPTER.get().expect("thunks of the adapter exist only after it")
+}
+
+/// The functions of libtorch, resolved on first use: a thunk runs only after libtorch was loaded,
+/// as a dependency of the library that calls it.
+pub(super) fn symbols() -> &'static Symbols {
+    let adapter = adapter();
+    adapter.symbols.get_or_init(|| {
+        Symbols::resolve(&adapter.loader).unwrap_or_else(|missing| {
+            // Only reached without `verify`, from C++ that cannot be given an error any more.
+            panic!(
+                "torch {} lacks {missing:?} of {}; use policy `isolated`",
+                adapter.version,
+                REQUIRED.len()
+            )
+        })
+    })
+}
+
+/// The address of a function of libtorch that [`Symbols`] does not list.
+pub(super) fn system_symbol(name: &str) -> *const c_void {
+    adapter()
+        .loader
+        .system_symbol(name)
+        .unwrap_or_else(|| panic!("torch lacks {name}; use policy `isolated`"))
+}
+
+/// The interpreter whose code the calling thread runs.
+pub(super) fn current() -> Option<&'static Member> {
+    thread_local! {
+        static LAST: Cell<Option<(DomainId, &'static Member)>> = const { Cell::new(None) };
+    }
+    let domain = hydrozoa_loader::current::domain()?;
+    if let Some((last, member)) = LAST.get()
+        && last == domain
+    {
+        return Some(member);
+    }
+    let adapter = ADAPTER.get()?;
+    let member =
+        *adapter.members.read().unwrap_or_else(PoisonError::into_inner).by_domain.get(&domain)?;
+    LAST.set(Some((domain, member)));
+    Some(member)
+}
+
+/// The member behind a thunk's context.
+pub(super) fn member(context: usize) -> &'static Member {
+    // SAFETY: the context of every interposition of the adapter is the address of a leaked member.
+    unsafe { &*(context as *const Member) }
+}
+
+/// Throws `c10::Error`, which libtorch_python turns into a `RuntimeError`.
+pub(super) fn fail(message: &str) -> ! {
+    let message = CString::new(message.replace('\0', " ")).unwrap_or_default();
+    // SAFETY: three C strings; the function throws, and the unwinding frees the message.
+    unsafe {
+        (symbols().check_fail)(
+            c"hydrozoa".as_ptr(),
+            c"the adapter of torch policy `shared`".as_ptr(),
+            0,
+            message.as_ptr(),
+        )
+    }
+}
+
+/// Locks, also after a panic: the adapter's tables are changed in steps that leave them valid.
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn write<T>(lock: &RwLock<T>) -> std::sync::RwLockWriteGuard<'_, T> {
+    lock.write().unwrap_or_else(PoisonError::into_inner)
+}

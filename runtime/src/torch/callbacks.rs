@@ -1,0 +1,231 @@
+//! Process-wide callbacks that carry state of the interpreter which sets them: `std::function`s, and
+//! two that libtorch lends by reference.
+//!
+//! Needed in every release. Without, an error in one interpreter takes another's stack trace, and the
+//! second interpreter's handler of the worker server ("Handler dump_traceback already registered")
+//! ends its import.
+
+use std::cell::UnsafeCell;
+use std::collections::HashMap;
+use std::ffi::c_void;
+use std::sync::{Mutex, OnceLock};
+
+use super::adapter::{Member, current, fail, lock, member, symbols};
+use super::cxx::{CxxFunction, CxxString};
+
+/// A function that an interpreter set, moved here; it lives as long as the process.
+#[derive(Clone, Copy)]
+struct Kept {
+    serial: u64,
+    function: &'static CxxFunction,
+}
+
+// SAFETY: called from any thread, as the callbacks they are; never changed.
+unsafe impl Send for Kept {}
+
+impl Kept {
+    /// # Safety
+    /// `function` is live; what it is bound to belongs to the member's interpreter.
+    unsafe fn take(member: &Member, function: *mut CxxFunction) -> Kept {
+        // SAFETY: by contract.
+        let function = unsafe { CxxFunction::take(function) };
+        Kept { serial: member.serial(), function: Box::leak(Box::new(function)) }
+    }
+
+    fn target(&self) -> *const c_void {
+        (&raw const self.function.target).cast()
+    }
+}
+
+/// The functions of one callback, one of each interpreter at most.
+type Callback = Mutex<Vec<Kept>>;
+
+fn keep(callback: &Callback, kept: Kept) {
+    let mut all = lock(callback);
+    all.retain(|other| other.serial != kept.serial);
+    all.push(kept);
+}
+
+fn of_current(callback: &Callback) -> Option<Kept> {
+    let serial = current()?.serial();
+    lock(callback)
+        .iter()
+        .find(|kept| kept.serial == serial)
+        .copied()
+        .filter(|kept| kept.function.is_callable())
+}
+
+static STACK_TRACE: Callback = Mutex::new(Vec::new());
+
+/// `c10::SetStackTraceFetcher(std::function<std::string()>)`.
+pub(super) unsafe extern "C-unwind" fn set_stack_trace(function: *mut CxxFunction, context: usize) {
+    static SET: OnceLock<()> = OnceLock::new();
+    // SAFETY: the caller's temporary.
+    keep(&STACK_TRACE, unsafe { Kept::take(member(context), function) });
+    SET.get_or_init(|| {
+        let mut router =
+            CxxFunction::borrowed(std::ptr::null(), fetch_stack_trace as *const c_void);
+        // SAFETY: the function takes its argument's address.
+        unsafe { (symbols().stack_trace_set)(&mut router) };
+    });
+}
+
+unsafe extern "C-unwind" fn fetch_stack_trace(
+    result: *mut CxxString,
+    _target: *const c_void,
+) -> *mut CxxString {
+    match of_current(&STACK_TRACE) {
+        Some(kept) => {
+            // SAFETY: the invoker of a `std::function<std::string()>`.
+            unsafe {
+                let invoker: unsafe extern "C-unwind" fn(
+                    *mut CxxString,
+                    *const c_void,
+                ) -> *mut CxxString = std::mem::transmute(kept.function.invoker);
+                invoker(result, kept.target())
+            }
+        }
+        None => {
+            // SAFETY: room for the result.
+            unsafe { CxxString::write(result, "", symbols().allocator) };
+            result
+        }
+    }
+}
+
+/// Handlers of the worker server by name. (`'static` tables, because libtorch keeps their address.)
+static HANDLERS: Mutex<Option<HashMap<String, &'static Callback>>> = Mutex::new(None);
+
+/// `c10d::control_plane::registerHandler(const std::string&, std::function<void(const Request&,
+/// Response&)>)`: registered once; a request is answered by the first interpreter that is alive.
+pub(super) unsafe extern "C-unwind" fn register_handler(
+    name: *const CxxString,
+    function: *mut CxxFunction,
+    context: usize,
+) {
+    // SAFETY: a live string of the caller.
+    let text = unsafe { (*name).text() };
+    let mut handlers = lock(&HANDLERS);
+    let handlers = handlers.get_or_insert_default();
+    // SAFETY: the caller's temporary.
+    let kept = unsafe { Kept::take(member(context), function) };
+    if let Some(handler) = handlers.get(&text) {
+        keep(handler, kept);
+        return;
+    }
+    let handler: &'static Callback = Box::leak(Box::new(Mutex::new(vec![kept])));
+    let mut router =
+        CxxFunction::borrowed(std::ptr::from_ref(handler).cast(), handle as *const c_void);
+    // SAFETY: as the caller's own call.
+    unsafe { (symbols().handler_register)(name, &mut router) };
+    handlers.insert(text, handler);
+}
+
+unsafe extern "C-unwind" fn handle(
+    target: *const *const Callback,
+    request: *const c_void,
+    response: *mut c_void,
+) {
+    // SAFETY: the table that `register_handler` leaked.
+    let first = lock(unsafe { &**target }).first().copied();
+    match first.filter(|kept| kept.function.is_callable()) {
+        // SAFETY: the invoker of such a function.
+        Some(kept) => unsafe {
+            let invoker: unsafe extern "C-unwind" fn(*const c_void, *const c_void, *mut c_void) =
+                std::mem::transmute(kept.function.invoker);
+            invoker(kept.target(), request, response);
+        },
+        None => fail("the interpreter that handled this request is finalised"),
+    }
+}
+
+static EMIT_MODULE: Callback = Mutex::new(Vec::new());
+static EMIT_FUNCTION: Callback = Mutex::new(Vec::new());
+
+/// `torch::jit::setEmitHooks(std::function<void(Module)>, std::function<void(StrongFunctionPtr)>)`.
+pub(super) unsafe extern "C-unwind" fn set_emit_hooks(
+    module: *mut CxxFunction,
+    function: *mut CxxFunction,
+    context: usize,
+) {
+    static SET: OnceLock<()> = OnceLock::new();
+    let member = member(context);
+    // SAFETY: the caller's temporaries.
+    unsafe {
+        keep(&EMIT_MODULE, Kept::take(member, module));
+        keep(&EMIT_FUNCTION, Kept::take(member, function));
+    }
+    SET.get_or_init(|| {
+        let router = |callback: &'static Callback| {
+            CxxFunction::borrowed(std::ptr::from_ref(callback).cast(), emit as *const c_void)
+        };
+        // SAFETY: the function takes its arguments' addresses.
+        unsafe {
+            (symbols().emit_hooks_set)(&mut router(&EMIT_MODULE), &mut router(&EMIT_FUNCTION))
+        };
+    });
+}
+
+/// Both take one object, by address.
+unsafe extern "C-unwind" fn emit(target: *const *const Callback, object: *mut c_void) {
+    // SAFETY: one of the two tables.
+    if let Some(kept) = of_current(unsafe { &**target }) {
+        // SAFETY: the invoker of such a function.
+        unsafe {
+            let invoker: unsafe extern "C-unwind" fn(*const c_void, *mut c_void) =
+                std::mem::transmute(kept.function.invoker);
+            invoker(kept.target(), object);
+        }
+    }
+}
+
+/// Storage that a replica writes to in place of libtorch's.
+#[derive(Debug)]
+#[repr(transparent)]
+struct Lent<T>(UnsafeCell<T>);
+
+// SAFETY: written by C++ constructors, then only read.
+unsafe impl<T> Sync for Lent<T> {}
+// SAFETY: as above.
+unsafe impl<T> Send for Lent<T> {}
+
+/// `c10d::get_gil_checker()`: a reference to a function pointer. NCCL's watchdog calls libtorch's to
+/// see whether *the* GIL is stuck; with several, there is none to ask, and it checks nothing.
+pub(super) extern "C-unwind" fn gil_checker(_context: usize) -> *const c_void {
+    static CHECKER: Lent<usize> = Lent(UnsafeCell::new(0));
+    CHECKER.0.get().cast()
+}
+
+/// `torch::lazy::GetPythonFramesFunction()`: a reference to a `std::function`. The lazy backends then
+/// record no Python frames.
+pub(super) extern "C-unwind" fn python_frames(_context: usize) -> *const c_void {
+    let frames: &'static Lent<CxxFunction> =
+        Box::leak(Box::new(Lent(UnsafeCell::new(CxxFunction::EMPTY))));
+    frames.0.get().cast()
+}
+
+/// `Engine::set_compiled_autograd(compiled_autograd_fn)`: libtorch has one, and calls it in every
+/// backward pass of the process.
+pub(super) unsafe extern "C-unwind" fn set_compiled_autograd(
+    function: *const c_void,
+    _context: usize,
+) {
+    if !function.is_null() {
+        fail(
+            "compiled autograd takes over the backward passes of the whole process, other interpreters' \
+             included; under torch policy `shared` it is not available: use policy `isolated`",
+        );
+    }
+}
+
+/// Forgets an interpreter's callbacks.
+pub(super) fn forget(member: &Member) {
+    let serial = member.serial();
+    let forget = |callback: &Callback| lock(callback).retain(|kept| kept.serial != serial);
+    for callback in [&STACK_TRACE, &EMIT_MODULE, &EMIT_FUNCTION] {
+        forget(callback);
+    }
+    for handler in lock(&HANDLERS).iter().flat_map(HashMap::values) {
+        forget(handler);
+    }
+}

@@ -1,0 +1,251 @@
+//! Custom classes (`torch::class_`, torch/custom_class.h), per interpreter.
+//!
+//! A class registered by a replica is that replica's: its methods are the replica's code and see the
+//! replica's static data. libtorch keeps one class under each name, in tables without a lock. The
+//! first interpreter's class goes there; each further interpreter gets a `ClassType` of its own with
+//! the same name, which its replicas find by name and by C++ type. Needed in every release.
+//!
+//! Not per interpreter: what libtorch itself looks up by name sees the first interpreter's class.
+//! That is the type in an operator's schema (types are compared by name there) and a class that is
+//! unpickled from a TorchScript archive.
+
+use std::collections::HashMap;
+use std::ffi::c_void;
+use std::mem::MaybeUninit;
+use std::sync::Mutex;
+
+use super::adapter::{Member, adapter, current, lock, member, symbols};
+use super::cxx::{CxxShared, CxxString, CxxVector, OwnedString, type_name};
+use super::symbols::Allocator;
+
+/// The classes that replicas registered.
+#[derive(Default)]
+struct Classes {
+    /// By qualified name, then interpreter.
+    by_name: HashMap<String, HashMap<u64, CxxShared>>,
+    /// By interpreter and the name of a C++ type.
+    by_type: HashMap<(u64, String), CxxShared>,
+}
+
+static CLASSES: Mutex<Option<Classes>> = Mutex::new(None);
+
+/// `torch::detail::class_base`: the qualified name, and the type as `std::shared_ptr<ClassType>`.
+#[repr(C)]
+pub(super) struct ClassBase {
+    name: CxxString,
+    class: CxxShared,
+}
+
+/// `class_base::class_base`. (Six arguments leave no register for a context.)
+pub(super) unsafe extern "C-unwind" fn construct(
+    base: *mut ClassBase,
+    namespace: *const CxxString,
+    name: *const CxxString,
+    doc: *mut CxxString,
+    pointer_type: *const c_void,
+    capsule_type: *const c_void,
+) {
+    let real = symbols().class_new;
+    let Some(member) = current() else {
+        // SAFETY: the caller's arguments.
+        return unsafe { real(base.cast(), namespace, name, doc, pointer_type, capsule_type) };
+    };
+    // SAFETY: live strings of the caller.
+    let qualified =
+        unsafe { format!("__torch__.torch.classes.{}.{}", (*namespace).text(), (*name).text()) };
+    let mut classes = lock(&CLASSES);
+    let classes = classes.get_or_insert_default();
+    let taken = classes.by_name.entry(qualified.clone()).or_default();
+    if taken.is_empty() || taken.contains_key(&member.serial()) {
+        // The first of its name, or a repetition, which libtorch refuses.
+        // SAFETY: the caller's arguments.
+        unsafe { real(base.cast(), namespace, name, doc, pointer_type, capsule_type) };
+    } else {
+        // SAFETY: room for the object, which is written whole.
+        unsafe {
+            CxxString::write(&raw mut (*base).name, &qualified, symbols().allocator);
+            (&raw mut (*base).class).write(new_class(&qualified, doc));
+        }
+    }
+    // SAFETY: both ways left a live object; the types are those of the caller.
+    unsafe {
+        let class = &(*base).class;
+        taken.insert(member.serial(), class.retain());
+        for info in [pointer_type, capsule_type] {
+            classes.by_type.insert((member.serial(), type_name(info)), class.retain());
+        }
+    }
+}
+
+/// `std::optional<c10::QualifiedName>`: the name's parts, and itself in three cuts.
+#[repr(C)]
+struct OptionalQualifiedName {
+    atoms: CxxVector,
+    qualified: CxxString,
+    prefix: CxxString,
+    name: CxxString,
+    engaged: bool,
+}
+
+const _: () = {
+    assert!(
+        size_of::<OptionalQualifiedName>() == 128
+            && std::mem::offset_of!(OptionalQualifiedName, prefix) == 56
+    );
+    assert!(size_of::<ClassBase>() == 48);
+};
+
+/// A class type with the one attribute that custom classes have, as `class_base`'s constructor makes.
+///
+/// # Safety
+/// `doc` is a live string, which is moved from.
+unsafe fn new_class(qualified: &str, doc: *mut CxxString) -> CxxShared {
+    let allocator = symbols().allocator;
+    let (prefix, name) = qualified.rsplit_once('.').unwrap_or(("", qualified));
+    let mut place = Box::new(MaybeUninit::<OptionalQualifiedName>::uninit());
+    let mut class = CxxShared::NULL;
+    // SAFETY: the argument is built in its final place, passed by value as the ABI does (the callee
+    // moves from it), and destroyed here; the attribute's type is a singleton without an owner.
+    unsafe {
+        let argument = place.as_mut_ptr();
+        write_atoms(&raw mut (*argument).atoms, qualified, allocator);
+        CxxString::write(&raw mut (*argument).qualified, qualified, allocator);
+        CxxString::write(&raw mut (*argument).prefix, prefix, allocator);
+        CxxString::write(&raw mut (*argument).name, name, allocator);
+        (&raw mut (*argument).engaged).write(true);
+        let (mut unit, mut unresolved) = (CxxShared::NULL, CxxVector::EMPTY);
+        (symbols().class_type_create)(
+            &mut class,
+            argument.cast(),
+            &mut unit,
+            false,
+            doc,
+            &mut unresolved,
+        );
+        (*argument).atoms.destroy_strings(allocator);
+        for string in
+            [&raw mut (*argument).qualified, &raw mut (*argument).prefix, &raw mut (*argument).name]
+        {
+            CxxString::destroy(string, allocator);
+        }
+        let mut attribute = OwnedString::new("capsule", allocator);
+        let mut capsule = CxxShared::unowned((symbols().capsule_type)());
+        (symbols().class_type_attribute)(
+            class.object,
+            attribute.as_mut_ptr(),
+            &mut capsule,
+            false,
+            false,
+        );
+    }
+    class
+}
+
+/// Writes the vector of a qualified name's parts.
+///
+/// # Safety
+/// `place` is valid for writes.
+unsafe fn write_atoms(place: *mut CxxVector, qualified: &str, allocator: Allocator) {
+    let atoms: Vec<&str> = qualified.split('.').collect();
+    // SAFETY: storage for all of them at once, so that no string moves once it is written.
+    unsafe { place.write(CxxVector::of_strings(&atoms, allocator)) };
+}
+
+/// `torch::getCustomClass(const std::string&)`: a class that only other interpreters registered does
+/// not exist here.
+pub(super) unsafe extern "C-unwind" fn by_name(
+    result: *mut CxxShared,
+    name: *const CxxString,
+    context: usize,
+) -> *mut CxxShared {
+    // SAFETY: a live string of the caller.
+    let text = unsafe { (*name).text() };
+    let known = {
+        let classes = lock(&CLASSES);
+        classes
+            .as_ref()
+            .and_then(|classes| classes.by_name.get(&text))
+            .filter(|all| !all.is_empty())
+            .map(|all| {
+                all.get(&member(context).serial()).map_or(CxxShared::NULL, CxxShared::retain)
+            })
+    };
+    match known {
+        Some(class) => {
+            // SAFETY: room for the result.
+            unsafe { result.write(class) };
+            result
+        }
+        // SAFETY: the caller's arguments.
+        None => unsafe { (symbols().class_by_name)(result, name) },
+    }
+}
+
+/// `c10::getCustomClassTypeImpl(const std::type_index&)`.
+pub(super) unsafe extern "C-unwind" fn by_type(
+    result: *mut CxxShared,
+    index: *const *const c_void,
+    context: usize,
+) -> *mut CxxShared {
+    // SAFETY: a `std::type_index` holds the address of its type information.
+    let key = (member(context).serial(), unsafe { type_name(*index) });
+    let own = lock(&CLASSES)
+        .as_ref()
+        .and_then(|classes| classes.by_type.get(&key))
+        .map(CxxShared::retain);
+    match own {
+        Some(class) => {
+            // SAFETY: room for the result.
+            unsafe { result.write(class) };
+            result
+        }
+        // SAFETY: the caller's arguments.
+        None => unsafe { (symbols().class_by_type)(result, index) },
+    }
+}
+
+/// `c10::ivalue::checkCustomClassType(const ClassType* expected, const Type* actual)`: two copies'
+/// types of one class are accepted for each other; the objects have one layout.
+pub(super) unsafe extern "C-unwind" fn check(
+    expected: *const c_void,
+    actual: *const c_void,
+    _context: usize,
+) {
+    if expected == actual {
+        return;
+    }
+    let layout = adapter().layout();
+    // SAFETY: both are class types (the second is an object's type), which begin as a `NamedType`
+    // with an optional qualified name.
+    let name = |class: *const c_void| unsafe {
+        (*class.byte_add(layout.type_name + layout.qualified_name).cast::<CxxString>()).text()
+    };
+    let is_known =
+        |name: &str| lock(&CLASSES).as_ref().is_some_and(|all| all.by_name.contains_key(name));
+    if !expected.is_null() && !actual.is_null() {
+        let expected_name = name(expected);
+        if is_known(&expected_name) && expected_name == name(actual) {
+            return;
+        }
+    }
+    // SAFETY: the caller's arguments.
+    unsafe { (symbols().class_check)(expected, actual) };
+}
+
+/// `torch::registerCustomClassMethod(std::unique_ptr<jit::Function>)`: keeps a method alive in a
+/// vector that libtorch does not protect.
+pub(super) unsafe extern "C-unwind" fn keep_method(method: *mut *mut c_void, _context: usize) {
+    let _one_at_a_time = lock(&CLASSES);
+    // SAFETY: the caller's argument.
+    unsafe { (symbols().class_method)(method) };
+}
+
+/// Forgets an interpreter's classes. Its types stay: objects may hold them.
+pub(super) fn forget(member: &Member) {
+    if let Some(classes) = lock(&CLASSES).as_mut() {
+        for all in classes.by_name.values_mut() {
+            all.remove(&member.serial());
+        }
+        classes.by_type.retain(|(serial, _), _| *serial != member.serial());
+    }
+}

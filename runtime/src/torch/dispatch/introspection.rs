@@ -1,0 +1,161 @@
+//! What an interpreter sees of an operator's registrations: libtorch's own and its own, not those
+//! of its neighbours (`torch.library.register_fake` refuses an operator that "already has" a Meta
+//! kernel). libtorch itself goes on seeing all. Needed in every release.
+
+use std::collections::HashMap;
+use std::ffi::c_void;
+use std::sync::Mutex;
+
+use super::super::adapter::{Member, adapter, lock, member, symbols};
+use super::entry::name_of;
+use super::keys::{key_set, keys_of, table_index};
+use super::registry::{REGISTRY, Registered};
+use super::router::{Router, table_entry};
+
+/// `OperatorEntry::hasKernelForDispatchKey(DispatchKey) const`.
+pub(in super::super) unsafe extern "C-unwind" fn has_kernel(
+    entry: *const c_void,
+    key: u16,
+    context: usize,
+) -> bool {
+    // SAFETY: a live entry of the caller.
+    unsafe {
+        (symbols().entry_has_kernel)(entry, key)
+            && is_visible(&name_of(entry), key, member(context))
+    }
+}
+
+/// `OperatorEntry::hasKernelForAnyDispatchKey(DispatchKeySet) const`.
+pub(in super::super) unsafe extern "C-unwind" fn has_any_kernel(
+    entry: *const c_void,
+    keys: u64,
+    context: usize,
+) -> bool {
+    // SAFETY: a live entry of the caller.
+    let (any, operator) =
+        unsafe { ((symbols().entry_has_any_kernel)(entry, keys), name_of(entry)) };
+    if !any || !is_virtual(&operator) {
+        return any;
+    }
+    let member = member(context);
+    keys_of(keys, adapter().layout()).into_iter().any(|key| {
+        // SAFETY: as above.
+        unsafe { (symbols().entry_has_kernel)(entry, key) && is_visible(&operator, key, member) }
+    })
+}
+
+/// `OperatorEntry::hasComputedKernelForDispatchKey(DispatchKey) const`.
+pub(in super::super) unsafe extern "C-unwind" fn has_computed_kernel(
+    entry: *const c_void,
+    key: u16,
+    context: usize,
+) -> bool {
+    // SAFETY: a live entry of the caller; the call refuses keys that are no runtime keys.
+    let any = unsafe { (symbols().entry_has_computed_kernel)(entry, key) };
+    let layout = adapter().layout();
+    let Some(keys) = key_set(key, layout).filter(|_| any) else { return any };
+    let index = table_index(keys, layout);
+    // SAFETY: the table's functors are null or live objects, of which a router has three words.
+    let router = unsafe {
+        let functor = (*table_entry(entry, index)).functor as usize;
+        (functor != 0).then(|| Router::at(functor)).flatten()
+    };
+    router.is_none_or(|router| router.serves(member(context), Some(index)))
+}
+
+/// Whether any interpreter registered kernels for the operator.
+fn is_virtual(operator: &str) -> bool {
+    let registry = lock(&REGISTRY);
+    registry
+        .as_ref()
+        .is_some_and(|tables| tables.operators.get(operator).is_some_and(|e| !e.slots.is_empty()))
+}
+
+/// Whether a registration that libtorch has is libtorch's or the interpreter's own.
+fn is_visible(operator: &str, key: u16, member: &Member) -> bool {
+    let registry = lock(&REGISTRY);
+    let operator = registry.as_ref().and_then(|tables| tables.operators.get(operator));
+    let slot = operator.and_then(|operator| operator.slots.iter().find(|slot| slot.key == key));
+    slot.is_none_or(|slot| {
+        slot.registered == Registered::Nothing
+            || slot.had_kernel
+            || slot.kernels.iter().any(|claim| claim.member == member.serial())
+    })
+}
+
+/// Python error reporters by operator and interpreter: addresses of `c10::SafePyObject`.
+static REPORTERS: Mutex<Option<HashMap<(String, u64), usize>>> = Mutex::new(None);
+
+/// `c10::SafePyObject`: an object and the interpreter it belongs to.
+#[repr(C)]
+struct SafePyObject {
+    object: *mut c_void,
+    interpreter: *const *const *const *const c_void,
+}
+
+/// Slots of `PyInterpreterVTable`.
+const DECREF: usize = 4;
+const REPORT_ERROR: usize = 9;
+
+impl SafePyObject {
+    /// The interpreter's virtual object and the address of one of its functions.
+    ///
+    /// # Safety
+    /// The object is live.
+    unsafe fn method(&self, slot: usize) -> (*const c_void, *const c_void) {
+        // SAFETY: `PyInterpreter` holds the address of the virtual object.
+        unsafe {
+            let interpreter = *self.interpreter;
+            (interpreter.cast(), *(*interpreter).add(slot))
+        }
+    }
+}
+
+/// `OperatorEntry::setReportErrorCallback_(std::unique_ptr<SafePyObject>)`: libtorch would keep the
+/// last interpreter's and call it for every interpreter.
+pub(in super::super) unsafe extern "C-unwind" fn set_error_reporter(
+    entry: *const c_void,
+    reporter: *mut *mut c_void,
+    context: usize,
+) {
+    // SAFETY: the pointer moves out of the caller's temporary.
+    let reporter = unsafe { std::ptr::replace(reporter, std::ptr::null_mut()) };
+    // SAFETY: a live entry of the caller.
+    let key = (unsafe { name_of(entry) }, member(context).serial());
+    let old = lock(&REPORTERS).get_or_insert_default().insert(key, reporter as usize);
+    if let Some(old) = old.filter(|old| *old != 0) {
+        let old = old as *mut SafePyObject;
+        // SAFETY: what was moved in here is destroyed as `~SafePyObject` and `delete` do; the
+        // caller holds its interpreter's GIL, and no lock is held.
+        unsafe {
+            let (interpreter, decref) = (*old).method(DECREF);
+            let decref: unsafe extern "C-unwind" fn(*const c_void, *mut c_void) =
+                std::mem::transmute(decref);
+            decref(interpreter, (*old).object);
+            symbols().allocator.free(old.cast());
+        }
+    }
+}
+
+/// `OperatorEntry::reportError(DispatchKey) const`, which throws.
+pub(in super::super) unsafe extern "C-unwind" fn report_error(
+    entry: *const c_void,
+    key: u16,
+    context: usize,
+) {
+    // SAFETY: a live entry of the caller.
+    let name = (unsafe { name_of(entry) }, member(context).serial());
+    let reporter = lock(&REPORTERS).as_ref().and_then(|all| all.get(&name).copied()).unwrap_or(0);
+    if reporter != 0 {
+        let reporter = reporter as *const SafePyObject;
+        // SAFETY: kept since `set_error_reporter`, of the interpreter that runs this thread.
+        unsafe {
+            let (interpreter, report) = (*reporter).method(REPORT_ERROR);
+            let report: unsafe extern "C-unwind" fn(*const c_void, *mut c_void, u16) =
+                std::mem::transmute(report);
+            report(interpreter, (*reporter).object, key);
+        }
+    }
+    // SAFETY: a live entry of the caller.
+    unsafe { (symbols().entry_report_error)(entry, key) };
+}

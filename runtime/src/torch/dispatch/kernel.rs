@@ -1,0 +1,202 @@
+//! Kernels as the dispatcher holds them (ATen/core/boxing/KernelFunction.h, torch/library.h).
+//!
+//! These layouts hold from torch 2.9 (which added `tokens`) to 2.15.
+
+use std::ffi::{c_char, c_void};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::super::adapter::symbols;
+use super::super::cxx::{CxxString, CxxVector};
+use super::super::symbols::OptionalKey;
+
+/// `void(OperatorKernel*, const OperatorHandle&, DispatchKeySet, Stack*)`.
+pub(in super::super) type BoxedFn =
+    unsafe extern "C-unwind" fn(*mut c_void, *const OperatorHandle, u64, *mut c_void);
+
+/// `c10::KernelFunction`: the functor that owns the kernel's state, the entry for arguments on a
+/// stack, and the entries for arguments in registers (with concrete and with symbolic integers).
+#[repr(C)]
+#[derive(Debug)]
+pub(in super::super) struct KernelFunction {
+    /// `c10::intrusive_ptr<OperatorKernel>`, null for a plain boxed function.
+    pub(in super::super) functor: *mut c_void,
+    pub(in super::super) boxed: Option<BoxedFn>,
+    pub(in super::super) unboxed: *const c_void,
+    pub(in super::super) sym_unboxed: *const c_void,
+    /// `std::unique_ptr<std::vector<std::weak_ptr<KernelToken>>>`.
+    tokens: *mut c_void,
+}
+
+impl KernelFunction {
+    /// `KernelFunction()`: no kernel.
+    pub(in super::super) const NONE: KernelFunction = KernelFunction {
+        functor: std::ptr::null_mut(),
+        boxed: None,
+        unboxed: std::ptr::null(),
+        sym_unboxed: std::ptr::null(),
+        tokens: std::ptr::null_mut(),
+    };
+
+    pub(in super::super) fn new(
+        functor: *mut c_void,
+        boxed: BoxedFn,
+        unboxed: *const c_void,
+        sym_unboxed: *const c_void,
+    ) -> KernelFunction {
+        KernelFunction {
+            functor,
+            boxed: Some(boxed),
+            unboxed,
+            sym_unboxed,
+            tokens: std::ptr::null_mut(),
+        }
+    }
+
+    /// Moves the kernel out of `place`.
+    ///
+    /// # Safety
+    /// `place` holds a live kernel function.
+    pub(in super::super) unsafe fn take(place: *mut KernelFunction) -> KernelFunction {
+        // SAFETY: its members are moved by copying their words and leaving null.
+        unsafe { std::ptr::replace(place, KernelFunction::NONE) }
+    }
+
+    /// Whether this is the kernel that the dispatcher skips instead of calling.
+    pub(in super::super) fn is_fallthrough(&self) -> bool {
+        self.boxed.is_some_and(|boxed| boxed as *const c_void == symbols().fallthrough_kernel)
+    }
+
+    /// Another reference to the same kernel, which keeps its functor alive for good.
+    pub(in super::super) fn retained(&self) -> KernelFunction {
+        if !self.functor.is_null() {
+            // SAFETY: an `intrusive_ptr_target` is a vtable pointer and an atomic count whose low
+            // half counts owners (c10/util/intrusive_ptr.h); this functor has an owner.
+            unsafe { (*self.functor.cast::<AtomicU64>().add(1)).fetch_add(1, Ordering::Relaxed) };
+        }
+        KernelFunction {
+            functor: self.functor,
+            boxed: self.boxed,
+            unboxed: self.unboxed,
+            sym_unboxed: self.sym_unboxed,
+            tokens: std::ptr::null_mut(),
+        }
+    }
+}
+
+/// A kernel that one interpreter registered. Dropping it may run Python code of that interpreter,
+/// so it is never dropped while one of the adapter's locks is held.
+#[derive(Debug)]
+pub(in super::super) struct OwnedKernel(pub(in super::super) KernelFunction);
+
+// SAFETY: a kernel is called from any thread, and its functor's count is atomic.
+unsafe impl Send for OwnedKernel {}
+// SAFETY: as above.
+unsafe impl Sync for OwnedKernel {}
+
+impl Drop for OwnedKernel {
+    fn drop(&mut self) {
+        // SAFETY: the kernel function is live and is not used after this.
+        unsafe { (symbols().kernel_destroy)(&mut self.0) };
+    }
+}
+
+/// `torch::CppFunction`: a kernel on its way into a `torch::Library`.
+#[repr(C)]
+pub(in super::super) struct CppFunction {
+    pub(in super::super) dispatch_key: OptionalKey,
+    _padding: u32,
+    pub(in super::super) kernel: KernelFunction,
+    /// `std::optional<impl::CppSignature>`.
+    cpp_signature: [usize; 2],
+    /// `std::unique_ptr<FunctionSchema>`: the schema inferred from the C++ function's type.
+    pub(in super::super) inferred_schema: *mut c_void,
+    debug: [usize; 4],
+}
+
+/// `torch::Library`.
+#[repr(C)]
+pub(in super::super) struct LibraryLayout {
+    pub(in super::super) kind: u32,
+    /// `std::optional<std::string>`.
+    pub(in super::super) namespace: CxxString,
+    pub(in super::super) has_namespace: bool,
+    _padding: [u8; 7],
+    pub(in super::super) dispatch_key: OptionalKey,
+    /// `std::optional<std::pair<const char*, const char*>>`.
+    pub(in super::super) python_module: [usize; 3],
+    pub(in super::super) file: *const c_char,
+    pub(in super::super) line: u32,
+    /// `std::vector<RegistrationHandleRAII>`, each a `std::function<void()>` to call when it goes.
+    pub(in super::super) registrars: CxxVector,
+}
+
+/// `torch::Library::Kind`.
+pub(in super::super) mod kind {
+    pub(in super::super::super) const DEF: u32 = 0;
+    pub(in super::super::super) const IMPL: u32 = 1;
+    pub(in super::super::super) const FRAGMENT: u32 = 2;
+}
+
+/// `c10::OperatorHandle`: the operator's definition, whose first member is its `OperatorEntry`,
+/// whose first member is its name.
+#[repr(C)]
+#[derive(Debug)]
+pub(in super::super) struct OperatorHandle {
+    pub(in super::super) entry: *const c_void,
+    iterator: *const c_void,
+}
+
+/// `c10::OperatorName`.
+#[repr(C)]
+pub(in super::super) struct OperatorName {
+    name: CxxString,
+    overload: CxxString,
+}
+
+impl OperatorName {
+    /// Writes a name to `place`, to be destroyed by [`OperatorName::destroy`].
+    ///
+    /// # Safety
+    /// `place` is valid for writes; the name does not move afterwards.
+    pub(super) unsafe fn write(place: *mut OperatorName, name: &str, overload: &str) {
+        let allocator = symbols().allocator;
+        // SAFETY: by contract.
+        unsafe {
+            CxxString::write(&raw mut (*place).name, name, allocator);
+            CxxString::write(&raw mut (*place).overload, overload, allocator);
+        }
+    }
+
+    /// # Safety
+    /// The name is live and is not used any more.
+    pub(super) unsafe fn destroy(&mut self) {
+        // SAFETY: by contract.
+        unsafe {
+            CxxString::destroy(&mut self.name, symbols().allocator);
+            CxxString::destroy(&mut self.overload, symbols().allocator);
+        }
+    }
+
+    /// The name as one string, `namespace::name.overload`.
+    pub(in super::super) fn full(&self) -> String {
+        let (mut name, overload) = (self.name.text(), self.overload.text());
+        if !overload.is_empty() {
+            name.push('.');
+            name.push_str(&overload);
+        }
+        name
+    }
+}
+
+// The offsets that a program compiled against torch 2.11's headers prints.
+const _: () = {
+    assert!(size_of::<KernelFunction>() == 40);
+    assert!(size_of::<CppFunction>() == 104 && std::mem::offset_of!(CppFunction, kernel) == 8);
+    assert!(std::mem::offset_of!(CppFunction, inferred_schema) == 64);
+    assert!(std::mem::offset_of!(LibraryLayout, namespace) == 8);
+    assert!(std::mem::offset_of!(LibraryLayout, dispatch_key) == 48);
+    assert!(std::mem::offset_of!(LibraryLayout, python_module) == 56);
+    assert!(std::mem::offset_of!(LibraryLayout, line) == 88);
+    assert!(std::mem::offset_of!(LibraryLayout, registrars) == 96);
+    assert!(size_of::<OperatorName>() == 64);
+};

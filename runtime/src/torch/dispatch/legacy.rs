@@ -1,0 +1,29 @@
+//! Old-style registration, `c10::RegisterOperators` (deprecated since torch 1.6).
+
+use std::ffi::c_void;
+use std::sync::Mutex;
+
+use super::super::adapter::{lock, symbols};
+use super::kernel::OperatorName;
+
+/// Names of operators that old-style `c10::RegisterOperators` objects registered.
+static LEGACY: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+/// `RegisterOperators::checkSchemaAndRegisterOp_(Options&&)`, which torchvision's image.so uses: the
+/// first replica's kernels serve all interpreters. They are plain C++ functions, and the image
+/// stays mapped; the API is deprecated and carries no Python.
+pub(in super::super) unsafe extern "C-unwind" fn register_legacy(
+    registrar: *mut c_void,
+    options: *mut c_void,
+    _context: usize,
+) {
+    // SAFETY: the options begin with the (always present) name or schema, both with a name first.
+    let name = unsafe { (*options.cast::<OperatorName>()).full() };
+    let mut names = lock(&LEGACY);
+    if names.contains(&name) {
+        return;
+    }
+    // SAFETY: the caller's arguments.
+    unsafe { (symbols().legacy_register)(registrar, options) };
+    names.push(name);
+}

@@ -1,0 +1,432 @@
+//! `torch::Library` as replicas use it (torch/library.h): TORCH_LIBRARY blocks of extensions and of
+//! libtorch_python, and Python's `torch.library`.
+//!
+//! An interpreter's own library object stays empty but for handles that take its part back. Needed
+//! in every release.
+
+use std::ffi::{c_char, c_void};
+use std::mem::MaybeUninit;
+use std::sync::Arc;
+
+use super::super::adapter::{Member, adapter, current, fail, lock, member, symbols};
+use super::super::cxx::CxxString;
+use super::super::symbols::OptionalKey;
+use super::entry::{Before, schema_of};
+use super::kernel::{CppFunction, KernelFunction, LibraryLayout, OperatorName, OwnedKernel, kind};
+use super::registry::{
+    Definition, HostLibrary, Namespace, Operator, REGISTRY, Registered, Registry, Slot, Token,
+    attach,
+};
+
+/// `_RegisterOrVerify`.
+const REGISTER: u32 = 0;
+const VERIFY: u32 = 1;
+
+/// `Library::Library`: a DEF of a namespace is taken once in the process for all interpreters; each
+/// interpreter's own library is a FRAGMENT. (Six arguments leave no register for a context.)
+pub(in super::super) unsafe extern "C-unwind" fn construct(
+    library: *mut LibraryLayout,
+    requested: u32,
+    namespace: *mut CxxString,
+    key: OptionalKey,
+    file: *const c_char,
+    line: u32,
+) {
+    let real = symbols().library_new;
+    let (library_address, member) = (library.cast::<c_void>(), current());
+    let Some(member) = member.filter(|_| requested == kind::DEF) else {
+        // SAFETY: the caller's arguments.
+        return unsafe { real(library_address, requested, namespace, key, file, line) };
+    };
+    // SAFETY: a live string of the caller.
+    let name = unsafe { (*namespace).text() };
+    let mut registry = lock(&REGISTRY);
+    let tables = registry.get_or_insert_default();
+    match tables.namespaces.get_mut(&name) {
+        Some(taken) if taken.owners.contains(&member.serial()) => {
+            // The interpreter repeats its own block: libtorch's error says it best.
+            // SAFETY: as above.
+            return unsafe { real(library_address, requested, namespace, key, file, line) };
+        }
+        Some(taken) => taken.owners.push(member.serial()),
+        None => {
+            // SAFETY: `file` is a literal of an image that stays mapped.
+            let host = unsafe { HostLibrary::new(kind::DEF, &name, key, file, line) };
+            tables
+                .namespaces
+                .insert(name.clone(), Namespace { _library: host, owners: vec![member.serial()] });
+        }
+    }
+    drop(registry);
+    // SAFETY: as above, then the library is live.
+    unsafe {
+        real(library_address, kind::FRAGMENT, namespace, key, file, line);
+        attach(library, member, Token::Namespace { name });
+    }
+}
+
+/// `Library::_def(FunctionSchema&&, ...)`: the first interpreter's definition is registered; others
+/// join it if their schema is the same.
+pub(in super::super) unsafe extern "C-unwind" fn define(
+    library: *mut LibraryLayout,
+    schema: *mut c_void,
+    out_name: *mut c_void,
+    tags: *const c_void,
+    verify: u32,
+    context: usize,
+) -> *mut LibraryLayout {
+    let member = member(context);
+    let real = symbols().library_define;
+    // SAFETY: a live library, and a schema, whose first member is its name.
+    let (own, name) = unsafe { (&mut *library, &*schema.cast::<OperatorName>()) };
+    let operator = own.has_namespace.then(|| qualified(name, own));
+    let Some(operator) = operator.filter(|_| own.kind != kind::IMPL && verify == REGISTER) else {
+        // SAFETY: the caller's arguments; libtorch refuses them.
+        unsafe { real(library.cast(), schema, out_name, tags, verify) };
+        return library;
+    };
+    let mut registry = lock(&REGISTRY);
+    let tables = registry.get_or_insert_default();
+    match join_definition(tables, member, &operator, schema) {
+        Joined::Yes => {
+            // Checks the namespace and fills `out_name`, and finds the definition at once.
+            // SAFETY: the caller's arguments.
+            unsafe { real(library.cast(), schema, out_name, tags, VERIFY) };
+        }
+        Joined::Differs(message) => {
+            drop(registry);
+            fail(&message);
+        }
+        Joined::No => {
+            let host = host(own, kind::FRAGMENT, own.dispatch_key);
+            // SAFETY: the caller's arguments, with our library.
+            unsafe { real(host.address(), schema, out_name, tags, verify) };
+            let definition =
+                Definition { library: Arc::new(host), definers: vec![member.serial()] };
+            tables.operators.entry(operator.clone()).or_default().definition = Some(definition);
+        }
+    }
+    drop(registry);
+    // SAFETY: a live library of the calling thread.
+    unsafe { attach(library, member, Token::Definition { operator }) };
+    library
+}
+
+/// `Library::_def(name or schema, CppFunction&&, ...)`: a definition with its catch-all kernel, of
+/// which the schema may be inferred from the kernel's C++ type.
+pub(in super::super) unsafe extern "C-unwind" fn define_with_kernel(
+    library: *mut LibraryLayout,
+    name_or_schema: *mut c_void,
+    function: *mut CppFunction,
+    tags: *const c_void,
+    context: usize,
+) -> *mut LibraryLayout {
+    let member = member(context);
+    let real = symbols().library_define_with_kernel;
+    // SAFETY: both alternatives of the variant begin with the operator's name.
+    let (own, name) = unsafe { (&mut *library, &*name_or_schema.cast::<OperatorName>()) };
+    if !own.has_namespace || own.kind == kind::IMPL {
+        // SAFETY: the caller's arguments; libtorch refuses them.
+        unsafe { real(library.cast(), name_or_schema, function, tags) };
+        return library;
+    }
+    let operator = qualified(name, own);
+    // SAFETY: the variant's index byte: 1 is the schema; else the inferred one counts.
+    let schema = unsafe {
+        let index = *name_or_schema.cast::<u8>().add(adapter().layout().name_or_schema_index);
+        if index == 1 { name_or_schema } else { (*function).inferred_schema }
+    };
+    let mut registry = lock(&REGISTRY);
+    let tables = registry.get_or_insert_default();
+    // SAFETY: a live function of the caller.
+    let key = unsafe { (*function).dispatch_key.key() }.or(own.dispatch_key.key());
+    let slot_key = key.unwrap_or(adapter().layout().composite_implicit);
+    match join_definition(tables, member, &operator, schema) {
+        Joined::Differs(message) => {
+            drop(registry);
+            fail(&message);
+        }
+        Joined::Yes => {
+            let entry = tables.operators.entry(operator.clone()).or_default();
+            // SAFETY: a live function of the caller.
+            let number = unsafe {
+                implement_locked(entry, &operator, slot_key, member, own, function, None)
+            };
+            drop(registry);
+            // SAFETY: a live library of the calling thread.
+            unsafe {
+                attach(library, member, Token::Definition { operator: operator.clone() });
+                attach(library, member, Token::Kernel { operator, key: slot_key, number });
+            }
+        }
+        Joined::No => {
+            let entry = tables.operators.entry(operator.clone()).or_default();
+            let slot = slot_of(entry, &operator, slot_key);
+            // SAFETY: as above. The kernel moves into the slot, the router into the function.
+            let (kernel, registered) = unsafe { route(slot, function) };
+            let number = slot.claim(member, kernel);
+            let undo = Undo { slot, member, number };
+            let host = Arc::new(host(own, kind::FRAGMENT, own.dispatch_key));
+            // SAFETY: the caller's arguments, with our library.
+            unsafe { real(host.address(), name_or_schema, function, tags) };
+            let slot = undo.done();
+            slot.library = Some(Arc::clone(&host));
+            slot.registered = registered;
+            entry.definition = Some(Definition { library: host, definers: vec![member.serial()] });
+            drop(registry);
+            // SAFETY: a live library of the calling thread.
+            unsafe {
+                attach(library, member, Token::Definition { operator: operator.clone() });
+                attach(library, member, Token::Kernel { operator, key: slot_key, number });
+            }
+        }
+    }
+    library
+}
+
+/// `Library::_impl`: a kernel for one operator and key, of this interpreter.
+pub(in super::super) unsafe extern "C-unwind" fn implement(
+    library: *mut LibraryLayout,
+    name: *const c_char,
+    function: *mut CppFunction,
+    verify: u32,
+    context: usize,
+) -> *mut LibraryLayout {
+    let member = member(context);
+    // SAFETY: a live library and function of the caller.
+    let (own, key) = unsafe { (&mut *library, (*function).dispatch_key.key()) };
+    if !own.has_namespace || verify != REGISTER {
+        // SAFETY: the caller's arguments.
+        unsafe { (symbols().library_implement)(library.cast(), name, function, verify) };
+        return library;
+    }
+    let operator = resolve(library, name);
+    let slot_key = key.or(own.dispatch_key.key()).unwrap_or(adapter().layout().composite_implicit);
+    let mut registry = lock(&REGISTRY);
+    let entry = registry.get_or_insert_default().operators.entry(operator.clone()).or_default();
+    // SAFETY: as above; the name is a C string.
+    let number =
+        unsafe { implement_locked(entry, &operator, slot_key, member, own, function, Some(name)) };
+    drop(registry);
+    // SAFETY: a live library of the calling thread.
+    unsafe { attach(library, member, Token::Kernel { operator, key: slot_key, number }) };
+    library
+}
+
+/// `Library::_fallback`: the kernel of a key for all operators without one.
+pub(in super::super) unsafe extern "C-unwind" fn fall_back(
+    library: *mut LibraryLayout,
+    function: *mut CppFunction,
+    context: usize,
+) -> *mut LibraryLayout {
+    let member = member(context);
+    let real = symbols().library_fallback;
+    // SAFETY: a live library and function of the caller.
+    let (own, key) = unsafe { (&mut *library, (*function).dispatch_key.key()) };
+    let Some(key) =
+        key.or(own.dispatch_key.key()).filter(|_| own.kind == kind::IMPL && !own.has_namespace)
+    else {
+        // SAFETY: the caller's arguments; libtorch refuses them.
+        unsafe { real(library.cast(), function) };
+        return library;
+    };
+    let mut registry = lock(&REGISTRY);
+    let slot = registry
+        .get_or_insert_default()
+        .fallbacks
+        .entry(key)
+        .or_insert_with(|| Slot::new("(fallback)", key));
+    // SAFETY: a live function of the caller; its kernel moves into the slot.
+    let (kernel, wanted) = unsafe { route(slot, function) };
+    let number = slot.claim(member, kernel);
+    if slot.registered != wanted {
+        let undo = Undo { slot, member, number };
+        undo.slot.library = None;
+        // SAFETY: libtorch reads "_" as the wildcard namespace; the file's name is never freed.
+        let host =
+            unsafe { HostLibrary::new(kind::IMPL, "_", own.dispatch_key, own.file, own.line) };
+        // SAFETY: the caller's function, which now holds what the dispatcher shall.
+        unsafe { real(host.address(), function) };
+        let slot = undo.done();
+        slot.library = Some(Arc::new(host));
+        slot.registered = wanted;
+    }
+    drop(registry);
+    // SAFETY: a live library of the calling thread.
+    unsafe { attach(library, member, Token::Fallback { key, number }) };
+    library
+}
+
+/// Moves the kernel out of `function` and puts what the dispatcher should hold in its place.
+///
+/// # Safety
+/// `function` is live.
+unsafe fn route(slot: &Slot, function: *mut CppFunction) -> (Arc<OwnedKernel>, Registered) {
+    // SAFETY: by contract.
+    let kernel = unsafe { KernelFunction::take(&raw mut (*function).kernel) };
+    let wanted = slot.wanted(&kernel);
+    let stand_in = match wanted {
+        Registered::Router(entries) => slot.router.kernel(entries),
+        Registered::Fallthrough | Registered::Nothing => kernel.retained(),
+    };
+    // SAFETY: the place was moved out of.
+    unsafe { (&raw mut (*function).kernel).write(stand_in) };
+    (Arc::new(OwnedKernel(kernel)), wanted)
+}
+
+/// Registers a kernel with the registry's lock held; `name` is as the library was given it, or
+/// `None` for the operator's full name.
+///
+/// # Safety
+/// `function` is live, `name` is a C string.
+unsafe fn implement_locked(
+    entry: &mut Operator,
+    operator: &str,
+    key: u16,
+    member: &'static Member,
+    own: &LibraryLayout,
+    function: *mut CppFunction,
+    name: Option<*const c_char>,
+) -> u64 {
+    let slot = slot_of(entry, operator, key);
+    // SAFETY: by contract.
+    let (kernel, wanted) = unsafe { route(slot, function) };
+    let number = slot.claim(member, kernel);
+    if slot.registered == wanted {
+        return number;
+    }
+    let undo = Undo { slot, member, number };
+    undo.slot.library = None;
+    undo.slot.registered = Registered::Nothing;
+    let before = Before::of(operator, key);
+    let host = host(own, kind::IMPL, own.dispatch_key);
+    let full_name = std::ffi::CString::new(operator).unwrap_or_default();
+    // SAFETY: a live library and function, and a C string.
+    unsafe {
+        (symbols().library_implement)(
+            host.address(),
+            name.unwrap_or(full_name.as_ptr()),
+            function,
+            REGISTER,
+        );
+    }
+    let slot = undo.done();
+    slot.library = Some(Arc::new(host));
+    slot.registered = wanted;
+    slot.had_kernel = before.had_kernel;
+    slot.router.inherit(before.replaced_by(operator, slot.router.address()));
+    number
+}
+
+/// Takes a claim back if the registration behind it throws.
+struct Undo<'a> {
+    slot: &'a mut Slot,
+    member: &'static Member,
+    number: u64,
+}
+
+impl<'a> Undo<'a> {
+    fn done(self) -> &'a mut Slot {
+        let this = std::mem::ManuallyDrop::new(self);
+        // SAFETY: the guard is not dropped, so the borrow it holds is not used again.
+        unsafe { std::ptr::read(&this.slot) }
+    }
+}
+
+impl Drop for Undo<'_> {
+    fn drop(&mut self) {
+        // The kernel leaks: destroying it could run Python, and a lock is held.
+        std::mem::forget(self.slot.release(self.member, self.number));
+    }
+}
+
+fn slot_of<'a>(entry: &'a mut Operator, operator: &str, key: u16) -> &'a mut Slot {
+    let place = entry.slots.iter().position(|slot| slot.key == key).unwrap_or_else(|| {
+        entry.slots.push(Slot::new(operator, key));
+        entry.slots.len() - 1
+    });
+    &mut entry.slots[place]
+}
+
+enum Joined {
+    /// The interpreter is now one of the definers.
+    Yes,
+    /// Nobody else defined it, or this interpreter has: libtorch decides.
+    No,
+    /// Another interpreter defined it differently.
+    Differs(String),
+}
+
+fn join_definition(
+    tables: &mut Registry,
+    member: &Member,
+    operator: &str,
+    schema: *const c_void,
+) -> Joined {
+    let definition = tables.operators.get_mut(operator).and_then(|entry| entry.definition.as_mut());
+    let Some(definition) = definition.filter(|found| !found.definers.contains(&member.serial()))
+    else {
+        return Joined::No;
+    };
+    if let Some(difference) = differences(operator, schema) {
+        return Joined::Differs(format!(
+            "operator {operator} is defined with another schema by another interpreter of this process \
+             ({difference}); under torch policy `shared` an operator has one schema in the process, each \
+             interpreter its own kernels: drop the other definition first, or use policy `isolated`"
+        ));
+    }
+    definition.definers.push(member.serial());
+    Joined::Yes
+}
+
+/// What `c10::findSchemaDifferences` says of the registered schema and `schema`, if they differ.
+fn differences(operator: &str, schema: *const c_void) -> Option<String> {
+    let existing = schema_of(operator)?;
+    if schema.is_null() {
+        return None;
+    }
+    /// `std::optional<std::string>`.
+    #[repr(C)]
+    struct OptionalString {
+        string: CxxString,
+        engaged: bool,
+    }
+    let mut result = MaybeUninit::<OptionalString>::uninit();
+    // SAFETY: two live schemas; the result is written, and its string destroyed where it is.
+    unsafe {
+        (symbols().schema_differences)(result.as_mut_ptr().cast(), existing, schema);
+        let result = result.assume_init_mut();
+        result.engaged.then(|| {
+            let text = result.string.text();
+            CxxString::destroy(&mut result.string, symbols().allocator);
+            text
+        })
+    }
+}
+
+/// A library of ours like the interpreter's own.
+fn host(own: &LibraryLayout, kind: u32, key: OptionalKey) -> HostLibrary {
+    let namespace = if own.has_namespace { own.namespace.text() } else { "_".to_owned() };
+    // SAFETY: the file's name is a literal of an image that stays mapped.
+    let mut host = unsafe { HostLibrary::new(kind, &namespace, key, own.file, own.line) };
+    host.layout().python_module = own.python_module;
+    host
+}
+
+/// The operator's full name; libtorch adds the library's namespace where there is none.
+fn qualified(name: &OperatorName, own: &LibraryLayout) -> String {
+    let name = name.full();
+    if name.contains("::") { name } else { format!("{}::{name}", own.namespace.text()) }
+}
+
+/// `Library::_resolve`: the full name of an operator that is named in a library.
+fn resolve(library: *mut LibraryLayout, name: *const c_char) -> String {
+    let mut resolved = MaybeUninit::<OperatorName>::uninit();
+    // SAFETY: a live library and a C string; the result is two strings, destroyed where they are.
+    unsafe {
+        (symbols().library_resolve)(resolved.as_mut_ptr().cast(), library.cast(), name);
+        let text = resolved.assume_init_ref().full();
+        resolved.assume_init_mut().destroy();
+        text
+    }
+}

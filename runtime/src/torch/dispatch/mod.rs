@@ -1,0 +1,26 @@
+//! The dispatcher, seen per interpreter.
+//!
+//! libtorch has one dispatcher: one schema for an operator, one table of kernels. Every interpreter
+//! registers its own Python kernels in it (1,500 at `import torch`), and its own replica's C++
+//! kernels. Here each registration becomes the interpreter's part of one real registration: a
+//! [`router`], which calls the kernel of the interpreter that the thread runs, under that
+//! interpreter's GIL. An interpreter that registered nothing keeps what libtorch had before.
+
+pub(super) mod introspection;
+pub(super) mod kernel;
+pub(super) mod legacy;
+pub(super) mod library;
+pub(super) mod router;
+
+mod entry;
+mod keys;
+mod registry;
+
+use super::adapter::{Member, lock};
+
+/// Takes back everything that an interpreter registered.
+pub(super) fn forget(member: &Member) {
+    if let Some(registry) = lock(&registry::REGISTRY).as_mut() {
+        registry.forget(member);
+    }
+}

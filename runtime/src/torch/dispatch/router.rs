@@ -1,0 +1,357 @@
+//! Routers: the one kernel that the dispatcher holds for an operator and a key, which calls the
+//! current interpreter's.
+//!
+//! A router is a `c10::OperatorKernel` made by hand: virtual table and count, then our fields. It
+//! is never freed, since copies of its kernel function may be held anywhere (computed tables,
+//! `torch.library.get_kernel`).
+
+use std::cell::RefCell;
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+
+use super::super::adapter::{Member, adapter, current, fail, symbols};
+use super::super::cells::Cells;
+use super::super::forward::{self, Arguments};
+use super::kernel::{KernelFunction, OperatorHandle, OwnedKernel};
+use super::keys::{below_highest, table_index};
+
+/// The virtual functions of `c10::intrusive_ptr_target` (torch 2.10 and later; earlier ones have
+/// only the first three), behind the type information that the ABI places before them.
+#[repr(C)]
+struct Vtable {
+    offset_to_top: isize,
+    typeinfo: *const c_void,
+    destroy: [extern "C" fn(*mut c_void); 2],
+    release_resources: extern "C" fn(*mut c_void),
+    incref_pyobject: extern "C" fn(*const c_void),
+    decref_pyobject: extern "C" fn(*const c_void),
+    try_incref_pyobject: extern "C" fn(*const c_void) -> bool,
+}
+
+// SAFETY: read-only after it was made; the pointer is to type information of a loaded library.
+unsafe impl Send for Vtable {}
+// SAFETY: as above.
+unsafe impl Sync for Vtable {}
+
+static VTABLE: OnceLock<Vtable> = OnceLock::new();
+
+extern "C" fn nothing(_: *mut c_void) {}
+extern "C" fn nothing_const(_: *const c_void) {}
+extern "C" fn no(_: *const c_void) -> bool {
+    false
+}
+
+/// The address that a router's first word holds: the first virtual function's.
+fn vtable() -> *const c_void {
+    let vtable = VTABLE.get_or_init(|| Vtable {
+        offset_to_top: 0,
+        typeinfo: symbols().operator_kernel_typeinfo,
+        destroy: [nothing; 2],
+        release_resources: nothing,
+        incref_pyobject: nothing_const,
+        decref_pyobject: nothing_const,
+        try_incref_pyobject: no,
+    });
+    (&raw const vtable.destroy).cast()
+}
+
+/// The kernels of all interpreters for one operator and one dispatch key.
+#[repr(C)]
+#[derive(Debug)]
+pub(super) struct Router {
+    vtable: *const c_void,
+    count: AtomicU64,
+    /// Its own address: tells a router from an uninitialised result that an address is passed of.
+    this: *const Router,
+    /// For messages: `namespace::name.overload`, and the key's number (`None`: a fallback).
+    operator: String,
+    key: u16,
+    kernels: Cells<Cell>,
+    /// What the dispatch table held where the router's registration changed it, by table index:
+    /// what an interpreter that registered nothing keeps using.
+    inherited: RwLock<Vec<(usize, KernelFunction)>>,
+}
+
+/// One interpreter's newest kernel.
+type Cell = RwLock<Option<Arc<OwnedKernel>>>;
+
+// SAFETY: the pointers are its own address and addresses of loaded code and immortal functors.
+unsafe impl Send for Router {}
+// SAFETY: as above; what changes is behind locks.
+unsafe impl Sync for Router {}
+
+/// `c10::detail::kUniqueRef`: one owner, one observer (the owners).
+const UNIQUE: u64 = 1 | 1 << 32;
+
+impl Router {
+    pub(super) fn new(operator: String, key: u16) -> &'static Router {
+        let router = Box::leak(Box::new(Router {
+            vtable: vtable(),
+            count: AtomicU64::new(UNIQUE),
+            this: std::ptr::null(),
+            operator,
+            key,
+            kernels: Cells::new(),
+            inherited: RwLock::default(),
+        }));
+        router.this = router;
+        router
+    }
+
+    /// A kernel function that calls the router; it owns one reference.
+    pub(super) fn kernel(&'static self, entries: Entries) -> KernelFunction {
+        self.count.fetch_add(1, Ordering::Relaxed);
+        let unboxed = if entries.unboxed {
+            forward::unboxed_kernel as *const c_void
+        } else {
+            std::ptr::null()
+        };
+        let symbolic = if entries.sym_unboxed {
+            forward::sym_unboxed_kernel as *const c_void
+        } else {
+            std::ptr::null()
+        };
+        KernelFunction::new(self.address(), call, unboxed, symbolic)
+    }
+
+    /// Sets or clears the interpreter's kernel. The old one is returned, to be dropped without locks.
+    pub(super) fn set(
+        &self,
+        member: &Member,
+        kernel: Option<Arc<OwnedKernel>>,
+    ) -> Option<Arc<OwnedKernel>> {
+        let cell = self.kernels.of(member);
+        std::mem::replace(&mut *cell.write().unwrap_or_else(PoisonError::into_inner), kernel)
+    }
+
+    pub(super) fn kernel_of(&self, member: &Member) -> Option<Arc<OwnedKernel>> {
+        self.kernels.get(member)?.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The kernel for a thread that runs no interpreter's code: the only one there is.
+    fn only_kernel(&self) -> Option<Arc<OwnedKernel>> {
+        let mut kernels = self
+            .kernels
+            .iter()
+            .filter_map(|cell| cell.read().unwrap_or_else(PoisonError::into_inner).clone());
+        kernels.next().filter(|_| kernels.next().is_none())
+    }
+
+    pub(super) fn inherit(&self, inherited: Vec<(usize, KernelFunction)>) {
+        *self.inherited.write().unwrap_or_else(PoisonError::into_inner) = inherited;
+    }
+
+    /// What an interpreter without a kernel of its own uses at an index of the table.
+    fn inherited(&self, index: usize) -> Option<KernelFunction> {
+        let inherited = self.inherited.read().unwrap_or_else(PoisonError::into_inner);
+        inherited.iter().find(|(at, _)| *at == index).map(|(_, kernel)| kernel.retained())
+    }
+
+    /// Whether a call of the interpreter that ends in this router finds a kernel.
+    pub(super) fn serves(&self, member: &Member, index: Option<usize>) -> bool {
+        self.kernel_of(member).is_some()
+            || match index {
+                Some(index) => self.inherited(index).is_some(),
+                None => !self.inherited.read().unwrap_or_else(PoisonError::into_inner).is_empty(),
+            }
+    }
+
+    pub(super) fn address(&self) -> *mut c_void {
+        std::ptr::from_ref(self).cast_mut().cast()
+    }
+
+    /// The router at `address`, if there is one.
+    ///
+    /// # Safety
+    /// `address` is readable for a word, and for three if the first is a router's virtual table.
+    pub(super) unsafe fn at(address: usize) -> Option<&'static Router> {
+        let router = address as *const Router;
+        // SAFETY: by contract; routers are never freed.
+        unsafe { ((*router).vtable == vtable() && (*router).this == router).then(|| &*router) }
+    }
+
+    fn missing(&self) -> String {
+        let place = match self.key {
+            0 => String::new(),
+            key => format!(" for dispatch key {key}"),
+        };
+        match current() {
+            Some(member) => format!(
+                "operator {}{place} has no kernel in {}: another interpreter of this process registered one, \
+                 but each interpreter runs its own; import or register it here too",
+                self.operator,
+                member.name()
+            ),
+            None => format!(
+                "operator {}{place} has a kernel in several interpreters of this process, and this thread \
+                 belongs to none of them; call it from a session",
+                self.operator
+            ),
+        }
+    }
+}
+
+/// Which ways to call a router offers beside the boxed one: those that all its kernels have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Entries {
+    pub(super) unboxed: bool,
+    pub(super) sym_unboxed: bool,
+}
+
+impl Entries {
+    pub(super) fn of(kernel: &KernelFunction) -> Entries {
+        Entries { unboxed: !kernel.unboxed.is_null(), sym_unboxed: !kernel.sym_unboxed.is_null() }
+    }
+
+    pub(super) fn and(self, other: Entries) -> Entries {
+        Entries {
+            unboxed: self.unboxed && other.unboxed,
+            sym_unboxed: self.sym_unboxed && other.sym_unboxed,
+        }
+    }
+}
+
+/// The boxed entry of every router.
+unsafe extern "C-unwind" fn call(
+    router: *mut c_void,
+    operator: *const OperatorHandle,
+    keys: u64,
+    stack: *mut c_void,
+) {
+    // SAFETY: the dispatcher passes the functor of the kernel function, which is a router, and the
+    // operator it dispatches.
+    let (router, entry) = unsafe { (&*router.cast::<Router>(), (*operator).entry) };
+    let choice = router.choose(entry, keys);
+    match &choice {
+        Choice::Own(kernel) => {
+            // SAFETY: a registered kernel, called as the dispatcher calls it; `choice` keeps it alive.
+            unsafe { call_boxed(&kernel.0, operator, keys, stack) }
+        }
+        // SAFETY: a kernel of the dispatcher's table, kept alive by its retained functor.
+        Choice::Shared(kernel, keys) => unsafe { call_boxed(kernel, operator, *keys, stack) },
+        Choice::Missing => fail(&router.missing()),
+    }
+}
+
+/// Where a call goes.
+enum Choice {
+    /// To the interpreter's own kernel.
+    Own(Arc<OwnedKernel>),
+    /// To a kernel that is not any interpreter's (or is another router), with these keys.
+    Shared(KernelFunction, u64),
+    Missing,
+}
+
+impl Router {
+    fn choose(&self, entry: *const c_void, keys: u64) -> Choice {
+        let own = match current() {
+            Some(member) => self.kernel_of(member),
+            None => self.only_kernel(),
+        };
+        match own {
+            Some(kernel) if kernel.0.is_fallthrough() => below(entry, keys),
+            Some(kernel) => Choice::Own(kernel),
+            None => match self.inherited(table_index(keys, adapter().layout())) {
+                Some(kernel) if kernel.is_fallthrough() => below(entry, keys),
+                Some(kernel) => Choice::Shared(kernel, keys),
+                None => Choice::Missing,
+            },
+        }
+    }
+}
+
+/// The kernel at which a call arrives that falls through its highest key.
+fn below(entry: *const c_void, mut keys: u64) -> Choice {
+    let layout = adapter().layout();
+    loop {
+        let lower = below_highest(keys, layout);
+        if lower == keys || lower == 0 {
+            return Choice::Missing;
+        }
+        keys = lower;
+        // SAFETY: `entry` is the dispatcher's `OperatorEntry` of this call.
+        let kernel = unsafe { &*table_entry(entry, table_index(keys, layout)) };
+        if kernel.boxed.is_none() {
+            return Choice::Missing;
+        }
+        if !kernel.is_fallthrough() {
+            return Choice::Shared(kernel.retained(), keys);
+        }
+    }
+}
+
+/// The place of an index in an operator's dispatch table.
+///
+/// # Safety
+/// `entry` is a live `OperatorEntry`.
+pub(super) unsafe fn table_entry(entry: *const c_void, index: usize) -> *const KernelFunction {
+    let layout = adapter().layout();
+    debug_assert!(index < layout.runtime_entries);
+    // SAFETY: the table lies at this offset of the entry and has an element for each index.
+    unsafe { entry.byte_add(layout.entry_dispatch_table).cast::<KernelFunction>().add(index) }
+}
+
+/// # Safety
+/// As the dispatcher: the stack holds the operator's arguments.
+unsafe fn call_boxed(
+    kernel: &KernelFunction,
+    operator: *const OperatorHandle,
+    keys: u64,
+    stack: *mut c_void,
+) {
+    if let Some(boxed) = kernel.boxed {
+        // SAFETY: by contract.
+        unsafe { boxed(kernel.functor, operator, keys, stack) };
+    }
+}
+
+thread_local! {
+    /// What [`raise_pending`] throws: a resolver cannot throw itself.
+    static PENDING: RefCell<String> = const { RefCell::new(String::new()) };
+}
+
+/// Finds the kernel behind a register entry (`symbolic` 0 or 1): replaces the functor and the keys
+/// among the arguments and returns the kernel's entry.
+///
+/// The arguments are `(OperatorKernel*, DispatchKeySet, ...)`, behind the address of the result if
+/// that is returned in memory. Which of both it is, the first argument tells.
+pub(in super::super) extern "C" fn resolve_unboxed(
+    symbolic: u32,
+    arguments: &mut Arguments,
+) -> *const c_void {
+    // SAFETY: the first argument is a router or the address of an object that the call will write:
+    // both are readable for a word.
+    let first = unsafe { Router::at(arguments.integers[0]) };
+    let (router, place) = match first {
+        Some(router) => (router, 0),
+        // SAFETY: then the second argument is the functor of the kernel function: a router.
+        None => (unsafe { &*(arguments.integers[1] as *const Router) }, 1),
+    };
+    let own = match current() {
+        Some(member) => router.kernel_of(member),
+        None => router.only_kernel(),
+    };
+    let keys = arguments.integers[place + 1] as u64;
+    let (kernel, keys) = match own {
+        Some(kernel) => (kernel.0.retained(), keys),
+        // A fallthrough has no register entry, so that a router which offers one has none of those
+        // among its kernels; what was there before it can be one, and is followed only boxed.
+        None => match router.inherited(table_index(keys, adapter().layout())) {
+            Some(kernel) => (kernel, keys),
+            None => (KernelFunction::NONE, keys),
+        },
+    };
+    let entry = if symbolic == 1 { kernel.sym_unboxed } else { kernel.unboxed };
+    if entry.is_null() {
+        PENDING.with_borrow_mut(|message| *message = router.missing());
+        return raise_pending as *const c_void;
+    }
+    arguments.integers[place] = kernel.functor as usize;
+    arguments.integers[place + 1] = keys as usize;
+    entry
+}
+
+unsafe extern "C-unwind" fn raise_pending() {
+    fail(&PENDING.take());
+}

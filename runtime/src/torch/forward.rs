@@ -1,0 +1,118 @@
+//! Forwarders: functions with *any* C++ signature that hand a call on to one interpreter's
+//! counterpart.
+//!
+//! libtorch holds one function pointer, one virtual object or one kernel where every interpreter
+//! has its own. A forwarder stands there instead: it keeps the argument registers of the psABI as
+//! they are, asks a resolver where the call belongs, and jumps. No frame of it remains, so results,
+//! stack arguments and C++ exceptions pass as if the caller had called the counterpart itself.
+
+use std::arch::naked_asm;
+
+/// The argument registers at a forwarder's entry, in memory. A resolver may change the integer ones.
+#[repr(C)]
+pub(super) struct Arguments {
+    /// `rdi`, `rsi`, `rdx`, `rcx`, `r8`, `r9`.
+    pub(super) integers: [usize; 6],
+    /// `xmm0` to `xmm7`: no function that is forwarded takes wider vectors.
+    vectors: [[u64; 2]; 8],
+}
+
+/// A forwarder's body: `$resolver` is called with `$number` and the argument registers, and returns
+/// the address to jump to. The resolver never unwinds; where it must fail, it returns the address
+/// of a function that throws.
+macro_rules! forward {
+    ($number:expr, $resolver:path) => {
+        naked_asm!(
+            ".cfi_startproc",
+            "push rbp",
+            ".cfi_adjust_cfa_offset 8",
+            ".cfi_rel_offset rbp, 0",
+            "mov rbp, rsp",
+            ".cfi_def_cfa_register rbp",
+            "sub rsp, 176",
+            "mov [rsp], rdi",
+            "mov [rsp + 8], rsi",
+            "mov [rsp + 16], rdx",
+            "mov [rsp + 24], rcx",
+            "mov [rsp + 32], r8",
+            "mov [rsp + 40], r9",
+            "movups [rsp + 48], xmm0",
+            "movups [rsp + 64], xmm1",
+            "movups [rsp + 80], xmm2",
+            "movups [rsp + 96], xmm3",
+            "movups [rsp + 112], xmm4",
+            "movups [rsp + 128], xmm5",
+            "movups [rsp + 144], xmm6",
+            "movups [rsp + 160], xmm7",
+            "mov edi, {number}",
+            "mov rsi, rsp",
+            "call {resolver}",
+            "mov r11, rax",
+            "mov rdi, [rsp]",
+            "mov rsi, [rsp + 8]",
+            "mov rdx, [rsp + 16]",
+            "mov rcx, [rsp + 24]",
+            "mov r8, [rsp + 32]",
+            "mov r9, [rsp + 40]",
+            "movups xmm0, [rsp + 48]",
+            "movups xmm1, [rsp + 64]",
+            "movups xmm2, [rsp + 80]",
+            "movups xmm3, [rsp + 96]",
+            "movups xmm4, [rsp + 112]",
+            "movups xmm5, [rsp + 128]",
+            "movups xmm6, [rsp + 144]",
+            "movups xmm7, [rsp + 160]",
+            "leave",
+            ".cfi_def_cfa rsp, 8",
+            "jmp r11",
+            ".cfi_endproc",
+            number = const $number,
+            resolver = sym $resolver,
+        )
+    };
+}
+
+/// Forwards to the current interpreter's function in the hook numbered `HOOK`.
+#[unsafe(naked)]
+pub(super) extern "C" fn hook<const HOOK: u32>() {
+    forward!(HOOK, super::hooks::resolve)
+}
+
+/// Forwards to the current interpreter's creator of the TorchScript operator numbered `OPERATOR`.
+#[unsafe(naked)]
+pub(super) extern "C" fn operator_creator<const OPERATOR: u32>() {
+    forward!(OPERATOR, super::jit_operators::resolve)
+}
+
+/// Forwards a virtual call, made on the process's interpreter object, to slot `SLOT` of the current
+/// interpreter's.
+#[unsafe(naked)]
+pub(super) extern "C" fn interpreter_method<const SLOT: u32>() {
+    forward!(SLOT, super::interpreter::resolve)
+}
+
+/// Forwards a virtual call on a traceback gatherer's stand-in to slot `SLOT` of the gatherer.
+#[unsafe(naked)]
+pub(super) extern "C" fn traceback_method<const SLOT: u32>() {
+    forward!(SLOT, super::traceback::resolve)
+}
+
+/// The register entry of a router: forwards to the current interpreter's kernel.
+#[unsafe(naked)]
+pub(super) extern "C" fn unboxed_kernel() {
+    forward!(0, super::dispatch::router::resolve_unboxed)
+}
+
+/// As [`unboxed_kernel`], for the entry that takes symbolic integers.
+#[unsafe(naked)]
+pub(super) extern "C" fn sym_unboxed_kernel() {
+    forward!(1, super::dispatch::router::resolve_unboxed)
+}
+
+/// The addresses of a forwarder's instances for numbers 0, 1, 2 ...
+macro_rules! instances {
+    ($forwarder:ident: $($number:literal)*) => {
+        [$($forwarder::<$number> as *const std::ffi::c_void),*]
+    };
+}
+pub(super) use instances;

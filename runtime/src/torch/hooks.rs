@@ -1,0 +1,142 @@
+//! Process-wide function pointers that every interpreter sets (the last one would win): each is set
+//! once to a forwarder, which jumps to the current interpreter's function.
+//!
+//! Needed in every release. Without, `saved_tensors_hooks` of one interpreter meet the autograd
+//! engine of another, `torch.jit.trace` walks another's Python stack, and script's `print` writes
+//! through it.
+
+use std::ffi::c_void;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use hydrozoa_loader::Interposition;
+
+use super::adapter::{Member, current, member, symbols};
+use super::cells::Cells;
+use super::cxx::CxxVector;
+use super::forward::{self, Arguments};
+
+/// One such pointer.
+struct Hook {
+    /// The mangled name of its setter, a function of one argument.
+    setter: &'static str,
+    /// Its forwarder.
+    forwarder: extern "C" fn(),
+    /// What stands in for a thread without an interpreter, or one whose interpreter has set none.
+    default: Default,
+    /// Each interpreter's function.
+    functions: Cells<AtomicPtr<c_void>>,
+}
+
+/// A hook's function for nobody.
+enum Default {
+    /// This function: libtorch's own does the same.
+    Function(*const c_void),
+    /// A function of libtorch.
+    Torch(fn() -> *const c_void),
+    /// That of any other interpreter: libtorch calls it only where Python asked for it.
+    Any,
+}
+
+// SAFETY: addresses of functions.
+unsafe impl Sync for Default {}
+// SAFETY: as above.
+unsafe impl Send for Default {}
+
+/// A hook that returns a `std::vector`.
+unsafe extern "C" fn empty_vector(result: *mut CxxVector) -> *mut CxxVector {
+    // SAFETY: room for the result.
+    unsafe { result.write(CxxVector::EMPTY) };
+    result
+}
+
+/// A hook that is told something.
+extern "C" fn ignore() {}
+
+macro_rules! hooks {
+    ($count:literal hooks: $($number:literal $setter:literal, $default:expr;)*) => {
+        static HOOKS: [Hook; $count] = [$(Hook {
+            setter: $setter,
+            forwarder: forward::hook::<$number>,
+            default: $default,
+            functions: Cells::new(),
+        }),*];
+
+        /// The interpositions of the setters.
+        pub(super) fn interpositions(context: usize) -> Vec<(String, Interposition)> {
+            vec![$(($setter.to_owned(), Interposition::with_context(set::<$number> as *const c_void, 1, context))),*]
+        }
+    };
+}
+
+hooks! {
+    7 hooks:
+    // torch::autograd::set_default_engine_stub(Engine& (*)())
+    0 "_ZN5torch8autograd23set_default_engine_stubEPFRNS0_6EngineEvE", Default::Torch(|| symbols().base_engine);
+    // torch::jit::tracer::setPythonCallstack(std::vector<StackEntry> (*)())
+    1 "_ZN5torch3jit6tracer18setPythonCallstackEPFSt6vectorINS0_10StackEntryESaIS3_EEvE", Default::Function(empty_vector as *const c_void);
+    // torch::jit::tracer::setRecordSourceLocation(void (*)(Node*))
+    2 "_ZN5torch3jit6tracer23setRecordSourceLocationEPFvPNS0_4NodeEE", Default::Function(ignore as *const c_void);
+    // torch::jit::tracer::setWarn(void (*)(const std::string&))
+    3 "_ZN5torch3jit6tracer7setWarnEPFvRKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEEE", Default::Function(ignore as *const c_void);
+    // torch::jit::setPrintHandler(void (*)(const std::string&))
+    4 "_ZN5torch3jit15setPrintHandlerEPFvRKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEEE", Default::Torch(default_print_handler);
+    // torch::profiler::impl::python_tracer::registerTracer(MakeFn)
+    5 "_ZN5torch8profiler4impl13python_tracer14registerTracerEPFSt10unique_ptrINS2_16PythonTracerBaseESt14default_deleteIS4_EEPNS1_11RecordQueueEE", Default::Any;
+    // torch::profiler::impl::python_tracer::registerMemoryTracer(MakeMemoryFn)
+    6 "_ZN5torch8profiler4impl13python_tracer20registerMemoryTracerEPFSt10unique_ptrINS2_22PythonMemoryTracerBaseESt14default_deleteIS4_EEvE", Default::Any;
+}
+
+fn default_print_handler() -> *const c_void {
+    // SAFETY: a function without arguments that returns an address.
+    unsafe { (symbols().default_print_handler)() }
+}
+
+/// A setter as replicas call it.
+unsafe extern "C-unwind" fn set<const HOOK: u32>(function: *mut c_void, context: usize) {
+    static SET: [OnceLock<()>; HOOKS.len()] = [const { OnceLock::new() }; HOOKS.len()];
+    let hook = &HOOKS[HOOK as usize];
+    hook.functions.of(member(context)).store(function, Ordering::Release);
+    if function.is_null() {
+        return;
+    }
+    SET[HOOK as usize].get_or_init(|| {
+        let real = super::adapter::system_symbol(hook.setter);
+        // SAFETY: the setter takes one function pointer.
+        unsafe {
+            let real: unsafe extern "C-unwind" fn(extern "C" fn()) = std::mem::transmute(real);
+            real(hook.forwarder);
+        }
+    });
+}
+
+/// The function that the hook's forwarder jumps to.
+pub(super) extern "C" fn resolve(hook: u32, _arguments: &mut Arguments) -> *const c_void {
+    let hook = &HOOKS[hook as usize];
+    let function = |cell: &AtomicPtr<c_void>| cell.load(Ordering::Acquire);
+    let own = current()
+        .and_then(|member| hook.functions.get(member))
+        .map_or(std::ptr::null_mut(), function);
+    if !own.is_null() {
+        return own;
+    }
+    match &hook.default {
+        Default::Function(function) => *function,
+        Default::Torch(function) => function(),
+        Default::Any => hook
+            .functions
+            .iter()
+            .map(function)
+            .find(|other| !other.is_null())
+            .unwrap_or(std::ptr::null_mut()),
+    }
+}
+
+/// Forgets an interpreter's functions.
+pub(super) fn forget(member: &Member) {
+    for hook in &HOOKS {
+        if let Some(cell) = hook.functions.get(member) {
+            cell.store(std::ptr::null_mut(), Ordering::Release);
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! What is known of each torch release: its version, and the layout of what the adapter touches.
+//!
+//! Sizes and offsets are those of the release's own headers on x86-64 with libstdc++'s new ABI; they
+//! were printed by a program compiled against them. Another release is another [`Layout`], plus
+//! what [`super::symbols`] says of its mangled names.
+
+/// The places in libtorch's objects that have no accessor among its exported functions.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Layout {
+    /// Bytes of `torch::Library`, rounded up generously: it is only ever constructed in place.
+    pub(super) library_size: usize,
+    /// `OperatorEntry::schema_`, a `std::optional<AnnotatedSchema>` whose first member is the schema.
+    pub(super) entry_schema: usize,
+    /// Where that optional keeps its flag.
+    pub(super) entry_schema_engaged: usize,
+    /// `OperatorEntry::dispatchTable_`, an array of `KernelFunction`.
+    pub(super) entry_dispatch_table: usize,
+    /// Its length, `c10::num_runtime_entries`.
+    pub(super) runtime_entries: usize,
+    /// `c10::num_functionality_keys`: the keys up to `EndOfFunctionalityKeys`.
+    pub(super) functionality_keys: u16,
+    /// `c10::num_backends`: the low bits of a `DispatchKeySet`.
+    pub(super) backends: u16,
+    /// The functionality keys that exist once per backend, in the order of their runtime keys.
+    pub(super) per_backend: [u16; 6],
+    /// `DispatchKey::CompositeImplicitAutograd`, where the dispatcher files catch-all kernels.
+    pub(super) composite_implicit: u16,
+    /// The index byte of `std::variant<OperatorName, FunctionSchema>`.
+    pub(super) name_or_schema_index: usize,
+    /// `torch::jit::Operator`: index byte of its variant (1 is `JitOnlyOperator`).
+    pub(super) jit_operator_index: usize,
+    /// In a `JitOnlyOperator`: index byte of its schema's variant (0 is parsed, 1 is text).
+    pub(super) jit_schema_index: usize,
+    /// In a `JitOnlyOperator`: its operation (a `std::function`, or the address of a creator).
+    pub(super) jit_operation: usize,
+    /// In a `JitOnlyOperator`: index byte of the operation's variant (1 is the creator).
+    pub(super) jit_operation_index: usize,
+    /// `c10::NamedType::name_`, a `std::optional<QualifiedName>`.
+    pub(super) type_name: usize,
+    /// In a `QualifiedName`: the whole name.
+    pub(super) qualified_name: usize,
+    /// Bytes of `at::ThreadLocalState`.
+    pub(super) thread_state_size: usize,
+    /// Which slots of `PyInterpreterVTable` return through a hidden pointer (bit i for slot i).
+    pub(super) interpreter_hidden_results: u64,
+    /// Number of slots of `PyInterpreterVTable`, the two destructors included.
+    pub(super) interpreter_slots: usize,
+}
+
+/// torch 2.11.
+static TORCH_2_11: Layout = Layout {
+    library_size: 128,
+    entry_schema: 64,
+    entry_schema_engaged: 64 + 152,
+    entry_dispatch_table: 248,
+    runtime_entries: 138,
+    functionality_keys: 48,
+    backends: 16,
+    // Dense, Quantized, Sparse, SparseCsr, NestedTensor, AutogradFunctionality.
+    per_backend: [1, 5, 8, 9, 10, 22],
+    composite_implicit: 152,
+    name_or_schema_index: 120,
+    jit_operator_index: 168,
+    jit_schema_index: 120,
+    jit_operation: 128,
+    jit_operation_index: 160,
+    type_name: 32,
+    qualified_name: 24,
+    thread_state_size: 464,
+    // 2 name, 7 detach, 14 sym_is_contiguous, 24 sym_numel, 26 sym_storage_offset.
+    interpreter_hidden_results: 1 << 2 | 1 << 7 | 1 << 14 | 1 << 24 | 1 << 26,
+    interpreter_slots: 38,
+};
+
+/// The layout of the release named `version` (`torch.__version__`, e.g. `2.11.0+cu130`).
+pub(super) fn layout(version: &str) -> Option<&'static Layout> {
+    let mut numbers = version.split(['.', '+']);
+    match (numbers.next()?, numbers.next()?) {
+        ("2", "11") => Some(&TORCH_2_11),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_release_is_known_by_major_and_minor_number() {
+        for version in ["2.11.0", "2.11.0+cu130", "2.11.1+cpu", "2.11.0a0+git70d99e9"] {
+            assert_eq!(layout(version), Some(&TORCH_2_11), "{version}");
+        }
+        for version in ["2.1.1", "2.110.0", "3.11", "2", ""] {
+            assert_eq!(layout(version), None, "{version}");
+        }
+    }
+}

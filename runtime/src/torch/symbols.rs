@@ -1,0 +1,222 @@
+//! The exported functions of libtorch and libstdc++ that the adapter itself calls.
+
+use std::ffi::{c_char, c_void};
+
+use hydrozoa_loader::Loader;
+
+use super::cxx::{CxxFunction, CxxShared, CxxString, CxxVector};
+use super::dispatch::kernel::{CppFunction, KernelFunction};
+
+/// Declares the table of functions: a field, its mangled name, its type.
+macro_rules! symbols {
+    ($($(#[$doc:meta])* $field:ident: $symbol:literal => $type:ty,)*) => {
+        /// Addresses in the one libtorch of the process.
+        pub(super) struct Symbols {
+            $($(#[$doc])* pub(super) $field: $type,)*
+            /// How C++ allocates and frees.
+            pub(super) allocator: Allocator,
+        }
+
+        /// The mangled names of the functions above: what a release must export.
+        pub(super) const REQUIRED: &[&str] = &[$($symbol),*];
+
+        impl Symbols {
+            /// Resolves all of them.
+            ///
+            /// # Errors
+            /// The names that no system object of the process defines.
+            pub(super) fn resolve(loader: &Loader) -> Result<Symbols, Vec<&'static str>> {
+                let missing: Vec<&'static str> =
+                    REQUIRED.iter().copied().filter(|name| loader.system_symbol(name).is_none()).collect();
+                if !missing.is_empty() {
+                    return Err(missing);
+                }
+                let address = |name: &str| loader.system_symbol(name).unwrap_or(std::ptr::null());
+                Ok(Symbols {
+                    $($field: {
+                        // SAFETY: the mangled name of a C++ function fixes its parameter types, and
+                        // the pointer type states them in the terms of the psABI.
+                        unsafe { from_address::<$type>(address($symbol)) }
+                    },)*
+                    allocator: Allocator {
+                        // SAFETY: as above: `operator new(size_t)` and `operator delete(void*)`.
+                        new: unsafe { from_address::<NewFn>(address("_Znwm")) },
+                        // SAFETY: as above.
+                        delete: unsafe { from_address::<DeleteFn>(address("_ZdlPv")) },
+                    },
+                })
+            }
+        }
+    };
+}
+
+// SAFETY: addresses of functions and type information of loaded libraries.
+unsafe impl Send for Symbols {}
+// SAFETY: as above.
+unsafe impl Sync for Symbols {}
+
+impl std::fmt::Debug for Symbols {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Symbols").finish_non_exhaustive()
+    }
+}
+
+/// A pointer of type `T` to what lies at `address`.
+///
+/// # Safety
+/// `T` is a pointer type, and right for what lies there.
+unsafe fn from_address<T: Copy>(address: *const c_void) -> T {
+    const { assert!(size_of::<T>() == size_of::<*const c_void>()) };
+    // SAFETY: by contract, and the sizes are equal.
+    unsafe { std::mem::transmute_copy(&address) }
+}
+
+type NewFn = unsafe extern "C-unwind" fn(usize) -> *mut u8;
+type DeleteFn = unsafe extern "C-unwind" fn(*mut u8);
+
+/// `operator new` and `operator delete` of the process.
+#[derive(Clone, Copy)]
+pub(super) struct Allocator {
+    new: NewFn,
+    delete: DeleteFn,
+}
+
+impl Allocator {
+    pub(super) fn allocate(self, bytes: usize) -> *mut u8 {
+        // SAFETY: `operator new` accepts any size and throws rather than return null.
+        unsafe { (self.new)(bytes) }
+    }
+
+    /// # Safety
+    /// `data` came from `operator new` and is not used any more.
+    pub(super) unsafe fn free(self, data: *mut u8) {
+        // SAFETY: by contract.
+        unsafe { (self.delete)(data) };
+    }
+}
+
+/// `std::optional<c10::DispatchKey>` in a register: the key, and the flag in the third byte.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(transparent)]
+pub(super) struct OptionalKey(pub(super) u32);
+
+impl OptionalKey {
+    pub(super) fn key(self) -> Option<u16> {
+        (self.0 >> 16 & 0xff != 0).then_some(self.0 as u16)
+    }
+}
+
+symbols! {
+    /// `torch::Library::Library(Kind, std::string, optional<DispatchKey>, const char*, uint32_t)`.
+    library_new: "_ZN5torch7LibraryC1ENS0_4KindENSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEESt8optionalIN3c1011DispatchKeyEEPKcj"
+        => unsafe extern "C-unwind" fn(*mut c_void, u32, *mut CxxString, OptionalKey, *const c_char, u32),
+    /// `torch::Library::_def(FunctionSchema&&, OperatorName*, const vector<Tag>&, _RegisterOrVerify)`.
+    library_define: "_ZNR5torch7Library4_defEON3c1014FunctionSchemaEPNS1_12OperatorNameERKSt6vectorIN2at3TagESaIS8_EENS_17_RegisterOrVerifyE"
+        => unsafe extern "C-unwind" fn(*mut c_void, *mut c_void, *mut c_void, *const c_void, u32) -> *mut c_void,
+    /// `torch::Library::_def(variant<OperatorName, FunctionSchema>&&, CppFunction&&, const vector<Tag>&)`.
+    library_define_with_kernel: "_ZNR5torch7Library4_defEOSt7variantIJN3c1012OperatorNameENS2_14FunctionSchemaEEEONS_11CppFunctionERKSt6vectorIN2at3TagESaISB_EE"
+        => unsafe extern "C-unwind" fn(*mut c_void, *mut c_void, *mut CppFunction, *const c_void) -> *mut c_void,
+    /// `torch::Library::_impl(const char*, CppFunction&&, _RegisterOrVerify)`.
+    library_implement: "_ZNR5torch7Library5_implEPKcONS_11CppFunctionENS_17_RegisterOrVerifyE"
+        => unsafe extern "C-unwind" fn(*mut c_void, *const c_char, *mut CppFunction, u32) -> *mut c_void,
+    /// `torch::Library::_fallback(CppFunction&&)`.
+    library_fallback: "_ZNR5torch7Library9_fallbackEONS_11CppFunctionE"
+        => unsafe extern "C-unwind" fn(*mut c_void, *mut CppFunction) -> *mut c_void,
+    /// `torch::Library::reset()`: undoes the library's registrations.
+    library_reset: "_ZN5torch7Library5resetEv" => unsafe extern "C-unwind" fn(*mut c_void),
+    /// `c10::RegisterOperators::checkSchemaAndRegisterOp_(Options&&)`.
+    legacy_register: "_ZN3c1017RegisterOperators25checkSchemaAndRegisterOp_EONS0_7OptionsE"
+        => unsafe extern "C-unwind" fn(*mut c_void, *mut c_void),
+    /// `torch::Library::_resolve(const char*) const`: the full operator name.
+    library_resolve: "_ZNK5torch7Library8_resolveEPKc"
+        => unsafe extern "C-unwind" fn(*mut c_void, *const c_void, *const c_char) -> *mut c_void,
+    /// `c10::KernelFunction::~KernelFunction()`.
+    kernel_destroy: "_ZN3c1014KernelFunctionD1Ev" => unsafe extern "C-unwind" fn(*mut KernelFunction),
+    /// `c10::fallthrough_kernel`, known by its address.
+    fallthrough_kernel: "_ZN3c1018fallthrough_kernelEPNS_14OperatorKernelERKNS_14OperatorHandleENS_14DispatchKeySetEPSt6vectorINS_6IValueESaIS7_EE"
+        => *const c_void,
+    /// `c10::Dispatcher::realSingleton()`.
+    dispatcher: "_ZN3c1010Dispatcher13realSingletonEv" => unsafe extern "C-unwind" fn() -> *mut c_void,
+    /// `c10::Dispatcher::findOp(const OperatorName&)`.
+    dispatcher_find: "_ZN3c1010Dispatcher6findOpERKNS_12OperatorNameE"
+        => unsafe extern "C-unwind" fn(*mut c_void, *mut c_void, *const c_void) -> *mut c_void,
+    /// `c10::findSchemaDifferences(const FunctionSchema&, const FunctionSchema&)`.
+    schema_differences: "_ZN3c1021findSchemaDifferencesB5cxx11ERKNS_14FunctionSchemaES2_"
+        => unsafe extern "C-unwind" fn(*mut c_void, *const c_void, *const c_void) -> *mut c_void,
+    /// `c10::impl::OperatorEntry::hasKernelForDispatchKey(DispatchKey) const`.
+    entry_has_kernel: "_ZNK3c104impl13OperatorEntry23hasKernelForDispatchKeyENS_11DispatchKeyE"
+        => unsafe extern "C-unwind" fn(*const c_void, u16) -> bool,
+    /// `c10::impl::OperatorEntry::hasKernelForAnyDispatchKey(DispatchKeySet) const`.
+    entry_has_any_kernel: "_ZNK3c104impl13OperatorEntry26hasKernelForAnyDispatchKeyENS_14DispatchKeySetE"
+        => unsafe extern "C-unwind" fn(*const c_void, u64) -> bool,
+    /// `c10::impl::OperatorEntry::hasComputedKernelForDispatchKey(DispatchKey) const`.
+    entry_has_computed_kernel: "_ZNK3c104impl13OperatorEntry31hasComputedKernelForDispatchKeyENS_11DispatchKeyE"
+        => unsafe extern "C-unwind" fn(*const c_void, u16) -> bool,
+    /// `c10::impl::OperatorEntry::reportError(DispatchKey) const`; it throws.
+    entry_report_error: "_ZNK3c104impl13OperatorEntry11reportErrorENS_11DispatchKeyE"
+        => unsafe extern "C-unwind" fn(*const c_void, u16),
+    /// `c10::detail::torchCheckFail(const char*, const char*, uint32_t, const char*)`; it throws `c10::Error`.
+    check_fail: "_ZN3c106detail14torchCheckFailEPKcS2_jS2_"
+        => unsafe extern "C-unwind" fn(*const c_char, *const c_char, u32, *const c_char) -> !,
+    /// The type information of `c10::OperatorKernel`.
+    operator_kernel_typeinfo: "_ZTIN3c1014OperatorKernelE" => *const c_void,
+    /// `c10::impl::PyInterpreter::disarm()`.
+    interpreter_disarm: "_ZN3c104impl13PyInterpreter6disarmEv" => unsafe extern "C-unwind" fn(*mut c_void),
+    /// `at::impl::PythonOpRegistrationTrampoline::registerInterpreter(PyInterpreter*)`.
+    trampoline_register: "_ZN2at4impl30PythonOpRegistrationTrampoline19registerInterpreterEPN3c104impl13PyInterpreterE"
+        => unsafe extern "C-unwind" fn(*mut c_void) -> bool,
+    /// `c10::impl::GPUTrace::set_trace(const PyInterpreter*)`.
+    gpu_trace_set: "_ZN3c104impl8GPUTrace9set_traceEPKNS0_13PyInterpreterE" => unsafe extern "C-unwind" fn(*const c_void),
+    /// `torch::detail::class_base::class_base(const string&, const string&, string, const type_info&, const type_info&)`.
+    class_new: "_ZN5torch6detail10class_baseC2ERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEES9_S7_RKSt9type_infoSC_"
+        => unsafe extern "C-unwind" fn(*mut c_void, *const CxxString, *const CxxString, *mut CxxString, *const c_void, *const c_void),
+    /// `torch::getCustomClass(const std::string&)`.
+    class_by_name: "_ZN5torch14getCustomClassERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE"
+        => unsafe extern "C-unwind" fn(*mut CxxShared, *const CxxString) -> *mut CxxShared,
+    /// `c10::getCustomClassTypeImpl(const std::type_index&)`.
+    class_by_type: "_ZN3c1022getCustomClassTypeImplERKSt10type_index"
+        => unsafe extern "C-unwind" fn(*mut CxxShared, *const *const c_void) -> *mut CxxShared,
+    /// `torch::registerCustomClassMethod(std::unique_ptr<jit::Function>)`.
+    class_method: "_ZN5torch25registerCustomClassMethodESt10unique_ptrINS_3jit8FunctionESt14default_deleteIS2_EE"
+        => unsafe extern "C-unwind" fn(*mut *mut c_void),
+    /// `c10::ivalue::checkCustomClassType(const ClassType*, const Type*)`.
+    class_check: "_ZN3c106ivalue20checkCustomClassTypeEPKNS_9ClassTypeEPKNS_4TypeE"
+        => unsafe extern "C-unwind" fn(*const c_void, *const c_void),
+    /// `c10::ClassType::create(optional<QualifiedName>, weak_ptr<CompilationUnit>, bool, string, vector<string>)`.
+    class_type_create: "_ZN3c109ClassType6createESt8optionalINS_13QualifiedNameEESt8weak_ptrIN5torch3jit15CompilationUnitEEbNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEESt6vectorISE_SaISE_EE"
+        => unsafe extern "C-unwind" fn(*mut CxxShared, *mut c_void, *mut CxxShared, bool, *mut CxxString, *mut CxxVector) -> *mut CxxShared,
+    /// `c10::ClassType::addAttribute(const string&, TypePtr, bool, bool)`.
+    class_type_attribute: "_ZN3c109ClassType12addAttributeERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEENS_4Type24SingletonOrSharedTypePtrIS9_EEbb"
+        => unsafe extern "C-unwind" fn(*mut c_void, *const CxxString, *mut CxxShared, bool, bool) -> usize,
+    /// `c10::CapsuleType::get()`.
+    capsule_type: "_ZN3c1011CapsuleType3getEv" => unsafe extern "C-unwind" fn() -> *mut c_void,
+    /// `at::ThreadLocalState::ThreadLocalState()`: the calling thread's state.
+    thread_state_save: "_ZN2at16ThreadLocalStateC1Ev" => unsafe extern "C-unwind" fn(*mut c_void),
+    /// `at::ThreadLocalState::setThreadLocalState(const ThreadLocalState&)`.
+    thread_state_restore: "_ZN2at16ThreadLocalState19setThreadLocalStateERKS0_" => unsafe extern "C-unwind" fn(*const c_void),
+    /// `c10::SetStackTraceFetcher(std::function<std::string()>)`.
+    stack_trace_set: "_ZN3c1020SetStackTraceFetcherESt8functionIFNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEEvEE"
+        => unsafe extern "C-unwind" fn(*mut CxxFunction),
+    /// `c10d::control_plane::registerHandler(const std::string&, std::function<...>)`.
+    handler_register: "_ZN4c10d13control_plane15registerHandlerERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEESt8functionIFvRKNS0_7RequestERNS0_8ResponseEEE"
+        => unsafe extern "C-unwind" fn(*const CxxString, *mut CxxFunction),
+    /// `torch::jit::setEmitHooks(std::function<void(Module)>, std::function<void(StrongFunctionPtr)>)`.
+    emit_hooks_set: "_ZN5torch3jit12setEmitHooksESt8functionIFvNS0_6ModuleEEES1_IFvNS0_17StrongFunctionPtrEEE"
+        => unsafe extern "C-unwind" fn(*mut CxxFunction, *mut CxxFunction),
+    /// `torch::CapturedTraceback::addPythonUnwinder(Python*)`.
+    traceback_add: "_ZN5torch17CapturedTraceback17addPythonUnwinderEPNS0_6PythonE" => unsafe extern "C-unwind" fn(*mut c_void),
+    /// `torch::jit::registerOperator(Operator&&)`.
+    jit_operator_register: "_ZN5torch3jit16registerOperatorEONS0_8OperatorE" => unsafe extern "C-unwind" fn(*mut c_void),
+    /// `torch::autograd::profiler::prepareProfiler(...)`.
+    profiler_prepare: "_ZN5torch8autograd8profiler15prepareProfilerERKNS_8profiler4impl14ProfilerConfigERKSt3setINS3_12ActivityTypeESt4lessIS8_ESaIS8_EE"
+        => unsafe extern "C-unwind" fn(*const c_void, *const c_void),
+    /// `torch::autograd::profiler::enableProfiler(...)`.
+    profiler_enable: "_ZN5torch8autograd8profiler14enableProfilerERKNS_8profiler4impl14ProfilerConfigERKSt3setINS3_12ActivityTypeESt4lessIS8_ESaIS8_EERKSt13unordered_setIN2at11RecordScopeESt4hashISH_ESt8equal_toISH_ESaISH_EE"
+        => unsafe extern "C-unwind" fn(*const c_void, *const c_void, *const c_void),
+    /// `torch::autograd::profiler::disableProfiler()`.
+    profiler_disable: "_ZN5torch8autograd8profiler15disableProfilerEv" => unsafe extern "C-unwind" fn(*mut c_void) -> *mut c_void,
+    /// `torch::autograd::Engine::get_base_engine()`.
+    base_engine: "_ZN5torch8autograd6Engine15get_base_engineEv" => *const c_void,
+    /// `torch::jit::getDefaultPrintHandler()`.
+    default_print_handler: "_ZN5torch3jit22getDefaultPrintHandlerB5cxx11Ev" => unsafe extern "C-unwind" fn() -> *const c_void,
+}
