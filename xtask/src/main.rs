@@ -1,2 +1,51 @@
-//! x
-fn main() {}
+//! `cargo xtask`: everything around the crates that a person or a CI machine runs.
+//!
+//! `demo` and `test` do all of their set-up themselves ([`environment`]); what they download stays outside the checkout.
+
+mod cache;
+mod demo;
+mod environment;
+mod lock;
+mod progress;
+mod python;
+mod soak;
+mod steps;
+mod suite;
+mod workspace;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", about = "Build, demo and test tasks of Hydrozoa")]
+struct Arguments {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Two torchvision models on 1, 2 and 4 interpreters beside threads and processes, every output checked bit for bit
+    Demo(demo::Arguments),
+    /// Everything: formatting, lints, unit, integration and conformance tests, and the demo in a short form
+    Test(suite::Arguments),
+    /// Ten minutes of two models on two interpreters; reports the slope of private memory
+    Soak(soak::Arguments),
+    /// Only the set-up: the virtual environment that the other tasks use
+    Setup(environment::Arguments),
+    /// Resolves the pinned packages again and rewrites xtask/locks
+    Lock,
+}
+
+fn main() -> anyhow::Result<()> {
+    match Arguments::parse().task {
+        Task::Demo(arguments) => demo::run(&arguments),
+        Task::Test(arguments) => suite::run(&arguments),
+        Task::Soak(arguments) => soak::run(&arguments),
+        Task::Setup(arguments) => {
+            let environment = environment::Environment::prepare(&arguments)?;
+            println!("{}", environment.root().display());
+            Ok(())
+        }
+        Task::Lock => lock::run(),
+    }
+}

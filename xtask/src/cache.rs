@@ -1,0 +1,75 @@
+//! The folder outside the checkout that holds what tasks download and generate.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+/// `$XDG_CACHE_HOME/hydrozoa`, or `~/.cache/hydrozoa` (XDG base directory specification).
+pub fn root() -> Result<PathBuf> {
+    let base = match std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from) {
+        Some(path) if path.is_absolute() => path,
+        _ => PathBuf::from(
+            std::env::var_os("HOME").context("neither XDG_CACHE_HOME nor HOME is set")?,
+        )
+        .join(".cache"),
+    };
+    Ok(base.join("hydrozoa"))
+}
+
+/// A folder that is either complete or redone: its stamp file is written last.
+pub struct Entry {
+    folder: PathBuf,
+    /// Held while the entry is in use for filling, so that two tasks at once do not fill it twice.
+    lock: File,
+}
+
+impl Entry {
+    /// The cache entry of that name; waits while another task fills it.
+    pub fn open(name: &str) -> Result<Self> {
+        let root = root()?;
+        fs::create_dir_all(&root).with_context(|| format!("creating {}", root.display()))?;
+        let path = root.join(format!("{name}.lock"));
+        let lock = File::create(&path).with_context(|| format!("creating {}", path.display()))?;
+        if lock.try_lock().is_err() {
+            eprintln!("waiting: another task is filling {name}");
+            lock.lock().with_context(|| format!("locking {}", path.display()))?;
+        }
+        Ok(Self { folder: root.join(name), lock })
+    }
+
+    /// The entry's folder.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    fn stamp(&self) -> PathBuf {
+        self.folder.join(".hydrozoa-complete")
+    }
+
+    /// Runs `fill` on an empty folder unless an earlier run completed it.
+    pub fn complete(&self, fill: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
+        if self.stamp().exists() {
+            return Ok(());
+        }
+        if self.folder.exists() {
+            eprintln!(
+                "{} is incomplete (an earlier run was interrupted): redone",
+                self.folder.display()
+            );
+            fs::remove_dir_all(&self.folder)
+                .with_context(|| format!("removing {}", self.folder.display()))?;
+        }
+        fs::create_dir_all(&self.folder)
+            .with_context(|| format!("creating {}", self.folder.display()))?;
+        fill(&self.folder)?;
+        fs::write(self.stamp(), "").with_context(|| format!("writing {}", self.stamp().display()))
+    }
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        // An error here is that of a file that closes, and so unlocks, in the next moment.
+        let _ = self.lock.unlock();
+    }
+}

@@ -1,0 +1,74 @@
+//! `cargo xtask demo`: the two models on interpreters, threads and processes, from nothing to a table.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use crate::environment::{self, Environment};
+use crate::{cache, workspace};
+
+/// How the demo is run.
+#[derive(clap::Args, Clone)]
+pub struct Arguments {
+    #[command(flatten)]
+    environment: environment::Arguments,
+    /// Also write the figures to this file, as JSON
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Seconds of each measurement
+    #[arg(long, value_name = "S", default_value_t = 1.0)]
+    seconds: f64,
+    /// How often everything is measured; medians are reported
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    rounds: usize,
+}
+
+/// Sets up, exports, measures and compares; an error if any output differs.
+pub fn run(arguments: &Arguments) -> Result<()> {
+    let environment = Environment::prepare(&arguments.environment)?;
+    let compare = workspace::build("hydrozoa-benches", "compare")?;
+    let models = export(&environment)?;
+    let mut command = comparison(&compare, &environment, &models);
+    command.args([
+        "--seconds",
+        &arguments.seconds.to_string(),
+        "--rounds",
+        &arguments.rounds.to_string(),
+    ]);
+    if let Some(path) = &arguments.json {
+        command.arg("--json").arg(path);
+    }
+    let status = command.status().context("starting the comparison")?;
+    if !status.success() {
+        bail!("the comparison failed");
+    }
+    Ok(())
+}
+
+/// Exports the models and what plain python computes with them; a few seconds, so done each time: the bits of a result
+/// may depend on the processor, and the cache may be on another one.
+pub fn export(environment: &Environment) -> Result<PathBuf> {
+    eprintln!("exporting the models with stock torch.package");
+    let folder = cache::root()?.join("models");
+    let status = environment
+        .python()
+        .arg(workspace::root().join("benches/python/export.py"))
+        .arg(&folder)
+        .env("OMP_NUM_THREADS", "1")
+        .status()
+        .context("starting python")?;
+    if !status.success() {
+        bail!("exporting the models failed: {status}");
+    }
+    Ok(folder)
+}
+
+/// The comparison's command line, but for times and rounds.
+pub fn comparison(compare: &Path, environment: &Environment, models: &Path) -> Command {
+    let mut command = Command::new(compare);
+    command.arg("run").arg("--manifest").arg(models.join("manifest.json"));
+    command.arg("--venv").arg(environment.root());
+    command.arg("--worker").arg(workspace::root().join("benches/python/worker.py"));
+    command
+}

@@ -1,0 +1,125 @@
+//! The virtual environment of demo and tests: pinned wheels, cached outside the checkout.
+
+use std::ffi::OsString;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+use sha2::{Digest, Sha256};
+
+use crate::cache::Entry;
+use crate::progress::Progress;
+use crate::python::Python;
+use crate::{lock, python};
+
+/// What every task that needs Python takes.
+#[derive(clap::Args, Clone, Default)]
+pub struct Arguments {
+    /// The CPython to use: 3.10 to 3.13; without it the first that has a shared library, 3.11 preferred
+    #[arg(long, value_name = "3.N", value_parser = minor)]
+    pub python: Option<u8>,
+}
+
+fn minor(text: &str) -> Result<u8, String> {
+    let minor = text.strip_prefix("3.").and_then(|minor| minor.parse().ok());
+    minor
+        .filter(|minor| python::MINORS.contains(minor))
+        .ok_or_else(|| "one of 3.10, 3.11, 3.12, 3.13".to_owned())
+}
+
+/// A complete virtual environment.
+pub struct Environment {
+    root: PathBuf,
+}
+
+impl Environment {
+    /// Finds a Python and installs the locked packages, unless an earlier run did.
+    pub fn prepare(arguments: &Arguments) -> Result<Self> {
+        let python = python::find(arguments.python)?;
+        let lock = lock::text(python.minor);
+        let mut hasher = Sha256::new();
+        hasher.update(lock);
+        // A venv refers to its base Python by path: another base is another environment.
+        hasher.update(python.executable.as_os_str().as_encoded_bytes());
+        let key: String =
+            hasher.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+        let entry = Entry::open(&format!("venv-cp3{}-{key}", python.minor))?;
+        entry.complete(|folder| install(&python, lock, folder))?;
+        Ok(Self { root: entry.folder().to_owned() })
+    }
+
+    /// The environment's folder, as `--venv` takes it.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// The environment's own Python, out of the way of every variable that would change what it does.
+    pub fn python(&self) -> Command {
+        let mut command = Command::new(self.root.join("bin/python"));
+        for name in ["PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP", "VIRTUAL_ENV"] {
+            command.env_remove(name);
+        }
+        command
+    }
+}
+
+fn install(python: &Python, lock: &str, folder: &Path) -> Result<()> {
+    let count = lock::packages(lock) as u64;
+    let progress = Progress::new(
+        &format!("installing {count} packages for CPython 3.{}", python.minor),
+        count,
+    );
+    progress.note("creating the virtual environment");
+    let output = Command::new(&python.executable)
+        .arg("-m")
+        .arg("venv")
+        .arg(folder)
+        .output()
+        .context("starting venv")?;
+    if !output.status.success() {
+        bail!(
+            "{} -m venv failed:\n{}",
+            python.executable.display(),
+            String::from_utf8_lossy(&output.stderr)
+        );
+    }
+    let requirements = folder.join("requirements.txt");
+    std::fs::write(&requirements, lock)
+        .with_context(|| format!("writing {}", requirements.display()))?;
+    let options = [
+        "-m",
+        "pip",
+        "install",
+        "--require-hashes",
+        "--no-deps",
+        "--only-binary=:all:",
+        "--progress-bar=off",
+    ];
+    let arguments = options
+        .iter()
+        .map(OsString::from)
+        .chain(["--requirement".into(), requirements.into_os_string()]);
+    let mut pip = Command::new(folder.join("bin/python"))
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .context("starting pip")?;
+    let output = pip.stdout.take().expect("stdout is piped");
+    for line in BufReader::new(output).lines() {
+        let line = line.context("reading pip's output")?;
+        if let Some(package) = line.strip_prefix("Collecting ") {
+            progress.item(package.split_whitespace().next().unwrap_or(package));
+        } else if let Some(rest) = line.trim_start().strip_prefix("Downloading ") {
+            progress.note(&format!("downloading {rest}"));
+        } else if line.starts_with("Installing collected packages") {
+            progress.note("unpacking all packages (a few minutes)");
+        }
+    }
+    let status = pip.wait().context("waiting for pip")?;
+    if !status.success() {
+        bail!("pip could not install the locked packages ({status}); its message is above");
+    }
+    Ok(())
+}

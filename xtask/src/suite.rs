@@ -1,0 +1,149 @@
+//! `cargo xtask test`: everything but the soak, with a time for each step.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::environment::{self, Environment};
+use crate::steps::{Count, Steps, libtest};
+use crate::{cache, demo, workspace};
+
+/// How the tests are run.
+#[derive(clap::Args, Clone)]
+pub struct Arguments {
+    #[command(flatten)]
+    environment: environment::Arguments,
+    /// How often the program in four copies is run under each policy
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    repetitions: usize,
+}
+
+/// Runs every step, also after one has failed; an error if anything failed.
+pub fn run(arguments: &Arguments) -> Result<()> {
+    let mut steps = Steps::default();
+    let mut prepared = None;
+    steps.run("environment: pinned torch, torchvision, numpy", || {
+        prepared = Some(Environment::prepare(&arguments.environment)?);
+        Ok(Count::one(true))
+    });
+    steps.run("rustfmt", || check(workspace::cargo().args(["fmt", "--all", "--check"])));
+    steps.run("clippy, all targets, warnings are errors", || {
+        check(workspace::cargo().args([
+            "clippy",
+            "--workspace",
+            "--all-targets",
+            "--",
+            "-D",
+            "warnings",
+        ]))
+    });
+    let mut place = None;
+    if let Some(environment) = &prepared {
+        steps.run("build of the command and the comparison, models, C++ extension", || {
+            place = Some(Place::prepare(environment, arguments.repetitions)?);
+            Ok(Count::one(true))
+        });
+    }
+    if let Some(place) = &place {
+        steps.run("unit, integration and doc tests of the crates", || {
+            tests(place, &["--workspace", "--exclude", "hydrozoa-tests", "--no-fail-fast"])
+        });
+        steps.run("layer rules and conformance", || {
+            tests(place, &["--release", "--package", "hydrozoa-tests", "--no-fail-fast"])
+        });
+        steps.run("demo in short form, with the promised speed", || {
+            let mut command = demo::comparison(&place.compare, place.environment, &place.models);
+            command.args(["--seconds", "0.5", "--rounds", "5", "--require-speed"]);
+            check(&mut command)
+        });
+    }
+    if !steps.summary() {
+        bail!("the tests failed");
+    }
+    Ok(())
+}
+
+/// What the tests find in their environment variables.
+struct Place<'a> {
+    environment: &'a Environment,
+    models: PathBuf,
+    command: PathBuf,
+    compare: PathBuf,
+    extension: PathBuf,
+    repetitions: usize,
+}
+
+impl<'a> Place<'a> {
+    fn prepare(environment: &'a Environment, repetitions: usize) -> Result<Self> {
+        Ok(Self {
+            environment,
+            command: workspace::build("hydrozoa-cli", "hydrozoa")?,
+            compare: workspace::build("hydrozoa-benches", "compare")?,
+            models: demo::export(environment)?,
+            extension: extension(environment)?,
+            repetitions,
+        })
+    }
+
+    fn name(&self, command: &mut Command) {
+        command
+            .env("HYDROZOA_TEST_VENV", self.environment.root())
+            .env("HYDROZOA_TEST_MODELS", &self.models)
+            .env("HYDROZOA_TEST_COMMAND", &self.command)
+            .env("HYDROZOA_TEST_EXTENSION", &self.extension)
+            .env("HYDROZOA_TEST_REPETITIONS", self.repetitions.to_string())
+            .env("OMP_NUM_THREADS", "1");
+    }
+}
+
+/// Builds the C++ extension by torch.utils.cpp_extension, which does nothing if its source has not changed.
+fn extension(environment: &Environment) -> Result<PathBuf> {
+    // By environment: an extension is built against one torch and one Python.
+    let name = environment.root().file_name().context("an environment has a name")?;
+    let folder = cache::root()?.join("extension").join(name);
+    eprintln!(
+        "building the C++ extension with torch.utils.cpp_extension (half a minute the first time)"
+    );
+    let output = environment
+        .python()
+        .arg(workspace::root().join("tests/scripts/extension/build.py"))
+        .arg(&folder)
+        .stderr(Stdio::inherit())
+        .output()
+        .context("starting python")?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    ensure!(output.status.success(), "building the extension failed: {}\n{text}", output.status);
+    let path = text.lines().last().context("build.py prints the library's path")?;
+    ensure!(Path::new(path).exists(), "{path} was not built");
+    Ok(PathBuf::from(path))
+}
+
+/// A command that is one check.
+fn check(command: &mut Command) -> Result<Count> {
+    let status = command.status().with_context(|| format!("starting {command:?}"))?;
+    Ok(Count::one(status.success()))
+}
+
+/// `cargo test`, counted by its own result lines.
+fn tests(place: &Place<'_>, arguments: &[&str]) -> Result<Count> {
+    let mut command = workspace::cargo();
+    place.name(command.arg("test").args(arguments));
+    let mut child = command.stdout(Stdio::piped()).spawn().context("starting cargo")?;
+    let mut output = String::new();
+    for line in BufReader::new(child.stdout.take().context("stdout is piped")?).lines() {
+        let line = line.context("reading the tests' output")?;
+        println!("{line}");
+        output.push_str(&line);
+        output.push('\n');
+    }
+    let status = child.wait()?;
+    let mut count = libtest(&output);
+    // What does not compile has no result line.
+    if !status.success() && count.failed == 0 {
+        count.failed = 1;
+    }
+    ensure!(count.passed + count.failed > 0, "no test ran");
+    Ok(count)
+}

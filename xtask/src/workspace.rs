@@ -1,0 +1,37 @@
+//! The checkout and the cargo that runs us.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+/// The checkout's root folder.
+pub fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace")
+}
+
+/// The cargo that started us, in the checkout's root.
+pub fn cargo() -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(root());
+    command
+}
+
+/// Builds a binary of the workspace in release mode and returns its path, as cargo reports it.
+pub fn build(package: &str, binary: &str) -> Result<PathBuf> {
+    let output = cargo()
+        .args(["build", "--release", "--package", package, "--bin", binary])
+        .arg("--message-format=json-render-diagnostics")
+        .stderr(std::process::Stdio::inherit())
+        .output()
+        .context("starting cargo")?;
+    if !output.status.success() {
+        bail!("cargo build --release --package {package} failed: {}", output.status);
+    }
+    String::from_utf8_lossy(&output.stdout)
+        .lines()
+        .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
+        .filter(|message| message["target"]["name"] == binary)
+        .find_map(|message| message["executable"].as_str().map(PathBuf::from))
+        .with_context(|| format!("cargo built {package}, but named no executable {binary}"))
+}
