@@ -52,6 +52,8 @@ mod scope;
 mod search;
 mod sys;
 mod system;
+#[doc(hidden)]
+pub mod testing;
 mod thunk;
 mod tls;
 mod trap;

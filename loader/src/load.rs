@@ -170,7 +170,7 @@ pub(crate) fn open_by_system(domain: &Domain, path: &Path, flags: OpenFlags) -> 
 }
 
 /// Has the system loader load what the closure's other nodes need of it.
-fn open_system_nodes(closure: &Closure) -> Result<()> {
+pub(crate) fn open_system_nodes(closure: &Closure) -> Result<()> {
     for node in closure.nodes.iter().filter(|node| node.class != Class::System) {
         for edge in &node.edges {
             match edge {
@@ -207,9 +207,36 @@ fn open_system_node(index: usize, closure: &Closure, seen: &mut [bool]) -> Resul
 
 /// Loads the nodes of `class` into `domain`.
 fn load_group(domain: &Domain, closure: &Closure, class: Class, flags: OpenFlags) -> Result<()> {
+    let replicas = prepare_group(domain, closure, class, flags)?;
+    let Some(first) = replicas.first() else { return Ok(()) };
+    publish::publish(&replicas).map_err(Error::Unsupported)?;
+    {
+        let mut state = domain.0.state.lock();
+        for replica in &replicas {
+            state.by_image.insert(replica.image.id, replica.clone());
+            state.replicas.push(replica.clone());
+        }
+    }
+    if flags.has(OpenFlags::GLOBAL) || domain.0.commons.is_none() {
+        make_global(domain, &first.image);
+    }
+    run::destroy_at_exit();
+    for replica in run::order(&replicas) {
+        run::construct(&replica);
+    }
+    Ok(())
+}
+
+/// The phases of a load that nobody sees: plan, map, relocate.
+pub(crate) fn prepare_group(
+    domain: &Domain,
+    closure: &Closure,
+    class: Class,
+    flags: OpenFlags,
+) -> Result<Vec<Arc<Replica>>> {
     let members: Vec<usize> = closure.of_class(class).collect();
     if members.is_empty() {
-        return Ok(());
+        return Ok(Vec::new());
     }
     let images: Vec<Arc<Image>> =
         members.iter().map(|&index| closure.nodes[index].image.clone()).collect();
@@ -227,23 +254,7 @@ fn load_group(domain: &Domain, closure: &Closure, class: Class, flags: OpenFlags
     for replica in &replicas {
         let _ = replica.scope.set(scope.clone());
     }
-
-    publish::publish(&replicas).map_err(Error::Unsupported)?;
-    {
-        let mut state = domain.0.state.lock();
-        for replica in &replicas {
-            state.by_image.insert(replica.image.id, replica.clone());
-            state.replicas.push(replica.clone());
-        }
-    }
-    if flags.has(OpenFlags::GLOBAL) || domain.0.commons.is_none() {
-        make_global(domain, &replicas[0].image);
-    }
-    run::destroy_at_exit();
-    for replica in run::order(&replicas) {
-        run::construct(&replica);
-    }
-    Ok(())
+    Ok(replicas)
 }
 
 /// The scope of a group: itself first, then what the closure's edges lead to.

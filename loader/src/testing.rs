@@ -1,0 +1,66 @@
+//! For the loader's own test tools: the phases before publication, on real files.
+//!
+//! No part of the crate's promises.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::IMAGES;
+use crate::domain::{Domain, OpenFlags, Replica};
+use crate::error::Result;
+use crate::load;
+use crate::policy::Class;
+use crate::tls::Block;
+
+/// A file and the replicas it needs, relocated but not published; unmapped when dropped.
+#[derive(Debug)]
+pub struct Relocated {
+    replicas: Vec<Arc<Replica>>,
+}
+
+/// One relocated replica.
+#[derive(Clone, Debug)]
+pub struct Member {
+    /// Its file.
+    pub path: PathBuf,
+    /// Address of its lowest page.
+    pub base: usize,
+    /// What is added to the file's addresses.
+    pub bias: usize,
+    /// Bytes of address space.
+    pub size: usize,
+    /// The module word of its TLS block and what its offset words are relative to.
+    pub tls: Option<(u64, u64)>,
+}
+
+/// Relocates `path` in `domain` as [`Domain::open`] would, and stops before anybody sees it.
+/// Libraries that the policy leaves to the system are loaded.
+pub fn relocate(domain: &Domain, path: &Path, flags: OpenFlags) -> Result<Relocated> {
+    let image = IMAGES.open(path)?;
+    let closure = load::discover(domain, image, Some(Class::Replicate))?;
+    load::open_system_nodes(&closure)?;
+    let replicas = load::prepare_group(domain, &closure, Class::Replicate, flags)?;
+    Ok(Relocated { replicas })
+}
+
+impl Relocated {
+    /// The replicas, the file's own first.
+    pub fn members(&self) -> Vec<Member> {
+        self.replicas.iter().map(|replica| member(replica)).collect()
+    }
+}
+
+/// The published replicas of a domain.
+pub fn members(domain: &Domain) -> Vec<Member> {
+    domain.0.state.lock().replicas.iter().map(|replica| member(replica)).collect()
+}
+
+fn member(replica: &Replica) -> Member {
+    Member {
+        path: replica.image.path.clone(),
+        base: replica.base,
+        bias: replica.bias,
+        size: replica.memory.length(),
+        tls: replica.tls.map(|block: Block| (block.module_word(), block.offset_word(0))),
+    }
+}
