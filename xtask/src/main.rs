@@ -5,6 +5,7 @@
 mod cache;
 mod demo;
 mod environment;
+mod linker;
 mod lock;
 mod progress;
 mod python;
@@ -32,6 +33,8 @@ enum Task {
     Soak(soak::Arguments),
     /// Only the set-up: the virtual environment that the other tasks use
     Setup(environment::Arguments),
+    /// The loader beside glibc's, on real files
+    Linker(linker::Arguments),
     /// Resolves the pinned packages again and rewrites xtask/locks
     Lock,
 }
@@ -46,6 +49,7 @@ fn main() -> anyhow::Result<()> {
             println!("{}", environment.root().display());
             Ok(())
         }
+        Task::Linker(arguments) => linker::run(&arguments),
         Task::Lock => lock::run(),
     }
 }

@@ -1,0 +1,220 @@
+//! One loader, one object: every relocated word, as (object that it points into, offset there).
+//!
+//! Runs in a process of its own, so that a library's constructors meet nobody else's.
+
+use std::ffi::{CString, c_int, c_void};
+use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use clap::{Args, ValueEnum};
+use goblin::elf::reloc;
+use hydrozoa_loader::{Loader, OpenFlags, testing};
+
+use super::object::{self, Place};
+
+/// Options of the worker.
+#[derive(Args)]
+pub(super) struct Arguments {
+    #[arg(value_enum)]
+    by: By,
+    /// The libpython to load before
+    python: PathBuf,
+    /// The object
+    object: PathBuf,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum By {
+    Hydrozoa,
+    Glibc,
+}
+
+/// A loaded object's place in this process.
+struct Owner {
+    name: String,
+    start: usize,
+    end: usize,
+    bias: usize,
+    /// glibc's module id, or our module word.
+    tls_module: u64,
+    /// What offset words of our own modules are relative to.
+    tls_offset: u64,
+    /// The calling thread's block, as an offset from the thread pointer.
+    tls_block: Option<u64>,
+}
+
+/// Writes one line a place: `index owner offset`. Values in no object are written with the owner
+/// `-`, thread-local words with `tls:` before the owner.
+pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    let bytes = std::fs::read(&arguments.object)?;
+    let places = object::places(&bytes)?;
+    let (bias, owners, _keep) = match arguments.by {
+        By::Hydrozoa => load_by_hydrozoa(&arguments.python, &arguments.object)?,
+        By::Glibc => load_by_glibc(&arguments.python, &arguments.object)?,
+    };
+    let mut output = std::io::BufWriter::new(std::io::stdout().lock());
+    for (index, place) in places.iter().enumerate() {
+        let at = bias.wrapping_add(place.offset as usize);
+        // SAFETY: the loader accepted the relocation, so its place is mapped memory of the object.
+        let (word, after) = unsafe {
+            match place.size {
+                4 => (u64::from(std::ptr::read_unaligned(at as *const u32)), 0),
+                _ => (std::ptr::read_unaligned(at as *const u64), std::ptr::read_unaligned((at + 8) as *const u64)),
+            }
+        };
+        let (owner, offset) = meaning(place, at, word, after, &owners, arguments.by);
+        writeln!(output, "{index} {owner} {offset:x}")?;
+    }
+    output.flush()?;
+    drop(output);
+    // Destructors of half-alive objects are not what is compared.
+    // SAFETY: ends the process; everything was written.
+    unsafe { libc::_exit(0) }
+}
+
+fn meaning(place: &Place, at: usize, word: u64, after: u64, owners: &[Owner], by: By) -> (String, u64) {
+    let module = |word: u64| owners.iter().find(|owner| owner.tls_module == word && word != 0);
+    match place.kind {
+        reloc::R_X86_64_DTPMOD64 => match module(word) {
+            // The offset word of a reference to the object's own data has no relocation.
+            Some(owner) if place.symbol.is_empty() => {
+                (format!("tls:{}", owner.name), after.wrapping_sub(owner.tls_offset))
+            }
+            Some(owner) => (format!("tls:{}", owner.name), 0),
+            None => ("tls:-".into(), word),
+        },
+        reloc::R_X86_64_DTPOFF64 => {
+            // SAFETY: the module word stands before the offset word (psABI, `tls_index`).
+            let before = unsafe { std::ptr::read_unaligned((at - 8) as *const u64) };
+            let start = module(before).map_or(0, |owner| owner.tls_offset);
+            ("tls-offset".into(), word.wrapping_sub(start))
+        }
+        reloc::R_X86_64_TPOFF64 => {
+            let owner = owners
+                .iter()
+                .filter_map(|owner| Some((owner, owner.tls_block?)))
+                .filter(|(_, block)| (word as i64) >= (*block as i64))
+                .max_by_key(|(_, block)| *block as i64);
+            match owner {
+                Some((owner, block)) if by == By::Glibc || owner.tls_block.is_some() => {
+                    (format!("tp:{}", owner.name), word.wrapping_sub(block))
+                }
+                _ => ("tp:-".into(), word),
+            }
+        }
+        _ => match owners.iter().find(|owner| (owner.start..owner.end).contains(&(word as usize))) {
+            Some(owner) => (owner.name.clone(), word.wrapping_sub(owner.bias as u64)),
+            None => ("-".into(), word),
+        },
+    }
+}
+
+fn base_name(path: &Path) -> String {
+    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    name.strip_prefix(".inert-").unwrap_or(&name).replace(' ', "_")
+}
+
+type Loaded = (usize, Vec<Owner>, Option<testing::Relocated>);
+
+fn load_by_hydrozoa(python: &Path, object: &Path) -> anyhow::Result<Loaded> {
+    let loader = Loader::builder().build()?;
+    let domain = loader.domain("differential").build()?;
+    domain.open(python, OpenFlags::NOW | OpenFlags::GLOBAL)?;
+    let relocated = testing::relocate(&domain, object, OpenFlags::LAZY)?;
+    let mut owners: Vec<Owner> = relocated
+        .members()
+        .into_iter()
+        .chain(testing::members(&domain))
+        .map(|member| {
+            let (tls_module, tls_offset) = member.tls.unwrap_or((0, 0));
+            // Only blocks of the arena are at one offset from the thread pointer.
+            let in_arena = tls_module == 1 << 63;
+            Owner {
+                name: base_name(&member.path),
+                start: member.base,
+                end: member.base + member.size,
+                bias: member.bias,
+                tls_module,
+                tls_offset,
+                tls_block: in_arena.then_some(tls_offset),
+            }
+        })
+        .collect();
+    let bias = owners[0].bias;
+    // Several modules of ours share the arena's module word: the object itself stands first.
+    owners.extend(system_owners());
+    Ok((bias, owners, Some(relocated)))
+}
+
+fn load_by_glibc(python: &Path, object: &Path) -> anyhow::Result<Loaded> {
+    open_by_glibc(python, libc::RTLD_NOW | libc::RTLD_GLOBAL)?;
+    let inert = object::without_constructors(object)?;
+    let opened = open_by_glibc(&inert, libc::RTLD_NOW).or_else(|_| open_by_glibc(&inert, libc::RTLD_LAZY));
+    std::fs::remove_file(&inert)?;
+    opened?;
+    let owners = system_owners();
+    let name = base_name(object);
+    let own = owners.iter().position(|owner| owner.name == name).context("it is not in the list of loaded objects")?;
+    Ok((owners[own].bias, owners, None))
+}
+
+fn open_by_glibc(path: &Path, flags: c_int) -> anyhow::Result<()> {
+    let name = CString::new(path.as_os_str().as_bytes())?;
+    // SAFETY: the name is NUL-terminated; constructors of its dependencies run, as intended.
+    if unsafe { libc::dlopen(name.as_ptr(), flags) }.is_null() {
+        // SAFETY: after a failure dlerror returns a string.
+        let text = unsafe { std::ffi::CStr::from_ptr(libc::dlerror()) };
+        bail!("glibc: {}", text.to_string_lossy());
+    }
+    Ok(())
+}
+
+fn system_owners() -> Vec<Owner> {
+    unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, _size: usize, list: *mut c_void) -> c_int {
+        // SAFETY: glibc passes a valid record, and `list` is the vector of the caller.
+        let (info, list) = unsafe { (&*info, &mut *list.cast::<Vec<Owner>>()) };
+        let name = if info.dlpi_name.is_null() {
+            PathBuf::new()
+        } else {
+            // SAFETY: a name that is not null is NUL-terminated.
+            let name = unsafe { std::ffi::CStr::from_ptr(info.dlpi_name) };
+            PathBuf::from(std::ffi::OsStr::from_bytes(name.to_bytes()))
+        };
+        let name = name.canonicalize().unwrap_or(name);
+        // SAFETY: glibc reports the address and number of the program headers.
+        let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum as usize) };
+        let loads = || headers.iter().filter(|header| header.p_type == libc::PT_LOAD);
+        let (Some(start), Some(end)) = (
+            loads().map(|header| header.p_vaddr).min(),
+            loads().map(|header| header.p_vaddr + header.p_memsz).max(),
+        ) else {
+            return 0;
+        };
+        let bias = info.dlpi_addr as usize;
+        let block = (info.dlpi_tls_modid != 0 && !info.dlpi_tls_data.is_null())
+            .then(|| (info.dlpi_tls_data as usize).wrapping_sub(thread_pointer()) as u64);
+        list.push(Owner {
+            name: base_name(&name),
+            start: bias + start as usize,
+            end: bias + end as usize,
+            bias,
+            tls_module: info.dlpi_tls_modid as u64,
+            tls_offset: 0,
+            tls_block: block,
+        });
+        0
+    }
+    let mut list: Vec<Owner> = Vec::new();
+    // SAFETY: the callback has the right signature and does not unwind.
+    unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut list).cast()) };
+    list
+}
+
+fn thread_pointer() -> usize {
+    let pointer: usize;
+    // SAFETY: on x86-64 the thread pointer's own value stands at %fs:0.
+    unsafe { std::arch::asm!("mov {}, qword ptr fs:[0]", out(reg) pointer, options(nostack, pure, readonly)) };
+    pointer
+}
