@@ -2,7 +2,7 @@
 //!
 //! Nothing is visible to anybody before `publish`; an error before it drops what was mapped.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -257,16 +257,26 @@ pub(crate) fn prepare_group(
     Ok(replicas)
 }
 
-/// The scope of a group: itself first, then what the closure's edges lead to.
+/// Something that a group's references may bind to.
+#[derive(Clone)]
+enum Provider {
+    Node(usize),
+    Replica(Arc<Replica>),
+    Commons(Arc<Replica>),
+    System(Arc<SystemObject>),
+}
+
+/// The scope of a group: the group itself, then breadth first what the closure's edges lead to, in
+/// the order of DT_NEEDED (gABI, "Shared Object Dependencies"): where two objects define a name,
+/// the one that fewer steps lead to counts.
 fn scope_of(domain: &Domain, closure: &Closure, members: &[usize], images: &[Arc<Image>]) -> Scope {
     let (globals, mut uniques): (Vec<_>, Vec<_>) = {
         let state = domain.0.state.lock();
-        let unique = state
-            .replicas
-            .iter()
-            .map(|replica| replica.image.clone())
-            .filter(|image| image.defines_uniques());
-        (state.globals.iter().map(|replica| replica.image.clone()).collect(), unique.collect())
+        let replicas = state.replicas.iter().map(|replica| replica.image.clone());
+        (
+            state.globals.iter().map(|replica| replica.image.clone()).collect(),
+            replicas.filter(|image| image.defines_uniques()).collect(),
+        )
     };
     uniques.extend(images.iter().filter(|image| image.defines_uniques()).cloned());
     let mut scope = Scope {
@@ -276,73 +286,84 @@ fn scope_of(domain: &Domain, closure: &Closure, members: &[usize], images: &[Arc
         commons: Vec::new(),
         system: SYSTEM.global(),
     };
-    for &member in members {
-        for edge in &closure.nodes[member].edges {
-            match edge {
-                Edge::Node(index) => {
-                    let node = &closure.nodes[*index];
-                    match node.class {
-                        Class::Replicate => {}
-                        Class::Commons => {
-                            if let Some(replica) = domain.0.commons.as_ref().and_then(|commons| {
-                                commons.state.lock().by_image.get(&node.image.id).cloned()
-                            }) {
-                                add_commons(&mut scope, &replica);
-                            }
-                        }
-                        Class::System => add_system(&mut scope, SYSTEM.by_file(node.image.file_id)),
+    // The group's root is the first member, unless the root is of another class: then every
+    // member is reached from it in breadth-first order, which is the order of the members.
+    let mut queue: VecDeque<Provider> =
+        members.iter().map(|&index| Provider::Node(index)).collect();
+    if members.first() == Some(&0) {
+        queue.truncate(1);
+    }
+    let mut seen_nodes = vec![false; closure.nodes.len()];
+    let mut inherited = Vec::new();
+    while let Some(provider) = queue.pop_front() {
+        match provider {
+            Provider::Node(index) => {
+                if std::mem::replace(&mut seen_nodes[index], true) {
+                    continue;
+                }
+                let node = &closure.nodes[index];
+                match node.class {
+                    Class::Replicate => {}
+                    Class::Commons => {
+                        let commons = domain.0.commons.as_ref().and_then(|commons| {
+                            commons.state.lock().by_image.get(&node.image.id).cloned()
+                        });
+                        scope.add_commons(commons);
+                    }
+                    // Its own needs are those that the system loader found for it.
+                    Class::System => {
+                        let object = SYSTEM.by_file(node.image.file_id);
+                        queue
+                            .extend(object.into_iter().flat_map(|object| scope.add_object(object)));
+                        continue;
                     }
                 }
-                Edge::Replica(replica) => {
-                    add_local(&mut scope.local, &replica.image);
-                    if let Some(inherited) = replica.scope.get() {
-                        inherited.local.iter().for_each(|image| add_local(&mut scope.local, image));
-                        inherited
-                            .commons
-                            .iter()
-                            .for_each(|replica| add_commons(&mut scope, replica));
-                        inherited
-                            .system
-                            .iter()
-                            .for_each(|object| add_object(&mut scope, object.clone()));
-                    }
-                }
-                Edge::Commons(replica) => add_commons(&mut scope, replica),
-                Edge::System(object) => add_system(&mut scope, Some(object.clone())),
-                Edge::SystemName(path) => {
-                    let name =
-                        Path::new(path).file_name().map(|name| name.to_string_lossy().into_owned());
-                    add_system(&mut scope, name.and_then(|name| SYSTEM.by_name(&name)));
-                }
-                Edge::Missing { .. } => {}
+                queue.extend(node.edges.iter().filter_map(provider_of));
             }
+            Provider::Replica(replica) => {
+                scope.add_local(&replica.image);
+                inherited.extend(replica.scope.get().cloned());
+            }
+            Provider::Commons(replica) => {
+                inherited.extend(replica.scope.get().cloned());
+                scope.add_commons(Some(replica));
+            }
+            Provider::System(object) => queue.extend(scope.add_object(object)),
         }
+    }
+    // What replicas of earlier loads were bound in stands behind everything of this load.
+    for other in inherited {
+        other.local.iter().for_each(|image| scope.add_local(image));
+        other.commons.iter().for_each(|replica| scope.add_commons(Some(replica.clone())));
+        other.system.iter().for_each(|object| scope.add_system(object.clone()));
     }
     scope
 }
 
-fn add_local(local: &mut Vec<Arc<Image>>, image: &Arc<Image>) {
-    if !local.iter().any(|known| known.id == image.id) {
-        local.push(image.clone());
+impl Scope {
+    /// Adds a system object and returns what it needs, unless the scope holds it already.
+    fn add_object(&mut self, object: Arc<SystemObject>) -> Vec<Provider> {
+        if self.system.iter().any(|known| known.id == object.id) {
+            return Vec::new();
+        }
+        let needed = object.needed.iter().filter_map(|name| SYSTEM.by_name(name));
+        let needed = needed.map(Provider::System).collect();
+        self.add_system(object);
+        needed
     }
 }
 
-fn add_commons(scope: &mut Scope, replica: &Arc<Replica>) {
-    if !scope.commons.iter().any(|known| known.image.id == replica.image.id) {
-        scope.commons.push(replica.clone());
-    }
-}
-
-fn add_system(scope: &mut Scope, object: Option<Arc<SystemObject>>) {
-    let Some(object) = object else { return };
-    for object in SYSTEM.closure(&object) {
-        add_object(scope, object);
-    }
-}
-
-fn add_object(scope: &mut Scope, object: Arc<SystemObject>) {
-    if !scope.system.iter().any(|known| known.id == object.id) {
-        scope.system.push(object);
+fn provider_of(edge: &Edge) -> Option<Provider> {
+    match edge {
+        Edge::Node(index) => Some(Provider::Node(*index)),
+        Edge::Replica(replica) => Some(Provider::Replica(replica.clone())),
+        Edge::Commons(replica) => Some(Provider::Commons(replica.clone())),
+        Edge::System(object) => Some(Provider::System(object.clone())),
+        Edge::SystemName(path) => {
+            let name = Path::new(path).file_name()?.to_str()?;
+            SYSTEM.by_name(name).map(Provider::System)
+        }
+        Edge::Missing { .. } => None,
     }
 }
 

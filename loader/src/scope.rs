@@ -92,6 +92,26 @@ impl Scope {
         find_anywhere(name, wanted)
     }
 
+    pub(crate) fn add_local(&mut self, image: &Arc<Image>) {
+        if !self.local.iter().any(|known| known.id == image.id) {
+            self.local.push(image.clone());
+        }
+    }
+
+    pub(crate) fn add_commons(&mut self, replica: Option<Arc<Replica>>) {
+        if let Some(replica) = replica
+            && !self.commons.iter().any(|known| known.image.id == replica.image.id)
+        {
+            self.commons.push(replica);
+        }
+    }
+
+    pub(crate) fn add_system(&mut self, object: Arc<SystemObject>) {
+        if !self.system.iter().any(|known| known.id == object.id) {
+            self.system.push(object);
+        }
+    }
+
     /// The definition among the objects that exist once in the process.
     fn find_shared(
         &self,

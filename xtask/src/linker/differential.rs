@@ -25,14 +25,32 @@ struct Outcome {
 
 /// The functions that every domain interposes.
 const INTERPOSED: [&str; 12] = [
-    "__tls_get_addr", "_dl_find_object", "dl_iterate_phdr", "dladdr", "dladdr1", "dlclose", "dlerror", "dlinfo",
-    "dlopen", "dlsym", "dlvsym", "pthread_create",
+    "__tls_get_addr",
+    "_dl_find_object",
+    "dl_iterate_phdr",
+    "dladdr",
+    "dladdr1",
+    "dlclose",
+    "dlerror",
+    "dlinfo",
+    "dlopen",
+    "dlsym",
+    "dlvsym",
+    "pthread_create",
 ];
 
 /// Compares everything under `inputs` and prints the table.
-pub(super) fn run(inputs: &[PathBuf], python: Option<&Path>, table: Option<&Path>) -> anyhow::Result<()> {
-    ensure!(!inputs.is_empty(), "name what to compare: cargo xtask linker --differential FILE|DIR|WHEEL…");
-    let python = python.context("name the libpython whose symbols extensions refer to: --python LIBPYTHON")?;
+pub(super) fn run(
+    inputs: &[PathBuf],
+    python: Option<&Path>,
+    table: Option<&Path>,
+) -> anyhow::Result<()> {
+    ensure!(
+        !inputs.is_empty(),
+        "name what to compare: cargo xtask linker --differential FILE|DIR|WHEEL…"
+    );
+    let python = python
+        .context("name the libpython whose symbols extensions refer to: --python LIBPYTHON")?;
     let scratch = tempfile::tempdir()?;
     let mut rows: BTreeMap<String, Vec<(PathBuf, Outcome)>> = BTreeMap::new();
     for input in inputs {
@@ -59,9 +77,12 @@ fn groups(input: &Path, scratch: &Path) -> anyhow::Result<Vec<(String, Vec<PathB
         return Ok(vec![(name, objects_under(&target)?)]);
     }
     if input.is_dir() {
-        let mut found: Vec<_> = std::fs::read_dir(input)?.map(|entry| Ok(entry?.path())).collect::<std::io::Result<_>>()?;
+        let mut found: Vec<_> = std::fs::read_dir(input)?
+            .map(|entry| Ok(entry?.path()))
+            .collect::<std::io::Result<_>>()?;
         found.sort();
-        let wheels: Vec<_> = found.iter().filter(|path| path.extension().is_some_and(|end| end == "whl")).collect();
+        let wheels: Vec<_> =
+            found.iter().filter(|path| path.extension().is_some_and(|end| end == "whl")).collect();
         if wheels.is_empty() {
             return Ok(vec![(name, objects_under(input)?)]);
         }
@@ -116,7 +137,11 @@ fn compare(python: &Path, object: &Path) -> anyhow::Result<Outcome> {
             return Ok(outcome);
         }
     };
-    ensure!(theirs.len() == places.len() && ours.len() == places.len(), "a worker lost words of {}", object.display());
+    ensure!(
+        theirs.len() == places.len() && ours.len() == places.len(),
+        "a worker lost words of {}",
+        object.display()
+    );
     for ((place, theirs), ours) in places.iter().zip(&theirs).zip(&ours) {
         classify(&mut outcome, place, theirs, ours);
     }
@@ -162,14 +187,19 @@ fn words(by: &str, python: &Path, object: &Path) -> anyhow::Result<Result<Vec<St
     Ok(Ok(lines.collect()))
 }
 
-fn report(rows: &BTreeMap<String, Vec<(PathBuf, Outcome)>>, table: Option<&Path>) -> anyhow::Result<()> {
+fn report(
+    rows: &BTreeMap<String, Vec<(PathBuf, Outcome)>>,
+    table: Option<&Path>,
+) -> anyhow::Result<()> {
     let mut text = String::from(
         "| source | objects | words | interposed | unified | refused by glibc too | differences |\n|---|---:|---:|---:|---:|---:|---:|\n",
     );
     let mut total = [0usize; 6];
     let mut differences = Vec::new();
     for (group, outcomes) in rows {
-        let count = |of: fn(&Outcome) -> usize| outcomes.iter().map(|(_, outcome)| of(outcome)).sum::<usize>();
+        let count = |of: fn(&Outcome) -> usize| {
+            outcomes.iter().map(|(_, outcome)| of(outcome)).sum::<usize>()
+        };
         let line = [
             outcomes.len(),
             count(|outcome| if outcome.refused.is_some() { 0 } else { outcome.words }),
@@ -182,7 +212,12 @@ fn report(rows: &BTreeMap<String, Vec<(PathBuf, Outcome)>>, table: Option<&Path>
         text += &row(group, &line);
         for (object, outcome) in outcomes {
             let name = object.file_name().unwrap_or_default().to_string_lossy();
-            differences.extend(outcome.differences.iter().map(|difference| format!("{group}: {name}: {difference}")));
+            differences.extend(
+                outcome
+                    .differences
+                    .iter()
+                    .map(|difference| format!("{group}: {name}: {difference}")),
+            );
             if let Some(reason) = &outcome.refused {
                 eprintln!("not compared: {group}: {name}: {reason}");
             }

@@ -3,7 +3,9 @@
 use std::path::Path;
 
 use anyhow::{Context, bail};
-use goblin::elf::dynamic::{DT_FINI, DT_FINI_ARRAY, DT_FINI_ARRAYSZ, DT_INIT, DT_INIT_ARRAY, DT_INIT_ARRAYSZ};
+use goblin::elf::dynamic::{
+    DT_FINI, DT_FINI_ARRAY, DT_FINI_ARRAYSZ, DT_INIT, DT_INIT_ARRAY, DT_INIT_ARRAYSZ,
+};
 use goblin::elf::{Elf, reloc};
 
 /// One place that a relocation writes to.
@@ -24,7 +26,10 @@ pub(super) struct Place {
 /// Whether the file is a shared object for this machine with a dynamic section.
 pub(super) fn is_loadable(bytes: &[u8]) -> bool {
     Elf::parse(bytes).is_ok_and(|elf| {
-        elf.is_lib && elf.is_64 && elf.header.e_machine == goblin::elf::header::EM_X86_64 && elf.dynamic.is_some()
+        elf.is_lib
+            && elf.is_64
+            && elf.header.e_machine == goblin::elf::header::EM_X86_64
+            && elf.dynamic.is_some()
     })
 }
 
@@ -37,7 +42,10 @@ pub(super) fn places(bytes: &[u8]) -> anyhow::Result<Vec<Place>> {
             continue;
         }
         let symbol = elf.dynsyms.get(rela.r_sym).filter(|_| rela.r_sym != 0);
-        let name = symbol.as_ref().and_then(|symbol| elf.dynstrtab.get_at(symbol.st_name)).unwrap_or_default();
+        let name = symbol
+            .as_ref()
+            .and_then(|symbol| elf.dynstrtab.get_at(symbol.st_name))
+            .unwrap_or_default();
         let size = match rela.r_type {
             reloc::R_X86_64_32 | reloc::R_X86_64_PC32 | reloc::R_X86_64_SIZE32 => 4,
             _ => 8,
@@ -48,7 +56,11 @@ pub(super) fn places(bytes: &[u8]) -> anyhow::Result<Vec<Place>> {
             size,
             symbol: name.to_owned(),
             vague: symbol.is_some_and(|symbol| {
-                symbol.st_shndx != 0 && matches!(symbol.st_bind(), goblin::elf::sym::STB_WEAK | goblin::elf::sym::STB_GNU_UNIQUE)
+                symbol.st_shndx != 0
+                    && matches!(
+                        symbol.st_bind(),
+                        goblin::elf::sym::STB_WEAK | goblin::elf::sym::STB_GNU_UNIQUE
+                    )
             }),
         });
     }
@@ -67,14 +79,20 @@ fn packed_relative(elf: &Elf<'_>, bytes: &[u8]) -> anyhow::Result<Vec<u64>> {
     const RELRSZ: u64 = 35;
     const RELR: u64 = 36;
     let value = |tag| {
-        elf.dynamic.as_ref().and_then(|dynamic| dynamic.dyns.iter().find(|entry| entry.d_tag == tag)).map(|entry| entry.d_val)
+        elf.dynamic
+            .as_ref()
+            .and_then(|dynamic| dynamic.dyns.iter().find(|entry| entry.d_tag == tag))
+            .map(|entry| entry.d_val)
     };
     let (Some(address), Some(size)) = (value(RELR), value(RELRSZ)) else { return Ok(Vec::new()) };
     let offset = file_offset(elf, address).context("DT_RELR lies in no segment")?;
     let table = bytes.get(offset..offset + size as usize).context("DT_RELR lies beyond the end")?;
     let mut places = Vec::new();
     let mut at = 0;
-    for entry in table.chunks_exact(8).map(|entry| u64::from_le_bytes(entry.try_into().expect("eight bytes"))) {
+    for entry in table
+        .chunks_exact(8)
+        .map(|entry| u64::from_le_bytes(entry.try_into().expect("eight bytes")))
+    {
         if entry & 1 == 0 {
             places.push(entry);
             at = entry + 8;
@@ -114,9 +132,13 @@ pub(super) fn without_constructors(path: &Path) -> anyhow::Result<std::path::Pat
     const IGNORED: u64 = 0x6000_0f00;
     for index in 0..count {
         let at = offset + index * 16;
-        let Some(entry) = bytes.get_mut(at..at + 8) else { bail!("the dynamic section lies beyond the end") };
+        let Some(entry) = bytes.get_mut(at..at + 8) else {
+            bail!("the dynamic section lies beyond the end")
+        };
         let tag = u64::from_le_bytes(entry.try_into().expect("eight bytes"));
-        if [DT_INIT, DT_FINI, DT_INIT_ARRAY, DT_INIT_ARRAYSZ, DT_FINI_ARRAY, DT_FINI_ARRAYSZ].contains(&tag) {
+        if [DT_INIT, DT_FINI, DT_INIT_ARRAY, DT_INIT_ARRAYSZ, DT_FINI_ARRAY, DT_FINI_ARRAYSZ]
+            .contains(&tag)
+        {
             entry.copy_from_slice(&IGNORED.to_le_bytes());
         }
     }

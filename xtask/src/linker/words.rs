@@ -61,7 +61,10 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         let (word, after) = unsafe {
             match place.size {
                 4 => (u64::from(std::ptr::read_unaligned(at as *const u32)), 0),
-                _ => (std::ptr::read_unaligned(at as *const u64), std::ptr::read_unaligned((at + 8) as *const u64)),
+                _ => (
+                    std::ptr::read_unaligned(at as *const u64),
+                    std::ptr::read_unaligned((at + 8) as *const u64),
+                ),
             }
         };
         let (owner, offset) = meaning(place, at, word, after, &owners, arguments.by);
@@ -74,7 +77,14 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     unsafe { libc::_exit(0) }
 }
 
-fn meaning(place: &Place, at: usize, word: u64, after: u64, owners: &[Owner], by: By) -> (String, u64) {
+fn meaning(
+    place: &Place,
+    at: usize,
+    word: u64,
+    after: u64,
+    owners: &[Owner],
+    by: By,
+) -> (String, u64) {
     let module = |word: u64| owners.iter().find(|owner| owner.tls_module == word && word != 0);
     match place.kind {
         reloc::R_X86_64_DTPMOD64 => match module(word) {
@@ -104,10 +114,12 @@ fn meaning(place: &Place, at: usize, word: u64, after: u64, owners: &[Owner], by
                 _ => ("tp:-".into(), word),
             }
         }
-        _ => match owners.iter().find(|owner| (owner.start..owner.end).contains(&(word as usize))) {
-            Some(owner) => (owner.name.clone(), word.wrapping_sub(owner.bias as u64)),
-            None => ("-".into(), word),
-        },
+        _ => {
+            match owners.iter().find(|owner| (owner.start..owner.end).contains(&(word as usize))) {
+                Some(owner) => (owner.name.clone(), word.wrapping_sub(owner.bias as u64)),
+                None => ("-".into(), word),
+            }
+        }
     }
 }
 
@@ -151,12 +163,16 @@ fn load_by_hydrozoa(python: &Path, object: &Path) -> anyhow::Result<Loaded> {
 fn load_by_glibc(python: &Path, object: &Path) -> anyhow::Result<Loaded> {
     open_by_glibc(python, libc::RTLD_NOW | libc::RTLD_GLOBAL)?;
     let inert = object::without_constructors(object)?;
-    let opened = open_by_glibc(&inert, libc::RTLD_NOW).or_else(|_| open_by_glibc(&inert, libc::RTLD_LAZY));
+    let opened =
+        open_by_glibc(&inert, libc::RTLD_NOW).or_else(|_| open_by_glibc(&inert, libc::RTLD_LAZY));
     std::fs::remove_file(&inert)?;
     opened?;
     let owners = system_owners();
     let name = base_name(object);
-    let own = owners.iter().position(|owner| owner.name == name).context("it is not in the list of loaded objects")?;
+    let own = owners
+        .iter()
+        .position(|owner| owner.name == name)
+        .context("it is not in the list of loaded objects")?;
     Ok((owners[own].bias, owners, None))
 }
 
@@ -172,7 +188,11 @@ fn open_by_glibc(path: &Path, flags: c_int) -> anyhow::Result<()> {
 }
 
 fn system_owners() -> Vec<Owner> {
-    unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, _size: usize, list: *mut c_void) -> c_int {
+    unsafe extern "C" fn visit(
+        info: *mut libc::dl_phdr_info,
+        _size: usize,
+        list: *mut c_void,
+    ) -> c_int {
         // SAFETY: glibc passes a valid record, and `list` is the vector of the caller.
         let (info, list) = unsafe { (&*info, &mut *list.cast::<Vec<Owner>>()) };
         let name = if info.dlpi_name.is_null() {
@@ -184,7 +204,8 @@ fn system_owners() -> Vec<Owner> {
         };
         let name = name.canonicalize().unwrap_or(name);
         // SAFETY: glibc reports the address and number of the program headers.
-        let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum as usize) };
+        let headers =
+            unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum as usize) };
         let loads = || headers.iter().filter(|header| header.p_type == libc::PT_LOAD);
         let (Some(start), Some(end)) = (
             loads().map(|header| header.p_vaddr).min(),
@@ -193,8 +214,13 @@ fn system_owners() -> Vec<Owner> {
             return 0;
         };
         let bias = info.dlpi_addr as usize;
-        let block = (info.dlpi_tls_modid != 0 && !info.dlpi_tls_data.is_null())
-            .then(|| (info.dlpi_tls_data as usize).wrapping_sub(thread_pointer()) as u64);
+        // Asked of glibc's own function: dlpi_tls_data is null before the thread's first access.
+        let block = (info.dlpi_tls_modid != 0).then(|| {
+            let index = [info.dlpi_tls_modid as u64, 0];
+            // SAFETY: the module id is that of a loaded object.
+            let address = unsafe { __tls_get_addr(index.as_ptr()) };
+            (address as usize).wrapping_sub(thread_pointer()) as u64
+        });
         list.push(Owner {
             name: base_name(&name),
             start: bias + start as usize,
@@ -212,9 +238,15 @@ fn system_owners() -> Vec<Owner> {
     list
 }
 
+unsafe extern "C" {
+    fn __tls_get_addr(index: *const u64) -> *mut c_void;
+}
+
 fn thread_pointer() -> usize {
     let pointer: usize;
     // SAFETY: on x86-64 the thread pointer's own value stands at %fs:0.
-    unsafe { std::arch::asm!("mov {}, qword ptr fs:[0]", out(reg) pointer, options(nostack, pure, readonly)) };
+    unsafe {
+        std::arch::asm!("mov {}, qword ptr fs:[0]", out(reg) pointer, options(nostack, pure, readonly))
+    };
     pointer
 }
