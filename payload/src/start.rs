@@ -40,6 +40,7 @@ pub(crate) unsafe extern "C" fn start(start: *const Start, sink: *mut c_void) ->
             if STAGE.load(Ordering::Acquire) == FINALIZED {
                 return Ok(());
             }
+            threads::keep_own();
             let prepared = prepare(start);
             if prepared.is_err() {
                 // The exception is read while this thread is attached, then the GIL is let go.
@@ -81,6 +82,7 @@ pub(crate) unsafe extern "C" fn finalize(sink: *mut c_void) -> Status {
             }
             PyGILState_Ensure();
             threads::drain();
+            threads::forget_others();
             // The result only tells that buffered output could not be flushed, for which the
             // streams' own errors have been printed.
             Py_FinalizeEx();

@@ -303,7 +303,8 @@ pub struct PayloadTable {
     pub header: Header,
 
     // The interpreter's life.
-    /// Starts the interpreter on this thread and lets go of the GIL again.
+    /// Starts the interpreter on this thread and lets go of the GIL again. The thread's state stays
+    /// until the end: CPython does not survive the loss of its first one.
     pub start: unsafe extern "C" fn(start: *const Start, sink: *mut c_void) -> Status,
     /// After a `start` with `command_line`: runs what the command line says and finalizes.
     pub run_main: unsafe extern "C" fn(exit_status: *mut c_int, sink: *mut c_void) -> Status,
@@ -311,7 +312,8 @@ pub struct PayloadTable {
     pub finalize: unsafe extern "C" fn(sink: *mut c_void) -> Status,
 
     // Threads and the GIL. They nest; each returns to its caller only when it has been done.
-    /// Attaches this thread: takes the GIL, drains the queue of `release`.
+    /// Attaches this thread: takes the GIL, drains the queue of `release`. If bit 8 of the result is
+    /// set, the thread has got a state, and the host calls `forget_thread` when it ends.
     pub enter: unsafe extern "C" fn() -> c_int,
     /// Undoes the `enter` that returned `token`.
     pub leave: unsafe extern "C" fn(token: c_int),

@@ -1,1 +1,52 @@
-//! TODO
+//! Many complete, unmodified CPython interpreters in one process.
+//!
+//! A [`Pool`] starts them; a [`Session`] is a lease on one; an [`Object`] is a Python object in it,
+//! which cannot outlive its session. The application brings the threads: the pool hands out
+//! interpreters, each with a GIL of its own.
+//!
+//! ```no_run
+//! use hydrozoa::Pool;
+//!
+//! let pool = Pool::builder().interpreters(2).build()?;
+//! std::thread::scope(|scope| {
+//!     for _ in 0..2 {
+//!         scope.spawn(|| -> hydrozoa::Result<()> {
+//!             let session = pool.acquire()?;
+//!             let root: f64 = session.import("math")?.call_method("sqrt", (2.0,))?.extract()?;
+//!             println!("{root} from {}", session.interpreter().name());
+//!             Ok(())
+//!         });
+//!     }
+//! });
+//! # Ok::<(), hydrozoa::Error>(())
+//! ```
+
+mod command_line;
+pub mod convert;
+mod error;
+mod function;
+mod interpreter;
+pub mod memory;
+pub mod movable;
+mod object;
+pub mod package;
+mod payload;
+mod pool;
+pub mod python;
+mod session;
+pub mod torch;
+mod torch_policy;
+
+pub use command_line::CommandLine;
+pub use convert::buffer::Buffer;
+pub use convert::tensor::{DataType, Device, Element, Tensor};
+pub use convert::{FromPython, Integer, ToArguments, ToKeywords, ToPython, Value};
+pub use error::{Error, Result};
+pub use function::Arguments;
+pub use interpreter::Interpreter;
+pub use movable::{Movable, Reply};
+pub use object::{Iter, Object};
+pub use package::Package;
+pub use pool::{Builder, Pool};
+pub use session::Session;
+pub use torch::TorchPolicy;

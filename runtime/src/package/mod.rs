@@ -18,12 +18,12 @@ pub use archive::Archive;
 pub use error::PackageError;
 pub use limits::Limits;
 
+use crate::Result;
 use crate::interpreter::{Inner, Interpreter};
 use crate::movable::Movable;
 use crate::object::Object;
 use crate::pool::Pool;
 use crate::session::Session;
-use crate::{Error, Result};
 use std::collections::HashMap;
 use std::ffi::c_void;
 use std::path::Path;
@@ -58,7 +58,7 @@ impl Pool {
     ///
     /// # Errors
     ///
-    /// [`Error::Package`], if the file is no sound package.
+    /// [`Error::Package`](crate::Error::Package), if the file is no sound package.
     pub fn load_package(&self, path: impl AsRef<Path>) -> Result<Package> {
         Ok(self.load_archive(Archive::open(path)?))
     }
@@ -125,7 +125,7 @@ impl Package {
     ///
     /// # Errors
     ///
-    /// [`Error::Package`] if there is no such record, or what loading it raises.
+    /// [`Error::Package`](crate::Error::Package) if there is no such record, or what loading it raises.
     pub fn load_pickle(&self, package: &str, resource: &str) -> Result<Movable> {
         self.0.archive.size(&archive::resource_path(package, resource))?;
         let movable = Movable::of_pickle(self.clone(), package.to_owned(), resource.to_owned());
@@ -139,7 +139,7 @@ impl Package {
     ///
     /// # Errors
     ///
-    /// [`Error::Package`] if there is no such record, or it is damaged.
+    /// [`Error::Package`](crate::Error::Package) if there is no such record, or it is damaged.
     pub fn load_binary(&self, package: &str, resource: &str) -> Result<Vec<u8>> {
         Ok(self.0.archive.load_binary(package, resource)?)
     }
@@ -148,7 +148,7 @@ impl Package {
     ///
     /// # Errors
     ///
-    /// [`Error::Package`] if there is no such record, it is damaged, or it is no UTF-8.
+    /// [`Error::Package`](crate::Error::Package) if there is no such record, it is damaged, or it is no UTF-8.
     pub fn load_text(&self, package: &str, resource: &str) -> Result<String> {
         Ok(self.0.archive.load_text(package, resource)?)
     }
@@ -279,11 +279,5 @@ unsafe extern "C" fn remove(removal: *mut c_void) {
             %error,
             "the package's modules could not be removed",
         );
-    }
-}
-
-impl From<PackageError> for Error {
-    fn from(error: PackageError) -> Self {
-        Self::Package(Box::new(error))
     }
 }

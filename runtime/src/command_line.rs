@@ -1,0 +1,86 @@
+//! `python ARGUMENTS…`, inside an interpreter of this process.
+
+use crate::Result;
+use crate::interpreter::{Configuration, start};
+use crate::pool::choose;
+use crate::python::Installation;
+use crate::torch::TorchPolicy;
+use crate::torch_policy::Torch;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+/// A python command that runs in an interpreter of its own in this process, as the executable would
+/// run it: arguments, environment variables, standard streams, exit status.
+#[derive(Clone, Debug)]
+#[must_use = "a command does nothing until `run`"]
+pub struct CommandLine {
+    python: Installation,
+    torch: TorchPolicy,
+    arguments: Vec<OsString>,
+    environment: Vec<(OsString, OsString)>,
+    signal_handlers: bool,
+}
+
+impl CommandLine {
+    /// `python arguments…`. Python is found as [`Builder::python`](crate::Builder::python) and
+    /// [`Builder::venv`](crate::Builder::venv) say.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::PythonNotFound`](crate::Error::PythonNotFound) and
+    /// [`Error::Configuration`](crate::Error::Configuration).
+    pub fn new<S: Into<OsString>>(
+        python: Option<PathBuf>,
+        venv: Option<&Path>,
+        arguments: impl IntoIterator<Item = S>,
+    ) -> Result<Self> {
+        Ok(Self {
+            python: choose(python.as_deref(), venv)?,
+            torch: TorchPolicy::default(),
+            arguments: arguments.into_iter().map(Into::into).collect(),
+            environment: Vec::new(),
+            signal_handlers: false,
+        })
+    }
+
+    /// How the interpreter has torch.
+    pub fn torch(mut self, policy: TorchPolicy) -> Self {
+        self.torch = policy;
+        self
+    }
+
+    /// A variable in this interpreter's `os.environ`, which the process's environment does not get.
+    pub fn variable(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
+        self.environment.push((name.into(), value.into()));
+        self
+    }
+
+    /// Installs Python's signal handlers, so that Ctrl-C raises `KeyboardInterrupt`. For one
+    /// interpreter of a process, run on its main thread.
+    pub fn signal_handlers(mut self, install: bool) -> Self {
+        self.signal_handlers = install;
+        self
+    }
+
+    /// Runs the command on this thread to its end, and returns its exit status.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Load`](crate::Error::Load) or [`Error::Start`](crate::Error::Start). What the
+    /// command itself does wrong is told by its exit status and on its standard error.
+    pub fn run(self) -> Result<i32> {
+        let torch = Torch::settle(self.torch, &self.python, false)?;
+        let program = self
+            .python
+            .executable()
+            .map_or_else(|| OsString::from("python3"), |path| path.as_os_str().to_owned());
+        let configuration = Configuration {
+            arguments: [program].into_iter().chain(self.arguments).collect(),
+            environment: self.environment,
+            command_line: true,
+            signal_handlers: self.signal_handlers,
+            ..Configuration::new(self.python, torch)
+        };
+        start(0, &configuration)?.run_main()
+    }
+}

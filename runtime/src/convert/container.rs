@@ -1,0 +1,162 @@
+//! bytes, list, tuple, dict.
+
+use super::{FromPython, Inspected, ToPython};
+use crate::object::Object;
+use crate::payload::table::{Handle, Kind};
+use crate::session::Session;
+use crate::{Error, Result};
+use std::collections::{BTreeMap, HashMap};
+use std::hash::{BuildHasher, Hash};
+use std::ptr;
+
+/// A new list, tuple or dict (of keys and values in turn).
+pub(super) fn gather<'session, 'item>(
+    session: &'session Session,
+    kind: Kind,
+    items: impl Iterator<Item = &'item dyn ToPython>,
+) -> Result<Object<'session>> {
+    let _attached = session.attach();
+    let objects = items.map(|item| item.to_python(session)).collect::<Result<Vec<_>>>()?;
+    let handles: Vec<Handle> = objects.iter().map(Object::handle).collect();
+    let len = if kind == Kind::DICT { handles.len() / 2 } else { handles.len() };
+    session.object(|inner, out, sink| {
+        // SAFETY: attached; `objects` keeps every handle alive; `len` counts items or pairs.
+        unsafe { (inner.table().gather)(kind, handles.as_ptr(), len, out, sink) }
+    })
+}
+
+/// The items of a list or tuple.
+pub(super) fn sequence<'session>(object: &Object<'session>) -> Result<Vec<Object<'session>>> {
+    scatter(object, &[Kind::LIST, Kind::TUPLE], "list or tuple")
+}
+
+/// The items of a container of one of `kinds`; keys and values in turn of a dict.
+pub(super) fn scatter<'session>(
+    object: &Object<'session>,
+    kinds: &[Kind],
+    expected: &str,
+) -> Result<Vec<Object<'session>>> {
+    let session = object.session();
+    // One turn for length and items, so that no other thread changes the container in between.
+    let _attached = session.attach();
+    let inspected = Inspected::new(object)?;
+    if !kinds.contains(&inspected.kind()) {
+        return Err(inspected.unexpected(expected));
+    }
+    let len = inspected.leaf.data.len;
+    let count = if inspected.kind() == Kind::DICT { 2 * len } else { len };
+    let mut handles: Vec<Handle> = vec![ptr::null_mut(); count];
+    session.perform(|inner, sink| {
+        // SAFETY: attached; `handles` has room for `len` items or pairs.
+        unsafe { (inner.table().scatter)(object.handle(), handles.as_mut_ptr(), len, sink) }
+    })?;
+    Ok(handles
+        .into_iter()
+        // SAFETY: success means that every slot holds an owned reference.
+        .map(|handle| unsafe { Object::from_owned(session, handle) })
+        .collect())
+}
+
+/// The keys and values of a dict.
+pub(super) fn pairs<'session>(
+    object: &Object<'session>,
+) -> Result<impl Iterator<Item = (Object<'session>, Object<'session>)> + use<'session>> {
+    let mut items = scatter(object, &[Kind::DICT], "dict")?.into_iter();
+    Ok(std::iter::from_fn(move || Some((items.next()?, items.next()?))))
+}
+
+impl<T: ToPython> ToPython for [T] {
+    fn to_python<'session>(&self, session: &'session Session) -> Result<Object<'session>> {
+        T::slice_to_python(self, session)
+    }
+}
+
+impl<T: ToPython, const N: usize> ToPython for [T; N] {
+    fn to_python<'session>(&self, session: &'session Session) -> Result<Object<'session>> {
+        T::slice_to_python(self, session)
+    }
+}
+
+impl<T: ToPython> ToPython for Vec<T> {
+    fn to_python<'session>(&self, session: &'session Session) -> Result<Object<'session>> {
+        T::slice_to_python(self, session)
+    }
+}
+
+impl<'session, T: FromPython<'session>> FromPython<'session> for Vec<T> {
+    fn from_python(object: &Object<'session>) -> Result<Self> {
+        T::vec_from_python(object)
+    }
+}
+
+macro_rules! maps {
+    ($($map:ident<$key:ident: $($bound:path)|+ $(, $hasher:ident)?>),*) => {$(
+        impl<$key: ToPython, V: ToPython $(, $hasher)?> ToPython for $map<$key, V $(, $hasher)?> {
+            fn to_python<'session>(&self, session: &'session Session) -> Result<Object<'session>> {
+                let items = self
+                    .iter()
+                    .flat_map(|(key, value)| [key as &dyn ToPython, value as &dyn ToPython]);
+                gather(session, Kind::DICT, items)
+            }
+        }
+
+        impl<'session, $key, V $(, $hasher)?> FromPython<'session>
+            for $map<$key, V $(, $hasher)?>
+        where
+            $key: FromPython<'session> $(+ $bound)+,
+            V: FromPython<'session>,
+            $($hasher: BuildHasher + Default,)?
+        {
+            fn from_python(object: &Object<'session>) -> Result<Self> {
+                pairs(object)?
+                    .map(|(key, value)| Ok(($key::from_python(&key)?, V::from_python(&value)?)))
+                    .collect()
+            }
+        }
+    )*};
+}
+
+maps!(HashMap<K: Eq | Hash, S>, BTreeMap<K: Ord>);
+
+macro_rules! tuples {
+    ($($count:literal: $($name:ident $index:tt),+;)*) => {$(
+        impl<$($name: ToPython),+> ToPython for ($($name,)+) {
+            fn to_python<'session>(&self, session: &'session Session) -> Result<Object<'session>> {
+                let items = [$(&self.$index as &dyn ToPython),+];
+                gather(session, Kind::TUPLE, items.into_iter())
+            }
+        }
+
+        impl<'session, $($name: FromPython<'session>),+> FromPython<'session> for ($($name,)+) {
+            fn from_python(object: &Object<'session>) -> Result<Self> {
+                let items = sequence(object)?;
+                if items.len() != $count {
+                    return Err(Error::convert(
+                        concat!("a tuple of ", $count),
+                        object.type_name(),
+                        format!("it has {} items", items.len()),
+                    ));
+                }
+                Ok(($($name::from_python(&items[$index])?,)+))
+            }
+        }
+    )*};
+}
+
+tuples! {
+    1: A 0;
+    2: A 0, B 1;
+    3: A 0, B 1, C 2;
+    4: A 0, B 1, C 2, D 3;
+    5: A 0, B 1, C 2, D 3, E 4;
+    6: A 0, B 1, C 2, D 3, E 4, F 5;
+    7: A 0, B 1, C 2, D 3, E 4, F 5, G 6;
+    8: A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7;
+}
+
+/// The entries of a dict whose keys are `str`.
+pub(crate) fn named<'session>(
+    object: &Object<'session>,
+) -> Result<Vec<(String, Object<'session>)>> {
+    pairs(object)?.map(|(key, value)| Ok((key.extract()?, value))).collect()
+}

@@ -1,0 +1,150 @@
+//! Values across the boundary: Rust to Python and back.
+//!
+//! | Python | from Rust | to Rust |
+//! |---|---|---|
+//! | `None` | `()`, `Option::None` | `()`, `Option` |
+//! | `bool` | `bool` | `bool` |
+//! | `int` | integers up to 128 bits, [`Integer`] | the same; also what has `__index__` |
+//! | `float` | `f32`, `f64` | the same; also what has `__float__` |
+//! | `str` | `str`, `String` | `String` |
+//! | `bytes` | `[u8]`, `Vec<u8>` | `Vec<u8>`; also `bytearray` |
+//! | `list` | `[T]`, `Vec<T>`, `[T; N]` | `Vec<T>`; also `tuple` |
+//! | `tuple` | tuples of up to eight | the same |
+//! | `dict` | `HashMap`, `BTreeMap` | the same |
+//! | any of these | [`Value`] | [`Value`] |
+//! | buffer protocol | [`Session::lend`], [`Session::give`] | [`Buffer`](buffer::Buffer) |
+//! | `__dlpack__` | [`Tensor`](tensor::Tensor) | [`Tensor`](tensor::Tensor) |
+//! | any object | [`Object`] of the same interpreter | [`Object`] |
+
+mod arguments;
+pub(crate) mod buffer;
+mod container;
+#[path = "../../../payload/src/dlpack.rs"]
+pub(crate) mod dlpack;
+mod integer;
+mod scalar;
+pub(crate) mod tensor;
+mod value;
+
+pub use arguments::{ToArguments, ToKeywords};
+pub(crate) use container::named;
+pub use integer::Integer;
+pub use value::Value;
+
+use crate::object::Object;
+use crate::payload::table::{Kind, Leaf, Text};
+use crate::session::Session;
+use crate::{Error, Result};
+
+/// A value that can be made into a Python object.
+pub trait ToPython {
+    /// A new reference to an object of `session`'s interpreter.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Foreign`](crate::Error::Foreign) or what making the object raises.
+    fn to_python<'session>(&self, session: &'session Session) -> Result<Object<'session>>;
+
+    /// What a slice of such values becomes: a list, or `bytes` for `u8`.
+    #[doc(hidden)]
+    fn slice_to_python<'session>(
+        items: &[Self],
+        session: &'session Session,
+    ) -> Result<Object<'session>>
+    where
+        Self: Sized,
+    {
+        container::gather(session, Kind::LIST, items.iter().map(|item| item as &dyn ToPython))
+    }
+}
+
+/// A value that can be made from a Python object.
+pub trait FromPython<'session>: Sized {
+    /// The object's value.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Convert`](crate::Error::Convert) if it has none of this type.
+    fn from_python(object: &Object<'session>) -> Result<Self>;
+
+    /// What a vector of such values is made from: a list or tuple, or `bytes` for `u8`.
+    #[doc(hidden)]
+    fn vec_from_python(object: &Object<'session>) -> Result<Vec<Self>> {
+        container::sequence(object)?.iter().map(Self::from_python).collect()
+    }
+}
+
+impl<T: ToPython + ?Sized> ToPython for &T {
+    fn to_python<'session>(&self, session: &'session Session) -> Result<Object<'session>> {
+        (**self).to_python(session)
+    }
+}
+
+impl ToPython for Object<'_> {
+    fn to_python<'session>(&self, session: &'session Session) -> Result<Object<'session>> {
+        self.check_receiver(session)?;
+        // SAFETY: the object is alive, and belongs to the session's interpreter.
+        Ok(unsafe { Object::from_borrowed(session, self.handle()) })
+    }
+}
+
+impl<'session> FromPython<'session> for Object<'session> {
+    fn from_python(object: &Object<'session>) -> Result<Self> {
+        Ok(object.clone())
+    }
+}
+
+/// A new object from a leaf.
+fn build<'session>(session: &'session Session, leaf: &Leaf) -> Result<Object<'session>> {
+    session.object(|inner, out, sink| {
+        // SAFETY: `object` attaches, and what the leaf views outlives the call.
+        unsafe { (inner.table().build)(leaf, out, sink) }
+    })
+}
+
+/// What an object is: a leaf whose views last as long as this and the GIL is held.
+struct Inspected<'object> {
+    leaf: Leaf,
+    object: &'object Object<'object>,
+}
+
+impl<'object> Inspected<'object> {
+    /// The caller is attached, and stays so while it uses the views.
+    fn new(object: &'object Object<'_>) -> Result<Self> {
+        let mut leaf = Leaf::new(Kind::OTHER);
+        object.session().perform(|inner, sink| {
+            // SAFETY: `perform` attaches, and the object is alive.
+            unsafe { (inner.table().inspect)(object.handle(), &mut leaf, sink) }
+        })?;
+        Ok(Self { leaf, object })
+    }
+
+    fn kind(&self) -> Kind {
+        self.leaf.kind
+    }
+
+    fn bytes(&self) -> &[u8] {
+        // SAFETY: the view lasts as long as the object (or the leaf's owner) does, both of which
+        // outlive `self`; of a bytearray, as long as the GIL is held, which `new` asks for.
+        unsafe { self.leaf.data.bytes() }
+    }
+
+    /// The failure to be what was asked for.
+    fn unexpected(&self, expected: &str) -> Error {
+        Error::convert(expected, self.object.type_name(), "it is of another type")
+    }
+}
+
+impl Drop for Inspected<'_> {
+    fn drop(&mut self) {
+        if !self.leaf.owner.is_null() {
+            // SAFETY: `inspect` gave the owner to the receiver of the leaf.
+            unsafe { (self.object.session().inner().table().release)(self.leaf.owner) };
+        }
+    }
+}
+
+/// A leaf that holds bytes.
+fn bytes_leaf(kind: Kind, bytes: &[u8]) -> Leaf {
+    Leaf { data: Text { data: bytes.as_ptr(), len: bytes.len() }, ..Leaf::new(kind) }
+}

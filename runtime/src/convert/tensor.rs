@@ -1,0 +1,555 @@
+//! Tensors that cross without a copy, by DLPack: a stable C ABI that torch, numpy, JAX and others
+//! speak, so that nothing here depends on any of them.
+
+pub use super::dlpack::{DataType, Device};
+
+use super::dlpack::{DLManagedTensor, DLManagedTensorVersioned, DLTensor, READ_ONLY};
+use super::{FromPython, ToPython};
+use crate::interpreter::Inner;
+use crate::object::Object;
+use crate::payload::table::{Handle, TensorLoan};
+use crate::session::Session;
+use crate::{Error, Result};
+use std::ffi::{c_int, c_void};
+use std::sync::Arc;
+use std::{fmt, ptr, slice};
+
+/// A tensor's memory with its shape: taken from Python, or of Rust's own.
+///
+/// Clones share the memory. It is given back when the last clone is dropped and every Python
+/// object made from it is gone, by whichever thread that is; memory that Python owns is given back
+/// under the interpreter's GIL, later if this thread does not hold it.
+#[derive(Clone)]
+pub struct Tensor(Arc<Shared>);
+
+pub(super) struct Shared {
+    /// First element.
+    data: *mut c_void,
+    device: Device,
+    data_type: DataType,
+    shape: Box<[i64]>,
+    /// In elements.
+    strides: Box<[i64]>,
+    read_only: bool,
+    owner: Owner,
+}
+
+// SAFETY: the memory is plain data that no field here is used to write; reading it is `unsafe`
+// with a contract of its own, or copies. What frees it is `Send` (see `Owner`).
+unsafe impl Send for Shared {}
+// SAFETY: as above.
+unsafe impl Sync for Shared {}
+
+/// What frees the memory.
+enum Owner {
+    /// A tensor that an interpreter has exported: its deleter is called in that interpreter.
+    Python { interpreter: Arc<Inner>, managed: *mut c_void, versioned: bool },
+    /// Anything of Rust's; dropped.
+    Rust(#[expect(dead_code, reason = "held for its drop")] Box<dyn Send + Sync>),
+}
+
+/// A type of Rust that is an element of tensors.
+///
+/// # Safety
+///
+/// `DATA_TYPE` must describe the type's representation, and every bit pattern that a producer of
+/// that type may leave in memory must be valid.
+pub unsafe trait Element: Copy + Send + Sync + 'static {
+    /// Its DLPack type.
+    const DATA_TYPE: DataType;
+}
+
+macro_rules! elements {
+    ($($type:ty => $name:ident),*) => {$(
+        // SAFETY: a number of the same kind and size, which any bit pattern is valid for.
+        unsafe impl Element for $type {
+            const DATA_TYPE: DataType = DataType::$name;
+        }
+    )*};
+}
+
+elements!(i8 => I8, i16 => I16, i32 => I32, i64 => I64, u8 => U8, u16 => U16, u32 => U32,
+    u64 => U64, f32 => F32, f64 => F64);
+
+impl Tensor {
+    /// A contiguous tensor that owns `elements`, row by row.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Convert`] unless the product of `shape` is the number of elements.
+    pub fn from_vec<T: Element>(elements: Vec<T>, shape: &[i64]) -> Result<Self> {
+        let count = count(shape);
+        if count != Some(elements.len()) {
+            return Err(Error::convert(
+                format!("a tensor of shape {shape:?}"),
+                "Vec",
+                format!("it has {} elements", elements.len()),
+            ));
+        }
+        // A vector's elements do not move when the vector does.
+        let data = elements.as_ptr().cast_mut().cast();
+        let strides = contiguous(shape);
+        // SAFETY: the vector, which becomes the owner, holds as many elements of this type as the
+        // shape asks for, and nobody else can reach them.
+        Ok(unsafe {
+            Self::from_raw_parts(data, T::DATA_TYPE, Device::CPU, shape, &strides, false, elements)
+        })
+    }
+
+    /// A tensor over memory that `owner` keeps alive. Strides are in elements.
+    ///
+    /// # Safety
+    ///
+    /// Every element that shape and strides reach from `data` must lie in memory of `device` that
+    /// is valid until `owner` is dropped, which any thread may do; unless `read_only`, Python may
+    /// write it, and nothing in Rust may hold a reference to it meanwhile.
+    ///
+    /// # Panics
+    ///
+    /// If `shape` and `strides` differ in length.
+    pub unsafe fn from_raw_parts<O: Send + Sync + 'static>(
+        data: *mut c_void,
+        data_type: DataType,
+        device: Device,
+        shape: &[i64],
+        strides: &[i64],
+        read_only: bool,
+        owner: O,
+    ) -> Self {
+        assert_eq!(shape.len(), strides.len(), "one stride for each dimension");
+        Self(Arc::new(Shared {
+            data,
+            device,
+            data_type,
+            shape: shape.into(),
+            strides: strides.into(),
+            read_only,
+            owner: Owner::Rust(Box::new(owner)),
+        }))
+    }
+
+    /// Address of the first element, in the memory of [`Tensor::device`].
+    pub fn data_ptr(&self) -> *mut c_void {
+        self.0.data
+    }
+
+    /// Extents, in elements.
+    pub fn shape(&self) -> &[i64] {
+        &self.0.shape
+    }
+
+    /// Distances between neighbours along each dimension, in elements.
+    pub fn strides(&self) -> &[i64] {
+        &self.0.strides
+    }
+
+    /// Type of the elements.
+    pub fn data_type(&self) -> DataType {
+        self.0.data_type
+    }
+
+    /// Where the memory is.
+    pub fn device(&self) -> Device {
+        self.0.device
+    }
+
+    /// Whether the memory must not be written.
+    pub fn is_read_only(&self) -> bool {
+        self.0.read_only
+    }
+
+    /// Number of elements.
+    pub fn len(&self) -> usize {
+        count(&self.0.shape).unwrap_or(0)
+    }
+
+    /// Whether it has no elements.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether the elements lie row by row without gaps.
+    pub fn is_contiguous(&self) -> bool {
+        let dense = contiguous(&self.0.shape);
+        self.is_empty()
+            || (0..dense.len()).all(|i| self.0.shape[i] == 1 || self.0.strides[i] == dense[i])
+    }
+
+    /// The elements, in place.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Convert`] if the type differs, the memory is not the machine's own, or the elements
+    /// are not contiguous.
+    ///
+    /// # Safety
+    ///
+    /// Nobody may write the memory while the slice lives: no Python code that has the tensor, and
+    /// no other clone.
+    pub unsafe fn as_slice<T: Element>(&self) -> Result<&[T]> {
+        self.check::<T>()?;
+        if !self.is_contiguous() {
+            return Err(self.refused::<T>("its elements are not contiguous; copy them with to_vec"));
+        }
+        if self.is_empty() {
+            return Ok(&[]);
+        }
+        // SAFETY: type and contiguity have been checked, the owner keeps the memory alive as long
+        // as `self`, and the caller sees to it that nobody writes.
+        Ok(unsafe { slice::from_raw_parts(self.0.data.cast::<T>(), self.len()) })
+    }
+
+    /// A copy of the elements, row by row.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Convert`] if the type differs or the memory is not the machine's own.
+    pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
+        self.check::<T>()?;
+        let mut elements = Vec::with_capacity(self.len());
+        if self.is_empty() {
+            return Ok(elements);
+        }
+        let mut index = vec![0_i64; self.0.shape.len()];
+        loop {
+            let offset: i64 = index.iter().zip(&self.0.strides).map(|(i, s)| i * s).sum();
+            // SAFETY: `index` lies within the shape, and every element that shape and strides
+            // reach is valid memory of this type. The read makes no reference.
+            elements.push(unsafe { self.0.data.cast::<T>().offset(offset as isize).read() });
+            let Some(dimension) = (0..index.len())
+                .rev()
+                .find(|&dimension| index[dimension] + 1 < self.0.shape[dimension])
+            else {
+                return Ok(elements);
+            };
+            index[dimension] += 1;
+            index[dimension + 1..].fill(0);
+        }
+    }
+
+    fn check<T: Element>(&self) -> Result<()> {
+        if self.0.data_type != T::DATA_TYPE {
+            return Err(self.refused::<T>(&format!("its elements are {:?}", self.0.data_type)));
+        }
+        // 1 is main memory; 3 and 11 are main memory that a GPU can reach (kDLCUDAHost, kDLROCMHost).
+        if !matches!(self.0.device.kind, 1 | 3 | 11) {
+            return Err(self.refused::<T>("it is in a device's memory"));
+        }
+        if !self.0.data.cast::<T>().is_aligned() {
+            return Err(self.refused::<T>("it is not aligned"));
+        }
+        Ok(())
+    }
+
+    fn refused<T>(&self, reason: &str) -> Error {
+        Error::convert(
+            format!("elements of type {}", std::any::type_name::<T>()),
+            format!("a tensor of shape {:?}", self.0.shape),
+            reason,
+        )
+    }
+}
+
+/// The product of `shape`, or `None` if that is no possible number of elements.
+fn count(shape: &[i64]) -> Option<usize> {
+    shape
+        .iter()
+        .try_fold(1_usize, |count, &extent| count.checked_mul(usize::try_from(extent).ok()?))
+}
+
+/// The strides of a row-major tensor, in elements.
+pub(crate) fn contiguous(shape: &[i64]) -> Vec<i64> {
+    let mut strides = vec![1; shape.len()];
+    for dimension in (1..shape.len()).rev() {
+        strides[dimension - 1] = strides[dimension] * shape[dimension].max(1);
+    }
+    strides
+}
+
+impl FromPython<'_> for Tensor {
+    /// Takes any object with `__dlpack__`. Of memory on a GPU, work queued on the legacy default
+    /// stream is complete for whoever uses that stream, as the protocol says for no stream.
+    fn from_python(object: &Object<'_>) -> Result<Self> {
+        let session = object.session();
+        let mut managed = ptr::null_mut();
+        let mut versioned: c_int = 0;
+        session.perform(|inner, sink| {
+            // SAFETY: `perform` attaches, and the object is alive.
+            unsafe { (inner.table().tensor)(object.handle(), &mut managed, &mut versioned, sink) }
+        })?;
+        let versioned = versioned != 0;
+        let owner = Owner::Python { interpreter: session.inner().clone(), managed, versioned };
+        // SAFETY: success means a structure of the kind that `versioned` tells, which is ours until
+        // its deleter is called.
+        let (tensor, read_only) = unsafe {
+            if versioned {
+                let managed = &*managed.cast::<DLManagedTensorVersioned>();
+                (&managed.dl_tensor, managed.flags & READ_ONLY != 0)
+            } else {
+                (&(*managed.cast::<DLManagedTensor>()).dl_tensor, false)
+            }
+        };
+        // SAFETY: as above: the structure is valid.
+        Ok(Self(Arc::new(unsafe { describe(tensor, read_only, owner) })))
+    }
+}
+
+/// # Safety
+///
+/// `tensor` must be a valid structure that `owner` keeps alive.
+unsafe fn describe(tensor: &DLTensor, read_only: bool, owner: Owner) -> Shared {
+    let dimensions = usize::try_from(tensor.ndim).unwrap_or(0);
+    let view = |extents: *mut i64| -> Box<[i64]> {
+        if extents.is_null() || dimensions == 0 {
+            return Box::default();
+        }
+        // SAFETY: shape, and strides unless null, have one entry for each dimension.
+        unsafe { slice::from_raw_parts(extents, dimensions) }.into()
+    };
+    let shape = view(tensor.shape);
+    let strides =
+        if tensor.strides.is_null() { contiguous(&shape).into() } else { view(tensor.strides) };
+    Shared {
+        data: tensor.data.wrapping_byte_add(usize::try_from(tensor.byte_offset).unwrap_or(0)),
+        device: tensor.device,
+        data_type: tensor.dtype,
+        shape,
+        strides,
+        read_only,
+        owner,
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        let Owner::Python { interpreter, managed, versioned } = &self.owner else {
+            return;
+        };
+        let delete = if *versioned { delete_versioned } else { delete };
+        // SAFETY: `defer` may be called by any thread; it calls the deleter once, in the
+        // interpreter that the tensor came from and that lives until then.
+        unsafe { (interpreter.table().defer)(delete, *managed) };
+    }
+}
+
+/// # Safety
+///
+/// `managed` must be a `DLManagedTensor` that has not been deleted.
+unsafe extern "C" fn delete(managed: *mut c_void) {
+    let managed = managed.cast::<DLManagedTensor>();
+    // SAFETY: as the caller vouches; a null deleter means that nothing is to be freed.
+    if let Some(deleter) = unsafe { (*managed).deleter } {
+        // SAFETY: called once, as DLPack asks.
+        unsafe { deleter(managed) };
+    }
+}
+
+/// # Safety
+///
+/// `managed` must be a `DLManagedTensorVersioned` that has not been deleted.
+unsafe extern "C" fn delete_versioned(managed: *mut c_void) {
+    let managed = managed.cast::<DLManagedTensorVersioned>();
+    // SAFETY: as the caller vouches; a null deleter means that nothing is to be freed.
+    if let Some(deleter) = unsafe { (*managed).deleter } {
+        // SAFETY: called once, as DLPack asks.
+        unsafe { deleter(managed) };
+    }
+}
+
+impl ToPython for Tensor {
+    /// What the interpreter's program would call a tensor: a `torch.Tensor` if torch has been
+    /// imported there, else a `numpy.ndarray` if numpy has, else the carrier of
+    /// [`Session::lend_tensor`]. All share the memory.
+    fn to_python<'session>(&self, session: &'session Session) -> Result<Object<'session>> {
+        let carrier = session.lend_tensor(self)?;
+        let modules = session.import("sys")?.getattr("modules")?;
+        for module in ["torch", "numpy"] {
+            let module = modules.call_method("get", (module,))?;
+            if !module.is_none() {
+                return module.call_method("from_dlpack", (carrier,));
+            }
+        }
+        Ok(carrier)
+    }
+}
+
+impl Session {
+    /// An object with `__dlpack__` and `__dlpack_device__` over the tensor's memory, for any
+    /// library's `from_dlpack`, any number of times.
+    ///
+    /// # Errors
+    ///
+    /// `MemoryError` as [`Error::Python`].
+    pub fn lend_tensor(&self, tensor: &Tensor) -> Result<Object<'_>> {
+        let loan = TensorLoan {
+            context: Arc::into_raw(tensor.0.clone()).cast_mut().cast(),
+            export,
+            drop: release,
+            device_type: tensor.0.device.kind,
+            device_id: tensor.0.device.index,
+        };
+        self.object(|inner, out: *mut Handle, sink| {
+            // SAFETY: `object` attaches; the payload calls `release` once, also on failure.
+            unsafe { (inner.table().lend_tensor)(&loan, out, sink) }
+        })
+    }
+}
+
+/// # Safety
+///
+/// `context` must come from `Arc::into_raw` of a [`Shared`], and is given up.
+unsafe extern "C" fn release(context: *mut c_void) {
+    // SAFETY: as the caller vouches.
+    drop(unsafe { Arc::from_raw(context.cast::<Shared>().cast_const()) });
+}
+
+/// # Safety
+///
+/// `context` must come from `Arc::into_raw` of a [`Shared`] that has not been released.
+unsafe extern "C" fn export(context: *mut c_void, versioned: c_int) -> *mut c_void {
+    let context = context.cast::<Shared>().cast_const();
+    // SAFETY: as the caller vouches: the count is that of a live `Arc`.
+    unsafe { Arc::increment_strong_count(context) };
+    // SAFETY: the reference just counted.
+    let shared = unsafe { Arc::from_raw(context) };
+    Exported::leak(shared, versioned != 0)
+}
+
+/// A tensor on its way to a consumer, which holds the memory until it calls the deleter.
+struct Exported<M> {
+    managed: M,
+    /// The structure points into its boxed slices, which do not move.
+    #[expect(dead_code, reason = "held for its drop")]
+    shared: Arc<Shared>,
+}
+
+impl Exported<()> {
+    /// The structure, to be freed by its deleter, on whatever thread and without any GIL.
+    fn leak(shared: Arc<Shared>, versioned: bool) -> *mut c_void {
+        let dl_tensor = DLTensor {
+            data: shared.data,
+            device: shared.device,
+            // Far below: no tensor library goes beyond 64 dimensions.
+            ndim: shared.shape.len() as i32,
+            dtype: shared.data_type,
+            shape: shared.shape.as_ptr().cast_mut(),
+            strides: shared.strides.as_ptr().cast_mut(),
+            byte_offset: 0,
+        };
+        if versioned {
+            let managed = DLManagedTensorVersioned {
+                version: super::dlpack::DLPackVersion::THIS,
+                manager_ctx: ptr::null_mut(),
+                deleter: Some(free_versioned),
+                flags: if shared.read_only { READ_ONLY } else { 0 },
+                dl_tensor,
+            };
+            let exported = Box::leak(Box::new(Exported { managed, shared }));
+            exported.managed.manager_ctx = (&raw mut *exported).cast();
+            (&raw mut exported.managed).cast()
+        } else if shared.read_only {
+            // The structure of before 1.0 cannot say that the memory must not be written.
+            ptr::null_mut()
+        } else {
+            let managed =
+                DLManagedTensor { dl_tensor, manager_ctx: ptr::null_mut(), deleter: Some(free) };
+            let exported = Box::leak(Box::new(Exported { managed, shared }));
+            exported.managed.manager_ctx = (&raw mut *exported).cast();
+            (&raw mut exported.managed).cast()
+        }
+    }
+}
+
+/// # Safety
+///
+/// `managed` must come from [`Exported::leak`], and is freed.
+unsafe extern "C" fn free(managed: *mut DLManagedTensor) {
+    // SAFETY: as the caller vouches; the context is the box.
+    unsafe { drop(Box::from_raw((*managed).manager_ctx.cast::<Exported<DLManagedTensor>>())) };
+}
+
+/// # Safety
+///
+/// `managed` must come from [`Exported::leak`], and is freed.
+unsafe extern "C" fn free_versioned(managed: *mut DLManagedTensorVersioned) {
+    // SAFETY: as the caller vouches; the context is the box.
+    unsafe {
+        drop(Box::from_raw((*managed).manager_ctx.cast::<Exported<DLManagedTensorVersioned>>()));
+    }
+}
+
+impl fmt::Debug for Tensor {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Tensor")
+            .field("data_type", &self.0.data_type)
+            .field("device", &self.0.device)
+            .field("shape", &self.0.shape)
+            .field("strides", &self.0.strides)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Device, Exported, Tensor, free, free_versioned};
+    use crate::convert::dlpack::{DLManagedTensor, DLManagedTensorVersioned};
+    use std::sync::Arc;
+
+    #[test]
+    fn a_strided_tensor_copies_row_by_row() {
+        let mut elements = vec![1_i32, 2, 3, 4, 5, 6];
+        let data = elements.as_mut_ptr().cast();
+        // SAFETY: the transpose of a 2 x 3 matrix reaches the vector's own six elements.
+        let transposed = unsafe {
+            Tensor::from_raw_parts(
+                data,
+                super::DataType::I32,
+                Device::CPU,
+                &[3, 2],
+                &[1, 3],
+                false,
+                elements,
+            )
+        };
+        assert!(!transposed.is_contiguous());
+        assert_eq!(transposed.to_vec::<i32>().unwrap(), [1, 4, 2, 5, 3, 6]);
+        assert!(transposed.to_vec::<f32>().is_err());
+    }
+
+    #[test]
+    fn shape_and_number_of_elements_must_agree() {
+        assert!(Tensor::from_vec(vec![0_f32; 6], &[2, 3]).is_ok());
+        assert!(Tensor::from_vec(vec![0_f32; 6], &[2, 4]).is_err());
+        assert!(Tensor::from_vec(vec![0_f32; 6], &[-2, -3]).is_err());
+        assert!(Tensor::from_vec(Vec::<f32>::new(), &[0, 3]).unwrap().is_empty());
+    }
+
+    #[test]
+    fn an_exported_tensor_keeps_the_memory_until_its_deleter_is_called() {
+        let owner = Arc::new(());
+        // SAFETY: the tensor is empty.
+        let tensor = unsafe {
+            Tensor::from_raw_parts(
+                std::ptr::dangling_mut(),
+                super::DataType::U8,
+                Device::CPU,
+                &[0],
+                &[1],
+                false,
+                owner.clone(),
+            )
+        };
+        let plain = Exported::leak(tensor.0.clone(), false);
+        let versioned = Exported::leak(tensor.0.clone(), true);
+        drop(tensor);
+        assert_eq!(Arc::strong_count(&owner), 2);
+        // SAFETY: both are fresh from `leak`.
+        unsafe {
+            free(plain.cast::<DLManagedTensor>());
+            assert_eq!(Arc::strong_count(&owner), 2);
+            free_versioned(versioned.cast::<DLManagedTensorVersioned>());
+        }
+        assert_eq!(Arc::strong_count(&owner), 1);
+    }
+}

@@ -1,0 +1,126 @@
+//! What can go wrong, typed at the crate's edge.
+
+use crate::python::Candidate;
+use std::path::PathBuf;
+
+/// The result of an operation of this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why an operation failed.
+///
+/// [`Error::Python`] is the program's own failure and may be shown to whoever wrote it; the other
+/// variants speak of the machine or of a wrong use of this crate.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Python code raised an exception.
+    #[error("{type_name}: {message}")]
+    Python {
+        /// The exception's type: its `__qualname__`, preceded by the module unless built in, as a
+        /// traceback prints it.
+        type_name: String,
+        /// `str(exception)`.
+        message: String,
+        /// What `traceback.format_exception` gives: causes, frames and the last line.
+        traceback: String,
+    },
+    /// A library could not be loaded into the interpreter's domain.
+    #[error(transparent)]
+    Load(#[from] hydrozoa_loader::Error),
+    /// No usable Python was found.
+    #[error("no usable Python was found{}", list(candidates))]
+    PythonNotFound {
+        /// What was looked at, each with the reason for which it was refused.
+        candidates: Vec<Candidate>,
+    },
+    /// The interpreter did not start.
+    #[error("{interpreter} did not start: {message}")]
+    Start {
+        /// The interpreter's name.
+        interpreter: String,
+        /// What CPython said.
+        message: String,
+    },
+    /// The part of this crate that lives in the interpreter does not fit the rest.
+    #[error("payload for Python 3.{minor}: {reason}")]
+    Payload {
+        /// The Python version's second number.
+        minor: u8,
+        /// What does not fit.
+        reason: String,
+    },
+    /// A value does not have the form that was asked for.
+    #[error("cannot convert {found} to {expected}: {reason}")]
+    Convert {
+        /// The form asked for.
+        expected: String,
+        /// What the value is.
+        found: String,
+        /// Why that is no such value.
+        reason: String,
+    },
+    /// An object was passed to an interpreter that it does not belong to.
+    #[error(
+        "an object of {owner} was passed to {receiver}; objects move between interpreters as a Movable or by value"
+    )]
+    Foreign {
+        /// The interpreter that holds the object.
+        owner: String,
+        /// The interpreter that was called.
+        receiver: String,
+    },
+    /// A pool was asked for an interpreter that it does not have.
+    #[error("there is no interpreter {index}: the pool has {count}")]
+    NoSuchInterpreter {
+        /// The index asked for, from 0.
+        index: usize,
+        /// How many there are.
+        count: usize,
+    },
+    /// A setting that cannot be met.
+    #[error("{0}")]
+    Configuration(String),
+    /// A file could not be read.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// The operating system's answer.
+        source: std::io::Error,
+    },
+    /// A package is unusable.
+    #[error(transparent)]
+    Package(#[from] crate::package::PackageError),
+    /// torch's libraries cannot be shared by interpreters.
+    #[error(transparent)]
+    Torch(#[from] crate::torch::AdapterError),
+    /// Code of this crate panicked inside an interpreter: a defect of this crate.
+    #[error("panic inside an interpreter: {0}")]
+    Panic(String),
+}
+
+impl Error {
+    /// The traceback text, if a Python exception is what failed.
+    pub fn traceback(&self) -> Option<&str> {
+        match self {
+            Self::Python { traceback, .. } => Some(traceback),
+            _ => None,
+        }
+    }
+
+    /// A conversion that failed.
+    pub(crate) fn convert(
+        expected: impl Into<String>,
+        found: impl Into<String>,
+        reason: impl Into<String>,
+    ) -> Self {
+        Self::Convert { expected: expected.into(), found: found.into(), reason: reason.into() }
+    }
+}
+
+fn list(candidates: &[Candidate]) -> String {
+    if candidates.is_empty() {
+        return ": there was nothing to look at; name one with Builder::python".to_owned();
+    }
+    candidates.iter().map(|candidate| format!("\n  {candidate}")).collect()
+}

@@ -1,0 +1,151 @@
+//! Rust functions that Python code can call.
+
+use crate::convert::FromPython;
+use crate::interpreter::{Inner, Interpreter, entered_from_python};
+use crate::object::Object;
+use crate::payload::table::{Callback, Handle, Text};
+use crate::session::Session;
+use crate::{Error, Result};
+use std::ffi::c_void;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr;
+use std::sync::{Arc, Weak};
+
+/// What a host function is called with.
+#[derive(Debug)]
+pub struct Arguments<'session> {
+    /// Positional arguments.
+    pub positional: Vec<Object<'session>>,
+    /// Named arguments, in order.
+    pub named: Vec<(String, Object<'session>)>,
+}
+
+impl<'session> Arguments<'session> {
+    /// The positional argument at `index`, from 0.
+    ///
+    /// # Errors
+    ///
+    /// A `TypeError` for the Python caller if there is none, or [`Error::Convert`].
+    pub fn extract<T: FromPython<'session>>(&self, index: usize) -> Result<T> {
+        match self.positional.get(index) {
+            Some(object) => object.extract(),
+            None => Err(Error::Python {
+                type_name: "TypeError".to_owned(),
+                message: format!(
+                    "at least {} positional arguments are needed, {} were given",
+                    index + 1,
+                    self.positional.len()
+                ),
+                traceback: String::new(),
+            }),
+        }
+    }
+}
+
+/// The state behind one callable.
+struct Function<F> {
+    /// Weak, since the interpreter owns the callable.
+    interpreter: Weak<Inner>,
+    function: F,
+}
+
+impl Session {
+    /// A Python callable that runs `function`.
+    ///
+    /// The function runs under the interpreter's GIL, on the thread of its caller; entering another
+    /// interpreter from within lets go of this one's for the time. Its error is raised in Python:
+    /// [`Error::Python`] as the built-in exception of that name, any other as a `RuntimeError`; so
+    /// is a panic.
+    ///
+    /// # Errors
+    ///
+    /// `MemoryError` as [`Error::Python`].
+    pub fn function<F>(&self, name: &str, function: F) -> Result<Object<'_>>
+    where
+        F: for<'s> Fn(&'s Session, Arguments<'s>) -> Result<Object<'s>> + Send + Sync + 'static,
+    {
+        let state = Box::new(Function { interpreter: Arc::downgrade(self.inner()), function });
+        let callback =
+            Callback { context: Box::into_raw(state).cast(), call: call::<F>, drop: release::<F> };
+        self.object(|inner, out, sink| {
+            // SAFETY: `object` attaches; the payload drops the callback once, also on failure.
+            unsafe { (inner.table().function)(Text::new(name), &callback, out, sink) }
+        })
+    }
+}
+
+/// # Safety
+///
+/// As [`Callback::call`] says; `context` must be a live [`Function`] of this `F`.
+unsafe extern "C" fn call<F>(context: *mut c_void, arguments: Handle, keywords: Handle) -> Handle
+where
+    F: for<'s> Fn(&'s Session, Arguments<'s>) -> Result<Object<'s>> + Send + Sync + 'static,
+{
+    // SAFETY: as the caller vouches.
+    let state = unsafe { &*context.cast::<Function<F>>() };
+    // While the interpreter finalizes, its last objects may still call; there is no table then to
+    // raise with, and a null without an exception becomes a SystemError.
+    let Some(inner) = state.interpreter.upgrade() else {
+        return ptr::null_mut();
+    };
+    entered_from_python(&inner, || {
+        let interpreter = Interpreter(inner.clone());
+        let outcome = catch_unwind(AssertUnwindSafe(|| {
+            let session = interpreter.session();
+            // SAFETY: Python keeps the arguments alive during the call, in which we are attached.
+            let arguments = unsafe { collect(&session, arguments, keywords) }?;
+            (state.function)(&session, arguments).map(Object::into_handle)
+        }))
+        .unwrap_or_else(|panic| Err(Error::Panic(panic_message(&*panic))));
+        match outcome {
+            Ok(handle) => handle,
+            Err(error) => {
+                let (type_name, message) = match &error {
+                    Error::Python { type_name, message, .. } => {
+                        (type_name.as_str(), message.clone())
+                    }
+                    other => ("RuntimeError", other.to_string()),
+                };
+                // SAFETY: attached, and about to return null.
+                unsafe { (inner.table().raise)(Text::new(type_name), Text::new(&message)) };
+                ptr::null_mut()
+            }
+        }
+    })
+}
+
+/// # Safety
+///
+/// `positional` must be a live tuple, `named` a live dict or null.
+unsafe fn collect(session: &Session, positional: Handle, named: Handle) -> Result<Arguments<'_>> {
+    // SAFETY: as the caller vouches.
+    let positional = unsafe { Object::from_borrowed(session, positional) }.extract()?;
+    let named = if named.is_null() {
+        Vec::new()
+    } else {
+        // SAFETY: as the caller vouches.
+        crate::convert::named(&unsafe { Object::from_borrowed(session, named) })?
+    };
+    Ok(Arguments { positional, named })
+}
+
+/// # Safety
+///
+/// `context` must be a [`Function`] of this `F` from `Box::into_raw`, and is freed.
+unsafe extern "C" fn release<F>(context: *mut c_void) {
+    // SAFETY: as the caller vouches.
+    let state = unsafe { Box::from_raw(context.cast::<Function<F>>()) };
+    // What the closure owns may be dropped on a thread that Python created.
+    match state.interpreter.upgrade() {
+        Some(inner) => entered_from_python(&inner, || drop(state)),
+        None => drop(state),
+    }
+}
+
+fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
+    panic
+        .downcast_ref::<&str>()
+        .map(|text| (*text).to_owned())
+        .or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "a host function panicked".to_owned())
+}

@@ -1,0 +1,130 @@
+//! Threads and GILs: a thread holds the GIL of at most one interpreter.
+//!
+//! Two interpreters have two GILs, and a thread that waited for one while it held the other could
+//! wait for ever. So a thread that enters an interpreter from inside another (in a host function
+//! that Python called, or in a drop) lets go of the outer one's GIL for the time. To Python this
+//! looks like any C function that releases the GIL.
+
+use super::Inner;
+use hydrozoa_loader::{Domain, current};
+use std::cell::{Cell, RefCell};
+use std::ffi::{c_int, c_void};
+use std::marker::PhantomData;
+use std::ptr;
+use std::sync::{Arc, Weak};
+
+/// The payload's flag in the token of an `enter` that made this thread's state.
+const NEW_THREAD: c_int = 1 << 8;
+
+thread_local! {
+    /// The interpreter that this thread entered last and has not left, or null. Whether its GIL is
+    /// held right now only the interpreter knows: Python code in between may have released it.
+    static INNERMOST: Cell<*const Inner> = const { Cell::new(ptr::null()) };
+
+    /// The interpreters that keep a state for this thread.
+    static STATES: States = const { States(RefCell::new(Vec::new())) };
+}
+
+/// This thread holds an interpreter's GIL, and runs in its domain, until this is dropped.
+pub(crate) struct Attached<'a> {
+    inner: &'a Inner,
+    token: c_int,
+    /// Dropped after the GIL has been given back: the outer interpreter resumes then.
+    _outside: Outside,
+    /// A GIL belongs to a thread.
+    _thread: PhantomData<*mut ()>,
+}
+
+impl Inner {
+    /// Takes the GIL; waits for it. May be nested.
+    pub(crate) fn attach(self: &Arc<Self>) -> Attached<'_> {
+        let outside = Outside::entering(self);
+        // SAFETY: the interpreter is started (an `Inner` exists only then) and not finalized (this
+        // reference keeps it alive), and this thread runs in its domain.
+        let token = unsafe { (self.table.enter)() };
+        if token & NEW_THREAD != 0 {
+            // Fails only while the thread's own destructors run; the state then lives as long as
+            // the interpreter.
+            let _ = STATES.try_with(|states| states.0.borrow_mut().push(Arc::downgrade(self)));
+        }
+        Attached { inner: self, token, _outside: outside, _thread: PhantomData }
+    }
+}
+
+impl Drop for Attached<'_> {
+    fn drop(&mut self) {
+        // SAFETY: the token is that of this thread's `enter`, and guards nest as scopes do.
+        unsafe { (self.inner.table.leave)(self.token) };
+    }
+}
+
+/// Steps out of the interpreter that this thread is inside of, if any, and into a domain.
+pub(super) struct Outside {
+    previous: *const Inner,
+    suspended: *mut c_void,
+    domain: Option<current::Entered>,
+}
+
+impl Outside {
+    fn entering(inner: &Arc<Inner>) -> Self {
+        Self::new(Arc::as_ptr(inner), inner.domain())
+    }
+
+    /// For an interpreter that nobody can attach to: not yet started, or about to be finalized.
+    pub(super) fn of_any(domain: &Domain) -> Self {
+        Self::new(ptr::null(), domain)
+    }
+
+    fn new(entered: *const Inner, domain: &Domain) -> Self {
+        let previous = INNERMOST.replace(entered);
+        let suspended = if previous.is_null() || ptr::eq(previous, entered) {
+            ptr::null_mut()
+        } else {
+            // SAFETY: `INNERMOST` points at an interpreter that a guard further up this thread's
+            // stack has borrowed. `suspend` does nothing unless this thread holds its GIL.
+            unsafe { ((*previous).table.suspend)() }
+        };
+        Self { previous, suspended, domain: Some(current::enter(domain.id())) }
+    }
+}
+
+impl Drop for Outside {
+    fn drop(&mut self) {
+        // The outer domain first: its interpreter's code runs next.
+        self.domain = None;
+        if !self.suspended.is_null() {
+            // SAFETY: as in `new`; the state is the one that `suspend` returned, on this thread.
+            unsafe { ((*self.previous).table.resume)(self.suspended) };
+        }
+        INNERMOST.set(self.previous);
+    }
+}
+
+/// Marks this thread as inside `inner` for the time of `action`: for host functions that Python
+/// code calls, maybe on a thread that Python created.
+pub(crate) fn entered_from_python<R>(inner: &Inner, action: impl FnOnce() -> R) -> R {
+    struct Reset(*const Inner);
+    impl Drop for Reset {
+        fn drop(&mut self) {
+            INNERMOST.set(self.0);
+        }
+    }
+    let _reset = Reset(INNERMOST.replace(ptr::from_ref(inner)));
+    action()
+}
+
+/// Frees this thread's state in each interpreter when the thread ends.
+struct States(RefCell<Vec<Weak<Inner>>>);
+
+impl Drop for States {
+    fn drop(&mut self) {
+        for inner in self.0.take() {
+            if let Some(inner) = inner.upgrade() {
+                let _outside = Outside::entering(&inner);
+                // SAFETY: the interpreter lives, and a thread that runs its destructors is
+                // attached to nothing.
+                unsafe { (inner.table.forget_thread)() };
+            }
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! One complete CPython: its domain, its payload, and the threads that enter it.
+
+mod attach;
+mod start;
+
+pub(crate) use attach::{Attached, entered_from_python};
+pub(crate) use start::{Configuration, start};
+
+use crate::payload::{Sink, table::PayloadTable};
+use crate::python::Installation;
+use crate::session::Session;
+use crate::torch_policy::Place;
+use hydrozoa_loader::Domain;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// One complete CPython interpreter in this process, with a GIL of its own.
+///
+/// A handle: clones refer to the same interpreter, which is finalized when the last handle, the
+/// last [`Session`] and the last [`Tensor`](crate::Tensor) or [`Buffer`](crate::Buffer) taken from
+/// it are dropped.
+#[derive(Clone)]
+pub struct Interpreter(pub(crate) Arc<Inner>);
+
+/// What the handles of an interpreter share.
+pub(crate) struct Inner {
+    /// Position in its pool, from 0.
+    index: usize,
+    name: String,
+    python: Installation,
+    table: PayloadTable,
+    /// Sessions that are open: the load by which a pool chooses.
+    leases: AtomicUsize,
+    /// Dropped last, after the interpreter has been finalized.
+    place: Place,
+}
+
+impl Interpreter {
+    /// Its position in its pool, from 0.
+    pub fn index(&self) -> usize {
+        self.0.index
+    }
+
+    /// Its name, as it stands in messages: `interpreter 1` for index 1.
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// The Python that it was loaded from.
+    pub fn python(&self) -> &Installation {
+        &self.0.python
+    }
+
+    /// The domain that holds its replicas.
+    pub fn domain(&self) -> &Domain {
+        self.0.domain()
+    }
+
+    /// How many sessions are open on it.
+    pub fn leases(&self) -> usize {
+        self.0.leases.load(Ordering::Relaxed)
+    }
+
+    /// A lease on this interpreter. Does not wait: sessions on one interpreter take turns by its
+    /// GIL, call by call.
+    pub fn session(&self) -> Session {
+        self.0.leases.fetch_add(1, Ordering::Relaxed);
+        Session::leased(self.clone())
+    }
+
+    /// Frees what was dropped by threads that did not hold this interpreter's GIL.
+    ///
+    /// A handle dropped outside of a call is queued, and freed by whichever thread enters the
+    /// interpreter next. Call this when nobody may enter for long; it waits for the GIL.
+    pub fn drain(&self) {
+        drop(self.0.attach());
+    }
+
+    /// Takes the lease that [`Session::drop`] gives back, if nobody else has changed the count
+    /// since `seen` was read.
+    pub(crate) fn lease_if(&self, seen: usize) -> Option<Session> {
+        self.0
+            .leases
+            .compare_exchange(seen, seen + 1, Ordering::Relaxed, Ordering::Relaxed)
+            .ok()
+            .map(|_| Session::leased(self.clone()))
+    }
+
+    /// Gives a lease back.
+    pub(crate) fn end_lease(&self) {
+        self.0.leases.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Inner {
+    /// The payload's functions. Those marked *attached* need [`Inner::attach`] around them.
+    pub(crate) fn table(&self) -> &PayloadTable {
+        &self.table
+    }
+
+    /// The domain that holds its replicas.
+    pub(crate) fn domain(&self) -> &Domain {
+        &self.place.domain
+    }
+
+    /// The interpreter's name.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+impl Drop for Inner {
+    /// Finalizes the interpreter. Its replicas stay mapped: extension modules leave callbacks in
+    /// system libraries behind (`atexit`, thread keys, libtorch's registries), and CPython itself
+    /// is not proven to leave none.
+    fn drop(&mut self) {
+        let mut sink = Sink::default();
+        let _outside = attach::Outside::of_any(self.domain());
+        // SAFETY: this is the last reference, so no thread is attached or can attach any more: to
+        // attach takes a reference, and thread-exit hooks hold weak ones.
+        let status = unsafe { (self.table.finalize)(sink.pointer()) };
+        if let Err(error) = sink.check(status) {
+            tracing::warn!(interpreter = %self.name, %error, "finalization failed");
+        }
+    }
+}
+
+impl fmt::Debug for Interpreter {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Interpreter")
+            .field("name", &self.0.name)
+            .field("python", &self.0.python.library())
+            .field("leases", &self.leases())
+            .finish()
+    }
+}

@@ -1,0 +1,134 @@
+//! From an installation to a running interpreter: domain, libpython, payload, start.
+
+use super::{Inner, Interpreter, attach::Outside};
+use crate::payload::{self, Sink, table};
+use crate::python::Installation;
+use crate::torch_policy::Torch;
+use crate::{Error, Result};
+use hydrozoa_loader::{Domain, Library, OpenFlags};
+use std::ffi::{OsStr, OsString, c_int};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+
+/// How interpreters start.
+#[derive(Clone, Debug)]
+pub(crate) struct Configuration {
+    pub(crate) python: Installation,
+    pub(crate) torch: Torch,
+    /// `sys.argv`, or the whole command line.
+    pub(crate) arguments: Vec<OsString>,
+    /// Put in front of `sys.path`.
+    pub(crate) paths: Vec<PathBuf>,
+    /// For this interpreter's `os.environ` only.
+    pub(crate) environment: Vec<(OsString, OsString)>,
+    pub(crate) command_line: bool,
+    pub(crate) signal_handlers: bool,
+}
+
+impl Configuration {
+    /// The isolated configuration.
+    pub(crate) fn new(python: Installation, torch: Torch) -> Self {
+        Self {
+            python,
+            torch,
+            arguments: Vec::new(),
+            paths: Vec::new(),
+            environment: Vec::new(),
+            command_line: false,
+            signal_handlers: false,
+        }
+    }
+}
+
+/// Starts interpreter `index` on the calling thread.
+pub(crate) fn start(index: usize, configuration: &Configuration) -> Result<Interpreter> {
+    let python = &configuration.python;
+    let name = format!("interpreter {index}");
+    let place = configuration.torch.place(&name)?;
+    let payload = load(&place.domain, python)?;
+    let entry = payload.symbol(table::ENTRY)?;
+    // SAFETY: the symbol is that of the payload just loaded, which is the one for this version.
+    let table = unsafe { payload::table_of(entry, python.minor()) }?;
+    run(&name, &place.domain, &table, configuration)?;
+    Ok(Interpreter(Arc::new(Inner {
+        index,
+        name,
+        python: python.clone(),
+        table,
+        leases: AtomicUsize::new(0),
+        place,
+    })))
+}
+
+/// Loads libpython and the payload, both global: extension modules name no library for the Python
+/// symbols that they use.
+fn load(domain: &Domain, python: &Installation) -> Result<Library> {
+    let flags = OpenFlags::NOW | OpenFlags::GLOBAL;
+    domain.open(python.library(), flags)?;
+    let image = payload::image(python.minor())?;
+    let name = format!("hydrozoa-payload-3.{}.so", python.minor());
+    Ok(domain.open_bytes(&name, image, flags)?)
+}
+
+/// Runs the payload's `start`.
+fn run(
+    name: &str,
+    domain: &Domain,
+    table: &table::PayloadTable,
+    configuration: &Configuration,
+) -> Result<()> {
+    let python = &configuration.python;
+    let executable = python.executable().map_or(OsStr::new(""), |path| path.as_os_str());
+    let home = match executable.is_empty() {
+        // Without an executable CPython has nothing to derive its prefix from.
+        true => python.prefix().as_os_str(),
+        false => OsStr::new(""),
+    };
+    let arguments: Vec<_> = configuration.arguments.iter().map(|word| text(word)).collect();
+    let paths: Vec<_> = configuration.paths.iter().map(|path| text(path.as_os_str())).collect();
+    let environment: Vec<_> =
+        configuration.environment.iter().map(|(name, value)| [text(name), text(value)]).collect();
+    for word in configuration.arguments.iter().map(OsString::as_os_str).chain([executable, home]) {
+        if word.as_bytes().contains(&0) {
+            return Err(Error::Configuration(format!("{word:?} contains a NUL byte")));
+        }
+    }
+    let start = table::Start {
+        name: table::Text::new(name),
+        executable: text(executable),
+        home: text(home),
+        arguments: arguments.as_ptr(),
+        argument_count: arguments.len(),
+        paths: paths.as_ptr(),
+        path_count: paths.len(),
+        environment: environment.as_ptr(),
+        environment_count: environment.len(),
+        command_line: c_int::from(configuration.command_line),
+        signal_handlers: c_int::from(configuration.signal_handlers),
+    };
+    let mut sink = Sink::default();
+    let _outside = Outside::of_any(domain);
+    // SAFETY: everything that `start` views outlives the call, the thread runs in the domain and
+    // holds no other interpreter's GIL, and the interpreter has not been started before.
+    let status = unsafe { (table.start)(&start, sink.pointer()) };
+    sink.check(status)
+}
+
+fn text(word: &OsStr) -> table::Text {
+    table::Text { data: word.as_bytes().as_ptr(), len: word.len() }
+}
+
+impl Interpreter {
+    /// After a start with `command_line`: runs what the command line says, and finalizes.
+    pub(crate) fn run_main(self) -> Result<i32> {
+        let mut status: c_int = 0;
+        let mut sink = Sink::default();
+        let _outside = Outside::of_any(self.0.domain());
+        // SAFETY: the interpreter was started with `command_line`, on this thread, and this is the
+        // only handle: nobody is attached.
+        let outcome = unsafe { (self.0.table.run_main)(&mut status, sink.pointer()) };
+        sink.check(outcome).map(|()| status)
+    }
+}

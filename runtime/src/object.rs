@@ -1,0 +1,417 @@
+//! Python objects as seen from Rust.
+
+use crate::convert::{FromPython, ToArguments, ToKeywords, ToPython};
+use crate::payload::{Sink, table::Handle, table::Text};
+use crate::session::Session;
+use crate::{Error, Result};
+use std::ffi::c_int;
+use std::fmt;
+use std::ptr::{self, NonNull};
+
+/// A reference to a Python object, which cannot outlive the session it came from.
+///
+/// Every operation takes the interpreter's GIL for its own time; use [`Session::with_gil`] around
+/// many. Dropping an object outside of the GIL never waits: the reference is given back by whoever
+/// enters the interpreter next.
+pub struct Object<'session> {
+    session: &'session Session,
+    handle: NonNull<std::ffi::c_void>,
+}
+
+// SAFETY: a handle is an address; whatever touches what it points to holds the interpreter's GIL,
+// which any thread may take. Python objects are used by many threads under one GIL every day.
+unsafe impl Send for Object<'_> {}
+// SAFETY: as above: shared references only lead to operations under the GIL.
+unsafe impl Sync for Object<'_> {}
+
+impl<'session> Object<'session> {
+    /// Takes an owned reference over.
+    ///
+    /// # Safety
+    ///
+    /// `handle` must be an owned reference to an object of the session's interpreter, not null.
+    pub(crate) unsafe fn from_owned(session: &'session Session, handle: Handle) -> Self {
+        debug_assert!(!handle.is_null());
+        Self {
+            session,
+            // SAFETY: the caller vouches that it is not null.
+            handle: unsafe { NonNull::new_unchecked(handle) },
+        }
+    }
+
+    /// One more reference to a borrowed object.
+    ///
+    /// # Safety
+    ///
+    /// `handle` must refer to a live object of the session's interpreter.
+    pub(crate) unsafe fn from_borrowed(session: &'session Session, handle: Handle) -> Self {
+        let _attached = session.attach();
+        // SAFETY: attached, and the object lives, as the caller vouches.
+        unsafe { (session.inner().table().retain)(handle) };
+        // SAFETY: the reference just made is owned by the result.
+        unsafe { Self::from_owned(session, handle) }
+    }
+
+    /// The session that it belongs to.
+    pub fn session(&self) -> &'session Session {
+        self.session
+    }
+
+    /// The borrowed reference, for table functions.
+    pub(crate) fn handle(&self) -> Handle {
+        self.handle.as_ptr()
+    }
+
+    /// Gives the reference to the caller.
+    pub(crate) fn into_handle(self) -> Handle {
+        let handle = self.handle();
+        std::mem::forget(self);
+        handle
+    }
+
+    /// Whether both are the same object (`is`).
+    pub fn is(&self, other: &Object<'_>) -> bool {
+        self.handle == other.handle
+    }
+
+    /// Whether it is `None`.
+    pub fn is_none(&self) -> bool {
+        use crate::payload::table::{Kind, Leaf};
+        let mut leaf = Leaf::new(Kind::OTHER);
+        self.session
+            // SAFETY: `perform` attaches, and the object is alive. `None` has no owner to release.
+            .perform(|inner, sink| unsafe {
+                (inner.table().inspect)(self.handle(), &mut leaf, sink)
+            })
+            .is_ok()
+            && {
+                if !leaf.owner.is_null() {
+                    // SAFETY: the leaf's owner is ours to release.
+                    unsafe { (self.session.inner().table().release)(leaf.owner) };
+                }
+                leaf.kind == Kind::NONE
+            }
+    }
+
+    /// `getattr(self, name)`.
+    ///
+    /// # Errors
+    ///
+    /// `AttributeError`, or what the attribute's code raises.
+    pub fn getattr(&self, name: &str) -> Result<Object<'session>> {
+        self.session.object(|inner, out, sink| {
+            // SAFETY: attached; the object and the name outlive the call.
+            unsafe { (inner.table().attribute)(self.handle(), Text::new(name), out, sink) }
+        })
+    }
+
+    /// `setattr(self, name, value)`.
+    ///
+    /// # Errors
+    ///
+    /// `AttributeError`, or what the attribute's code raises.
+    pub fn setattr<T: ToPython>(&self, name: &str, value: T) -> Result<()> {
+        let _attached = self.session.attach();
+        let value = value.to_python(self.session)?;
+        self.session.perform(|inner, sink| {
+            // SAFETY: attached; objects and name outlive the call.
+            unsafe {
+                (inner.table().set_attribute)(self.handle(), Text::new(name), value.handle(), sink)
+            }
+        })
+    }
+
+    /// `self(*arguments)`. Arguments are a tuple of up to eight values, or a slice of objects.
+    ///
+    /// # Errors
+    ///
+    /// What the call raises, or a failed conversion of an argument.
+    pub fn call<A: ToArguments>(&self, arguments: A) -> Result<Object<'session>> {
+        self.invoke("", &arguments, &())
+    }
+
+    /// `self(*arguments, **keywords)`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Object::call`].
+    pub fn call_kwargs<A: ToArguments, K: ToKeywords>(
+        &self,
+        arguments: A,
+        keywords: K,
+    ) -> Result<Object<'session>> {
+        self.invoke("", &arguments, &keywords)
+    }
+
+    /// `self.method(*arguments)`, without a bound method in between.
+    ///
+    /// # Errors
+    ///
+    /// As [`Object::call`], and `AttributeError`.
+    pub fn call_method<A: ToArguments>(
+        &self,
+        method: &str,
+        arguments: A,
+    ) -> Result<Object<'session>> {
+        self.invoke(method, &arguments, &())
+    }
+
+    /// `self.method(*arguments, **keywords)`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Object::call_method`].
+    pub fn call_method_kwargs<A: ToArguments, K: ToKeywords>(
+        &self,
+        method: &str,
+        arguments: A,
+        keywords: K,
+    ) -> Result<Object<'session>> {
+        self.invoke(method, &arguments, &keywords)
+    }
+
+    fn invoke(
+        &self,
+        method: &str,
+        arguments: &dyn ToArguments,
+        keywords: &dyn ToKeywords,
+    ) -> Result<Object<'session>> {
+        let _attached = self.session.attach();
+        let mut values = Vec::with_capacity(8);
+        arguments.append_to(self.session, &mut values)?;
+        let positional = values.len();
+        let mut names = Vec::new();
+        keywords.append_to(self.session, &mut names, &mut values)?;
+        let handles: Vec<Handle> = values.iter().map(Object::handle).collect();
+        let names: Vec<Text> = names.iter().map(|name| Text::new(name)).collect();
+        self.session.object(|inner, out, sink| {
+            // SAFETY: attached; `values` keeps every object alive during the call, and the counts
+            // are those of the two vectors.
+            unsafe {
+                (inner.table().call)(
+                    self.handle(),
+                    Text::new(method),
+                    handles.as_ptr(),
+                    positional,
+                    names.as_ptr(),
+                    names.len(),
+                    out,
+                    sink,
+                )
+            }
+        })
+    }
+
+    /// The value in Rust's terms: `object.extract::<i64>()?`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Convert`] if the object is no such value.
+    pub fn extract<T: FromPython<'session>>(&self) -> Result<T> {
+        let _attached = self.session.attach();
+        T::from_python(self)
+    }
+
+    /// `str(self)`.
+    ///
+    /// # Errors
+    ///
+    /// What `__str__` raises, or [`Error::Convert`] for lone surrogates.
+    pub fn str(&self) -> Result<String> {
+        self.text(0)
+    }
+
+    /// `repr(self)`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Object::str`].
+    pub fn repr(&self) -> Result<String> {
+        self.text(1)
+    }
+
+    fn text(&self, representation: c_int) -> Result<String> {
+        let _attached = self.session.attach();
+        self.session
+            .object(|inner, out, sink| {
+                // SAFETY: attached, and the object is alive.
+                unsafe { (inner.table().text)(self.handle(), representation, out, sink) }
+            })?
+            .extract()
+    }
+
+    /// The name of its type, as `type(self).__qualname__`.
+    pub fn type_name(&self) -> String {
+        self.getattr("__class__")
+            .and_then(|class| class.getattr("__qualname__")?.extract())
+            .unwrap_or_else(|_| "an object".to_owned())
+    }
+
+    /// `bool(self)`.
+    ///
+    /// # Errors
+    ///
+    /// What `__bool__` or `__len__` raises.
+    pub fn truth(&self) -> Result<bool> {
+        let mut truth = 0;
+        self.session.perform(|inner, sink| {
+            // SAFETY: attached, and the object is alive.
+            unsafe { (inner.table().truth)(self.handle(), &mut truth, sink) }
+        })?;
+        Ok(truth != 0)
+    }
+
+    /// `len(self)`.
+    ///
+    /// # Errors
+    ///
+    /// `TypeError` if it has none.
+    pub fn len(&self) -> Result<usize> {
+        let mut length = 0;
+        self.session.perform(|inner, sink| {
+            // SAFETY: attached, and the object is alive.
+            unsafe { (inner.table().length)(self.handle(), &mut length, sink) }
+        })?;
+        Ok(length)
+    }
+
+    /// `len(self) == 0`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Object::len`].
+    pub fn is_empty(&self) -> Result<bool> {
+        Ok(self.len()? == 0)
+    }
+
+    /// `self[key]`.
+    ///
+    /// # Errors
+    ///
+    /// `KeyError`, `IndexError` or `TypeError`.
+    pub fn get_item<K: ToPython>(&self, key: K) -> Result<Object<'session>> {
+        let _attached = self.session.attach();
+        let key = key.to_python(self.session)?;
+        self.session.object(|inner, out, sink| {
+            // SAFETY: attached; both objects outlive the call.
+            unsafe { (inner.table().item)(self.handle(), key.handle(), out, sink) }
+        })
+    }
+
+    /// `self[key] = value`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Object::get_item`].
+    pub fn set_item<K: ToPython, V: ToPython>(&self, key: K, value: V) -> Result<()> {
+        let _attached = self.session.attach();
+        let key = key.to_python(self.session)?;
+        let value = value.to_python(self.session)?;
+        self.store(&key, value.handle())
+    }
+
+    /// `del self[key]`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Object::get_item`].
+    pub fn delete_item<K: ToPython>(&self, key: K) -> Result<()> {
+        let _attached = self.session.attach();
+        let key = key.to_python(self.session)?;
+        self.store(&key, ptr::null_mut())
+    }
+
+    fn store(&self, key: &Object<'_>, value: Handle) -> Result<()> {
+        self.session.perform(|inner, sink| {
+            // SAFETY: attached; the caller keeps key and value alive, null means deletion.
+            unsafe { (inner.table().set_item)(self.handle(), key.handle(), value, sink) }
+        })
+    }
+
+    /// `iter(self)`.
+    ///
+    /// # Errors
+    ///
+    /// `TypeError` if it is not iterable.
+    pub fn iter(&self) -> Result<Iter<'session>> {
+        let iterator = self.session.object(|inner, out, sink| {
+            // SAFETY: attached, and the object is alive.
+            unsafe { (inner.table().iterate)(self.handle(), out, sink) }
+        })?;
+        Ok(Iter { iterator: Some(iterator) })
+    }
+
+    /// This object's own interpreter must be the session's.
+    pub(crate) fn check_receiver(&self, receiver: &Session) -> Result<()> {
+        if std::sync::Arc::ptr_eq(self.session.inner(), receiver.inner()) {
+            return Ok(());
+        }
+        Err(Error::Foreign {
+            owner: self.session.interpreter().name().to_owned(),
+            receiver: receiver.interpreter().name().to_owned(),
+        })
+    }
+}
+
+impl Clone for Object<'_> {
+    fn clone(&self) -> Self {
+        // SAFETY: this object is alive and belongs to its session's interpreter.
+        unsafe { Self::from_borrowed(self.session, self.handle()) }
+    }
+}
+
+impl Drop for Object<'_> {
+    fn drop(&mut self) {
+        // SAFETY: the reference is owned, and `release` may be called by any thread, attached or
+        // not; the session keeps the interpreter alive.
+        unsafe { (self.session.inner().table().release)(self.handle()) };
+    }
+}
+
+impl fmt::Debug for Object<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = self.repr().unwrap_or_else(|error| format!("<{error}>"));
+        formatter.write_str(&text)
+    }
+}
+
+impl fmt::Display for Object<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = self.str().unwrap_or_else(|error| format!("<{error}>"));
+        formatter.write_str(&text)
+    }
+}
+
+/// The items that a Python iterator yields.
+///
+/// After the first error it yields nothing more.
+#[derive(Debug)]
+pub struct Iter<'session> {
+    iterator: Option<Object<'session>>,
+}
+
+impl<'session> Iterator for Iter<'session> {
+    type Item = Result<Object<'session>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let iterator = self.iterator.as_ref()?;
+        let session = iterator.session;
+        let attached = session.attach();
+        let mut out = ptr::null_mut();
+        let mut sink = Sink::default();
+        // SAFETY: attached, and the iterator is alive.
+        let status =
+            unsafe { (session.inner().table().next)(iterator.handle(), &mut out, sink.pointer()) };
+        drop(attached);
+        let item = match sink.check(status) {
+            // SAFETY: success with an object means an owned reference.
+            Ok(()) if !out.is_null() => {
+                return Some(Ok(unsafe { Object::from_owned(session, out) }));
+            }
+            Ok(()) => None,
+            Err(error) => Some(Err(error)),
+        };
+        self.iterator = None;
+        item
+    }
+}

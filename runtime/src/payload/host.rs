@@ -1,0 +1,55 @@
+//! What the payload may ask of the host, and how a failure comes back as an [`Error`].
+
+use super::table::{Failure, Header, HostTable, Status, Text};
+use crate::{Error, Result};
+use std::ffi::c_void;
+
+/// The one table that every payload is given.
+pub(super) static HOST: HostTable = HostTable { header: Header::of::<HostTable>(), fail };
+
+/// Where a call across the boundary leaves its failure.
+#[derive(Default)]
+pub(crate) struct Sink(Option<Error>);
+
+impl Sink {
+    /// The `sink` argument for one call.
+    pub(crate) fn pointer(&mut self) -> *mut c_void {
+        (&raw mut *self).cast()
+    }
+
+    /// The call's result.
+    pub(crate) fn check(&mut self, status: Status) -> Result<()> {
+        if status == Status::DONE {
+            return Ok(());
+        }
+        Err(self
+            .0
+            .take()
+            .unwrap_or_else(|| Error::Panic(format!("status {} without a description", status.0))))
+    }
+}
+
+/// # Safety
+///
+/// `sink` must come from [`Sink::pointer`] and be used by this thread only; `failure` must be valid
+/// during the call.
+unsafe extern "C" fn fail(sink: *mut c_void, failure: *const Failure) {
+    // SAFETY: the table's contract is that `failure` is valid during this call.
+    let failure = unsafe { &*failure };
+    // SAFETY: as above; the texts are views that the payload keeps for the call.
+    let text = |text: Text| String::from_utf8_lossy(unsafe { text.bytes() }).into_owned();
+    let message = text(failure.message);
+    let error = match failure.status {
+        Status::EXCEPTION => Error::Python {
+            type_name: text(failure.type_name),
+            message,
+            traceback: text(failure.traceback),
+        },
+        Status::START => Error::Start { interpreter: text(failure.type_name), message },
+        Status::CONVERSION => Error::convert(text(failure.type_name), "the value", message),
+        _ => Error::Panic(message),
+    };
+    // SAFETY: every call passes `Sink::pointer` of a sink on its own stack, and returns before the
+    // sink goes out of scope.
+    unsafe { (*sink.cast::<Sink>()).0 = Some(error) };
+}

@@ -1,0 +1,208 @@
+//! A pool: several interpreters of one Python, and the choice among them.
+
+use crate::interpreter::{Configuration, Interpreter, start};
+use crate::python::{self, Installation};
+use crate::session::Session;
+use crate::torch::TorchPolicy;
+use crate::torch_policy::Torch;
+use crate::{Error, Result};
+use std::cell::Cell;
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread;
+
+/// Several interpreters of one Python in this process.
+///
+/// A pool has no threads: the application's threads take a [`Session`] each and run in it.
+///
+/// A handle: clones refer to the same interpreters. Each is finalized when the last clone, the last
+/// package and movable of the pool and the interpreter's last session are dropped.
+#[derive(Clone, Debug)]
+pub struct Pool {
+    interpreters: Arc<[Interpreter]>,
+    python: Installation,
+}
+
+/// Settings of a pool.
+#[derive(Clone, Debug, Default)]
+#[must_use = "a builder does nothing until `build`"]
+pub struct Builder {
+    interpreters: Option<usize>,
+    python: Option<PathBuf>,
+    venv: Option<PathBuf>,
+    torch: TorchPolicy,
+    arguments: Vec<String>,
+    paths: Vec<PathBuf>,
+}
+
+impl Builder {
+    /// How many interpreters; by default one for each processor that this process may use.
+    pub fn interpreters(mut self, count: usize) -> Self {
+        self.interpreters = Some(count);
+        self
+    }
+
+    /// Which Python: a `libpython3.X.so`, a python executable, the prefix of an installation, or
+    /// the directory of a virtual environment. By default the best of [`python::discover`].
+    pub fn python(mut self, path: impl Into<PathBuf>) -> Self {
+        self.python = Some(path.into());
+        self
+    }
+
+    /// A virtual environment whose packages the interpreters see; without [`Builder::python`] it
+    /// also names the Python.
+    pub fn venv(mut self, directory: impl Into<PathBuf>) -> Self {
+        self.venv = Some(directory.into());
+        self
+    }
+
+    /// How the interpreters have torch.
+    pub fn torch(mut self, policy: TorchPolicy) -> Self {
+        self.torch = policy;
+        self
+    }
+
+    /// `sys.argv` of every interpreter; by default one empty string.
+    pub fn arguments<S: Into<String>>(mut self, arguments: impl IntoIterator<Item = S>) -> Self {
+        self.arguments = arguments.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// A directory in front of `sys.path`, after those named before.
+    pub fn path(mut self, directory: impl Into<PathBuf>) -> Self {
+        self.paths.push(directory.into());
+        self
+    }
+
+    /// Starts the interpreters.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::PythonNotFound`], [`Error::Configuration`] for settings that contradict each other,
+    /// [`Error::Load`], or [`Error::Start`]. None of the interpreters is left then.
+    pub fn build(self) -> Result<Pool> {
+        let count = match self.interpreters {
+            Some(0) => {
+                return Err(Error::Configuration(
+                    "a pool needs at least one interpreter".to_owned(),
+                ));
+            }
+            Some(count) => count,
+            None => thread::available_parallelism().map_or(1, NonZeroUsize::get),
+        };
+        let python = choose(self.python.as_deref(), self.venv.as_deref())?;
+        let torch = Torch::settle(self.torch, &python, true)?;
+        let configuration = Configuration {
+            arguments: self.arguments.into_iter().map(Into::into).collect(),
+            paths: self.paths,
+            ..Configuration::new(python.clone(), torch)
+        };
+        Ok(Pool { interpreters: start_all(count, &configuration)?.into(), python })
+    }
+}
+
+/// The installation that the settings name.
+pub(crate) fn choose(named: Option<&Path>, venv: Option<&Path>) -> Result<Installation> {
+    match (named, venv) {
+        (Some(named), Some(venv)) => python::find(Some(named))?.with_venv(venv),
+        (None, Some(venv)) => python::find(Some(venv)),
+        (named, None) => python::find(named),
+    }
+}
+
+/// Starts the first interpreter alone, since it has the files read and the plans made that all
+/// share, and the others beside each other.
+fn start_all(count: usize, configuration: &Configuration) -> Result<Box<[Interpreter]>> {
+    let first = start(0, configuration)?;
+    let threads = thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    let mut interpreters = vec![first];
+    while interpreters.len() < count {
+        let begin = interpreters.len();
+        let end = count.min(begin + threads);
+        let started = thread::scope(|scope| {
+            let starting: Vec<_> = (begin..end)
+                .map(|index| scope.spawn(move || start(index, configuration)))
+                .collect();
+            starting
+                .into_iter()
+                .map(|thread| {
+                    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+                })
+                .collect::<Result<Vec<_>>>()
+        })?;
+        interpreters.extend(started);
+    }
+    Ok(interpreters.into())
+}
+
+thread_local! {
+    /// Index of the interpreter that this thread leased last, of whichever pool.
+    static LAST: Cell<usize> = const { Cell::new(0) };
+}
+
+impl Pool {
+    /// Settings of a new pool.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    /// The interpreters, in order.
+    pub fn interpreters(&self) -> &[Interpreter] {
+        &self.interpreters
+    }
+
+    /// The Python that they were made of.
+    pub fn python(&self) -> &Installation {
+        &self.python
+    }
+
+    /// A lease on the least loaded interpreter. Never waits: if all are leased, the one with the
+    /// fewest sessions is shared, and the sessions' calls take turns by its GIL.
+    ///
+    /// # Errors
+    ///
+    /// None today; a pool that replaces interpreters will have some.
+    pub fn acquire(&self) -> Result<Session> {
+        self.acquire_preferring(|_| false)
+    }
+
+    /// As [`Pool::acquire`]; among equally loaded interpreters one that `preferred` accepts is
+    /// chosen, say because it holds a model already, then the one that this thread had last.
+    ///
+    /// # Errors
+    ///
+    /// As [`Pool::acquire`].
+    pub fn acquire_preferring(&self, preferred: impl Fn(&Interpreter) -> bool) -> Result<Session> {
+        let last = LAST.get();
+        loop {
+            let (leases, _, interpreter) = self
+                .interpreters
+                .iter()
+                .map(|interpreter| {
+                    let habit = (!preferred(interpreter), interpreter.index() != last);
+                    (interpreter.leases(), habit, interpreter)
+                })
+                .min_by_key(|(leases, habit, _)| (*leases, *habit))
+                .expect("a pool has at least one interpreter");
+            // Another thread may have taken the same one meanwhile: look again.
+            if let Some(session) = interpreter.lease_if(leases) {
+                LAST.set(interpreter.index());
+                return Ok(session);
+            }
+        }
+    }
+
+    /// A lease on the interpreter at `index`, from 0.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoSuchInterpreter`].
+    pub fn acquire_on(&self, index: usize) -> Result<Session> {
+        let interpreters = self.interpreters();
+        let interpreter = interpreters
+            .get(index)
+            .ok_or(Error::NoSuchInterpreter { index, count: interpreters.len() })?;
+        Ok(interpreter.session())
+    }
+}

@@ -1,0 +1,174 @@
+//! Where the parts of an installation lie in relation to each other.
+
+use super::{Installation, Refusal};
+use crate::payload::SUPPORTED;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Whether the file's name is that of a libpython.
+pub(super) fn names_library(path: &Path) -> bool {
+    file_name(path).starts_with("libpython")
+}
+
+/// The installation that a `libpython3.X.so` belongs to.
+pub(super) fn of_library(library: &Path) -> Result<Installation, Refusal> {
+    let library = library.canonicalize().map_err(|_| Refusal::Missing)?;
+    let name = file_name(&library);
+    let version = name
+        .strip_prefix("libpython")
+        .and_then(|rest| rest.split(".so").next())
+        .unwrap_or_default();
+    let minor = supported(version)?;
+    machine(&library)?;
+    let prefix = library
+        .ancestors()
+        .skip(1)
+        .find(|prefix| standard_library(prefix, minor).is_some())
+        .ok_or_else(|| {
+            Refusal::NoStandardLibrary(PathBuf::from(format!("lib/python3.{minor}/os.py")))
+        })?
+        .to_owned();
+    let executable =
+        Some(prefix.join(format!("bin/python3.{minor}"))).filter(|path| path.is_file());
+    Ok(Installation { library, minor, prefix, executable, venv: None })
+}
+
+/// The installation in a prefix: the newest one whose library is there.
+pub(super) fn of_prefix(prefix: &Path) -> Result<Installation, Refusal> {
+    let installed: Vec<u8> =
+        (0..=u8::MAX).filter(|minor| standard_library(prefix, *minor).is_some()).collect();
+    let mut refusal = match installed.last() {
+        Some(minor) => Refusal::Version(format!("3.{minor}")),
+        None => Refusal::NotPython,
+    };
+    for minor in installed.into_iter().rev() {
+        if SUPPORTED.contains(&minor) {
+            match library_in(prefix, minor) {
+                Ok(library) => return of_library(&library),
+                Err(missing) => refusal = missing,
+            }
+        }
+    }
+    Err(refusal)
+}
+
+/// The installation that an executable belongs to, or `None` if its place and name do not tell.
+pub(super) fn of_executable(executable: &Path) -> Option<Result<Installation, Refusal>> {
+    let real = executable.canonicalize().ok()?;
+    let version = file_name(&real).strip_prefix("python")?;
+    let prefix = real.parent()?.parent()?;
+    if !version.starts_with("3.") {
+        return None;
+    }
+    let minor = match supported(version) {
+        Ok(minor) => minor,
+        Err(refusal) => return Some(Err(refusal)),
+    };
+    standard_library(prefix, minor)?;
+    // An executable that is linked statically may stand beside a library all the same (Debian).
+    let library = match library_in(prefix, minor) {
+        Ok(library) => library,
+        Err(refusal) => return Some(Err(refusal)),
+    };
+    Some(of_library(&library))
+}
+
+/// The minor version, if this build serves it.
+pub(super) fn supported(version: &str) -> Result<u8, Refusal> {
+    if version.ends_with('t') {
+        return Err(Refusal::Flavour("free-threaded"));
+    }
+    if version.ends_with('d') {
+        return Err(Refusal::Flavour("debug"));
+    }
+    let mut numbers = version.trim_end_matches('m').split('.');
+    let (major, minor) = (numbers.next(), numbers.next());
+    match (major, minor.and_then(|minor| minor.parse().ok())) {
+        (Some("3"), Some(minor)) if SUPPORTED.contains(&minor) => Ok(minor),
+        // libpython3.so is the stable interface's stub and holds no interpreter.
+        (Some("3"), None) => Err(Refusal::NotPython),
+        _ => Err(Refusal::Version(version.to_owned())),
+    }
+}
+
+/// The library of Python 3.`minor` under a prefix.
+pub(super) fn library_in(prefix: &Path, minor: u8) -> Result<PathBuf, Refusal> {
+    let directories = [
+        prefix.join("lib"),
+        prefix.join("lib64"),
+        prefix.join(format!("lib/{}-linux-gnu", std::env::consts::ARCH)),
+    ];
+    for directory in &directories {
+        for name in [format!("libpython3.{minor}.so.1.0"), format!("libpython3.{minor}.so")] {
+            let library = directory.join(name);
+            if library.is_file() {
+                return Ok(library);
+            }
+        }
+    }
+    Err(Refusal::Static {
+        name: format!("libpython3.{minor}.so"),
+        searched: directories
+            .iter()
+            .filter(|directory| directory.is_dir())
+            .map(|directory| directory.display().to_string())
+            .collect::<Vec<_>>()
+            .join(", "),
+    })
+}
+
+/// The standard library under a prefix, known by its landmark as CPython's getpath knows it.
+fn standard_library(prefix: &Path, minor: u8) -> Option<PathBuf> {
+    ["lib", "lib64"]
+        .into_iter()
+        .map(|lib| prefix.join(format!("{lib}/python3.{minor}/os.py")))
+        .find(|landmark| landmark.is_file())
+}
+
+/// Whether the file's header names this machine: what `file` would print.
+fn machine(library: &Path) -> Result<(), Refusal> {
+    let mut start = [0; 20];
+    fs::File::open(library)
+        .and_then(|mut file| std::io::Read::read_exact(&mut file, &mut start))
+        .map_err(|error| Refusal::Machine(error.to_string()))?;
+    let mut own = [0; 20];
+    fs::File::open("/proc/self/exe")
+        .and_then(|mut file| std::io::Read::read_exact(&mut file, &mut own))
+        .map_err(|error| Refusal::Machine(error.to_string()))?;
+    // Whatever the first bytes mean, they agree for programs and libraries of one machine: magic,
+    // word size and byte order (0 to 5), and the machine's number (18 and 19).
+    if start[..6] == own[..6] && start[18..] == own[18..] {
+        return Ok(());
+    }
+    Err(Refusal::Machine(
+        "its first bytes differ from this program's in kind, word size or processor".to_owned(),
+    ))
+}
+
+fn file_name(path: &Path) -> &str {
+    path.file_name().and_then(|name| name.to_str()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{names_library, supported};
+    use crate::python::Refusal;
+    use std::path::Path;
+
+    #[test]
+    fn versions_that_are_not_served_are_named() {
+        assert_eq!(supported("3.12"), Ok(12));
+        assert_eq!(supported("3.10"), Ok(10));
+        assert_eq!(supported("3.9"), Err(Refusal::Version("3.9".to_owned())));
+        assert_eq!(supported("2.7"), Err(Refusal::Version("2.7".to_owned())));
+        assert_eq!(supported("3.6m"), Err(Refusal::Version("3.6m".to_owned())));
+        assert_eq!(supported("3.13t"), Err(Refusal::Flavour("free-threaded")));
+        assert_eq!(supported("3"), Err(Refusal::NotPython));
+    }
+
+    #[test]
+    fn a_library_is_known_by_its_name() {
+        assert!(names_library(Path::new("/opt/lib/libpython3.12.so.1.0")));
+        assert!(!names_library(Path::new("/opt/bin/python3.12")));
+    }
+}

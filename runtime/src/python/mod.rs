@@ -1,0 +1,288 @@
+//! Finding a Python, and saying why a candidate is no use.
+//!
+//! What is needed is the shared library `libpython3.X.so` with its standard library beside it.
+//! Files and layouts are looked at first; an executable is run only if they do not tell, as with
+//! a version manager's shim.
+
+mod layout;
+mod query;
+mod venv;
+
+use crate::{Error, Result};
+use std::path::{Path, PathBuf};
+use std::{env, fmt};
+
+/// A Python that can be hosted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Installation {
+    library: PathBuf,
+    minor: u8,
+    prefix: PathBuf,
+    executable: Option<PathBuf>,
+    venv: Option<PathBuf>,
+}
+
+impl Installation {
+    /// Its `libpython3.X.so`.
+    pub fn library(&self) -> &Path {
+        &self.library
+    }
+
+    /// The second number of its version: 12 for Python 3.12.
+    pub fn minor(&self) -> u8 {
+        self.minor
+    }
+
+    /// `sys.base_prefix`: the directory that `lib/python3.X` is in.
+    pub fn prefix(&self) -> &Path {
+        &self.prefix
+    }
+
+    /// What `sys.executable` will be: the virtual environment's python, else the installation's;
+    /// `None` if the installation has no executable of its version.
+    pub fn executable(&self) -> Option<&Path> {
+        self.executable.as_deref()
+    }
+
+    /// The virtual environment, if one is used.
+    pub fn venv(&self) -> Option<&Path> {
+        self.venv.as_deref()
+    }
+
+    /// The directory of third-party packages; it need not exist.
+    pub fn site_packages(&self) -> PathBuf {
+        let prefix = self.venv.as_ref().unwrap_or(&self.prefix);
+        prefix.join(format!("lib/python3.{}/site-packages", self.minor))
+    }
+
+    /// The same Python with the packages of a virtual environment.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Configuration`] if `directory` is no virtual environment or one of another version.
+    pub fn with_venv(mut self, directory: &Path) -> Result<Self> {
+        let described = venv::read(directory).map_err(|refusal| {
+            Error::Configuration(format!("{}: {refusal}", directory.display()))
+        })?;
+        if described.minor.is_some_and(|minor| minor != self.minor) {
+            return Err(Error::Configuration(format!(
+                "the virtual environment {} is one of Python 3.{}, and {} is Python 3.{}",
+                directory.display(),
+                described.minor.unwrap_or_default(),
+                self.library.display(),
+                self.minor
+            )));
+        }
+        self.executable = Some(described.executable);
+        self.venv = Some(directory.to_owned());
+        Ok(self)
+    }
+}
+
+/// Where a candidate comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Origin {
+    /// The caller named it.
+    Explicit,
+    /// The environment variable `VIRTUAL_ENV`.
+    ActiveVenv,
+    /// `python3` in a directory of `PATH`.
+    SearchPath,
+    /// A version that pyenv has installed.
+    Pyenv,
+    /// A place where distributions put Python.
+    System,
+}
+
+/// Something that might have been a usable Python.
+#[derive(Clone, Debug)]
+pub struct Candidate {
+    /// How it was found.
+    pub origin: Origin,
+    /// The file or directory that was looked at.
+    pub path: PathBuf,
+    /// What it is, or why it is no use.
+    pub verdict: Result<Installation, Refusal>,
+}
+
+/// Why a candidate is no use.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// There is no such file or directory.
+    #[error("it does not exist")]
+    Missing,
+    /// Neither a library, nor an executable, nor a prefix, nor a virtual environment.
+    #[error("it is neither a libpython3.X.so, nor a python executable, nor the prefix of one")]
+    NotPython,
+    /// The version is not among those that this build serves.
+    #[error("it is Python {0}; this build serves 3.{low} to 3.{high}",
+        low = crate::payload::SUPPORTED.start(), high = crate::payload::SUPPORTED.end())]
+    Version(String),
+    /// The installation has no shared library.
+    #[error(
+        "it is built without a shared library (no {name} in {searched}): build Python with \
+         --enable-shared (pyenv: PYTHON_CONFIGURE_OPTS=--enable-shared), or install the \
+         distribution's libpython package"
+    )]
+    Static {
+        /// The file that was looked for.
+        name: String,
+        /// The directories that were looked into.
+        searched: String,
+    },
+    /// A free-threaded or debug build, whose binary interface is another.
+    #[error("it is a {0} build, whose binary interface stock wheels are not made for")]
+    Flavour(&'static str),
+    /// The file is for another kind of machine.
+    #[error("it is not for this machine: {0}")]
+    Machine(String),
+    /// The standard library is not where it should be.
+    #[error("its standard library is missing: no {} above it", .0.display())]
+    NoStandardLibrary(PathBuf),
+    /// `pyvenv.cfg` names no Python that exists.
+    #[error("its pyvenv.cfg {0}")]
+    BrokenVenv(String),
+    /// The executable did not answer.
+    #[error("it does not run: {0}")]
+    DoesNotRun(String),
+}
+
+impl fmt::Display for Candidate {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let origin = match self.origin {
+            Origin::Explicit => "as named",
+            Origin::ActiveVenv => "active virtual environment",
+            Origin::SearchPath => "on PATH",
+            Origin::Pyenv => "of pyenv",
+            Origin::System => "of the system",
+        };
+        write!(formatter, "{} ({origin}): ", self.path.display())?;
+        match &self.verdict {
+            Ok(found) => write!(formatter, "Python 3.{}, {}", found.minor, found.library.display()),
+            Err(refusal) => refusal.fmt(formatter),
+        }
+    }
+}
+
+/// Everything that might be a Python on this machine, best first, with what was found out.
+///
+/// Of candidates that lead to the same library and virtual environment only the first is listed.
+pub fn discover() -> Vec<Candidate> {
+    let mut candidates: Vec<Candidate> = Vec::new();
+    for (origin, path) in places() {
+        let verdict = resolve(&path);
+        let repeats = |earlier: &Candidate| match (&earlier.verdict, &verdict) {
+            (Ok(one), Ok(other)) => one.library == other.library && one.venv == other.venv,
+            _ => earlier.path == path,
+        };
+        if !candidates.iter().any(repeats) {
+            candidates.push(Candidate { origin, path, verdict });
+        }
+    }
+    candidates
+}
+
+/// The Python to use: the one named, else the best that [`discover`] finds.
+///
+/// # Errors
+///
+/// [`Error::PythonNotFound`] with the reason for each candidate.
+pub fn find(named: Option<&Path>) -> Result<Installation> {
+    let candidates = match named {
+        Some(path) => vec![Candidate {
+            origin: Origin::Explicit,
+            path: path.to_owned(),
+            verdict: resolve(path),
+        }],
+        None => discover(),
+    };
+    candidates
+        .iter()
+        .find_map(|candidate| candidate.verdict.clone().ok())
+        .ok_or(Error::PythonNotFound { candidates })
+}
+
+/// Where to look, in the order of preference.
+fn places() -> Vec<(Origin, PathBuf)> {
+    let mut places = Vec::new();
+    if let Some(venv) = env::var_os("VIRTUAL_ENV") {
+        places.push((Origin::ActiveVenv, PathBuf::from(venv)));
+    }
+    for directory in env::split_paths(&env::var_os("PATH").unwrap_or_default()) {
+        let python = directory.join("python3");
+        if python.exists() {
+            places.push((Origin::SearchPath, python));
+        }
+    }
+    let pyenv = env::var_os("PYENV_ROOT")
+        .map(PathBuf::from)
+        .or_else(|| Some(PathBuf::from(env::var_os("HOME")?).join(".pyenv")));
+    if let Some(root) = pyenv {
+        let mut versions: Vec<PathBuf> = std::fs::read_dir(root.join("versions"))
+            .map(|entries| entries.flatten().map(|entry| entry.path()).collect())
+            .unwrap_or_default();
+        // Newest first; the names are versions, and 3.9 sorts before 3.10 by its numbers.
+        versions.sort_by_cached_key(|path| std::cmp::Reverse(numbers(path)));
+        places.extend(versions.into_iter().map(|path| (Origin::Pyenv, path)));
+    }
+    for prefix in ["/usr/local", "/usr"] {
+        places.push((Origin::System, PathBuf::from(prefix)));
+    }
+    places
+}
+
+fn numbers(path: &Path) -> Vec<u32> {
+    path.file_name()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .split('.')
+        .map_while(|number| number.parse().ok())
+        .collect()
+}
+
+/// What `path` is: a library, a virtual environment, a prefix or an executable.
+fn resolve(path: &Path) -> Result<Installation, Refusal> {
+    if path.is_dir() {
+        if path.join("pyvenv.cfg").is_file() {
+            return in_venv(path);
+        }
+        return layout::of_prefix(path);
+    }
+    if !path.is_file() {
+        return Err(Refusal::Missing);
+    }
+    if layout::names_library(path) {
+        return layout::of_library(path);
+    }
+    // A virtual environment's python is a link to another one's: look before following it.
+    if let Some(directory) = path.parent().and_then(Path::parent)
+        && directory.join("pyvenv.cfg").is_file()
+    {
+        return in_venv(directory);
+    }
+    match layout::of_executable(path) {
+        Some(verdict) => verdict,
+        None => query::run(path),
+    }
+}
+
+fn in_venv(directory: &Path) -> Result<Installation, Refusal> {
+    let described = venv::read(directory)?;
+    let base = described.bases().find(|base| base.is_file()).ok_or_else(|| {
+        Refusal::BrokenVenv(format!(
+            "names {} as its home, where there is no python",
+            described.home.display()
+        ))
+    })?;
+    let base = match layout::of_executable(&base) {
+        Some(verdict) => verdict?,
+        None => query::run(&base)?,
+    };
+    Ok(Installation {
+        executable: Some(described.executable),
+        venv: Some(directory.to_owned()),
+        ..base
+    })
+}

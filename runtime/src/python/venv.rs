@@ -1,0 +1,45 @@
+//! Virtual environments: PEP 405's `pyvenv.cfg`.
+
+use super::Refusal;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// What a virtual environment says of itself.
+pub(super) struct Described {
+    /// Its own python.
+    pub(super) executable: PathBuf,
+    /// `home`: the directory of the python that it was made with.
+    pub(super) home: PathBuf,
+    /// The second number of its version; not every tool writes one.
+    pub(super) minor: Option<u8>,
+}
+
+impl Described {
+    /// What the python that it was made with may be called, best first.
+    pub(super) fn bases(&self) -> impl Iterator<Item = PathBuf> {
+        let exact = self.minor.map(|minor| format!("python3.{minor}"));
+        exact
+            .into_iter()
+            .chain(["python3".to_owned(), "python".to_owned()])
+            .map(|name| self.home.join(name))
+    }
+}
+
+/// Reads `directory/pyvenv.cfg`.
+pub(super) fn read(directory: &Path) -> Result<Described, Refusal> {
+    let text = fs::read_to_string(directory.join("pyvenv.cfg"))
+        .map_err(|error| Refusal::BrokenVenv(format!("cannot be read: {error}")))?;
+    let value = |wanted: &str| {
+        text.lines().find_map(|line| {
+            let (key, value) = line.split_once('=')?;
+            key.trim().eq_ignore_ascii_case(wanted).then(|| value.trim().to_owned())
+        })
+    };
+    let home =
+        value("home").ok_or_else(|| Refusal::BrokenVenv("has no line `home = ...`".to_owned()))?;
+    // `version` is venv's word, `version_info` virtualenv's and uv's.
+    let minor = value("version")
+        .or_else(|| value("version_info"))
+        .and_then(|version| version.split('.').nth(1)?.parse().ok());
+    Ok(Described { executable: directory.join("bin/python"), home: PathBuf::from(home), minor })
+}

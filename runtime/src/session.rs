@@ -1,0 +1,148 @@
+//! A lease on one interpreter, and the objects that live no longer than it.
+
+use crate::Result;
+use crate::convert::ToPython;
+use crate::interpreter::{Attached, Inner, Interpreter};
+use crate::object::Object;
+use crate::payload::{Sink, table::Handle, table::Status, table::Text};
+use std::ptr;
+use std::sync::Arc;
+
+/// A lease on one interpreter.
+///
+/// The lease counts in the pool's choice of the least loaded interpreter; it excludes nobody.
+/// Several sessions on one interpreter take turns by its GIL, which is held during calls only.
+///
+/// ```compile_fail
+/// # fn f(pool: hydrozoa::Pool) -> hydrozoa::Result<()> {
+/// let module = {
+///     let session = pool.acquire()?;
+///     session.import("math")? // does not live long enough
+/// };
+/// # Ok(()) }
+/// ```
+#[derive(Debug)]
+pub struct Session {
+    interpreter: Interpreter,
+}
+
+impl Session {
+    /// The lease itself has been counted by the caller.
+    pub(crate) fn leased(interpreter: Interpreter) -> Self {
+        Self { interpreter }
+    }
+
+    /// The interpreter that is leased.
+    pub fn interpreter(&self) -> &Interpreter {
+        &self.interpreter
+    }
+
+    /// Imports a module by its full name, as `importlib.import_module` does.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Python`](crate::Error::Python) with a `ModuleNotFoundError`, or what the module
+    /// raised.
+    pub fn import(&self, name: &str) -> Result<Object<'_>> {
+        self.object(|inner, out, sink| {
+            // SAFETY: `object` attaches; the name outlives the call.
+            unsafe { (inner.table().import)(Text::new(name), out, sink) }
+        })
+    }
+
+    /// Makes a Python object of a Rust value.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Foreign`](crate::Error::Foreign) for an object of another interpreter, or
+    /// `MemoryError` as [`Error::Python`](crate::Error::Python).
+    pub fn object_from<T: ToPython + ?Sized>(&self, value: &T) -> Result<Object<'_>> {
+        let _attached = self.attach();
+        value.to_python(self)
+    }
+
+    /// `None`.
+    ///
+    /// # Errors
+    ///
+    /// None in practice; the signature is that of every conversion.
+    pub fn none(&self) -> Result<Object<'_>> {
+        self.object_from(&())
+    }
+
+    /// Runs statements in a fresh namespace and returns it, a `dict`.
+    ///
+    /// # Errors
+    ///
+    /// What the code raises; its frames are named `file_name` in the traceback.
+    pub fn run(&self, code: &str, file_name: &str) -> Result<Object<'_>> {
+        self.with_gil(|| {
+            let builtins = self.import("builtins")?;
+            let code = builtins.call_method("compile", (code, file_name, "exec"))?;
+            let namespace = builtins.call_method("dict", ())?;
+            namespace.set_item("__name__", "__hydrozoa__")?;
+            namespace.set_item("__builtins__", &builtins)?;
+            builtins.call_method("exec", (&code, &namespace))?;
+            Ok(namespace)
+        })
+    }
+
+    /// The value of one expression, in an empty namespace.
+    ///
+    /// # Errors
+    ///
+    /// What the expression raises.
+    pub fn eval(&self, expression: &str) -> Result<Object<'_>> {
+        self.with_gil(|| {
+            let builtins = self.import("builtins")?;
+            let namespace = builtins.call_method("dict", ())?;
+            builtins.call_method("eval", (expression, &namespace))
+        })
+    }
+
+    /// Holds the GIL during `action`, so that the calls in it are one turn and need not take it
+    /// each. Other threads' calls on this interpreter wait meanwhile.
+    pub fn with_gil<R>(&self, action: impl FnOnce() -> R) -> R {
+        let _attached = self.attach();
+        action()
+    }
+
+    pub(crate) fn attach(&self) -> Attached<'_> {
+        self.interpreter.0.attach()
+    }
+
+    pub(crate) fn inner(&self) -> &Arc<Inner> {
+        &self.interpreter.0
+    }
+
+    /// Runs one table function that yields an object.
+    pub(crate) fn object(
+        &self,
+        call: impl FnOnce(&Inner, *mut Handle, *mut std::ffi::c_void) -> Status,
+    ) -> Result<Object<'_>> {
+        let _attached = self.attach();
+        let mut out = ptr::null_mut();
+        let mut sink = Sink::default();
+        let status = call(self.inner(), &mut out, sink.pointer());
+        sink.check(status)?;
+        // SAFETY: a table function that succeeds has written an owned reference.
+        Ok(unsafe { Object::from_owned(self, out) })
+    }
+
+    /// Runs one table function that yields nothing, or writes through captured pointers.
+    pub(crate) fn perform(
+        &self,
+        call: impl FnOnce(&Inner, *mut std::ffi::c_void) -> Status,
+    ) -> Result<()> {
+        let _attached = self.attach();
+        let mut sink = Sink::default();
+        let status = call(self.inner(), sink.pointer());
+        sink.check(status)
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.interpreter.end_lease();
+    }
+}

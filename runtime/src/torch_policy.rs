@@ -1,0 +1,127 @@
+//! What a pool's torch policy means for the domains of its interpreters.
+
+use crate::Result;
+use crate::python::Installation;
+use crate::torch::{Adapter, Member, TorchPolicy};
+use hydrozoa_loader::{Class, Domain, Loader, Policy};
+use std::fs;
+use std::sync::{Arc, OnceLock};
+
+/// A policy that has been settled for an installation.
+#[derive(Clone, Debug)]
+pub(crate) enum Torch {
+    /// libtorch once, with the adapter if there is a torch at all.
+    Shared(Option<Arc<Adapter>>),
+    /// libtorch in each interpreter.
+    Isolated,
+}
+
+/// Where an interpreter lives: its domain, and its membership in the adapter.
+#[derive(Debug)]
+pub(crate) struct Place {
+    pub(crate) domain: Domain,
+    member: Option<&'static Member>,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if let Some(member) = self.member {
+            member.retire();
+        }
+    }
+}
+
+impl Torch {
+    /// Settles what `policy` means for the torch that `python` has, if any. `verify` has its
+    /// libraries loaded now, so that a build that does not fit is met here and not in the middle
+    /// of an import.
+    pub(crate) fn settle(policy: TorchPolicy, python: &Installation, verify: bool) -> Result<Self> {
+        if policy == TorchPolicy::Isolated {
+            return Ok(Self::Isolated);
+        }
+        let Some(version) = installed(python) else {
+            return Ok(Self::Shared(None));
+        };
+        match shared(&version, python, verify) {
+            Ok(adapter) => Ok(Self::Shared(Some(adapter))),
+            Err(error) if policy == TorchPolicy::Auto => {
+                tracing::warn!(
+                    %error,
+                    "each interpreter has its own copy of torch's libraries (policy isolated)"
+                );
+                Ok(Self::Isolated)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// A new domain for an interpreter.
+    pub(crate) fn place(&self, name: &str) -> Result<Place> {
+        let mut builder = self.loader()?.domain(name);
+        let member = match self {
+            Self::Shared(Some(adapter)) => Some(adapter.join()),
+            _ => None,
+        };
+        for (symbol, interposition) in member.iter().flat_map(|member| member.interpositions()) {
+            builder = builder.interpose(&symbol, interposition);
+        }
+        let domain = builder.build()?;
+        if let Some(member) = member {
+            member.attach(&domain);
+        }
+        Ok(Place { domain, member })
+    }
+
+    /// The loader with this policy: one for the process, so that all pools share the commons.
+    fn loader(&self) -> Result<Loader> {
+        match self {
+            Self::Shared(_) => loader(&SHARED, Policy::default),
+            Self::Isolated => loader(&ISOLATED, isolated),
+        }
+    }
+}
+
+static SHARED: OnceLock<Loader> = OnceLock::new();
+static ISOLATED: OnceLock<Loader> = OnceLock::new();
+
+fn loader(place: &OnceLock<Loader>, policy: impl FnOnce() -> Policy) -> Result<Loader> {
+    if let Some(loader) = place.get() {
+        return Ok(loader.clone());
+    }
+    let made = Loader::builder().policy(policy()).build()?;
+    Ok(place.get_or_init(|| made).clone())
+}
+
+/// The adapter for an installed release.
+fn shared(version: &str, python: &Installation, verify: bool) -> Result<Arc<Adapter>> {
+    let adapter = Adapter::of_process(&loader(&SHARED, Policy::default)?, version)?;
+    if verify {
+        adapter.verify(&python.site_packages().join("torch/lib"))?;
+    }
+    Ok(adapter)
+}
+
+/// Policy `isolated`: torch's own libraries are replicated. What its wheels bundle besides keeps
+/// the rules it has: OpenMP's threads and CUDA's driver serve the whole process.
+fn isolated() -> Policy {
+    [
+        "*/torch/lib/libtorch*.so*",
+        "*/torch/lib/libc10*.so*",
+        "*/torch/lib/libshm*.so*",
+        "*/torch/lib/libcaffe2*.so*",
+        "*/torch/lib/libaoti*.so*",
+    ]
+    .into_iter()
+    .fold(Policy::default(), |policy, pattern| {
+        policy.with(pattern, Class::Replicate, "policy isolated: torch is private")
+    })
+}
+
+/// The version of torch in an installation's site-packages, as `torch/version.py` states it.
+fn installed(python: &Installation) -> Option<String> {
+    let text = fs::read_to_string(python.site_packages().join("torch/version.py")).ok()?;
+    text.lines().find_map(|line| {
+        let value = line.strip_prefix("__version__ = ")?;
+        Some(value.trim().trim_matches(['\'', '"']).to_owned())
+    })
+}
