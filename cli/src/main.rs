@@ -1,2 +1,96 @@
-//! x
-fn main() {}
+//! The `hydrozoa` command: the library from a shell.
+
+mod bench;
+mod doctor;
+mod python;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand, ValueEnum};
+use hydrozoa::TorchPolicy;
+
+#[derive(Parser)]
+#[command(name = "hydrozoa", about = "Many complete CPython interpreters in one process", version)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Runs `python ARGS…` inside a copy of Python, or in several at once
+    Python(python::Options),
+    /// Measures a model package: throughput, latency, private memory of each interpreter
+    Bench(bench::Options),
+    /// Says which Pythons, torch and limits were found, what would fail, and the mend
+    Doctor(doctor::Options),
+}
+
+/// Which Python, and how it has torch.
+#[derive(clap::Args, Clone)]
+struct Choice {
+    /// A libpython3.X.so, a python executable or the prefix of an installation; by default the best that is found
+    #[arg(long, value_name = "LIBPYTHON")]
+    python: Option<PathBuf>,
+    /// A virtual environment whose packages are seen
+    #[arg(long, value_name = "DIR")]
+    venv: Option<PathBuf>,
+    /// Whether the copies share torch's C++ libraries
+    #[arg(long, value_enum, default_value_t = Torch::Auto)]
+    torch: Torch,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Torch {
+    /// `shared` where the installed release is known, else `isolated`
+    Auto,
+    /// libtorch once in the process: the least memory
+    Shared,
+    /// A libtorch for each copy: generators and flags of its own, any release
+    Isolated,
+}
+
+impl Torch {
+    /// As it stands on a command line.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Shared => "shared",
+            Self::Isolated => "isolated",
+        }
+    }
+}
+
+impl From<Torch> for TorchPolicy {
+    fn from(torch: Torch) -> Self {
+        match torch {
+            Torch::Auto => Self::Auto,
+            Torch::Shared => Self::Shared,
+            Torch::Isolated => Self::Isolated,
+        }
+    }
+}
+
+fn main() -> ExitCode {
+    // Warnings only, on standard error: standard output is the program's.
+    tracing_subscriber::fmt()
+        .with_max_level(tracing::Level::WARN)
+        .with_writer(std::io::stderr)
+        .without_time()
+        .with_target(false)
+        .init();
+    let outcome = match Arguments::parse().command {
+        Command::Python(options) => python::run(options),
+        Command::Bench(options) => bench::run(&options),
+        Command::Doctor(options) => doctor::run(&options),
+    };
+    match outcome {
+        // The status of a python program may be any of a byte.
+        Ok(status) => ExitCode::from(u8::try_from(status & 0xff).unwrap_or(u8::MAX)),
+        Err(error) => {
+            eprintln!("hydrozoa: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,1 +1,5 @@
-//! TODO
+//! What the conformance tests share. The tests themselves are in `tests/`, the programs that they run in `scripts/`.
+
+pub mod isolation;
+pub mod mappings;
+pub mod place;

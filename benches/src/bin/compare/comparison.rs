@@ -1,0 +1,216 @@
+//! The run: who takes part, in which order they are measured, and what is promised of the result.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+use hydrozoa_benches::contender::{Contender, Order};
+use hydrozoa_benches::models::manifest;
+use hydrozoa_benches::samples::Samples;
+
+use crate::{Place, report};
+
+/// How many interpreters, threads and processes are compared.
+const COUNTS: [usize; 3] = [1, 2, 4];
+
+#[derive(clap::Args)]
+pub struct Options {
+    #[command(flatten)]
+    place: Place,
+    /// The rivals' script, benches/python/worker.py
+    #[arg(long)]
+    worker: PathBuf,
+    /// Seconds of each measurement
+    #[arg(long, default_value_t = 1.0)]
+    seconds: f64,
+    /// How often everything is measured; medians are reported
+    #[arg(long, default_value_t = 5)]
+    rounds: usize,
+    /// Also write the figures to this file, as JSON
+    #[arg(long)]
+    json: Option<PathBuf>,
+    /// Fail if two interpreters are slower than docs/specification.md promises
+    #[arg(long)]
+    require_speed: bool,
+}
+
+/// One line of the table: which contenders work at the same time, and with how many threads.
+#[derive(Debug, Clone)]
+pub struct Line {
+    /// What the table says.
+    pub label: String,
+    /// What is counted, for grouping: `shared`, `isolated`, `threads`, `processes` or `prefork`.
+    pub kind: &'static str,
+    /// How many of them.
+    pub count: usize,
+    contenders: Vec<usize>,
+    threads: usize,
+}
+
+/// All measurements of one line on one model, a round each.
+#[derive(Debug)]
+pub struct Measured {
+    /// The model.
+    pub model: String,
+    /// The line.
+    pub line: Line,
+    /// In the order of the rounds.
+    pub rounds: Vec<Samples>,
+}
+
+struct Field {
+    contenders: Vec<Contender>,
+    lines: Vec<Line>,
+}
+
+pub fn run(options: &Options) -> Result<()> {
+    let models: Vec<String> =
+        manifest(&options.place.manifest)?.into_iter().map(|entry| entry.name).collect();
+    eprintln!("starting interpreters and processes");
+    let mut field = Field::start(options)?;
+    let mut measured: Vec<Measured> = models
+        .iter()
+        .flat_map(|model| {
+            field.lines.iter().map(|line| Measured {
+                model: model.clone(),
+                line: line.clone(),
+                rounds: vec![],
+            })
+        })
+        .collect();
+    for round in 0..options.rounds {
+        eprintln!("round {} of {}", round + 1, options.rounds);
+        // Every other round backwards, so that a drift of the machine's speed favours nobody.
+        let mut order: Vec<usize> = (0..measured.len()).collect();
+        if round % 2 == 1 {
+            order.reverse();
+        }
+        for index in order {
+            let samples = field.measure(&measured[index], options.seconds)?;
+            measured[index].rounds.push(samples);
+        }
+    }
+    let report = report::Report::new(&measured, options.seconds);
+    report.print();
+    if let Some(path) = &options.json {
+        let text = serde_json::to_string_pretty(&report)?;
+        std::fs::write(path, text).with_context(|| format!("writing {}", path.display()))?;
+    }
+    let failed = report.failures(options.require_speed);
+    if !failed.is_empty() {
+        bail!("{}", failed.join("; "));
+    }
+    Ok(())
+}
+
+impl Field {
+    fn start(options: &Options) -> Result<Self> {
+        let mut field = Self { contenders: Vec::new(), lines: Vec::new() };
+        for isolated in [false, true] {
+            for count in COUNTS {
+                field.add_pool(options, isolated, count)?;
+            }
+        }
+        let processes = (0..COUNTS[COUNTS.len() - 1])
+            .map(|number| field.add(&format!("python process {number}"), &mut python(options)))
+            .collect::<Result<Vec<_>>>()?;
+        let most = processes.len().to_string();
+        let prefork = field.add("prefork server", python(options).args(["--prefork", &most]))?;
+        for count in COUNTS {
+            let label = format!("{count} python process{}", if count == 1 { "" } else { "es" });
+            field.line(label, "processes", count, processes[..count].to_vec(), 1);
+        }
+        for count in COUNTS {
+            field.line(
+                format!("{count} prefork with gc.freeze"),
+                "prefork",
+                count,
+                vec![prefork],
+                1,
+            );
+        }
+        Ok(field)
+    }
+
+    fn add_pool(&mut self, options: &Options, isolated: bool, count: usize) -> Result<()> {
+        let policy = if isolated { "isolated" } else { "shared" };
+        let mut command = Command::new(std::env::current_exe().context("finding this program")?);
+        command
+            .args(["serve", "--interpreters", &count.to_string(), "--manifest"])
+            .arg(&options.place.manifest);
+        command.arg("--venv").arg(&options.place.venv);
+        if isolated {
+            command.arg("--isolated");
+        }
+        let contender = self.add(&format!("{count} interpreters, {policy}"), &mut command)?;
+        let plural = if count == 1 { "" } else { "s" };
+        self.line(
+            format!("{count} interpreter{plural}, {policy}"),
+            policy,
+            count,
+            vec![contender],
+            count,
+        );
+        if count == 1 && !isolated {
+            for threads in &COUNTS[1..] {
+                self.line(
+                    format!("1 interpreter, {threads} threads"),
+                    "threads",
+                    *threads,
+                    vec![contender],
+                    *threads,
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// Starts a contender and waits for it: starting several at once would measure nothing sooner on few cores.
+    fn add(&mut self, name: &str, command: &mut Command) -> Result<usize> {
+        eprintln!("  {name}");
+        let mut contender = Contender::start(name, command)?;
+        contender.wait_until_ready()?;
+        self.contenders.push(contender);
+        Ok(self.contenders.len() - 1)
+    }
+
+    fn line(
+        &mut self,
+        label: String,
+        kind: &'static str,
+        count: usize,
+        contenders: Vec<usize>,
+        threads: usize,
+    ) {
+        self.lines.push(Line { label, kind, count, contenders, threads });
+    }
+
+    fn measure(&mut self, what: &Measured, seconds: f64) -> Result<Samples> {
+        let line = &what.line;
+        let order = Order {
+            model: what.model.clone(),
+            seconds,
+            threads: line.threads,
+            processes: line.count,
+        };
+        for contender in &line.contenders {
+            self.contenders[*contender].send(&order)?;
+        }
+        let mut total = Samples::default();
+        for contender in &line.contenders {
+            total.merge(self.contenders[*contender].result()?);
+        }
+        Ok(total)
+    }
+}
+
+fn python(options: &Options) -> Command {
+    let mut command = Command::new(options.place.venv.join("bin/python"));
+    command.arg(&options.worker).arg(&options.place.manifest);
+    for name in ["PYTHONPATH", "PYTHONHOME"] {
+        command.env_remove(name);
+    }
+    // torch.package itself uses TypedStorage; the warning says nothing about the work.
+    command.env("PYTHONWARNINGS", "ignore");
+    command
+}

@@ -1,0 +1,48 @@
+//! Interpreters beside threads, processes and prefork, on the same work in the same run.
+
+mod comparison;
+mod report;
+mod serve;
+mod soak;
+
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(
+    about = "Interpreters beside threads, processes and prefork, on the same work in the same run"
+)]
+struct Arguments {
+    #[command(subcommand)]
+    role: Role,
+}
+
+#[derive(Subcommand)]
+enum Role {
+    /// Starts all contenders, gives them their orders by turns, and reports
+    Run(comparison::Options),
+    /// Is one contender: a pool that answers orders on standard input
+    Serve(serve::Options),
+    /// Works for a long time and watches private memory
+    Soak(soak::Options),
+}
+
+/// What all roles need.
+#[derive(clap::Args, Clone)]
+struct Place {
+    /// manifest.json of the exported models
+    #[arg(long)]
+    manifest: PathBuf,
+    /// The virtual environment with torch
+    #[arg(long)]
+    venv: PathBuf,
+}
+
+fn main() -> anyhow::Result<()> {
+    match Arguments::parse().role {
+        Role::Run(options) => comparison::run(&options),
+        Role::Serve(options) => serve::run(&options),
+        Role::Soak(options) => soak::run(&options),
+    }
+}

@@ -1,0 +1,231 @@
+//! What the measurements say: a table for people, JSON for programs, and the promises that hold or do not.
+
+use std::fs;
+
+use hydrozoa_benches::samples::{Samples, median, percentile};
+use serde::Serialize;
+
+use crate::comparison::Measured;
+
+/// Promised in docs/specification.md: two interpreters against one on mobilenet_v3_small at batch 1, on two cores.
+const TWO_AGAINST_ONE: f64 = 1.9;
+/// Promised in docs/specification.md: two interpreters against one interpreter with two threads, likewise.
+const TWO_AGAINST_THREADS: f64 = 1.7;
+
+/// The whole result.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    machine: Machine,
+    seconds: f64,
+    rounds: usize,
+    lines: Vec<Row>,
+    promises: Vec<Promise>,
+    calls: usize,
+    wrong: usize,
+}
+
+#[derive(Debug, Serialize)]
+struct Machine {
+    processor: String,
+    cores: usize,
+    kernel: String,
+    memory_gib: f64,
+}
+
+/// One line of the table: medians over the rounds.
+#[derive(Debug, Serialize)]
+struct Row {
+    model: String,
+    label: String,
+    kind: &'static str,
+    count: usize,
+    /// Calls for each second.
+    throughput: f64,
+    /// Throughput against one interpreter of policy `shared` in the same round.
+    ratio: f64,
+    p50_ms: f64,
+    p99_ms: f64,
+    /// Private memory in MiB: of the first interpreter with its process, or of the first process.
+    first_mib: f64,
+    /// What each further one adds on average; nothing for a single one.
+    further_mib: Option<f64>,
+    /// Throughput of each round.
+    rounds: Vec<f64>,
+    calls: usize,
+    wrong: usize,
+}
+
+#[derive(Debug, Serialize)]
+struct Promise {
+    promise: String,
+    wanted: f64,
+    measured: f64,
+    kept: bool,
+}
+
+impl Report {
+    pub fn new(measured: &[Measured], seconds: f64) -> Self {
+        let lines: Vec<Row> = measured.iter().map(|one| row(one, measured)).collect();
+        let model = "mobilenet_v3_small";
+        let promises = [
+            ("2 interpreters against 1", ("shared", 2), ("shared", 1), TWO_AGAINST_ONE),
+            (
+                "2 interpreters against 1 with 2 threads",
+                ("shared", 2),
+                ("threads", 2),
+                TWO_AGAINST_THREADS,
+            ),
+        ]
+        .map(|(text, of, to, wanted)| {
+            let ratio = ratio(find(measured, model, of), find(measured, model, to));
+            Promise {
+                promise: format!("{text}, {model}"),
+                wanted,
+                measured: ratio,
+                kept: ratio >= wanted,
+            }
+        });
+        Self {
+            machine: Machine::this(),
+            seconds,
+            rounds: measured.iter().map(|one| one.rounds.len()).max().unwrap_or(0),
+            calls: lines.iter().map(|row| row.calls).sum(),
+            wrong: lines.iter().map(|row| row.wrong).sum(),
+            lines,
+            promises: promises.into(),
+        }
+    }
+
+    pub fn print(&self) {
+        let Machine { processor, cores, memory_gib, .. } = &self.machine;
+        println!(
+            "{processor}, {cores} cores, {memory_gib:.0} GiB; medians of {} rounds of {} s",
+            self.rounds, self.seconds
+        );
+        let mut model = "";
+        for row in &self.lines {
+            if row.model != model {
+                model = &row.model;
+                println!(
+                    "\n{model:<28} {:>10} {:>8} {:>9} {:>9} {:>11} {:>13}",
+                    "calls/s", "ratio", "p50 ms", "p99 ms", "first MiB", "further MiB"
+                );
+            }
+            let further = row.further_mib.map_or_else(|| "-".to_owned(), |mib| format!("{mib:.1}"));
+            println!(
+                "{:<28} {:>10.1} {:>8.2} {:>9.2} {:>9.2} {:>11.1} {further:>13}",
+                row.label, row.throughput, row.ratio, row.p50_ms, row.p99_ms, row.first_mib
+            );
+        }
+        println!();
+        for Promise { promise, wanted, measured, kept } in &self.promises {
+            println!(
+                "{promise}: {measured:.2}, promised {wanted:.1}: {}",
+                if *kept { "kept" } else { "NOT kept" }
+            );
+        }
+        println!(
+            "{} outputs compared with plain python bit for bit, {} differ",
+            self.calls, self.wrong
+        );
+    }
+
+    /// What makes the run fail.
+    pub fn failures(&self, require_speed: bool) -> Vec<String> {
+        let mut failures = Vec::new();
+        if self.wrong > 0 {
+            failures.push(format!("{} outputs differ from plain python's", self.wrong));
+        }
+        if require_speed {
+            let broken = self.promises.iter().filter(|promise| !promise.kept);
+            failures.extend(broken.map(|promise| {
+                format!(
+                    "{}: {:.2}, promised {:.1}",
+                    promise.promise, promise.measured, promise.wanted
+                )
+            }));
+        }
+        failures
+    }
+}
+
+fn find<'a>(
+    measured: &'a [Measured],
+    model: &str,
+    (kind, count): (&str, usize),
+) -> Option<&'a Measured> {
+    measured
+        .iter()
+        .find(|one| one.model == model && one.line.kind == kind && one.line.count == count)
+}
+
+/// Median over the rounds of the throughput of one against that of the other in the same round.
+fn ratio(of: Option<&Measured>, to: Option<&Measured>) -> f64 {
+    let (Some(of), Some(to)) = (of, to) else { return 0.0 };
+    let ratios: Vec<f64> = of
+        .rounds
+        .iter()
+        .zip(&to.rounds)
+        .map(|(of, to)| of.throughput() / to.throughput().max(f64::MIN_POSITIVE))
+        .collect();
+    median(&ratios)
+}
+
+fn row(one: &Measured, all: &[Measured]) -> Row {
+    let each =
+        |value: fn(&Samples) -> f64| median(&one.rounds.iter().map(value).collect::<Vec<_>>());
+    let last = one.rounds.last();
+    let private: Vec<f64> = last
+        .map(|samples| samples.private_kib.iter().map(|kib| *kib as f64 / 1024.0).collect())
+        .unwrap_or_default();
+    let (first_mib, further_mib) = match one.line.kind {
+        "shared" | "isolated" => {
+            // One process holds all interpreters: a further one costs what the larger pool has more than the one of one.
+            let single =
+                find(all, &one.model, (one.line.kind, 1)).and_then(|single| single.rounds.last());
+            let single = single
+                .and_then(|samples| samples.private_kib.first())
+                .map_or(0.0, |kib| *kib as f64 / 1024.0);
+            let further = (private.first().copied().unwrap_or(0.0) - single)
+                / (one.line.count.max(2) - 1) as f64;
+            (single, (one.line.count > 1).then_some(further))
+        }
+        "threads" => (private.first().copied().unwrap_or(0.0), None),
+        _ => (percentile(&private, 0.0), (private.len() > 1).then(|| median(&private))),
+    };
+    Row {
+        model: one.model.clone(),
+        label: one.line.label.clone(),
+        kind: one.line.kind,
+        count: one.line.count,
+        throughput: each(Samples::throughput),
+        ratio: ratio(Some(one), find(all, &one.model, ("shared", 1))),
+        p50_ms: each(|samples| samples.latency_ms(0.5)),
+        p99_ms: each(|samples| samples.latency_ms(0.99)),
+        first_mib,
+        further_mib,
+        rounds: one.rounds.iter().map(Samples::throughput).collect(),
+        calls: one.rounds.iter().map(|samples| samples.latencies_us.len()).sum(),
+        wrong: one.rounds.iter().map(|samples| samples.wrong).sum(),
+    }
+}
+
+impl Machine {
+    fn this() -> Self {
+        let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+        let value = |text: &str, key: &str| -> Option<String> {
+            let line = text.lines().find(|line| line.starts_with(key))?;
+            Some(line.split_once(':')?.1.trim().to_owned())
+        };
+        let memory = value(&read("/proc/meminfo"), "MemTotal").unwrap_or_default();
+        let kib: f64 =
+            memory.split_whitespace().next().and_then(|number| number.parse().ok()).unwrap_or(0.0);
+        Self {
+            processor: value(&read("/proc/cpuinfo"), "model name")
+                .unwrap_or_else(|| "unknown processor".to_owned()),
+            cores: std::thread::available_parallelism().map_or(0, usize::from),
+            kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),
+            memory_gib: kib / f64::from(1 << 20),
+        }
+    }
+}

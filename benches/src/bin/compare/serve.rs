@@ -1,0 +1,86 @@
+//! A pool that answers orders.
+
+use std::collections::HashMap;
+use std::io::{BufRead, Write};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use hydrozoa::package::Package;
+use hydrozoa::{Movable, Pool, Tensor, TorchPolicy};
+use hydrozoa_benches::contender::Order;
+use hydrozoa_benches::drive::drive;
+use hydrozoa_benches::memory;
+use hydrozoa_benches::models::{Cases, manifest};
+use hydrozoa_benches::package::MODEL;
+use hydrozoa_benches::samples::Samples;
+
+use crate::Place;
+
+#[derive(clap::Args)]
+pub struct Options {
+    #[command(flatten)]
+    place: Place,
+    /// How many interpreters
+    #[arg(long)]
+    interpreters: usize,
+    /// Each interpreter has a libtorch of its own
+    #[arg(long)]
+    isolated: bool,
+}
+
+struct Model {
+    /// Holds the archive's pages for as long as the model is used.
+    _package: Package,
+    movable: Movable,
+    cases: Cases,
+}
+
+pub fn run(options: &Options) -> Result<()> {
+    let policy = if options.isolated { TorchPolicy::Isolated } else { TorchPolicy::Shared };
+    let pool = Pool::builder()
+        .interpreters(options.interpreters)
+        .venv(&options.place.venv)
+        .torch(policy)
+        .build()?;
+    let mut models = HashMap::new();
+    for entry in manifest(&options.place.manifest)? {
+        let package = pool.load_package(&entry.package)?;
+        let movable = package.load_pickle(MODEL.0, MODEL.1)?;
+        let cases = entry.cases()?;
+        // Every interpreter holds every model before anything is measured.
+        for interpreter in pool.interpreters() {
+            let session = interpreter.session();
+            let output: Tensor = movable.to_object(&session)?.call((cases.input(0),))?.extract()?;
+            anyhow::ensure!(
+                cases.is_right(0, &output)?,
+                "{}: not the bits of plain python",
+                entry.name
+            );
+        }
+        models.insert(entry.name, Model { _package: package, movable, cases });
+    }
+    let mut output = std::io::stdout().lock();
+    writeln!(output, "{{\"ready\": {}}}", std::process::id())?;
+    output.flush()?;
+    for line in std::io::stdin().lock().lines() {
+        let order: Order = serde_json::from_str(&line?).context("reading an order")?;
+        let model =
+            models.get(&order.model).with_context(|| format!("no model {}", order.model))?;
+        let samples = carry_out(&order, model)?;
+        serde_json::to_writer(&mut output, &samples)?;
+        output.write_all(b"\n")?;
+        output.flush()?;
+    }
+    Ok(())
+}
+
+fn carry_out(order: &Order, model: &Model) -> Result<Samples> {
+    let mut samples = drive(order.threads, Duration::from_secs_f64(order.seconds), |_| {
+        Ok::<_, hydrozoa::Error>(|index| {
+            let output: Tensor = model.movable.call((model.cases.input(index),))?.extract()?;
+            model.cases.is_right(index, &output)
+        })
+    })?;
+    samples.private_kib = vec![memory::own_private_kib()?];
+    Ok(samples)
+}

@@ -1,0 +1,45 @@
+//! Measuring one package on N interpreters.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use hydrozoa::{Pool, Session};
+
+use crate::drive::drive;
+use crate::memory;
+use crate::samples::Samples;
+
+/// The resource in a package that is called, and the one that holds its arguments, a tuple: the names that
+/// torch::deploy's own examples use.
+pub const MODEL: (&str, &str) = ("model", "model.pkl");
+/// See [`MODEL`].
+pub const EXAMPLE: (&str, &str) = ("model", "example.pkl");
+
+/// Calls the package's model with its example from `threads` threads, spread over the pool's interpreters.
+///
+/// Each thread keeps one session. Results are not compared: the package does not say what is right.
+///
+/// # Errors
+///
+/// The package has no such resources, or the model raises.
+pub fn measure(pool: &Pool, path: &Path, threads: usize, duration: Duration) -> Result<Samples> {
+    let package = pool.load_package(path).with_context(|| format!("opening {}", path.display()))?;
+    let model = package.load_pickle(MODEL.0, MODEL.1)?;
+    let example = package.load_pickle(EXAMPLE.0, EXAMPLE.1)?;
+    let sessions: Vec<Session> = (0..threads)
+        .map(|thread| pool.acquire_on(thread % pool.interpreters().len()))
+        .collect::<Result<_, _>>()?;
+    let mut samples = drive(threads, duration, |thread| {
+        let session = &sessions[thread];
+        let call = session.eval("lambda model, arguments: model(*arguments)")?;
+        let (model, example) = (model.to_object(session)?, example.to_object(session)?);
+        // The first calls of a model build caches (mkldnn's primitives); they are not what is measured.
+        for _ in 0..3 {
+            call.call((&model, &example))?;
+        }
+        Ok::<_, hydrozoa::Error>(move |_| call.call((&model, &example)).map(|_| true))
+    })?;
+    samples.private_kib = vec![memory::own_private_kib().context("reading smaps_rollup")?];
+    Ok(samples)
+}

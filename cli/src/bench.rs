@@ -1,0 +1,165 @@
+//! `hydrozoa bench`.
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use hydrozoa::Pool;
+use hydrozoa_benches::package;
+use hydrozoa_benches::samples::Samples;
+use serde::Serialize;
+
+use crate::Choice;
+
+#[derive(clap::Args)]
+pub struct Options {
+    #[command(flatten)]
+    choice: Choice,
+    /// A torch.package archive with model/model.pkl, and model/example.pkl: the tuple of its arguments
+    package: PathBuf,
+    /// Numbers of interpreters to measure
+    #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "1,2,4")]
+    interpreters: Vec<usize>,
+    /// Calling threads; by default one for each interpreter
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+    /// Seconds of each measurement
+    #[arg(long, value_name = "S", default_value_t = 5.0)]
+    seconds: f64,
+    /// Also write the figures to this file, as JSON
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Measures one number of interpreters and prints the samples: what the command runs as its own child
+    #[arg(long, hide = true)]
+    samples: bool,
+}
+
+/// One line of the table.
+#[derive(Serialize)]
+struct Line {
+    interpreters: usize,
+    threads: usize,
+    /// Calls for each second.
+    throughput: f64,
+    p50_ms: f64,
+    p90_ms: f64,
+    p99_ms: f64,
+    /// Private memory of the process in MiB.
+    private_mib: f64,
+    /// What each interpreter after the first adds to it, if a single one was measured too.
+    further_mib: Option<f64>,
+}
+
+pub fn run(options: &Options) -> Result<i32> {
+    if options.samples {
+        return print_samples(options);
+    }
+    println!(
+        "{:>12} {:>8} {:>10} {:>9} {:>9} {:>9} {:>12} {:>12}",
+        "interpreters",
+        "threads",
+        "calls/s",
+        "p50 ms",
+        "p90 ms",
+        "p99 ms",
+        "private MiB",
+        "further MiB"
+    );
+    let mut lines: Vec<Line> = Vec::new();
+    let mut single = None;
+    for &interpreters in &options.interpreters {
+        let threads = options.threads.unwrap_or(interpreters);
+        let samples = in_child(options, interpreters, threads)?;
+        let private_mib = samples.private_kib.iter().sum::<u64>() as f64 / 1024.0;
+        if interpreters == 1 {
+            single = Some(private_mib);
+        }
+        let line = Line {
+            interpreters,
+            threads,
+            throughput: samples.throughput(),
+            p50_ms: samples.latency_ms(0.5),
+            p90_ms: samples.latency_ms(0.9),
+            p99_ms: samples.latency_ms(0.99),
+            private_mib,
+            further_mib: single
+                .filter(|_| interpreters > 1)
+                .map(|single| (private_mib - single) / (interpreters - 1) as f64),
+        };
+        let further = line.further_mib.map_or_else(|| "-".to_owned(), |mib| format!("{mib:.1}"));
+        println!(
+            "{:>12} {:>8} {:>10.1} {:>9.2} {:>9.2} {:>9.2} {:>12.1} {further:>12}",
+            line.interpreters,
+            line.threads,
+            line.throughput,
+            line.p50_ms,
+            line.p90_ms,
+            line.p99_ms,
+            line.private_mib
+        );
+        lines.push(line);
+    }
+    if let Some(path) = &options.json {
+        std::fs::write(path, serde_json::to_string_pretty(&lines)?)
+            .with_context(|| format!("writing {}", path.display()))?;
+    }
+    Ok(0)
+}
+
+/// Each number of interpreters is measured in a process of its own: memory is a figure of a process, and what an earlier
+/// pool leaves mapped would be counted.
+fn in_child(options: &Options, interpreters: usize, threads: usize) -> Result<Samples> {
+    let mut command = Command::new(std::env::current_exe().context("finding this program")?);
+    command.args([
+        "bench",
+        "--samples",
+        "--interpreters",
+        &interpreters.to_string(),
+        "--threads",
+        &threads.to_string(),
+    ]);
+    command.args([
+        "--seconds",
+        &options.seconds.to_string(),
+        "--torch",
+        options.choice.torch.name(),
+    ]);
+    if let Some(python) = &options.choice.python {
+        command.arg("--python").arg(python);
+    }
+    if let Some(venv) = &options.choice.venv {
+        command.arg("--venv").arg(venv);
+    }
+    let output = command
+        .arg("--")
+        .arg(&options.package)
+        .stderr(Stdio::inherit())
+        .output()
+        .context("starting this program again")?;
+    if !output.status.success() {
+        bail!("measuring {interpreters} interpreters failed: {}", output.status);
+    }
+    serde_json::from_slice(&output.stdout).context("reading the samples")
+}
+
+fn print_samples(options: &Options) -> Result<i32> {
+    let interpreters = *options.interpreters.first().context("no number of interpreters")?;
+    let mut builder = Pool::builder().interpreters(interpreters).torch(options.choice.torch.into());
+    if let Some(python) = &options.choice.python {
+        builder = builder.python(python);
+    }
+    if let Some(venv) = &options.choice.venv {
+        builder = builder.venv(venv);
+    }
+    let pool = builder.build()?;
+    let threads = options.threads.unwrap_or(interpreters);
+    let samples = package::measure(
+        &pool,
+        &options.package,
+        threads,
+        Duration::from_secs_f64(options.seconds),
+    )?;
+    println!("{}", serde_json::to_string(&samples)?);
+    Ok(0)
+}

@@ -1,0 +1,195 @@
+//! `hydrozoa doctor`.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result};
+use hydrozoa::python::{Installation, discover};
+
+/// Mappings that one more interpreter with torch adds (measured, docs/specification.md).
+const MAPPINGS: u64 = 340;
+/// Thread-specific keys that one more interpreter with torch takes (measured).
+const KEYS: u64 = 4;
+/// Private memory in MiB that one more interpreter with torch takes under policy `shared` (measured).
+const MEMORY: u64 = 85;
+
+#[derive(clap::Args)]
+pub struct Options {
+    /// Only look; start no interpreter
+    #[arg(long)]
+    quick: bool,
+}
+
+/// Collects what is wrong, with the mend.
+#[derive(Default)]
+struct Findings(Vec<String>);
+
+impl Findings {
+    fn add(&mut self, what: impl Into<String>) {
+        self.0.push(what.into());
+    }
+}
+
+/// The exit status is 1 if something would fail.
+pub fn run(options: &Options) -> Result<i32> {
+    let mut findings = Findings::default();
+    pythons(options, &mut findings)?;
+    system(&mut findings)?;
+    println!();
+    if findings.0.is_empty() {
+        println!("nothing stands in the way");
+        return Ok(0);
+    }
+    println!("what would fail, and the mend:");
+    for finding in &findings.0 {
+        println!("  - {finding}");
+    }
+    Ok(1)
+}
+
+fn pythons(options: &Options, findings: &mut Findings) -> Result<()> {
+    println!("Pythons, best first:");
+    let mut usable = 0;
+    for candidate in discover() {
+        println!("  {candidate}");
+        let Ok(python) = &candidate.verdict else { continue };
+        usable += 1;
+        let first = usable == 1;
+        if let Some(version) = torch_version(python) {
+            let policy = if hydrozoa::torch::known_release(&version) {
+                "shared"
+            } else {
+                "isolated: no adapter knows this release"
+            };
+            println!("    torch {version}, policy {policy}");
+        } else if first {
+            println!("    no torch");
+        }
+        if options.quick {
+            continue;
+        }
+        match trial(python, first) {
+            Ok(what) => println!("    tried: {what}"),
+            Err(error) => {
+                println!("    tried: {error:#}");
+                findings.add(format!("{}: {error:#}", python.library().display()));
+            }
+        }
+    }
+    if usable == 0 {
+        findings.add(
+            "there is no Python with a shared library: PYTHON_CONFIGURE_OPTS=--enable-shared pyenv install 3.11, \
+             or the distribution's libpython package",
+        );
+    }
+    Ok(())
+}
+
+/// The version of an installation's torch, as torch/version.py states it.
+fn torch_version(python: &Installation) -> Option<String> {
+    let text = fs::read_to_string(python.site_packages().join("torch/version.py")).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("__version__ = "))?;
+    Some(line.trim().trim_matches(['\'', '"']).to_owned())
+}
+
+/// Starts two copies in a child process; with torch, if the installation has it and `full` is asked for.
+fn trial(python: &Installation, full: bool) -> Result<String> {
+    let with_torch = full && torch_version(python).is_some();
+    let program = if with_torch {
+        "import torch; torch.ones(2).sum()"
+    } else {
+        "import json, threading, ctypes"
+    };
+    let mut command = Command::new(std::env::current_exe().context("finding this program")?);
+    command
+        .arg("python")
+        .arg("--python")
+        .arg(python.library())
+        .args(["--copies", "2", "--in", "all"]);
+    if let Some(venv) = python.venv() {
+        command.arg("--venv").arg(venv);
+    }
+    let output =
+        command.args(["--", "-c", program]).output().context("starting this program again")?;
+    let message = String::from_utf8_lossy(&output.stderr);
+    let last = message.lines().last().unwrap_or("it said nothing");
+    anyhow::ensure!(output.status.success(), "two copies do not work: {}: {last}", output.status);
+    Ok(if with_torch { "two copies import torch" } else { "two copies work" }.to_owned())
+}
+
+fn system(findings: &mut Findings) -> Result<()> {
+    println!("System:");
+    println!("  {}", getconf("GNU_LIBC_VERSION").unwrap_or_else(|| "no glibc".to_owned()));
+    match getconf("GNU_LIBC_VERSION").as_deref().and_then(glibc) {
+        // _dl_find_object, by which C++ exceptions find their frames in a replica, came with glibc 2.35.
+        Some(version) if version < (2, 35) => findings.add(format!(
+            "glibc {}.{} has no _dl_find_object: C++ exceptions in replicas need 2.35 or newer",
+            version.0, version.1
+        )),
+        Some(_) => {}
+        None => findings.add("this is not glibc: musl's and others' loaders are not supported"),
+    }
+    let mappings = number("/proc/sys/vm/max_map_count");
+    if let Some(limit) = mappings {
+        let fit = limit.saturating_sub(2000) / MAPPINGS;
+        println!("  vm.max_map_count {limit}: room for about {fit} interpreters with torch");
+        if fit < 16 {
+            findings
+                .add(format!("vm.max_map_count {limit} is low: sysctl -w vm.max_map_count=262144"));
+        }
+    }
+    if let Some(keys) = getconf("PTHREAD_KEYS_MAX").and_then(|text| text.parse::<u64>().ok()) {
+        println!(
+            "  PTHREAD_KEYS_MAX {keys}: room for about {} interpreters with torch",
+            keys.saturating_sub(64) / KEYS
+        );
+    }
+    let memory = fs::read_to_string("/proc/meminfo").ok().and_then(|text| {
+        let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+        line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok()
+    });
+    if let Some(kib) = memory {
+        println!(
+            "  {} MiB of memory available: room for about {} interpreters with torch",
+            kib / 1024,
+            kib / 1024 / MEMORY
+        );
+    }
+    let cores = std::thread::available_parallelism().map_or(0, usize::from);
+    println!("  {cores} cores");
+    for path in ["/proc/self/smaps_rollup", "/proc/self/maps"] {
+        if !Path::new(path).exists() {
+            findings.add(format!("{path} is missing: memory cannot be measured"));
+        }
+    }
+    Ok(())
+}
+
+fn number(path: &str) -> Option<u64> {
+    fs::read_to_string(path).ok()?.trim().parse().ok()
+}
+
+/// A limit or version by `getconf(1)`, which comes with glibc.
+fn getconf(name: &str) -> Option<String> {
+    let output = Command::new("getconf").arg(name).output().ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    output.status.success().then(|| text.trim().to_owned())
+}
+
+/// `glibc 2.36` as (2, 36).
+fn glibc(text: &str) -> Option<(u32, u32)> {
+    let (major, minor) = text.strip_prefix("glibc ")?.split_once('.')?;
+    Some((major.parse().ok()?, minor.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_version_of_glibc_is_read() {
+        assert_eq!(glibc("glibc 2.36"), Some((2, 36)));
+        assert_eq!(glibc("musl 1.2"), None);
+    }
+}

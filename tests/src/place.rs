@@ -1,0 +1,55 @@
+//! Where the tests find what `cargo xtask test` has prepared.
+
+use std::env;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+/// The virtual environment with torch: `HYDROZOA_TEST_VENV`.
+///
+/// # Errors
+///
+/// The variable is not set. There is no quiet way round: a test that did not run has not passed.
+pub fn venv() -> Result<PathBuf> {
+    named("HYDROZOA_TEST_VENV")
+}
+
+/// The exported models: `HYDROZOA_TEST_MODELS`.
+///
+/// # Errors
+///
+/// The variable is not set.
+pub fn models() -> Result<PathBuf> {
+    named("HYDROZOA_TEST_MODELS")
+}
+
+/// The `hydrozoa` command: `HYDROZOA_TEST_COMMAND`.
+///
+/// # Errors
+///
+/// The variable is not set.
+pub fn command() -> Result<PathBuf> {
+    named("HYDROZOA_TEST_COMMAND")
+}
+
+/// A script in `tests/scripts`.
+pub fn script(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts").join(name)
+}
+
+/// An empty folder for one test, in cargo's own folder for what tests write.
+///
+/// # Errors
+///
+/// It cannot be made.
+pub fn scratch(name: &str) -> Result<PathBuf> {
+    let folder = env::temp_dir().join(format!("hydrozoa-{name}-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).with_context(|| format!("creating {}", folder.display()))?;
+    Ok(folder)
+}
+
+fn named(variable: &str) -> Result<PathBuf> {
+    env::var_os(variable)
+        .map(PathBuf::from)
+        .with_context(|| format!("{variable} is not set: these tests are run by `cargo xtask test`, which prepares what they need"))
+}

@@ -1,0 +1,37 @@
+//! The promises of docs/specification.md on stock CPython, stock torch and real models. Run by `cargo xtask test`.
+
+mod errors;
+mod models;
+mod scripts;
+mod shared_text;
+
+use std::process::ExitCode;
+
+use hydrozoa_tests::isolation::{self, Test};
+
+const TESTS: &[Test] = &[
+    ("four_copies_do_what_plain_python_does_shared", scripts::areas_shared),
+    ("four_copies_do_what_plain_python_does_isolated", scripts::areas_isolated),
+    ("a_cpp_extension_has_its_own_state_in_each_copy_shared", scripts::extension_shared),
+    ("a_cpp_extension_has_its_own_state_in_each_copy_isolated", scripts::extension_isolated),
+    ("the_command_behaves_as_python_does", scripts::command_line),
+    ("text_and_constants_are_shared_by_all_interpreters", shared_text::shared_text),
+    ("weights_exist_once_and_a_dropped_movable_is_freed", models::weights_exist_once),
+    (
+        "results_from_rust_threads_are_those_of_plain_python_shared",
+        models::right_from_threads_shared,
+    ),
+    (
+        "results_from_rust_threads_are_those_of_plain_python_isolated",
+        models::right_from_threads_isolated,
+    ),
+    ("a_python_exception_is_typed_and_the_interpreter_goes_on", errors::exception),
+    ("a_missing_module_is_named", errors::missing_module),
+    ("a_missing_symbol_is_named", errors::missing_symbol),
+    ("a_truncated_library_is_named", errors::truncated_library),
+    ("a_corrupt_package_is_named", errors::corrupt_package),
+];
+
+fn main() -> ExitCode {
+    isolation::main(TESTS)
+}

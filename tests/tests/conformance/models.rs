@@ -1,0 +1,137 @@
+//! Packages of real models in several interpreters: the bits, and the memory.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use hydrozoa::memory::Usage;
+use hydrozoa::{Pool, Session, Tensor, TorchPolicy};
+use hydrozoa_benches::drive::drive;
+use hydrozoa_benches::models::{Entry, manifest};
+use hydrozoa_benches::package::MODEL;
+use hydrozoa_tests::place;
+
+const INTERPRETERS: usize = 4;
+
+/// What an interpreter that gets resnet18 may write for itself, with its weights of 45 MB elsewhere: module objects,
+/// compiled code, and the first call's caches. Measured 3 to 6 MB; without sharing it would be 45 MB more.
+const PRIVATE_LIMIT: i64 = 16 << 20;
+
+fn entry(name: &str) -> Result<Entry> {
+    let entries = manifest(&place::models()?.join("manifest.json"))?;
+    entries.into_iter().find(|entry| entry.name == name).with_context(|| format!("no model {name}"))
+}
+
+fn pool(policy: TorchPolicy, interpreters: usize) -> Result<Pool> {
+    let pool =
+        Pool::builder().interpreters(interpreters).venv(place::venv()?).torch(policy).build()?;
+    for interpreter in pool.interpreters() {
+        interpreter
+            .session()
+            .run("import torch, torchvision\ntorch.set_num_threads(1)", "prepare.py")?;
+    }
+    Ok(pool)
+}
+
+/// Addresses of all parameters and buffers of a model.
+fn addresses(session: &Session, model: &hydrozoa::Object<'_>) -> Result<Vec<u64>> {
+    let list = session
+        .eval("lambda model: [t.data_ptr() for t in [*model.parameters(), *model.buffers()]]")?;
+    Ok(list.call((model,))?.extract()?)
+}
+
+pub fn weights_exist_once() -> Result<()> {
+    let entry = entry("resnet18")?;
+    let pool = pool(TorchPolicy::Shared, INTERPRETERS)?;
+    let package = pool.load_package(&entry.package)?;
+    let model = package.load_pickle(MODEL.0, MODEL.1)?;
+    let cases = entry.cases()?;
+    let mut first: Option<Vec<u64>> = None;
+    let mut watchers = Vec::new();
+    for interpreter in pool.interpreters() {
+        let session = interpreter.session();
+        let before = Usage::of_process()?;
+        let object = model.to_object(&session)?;
+        let output: Tensor = object.call((cases.input(0),))?.extract()?;
+        ensure!(
+            cases.is_right(0, &output)?,
+            "{}: not the bits of plain python",
+            interpreter.name()
+        );
+        let grown = Usage::of_process()? - before;
+        println!("{}: private memory grew by {} KiB", interpreter.name(), grown.anonymous >> 10);
+        let here = addresses(&session, &object)?;
+        ensure!(here.len() > 100, "resnet18 has {} tensors?", here.len());
+        match &first {
+            None => first = Some(here),
+            Some(first) => {
+                ensure!(*first == here, "{}: weights lie elsewhere", interpreter.name());
+                ensure!(grown.anonymous < PRIVATE_LIMIT, "{}: {grown:?}", interpreter.name());
+            }
+        }
+        // Alive as long as the model is: a watch that does not keep it.
+        let watch = session.run("import weakref, gc\nwatched = []", "watch.py")?;
+        watch
+            .get_item("watched")?
+            .call_method("append", (session.import("weakref")?.call_method("ref", (&object,))?,))?;
+        session.import("builtins")?.setattr("hydrozoa_watched", watch.get_item("watched")?)?;
+        watchers.push(interpreter.clone());
+    }
+    let mapped = |path: &std::path::Path| -> Result<bool> {
+        Ok(hydrozoa_tests::mappings::own()?
+            .iter()
+            .any(|mapping| mapping.path.as_deref() == Some(path)))
+    };
+    ensure!(mapped(&entry.package)?, "the weights are not the package's own pages");
+    drop(model);
+    drop(package);
+    for interpreter in &watchers {
+        interpreter.drain();
+        let session = interpreter.session();
+        let alive: bool = session
+            .run("import builtins, gc\ngc.collect()\nalive = builtins.hydrozoa_watched[0]() is not None", "check.py")?
+            .get_item("alive")?
+            .extract()?;
+        ensure!(!alive, "{}: the dropped model is still alive", interpreter.name());
+    }
+    ensure!(!mapped(&entry.package)?, "the dropped package's pages are still mapped");
+    Ok(())
+}
+
+fn right_from_threads(policy: TorchPolicy) -> Result<()> {
+    let pool = pool(policy, INTERPRETERS)?;
+    for name in ["mobilenet_v3_small", "resnet18"] {
+        let entry = entry(name)?;
+        let cases = entry.cases()?;
+        let package = pool.load_package(&entry.package)?;
+        let model = package.load_pickle(MODEL.0, MODEL.1)?;
+        let samples = drive(INTERPRETERS, Duration::from_secs(3), |_| {
+            Ok::<_, hydrozoa::Error>(|index| {
+                let output: Tensor = model.call((cases.input(index),))?.extract()?;
+                cases.is_right(index, &output)
+            })
+        })?;
+        ensure!(
+            samples.wrong == 0,
+            "{name}: {} of {} outputs are wrong",
+            samples.wrong,
+            samples.latencies_us.len()
+        );
+        ensure!(
+            samples.latencies_us.len() > INTERPRETERS,
+            "{name}: only {} calls",
+            samples.latencies_us.len()
+        );
+        for interpreter in pool.interpreters() {
+            ensure!(model.is_loaded(interpreter), "{name}: {} was never used", interpreter.name());
+        }
+    }
+    Ok(())
+}
+
+pub fn right_from_threads_shared() -> Result<()> {
+    right_from_threads(TorchPolicy::Shared)
+}
+
+pub fn right_from_threads_isolated() -> Result<()> {
+    right_from_threads(TorchPolicy::Isolated)
+}

@@ -1,0 +1,212 @@
+//! Python programs in four copies at once, by the `hydrozoa` command.
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use anyhow::{Context, Result, bail, ensure};
+use hydrozoa_tests::place;
+
+const COPIES: usize = 4;
+
+fn plain_python() -> Result<Command> {
+    Ok(Command::new(place::venv()?.join("bin/python")))
+}
+
+fn hydrozoa(copies: usize, policy: &str) -> Result<Command> {
+    let mut command = Command::new(place::command()?);
+    command.arg("python").arg("--venv").arg(place::venv()?);
+    command.args(["--copies", &copies.to_string(), "--torch", policy]);
+    Ok(command)
+}
+
+fn text(output: &Output) -> String {
+    [&output.stdout, &output.stderr]
+        .map(|bytes| String::from_utf8_lossy(bytes).into_owned())
+        .concat()
+}
+
+fn run(command: &mut Command) -> Result<String> {
+    let output = command.output().with_context(|| format!("starting {command:?}"))?;
+    ensure!(output.status.success(), "{command:?}: {}\n{}", output.status, text(&output));
+    Ok(text(&output))
+}
+
+/// How often the areas run under each policy: `HYDROZOA_TEST_REPETITIONS`, else 20.
+fn repetitions() -> Result<usize> {
+    std::env::var("HYDROZOA_TEST_REPETITIONS")
+        .map_or(Ok(20), |text| text.parse().context("HYDROZOA_TEST_REPETITIONS"))
+}
+
+fn areas(policy: &str) -> Result<()> {
+    let script = place::script("torch_areas.py");
+    let expected = place::scratch("areas")?.join("expected.json");
+    run(plain_python()?.arg(&script).arg("--record").arg(&expected))?;
+    let mut failures = Vec::new();
+    let repetitions = repetitions()?;
+    for repetition in 1..=repetitions {
+        let mut command = hydrozoa(COPIES, policy)?;
+        command.args(["--in", "all", "--"]).arg(&script).arg("--expect").arg(&expected);
+        let printed = match run(&mut command) {
+            Ok(printed) => printed,
+            Err(error) => {
+                failures.push(format!("repetition {repetition}: {error:#}"));
+                continue;
+            }
+        };
+        let done = printed.lines().filter(|line| line.ends_with(" 0 failed")).count();
+        if done != COPIES {
+            failures.push(format!(
+                "repetition {repetition}: {done} of {COPIES} copies reported:\n{printed}"
+            ));
+        }
+    }
+    ensure!(
+        failures.is_empty(),
+        "{} of {repetitions} repetitions failed; the first: {}",
+        failures.len(),
+        failures[0]
+    );
+    Ok(())
+}
+
+pub fn areas_shared() -> Result<()> {
+    areas("shared")
+}
+
+pub fn areas_isolated() -> Result<()> {
+    areas("isolated")
+}
+
+/// The extension is built by torch.utils.cpp_extension once, before the tests: `HYDROZOA_TEST_EXTENSION`.
+fn extension(policy: &str) -> Result<()> {
+    let library = std::env::var_os("HYDROZOA_TEST_EXTENSION")
+        .map(PathBuf::from)
+        .context("HYDROZOA_TEST_EXTENSION is not set")?;
+    let script = place::script("extension_areas.py");
+    run(plain_python()?.arg(&script).arg(&library))?;
+    let printed = run(hydrozoa(3, policy)?.args(["--in", "all", "--"]).arg(&script).arg(&library))?;
+    for copy in 1..=3 {
+        let line = format!("copy {copy}: 4 checks of the extension passed");
+        ensure!(printed.contains(&line), "no line {line:?} in\n{printed}");
+    }
+    Ok(())
+}
+
+pub fn extension_shared() -> Result<()> {
+    extension("shared")
+}
+
+pub fn extension_isolated() -> Result<()> {
+    extension("isolated")
+}
+
+/// One python command line, run by plain python and by ours: standard output, standard error and exit status are equal.
+fn same(arguments: &[&str], input: &str) -> Result<()> {
+    use std::io::Write;
+    use std::process::Stdio;
+    let outcome = |mut command: Command| -> Result<(String, String, Option<i32>)> {
+        let mut child = command
+            .args(arguments)
+            .env_remove("VIRTUAL_ENV")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .with_context(|| format!("starting {command:?}"))?;
+        // A program that does not read its input closes it; that is its right.
+        let _ = child.stdin.take().context("stdin is piped")?.write_all(input.as_bytes());
+        let output = child.wait_with_output()?;
+        let [stdout, stderr] = [output.stdout, output.stderr]
+            .map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+        Ok((stdout, stderr, output.status.code()))
+    };
+    let plain = outcome(plain_python()?)?;
+    let mut command = hydrozoa(2, "auto")?;
+    command.arg("--");
+    let ours = outcome(command)?;
+    if plain != ours {
+        bail!("python {arguments:?}\nplain: {plain:?}\nours:  {ours:?}");
+    }
+    Ok(())
+}
+
+pub fn command_line() -> Result<()> {
+    let folder = place::scratch("command-line")?;
+    let script = folder.join("script.py");
+    let program = "import sys, os\nprint(sys.argv, __name__, __file__ == sys.argv[0])\nprint(sys.path[0])\n\
+                   print(input())\nprint('told', file=sys.stderr)\nsys.exit(len(sys.argv))\n";
+    std::fs::write(&script, program)?;
+    let script = script.to_str().context("a UTF-8 path")?;
+    same(&[script, "a", "--", "-b"], "a line\n")?;
+    same(
+        &[
+            "-c",
+            "import sys; print(sys.argv, sys.flags, sys.prefix, sys.base_prefix, sys.executable)",
+            "x",
+        ],
+        "",
+    )?;
+    same(&["-I", "-X", "utf8", "-c", "import sys; print(sys._xoptions, sys.flags)"], "")?;
+    same(
+        &[
+            "-u",
+            "-W",
+            "error",
+            "-c",
+            "import sys, warnings; print(sys.warnoptions); warnings.warn('no')",
+        ],
+        "",
+    )?;
+    same(&["-m", "json.tool"], "{\"a\": [1, 2]}")?;
+    same(&["-"], "print('from standard input')\nraise SystemExit(3)\n")?;
+    same(&["-c", "raise ValueError('on purpose')"], "")?;
+    same(&["-c", "import sys; sys.exit('a message')"], "")?;
+    same(&["-c", "import atexit; atexit.register(print, 'at exit'); print('first', end='')"], "")?;
+    same(
+        &["-c", "import os, sys; sys.stdout.write('flushed?'); sys.stdout.flush(); os._exit(9)"],
+        "",
+    )?;
+    same(
+        &[
+            "-c",
+            "import ctypes; print(ctypes.pythonapi.Py_IsInitialized(), ctypes.CDLL(None).getpid() > 0)",
+        ],
+        "",
+    )?;
+    same(
+        &["-c", "import sysconfig, site; print(sysconfig.get_paths(), site.getsitepackages())"],
+        "",
+    )?;
+    same(&["no-such-script.py"], "")?;
+    same(&["-V"], "")?;
+    // Each copy knows its number; with --in K only that one runs the program.
+    let printed = run(hydrozoa(3, "auto")?.args([
+        "--in",
+        "2",
+        "--",
+        "-c",
+        "import os; print('copy', os.environ['HYDROZOA_COPY'])",
+    ]))?;
+    ensure!(printed == "copy 2\n", "{printed:?}");
+    let printed = run(hydrozoa(3, "auto")?.args([
+        "--in",
+        "all",
+        "--",
+        "-c",
+        "import os; print('copy', os.environ['HYDROZOA_COPY'])",
+    ]))?;
+    let mut lines: Vec<&str> = printed.lines().collect();
+    lines.sort_unstable();
+    ensure!(lines == ["copy 1", "copy 2", "copy 3"], "{printed:?}");
+    let output = hydrozoa(3, "auto")?
+        .args([
+            "--in",
+            "all",
+            "--",
+            "-c",
+            "import os, sys; sys.exit(5 if os.environ['HYDROZOA_COPY'] == '2' else 0)",
+        ])
+        .output()?;
+    ensure!(output.status.code() == Some(5), "{}: {}", output.status, text(&output));
+    Ok(())
+}
