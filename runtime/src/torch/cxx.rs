@@ -60,6 +60,21 @@ impl CxxString {
         }
     }
 
+    /// Moves a string in memory, minding that an inline one points into itself.
+    ///
+    /// # Safety
+    /// `from` holds a live string, `to` is valid for writes; afterwards `from` holds none.
+    pub(super) unsafe fn relocate(from: *mut CxxString, to: *mut CxxString) {
+        // SAFETY: by contract; an inline string's pointer is set to its new buffer.
+        unsafe {
+            let inline = (*from).data.cast_const() == (&raw const (*from).inline).cast::<u8>();
+            std::ptr::copy(from, to, 1);
+            if inline {
+                (&raw mut (*to).data).write((&raw mut (*to).inline).cast());
+            }
+        }
+    }
+
     /// The text; C++ identifiers, schema strings and paths, which are ASCII in practice.
     pub(super) fn text(&self) -> String {
         // SAFETY: `data` and `length` describe the string's bytes.
@@ -142,6 +157,35 @@ impl CxxVector {
 }
 
 impl CxxVector {
+    /// Keeps the elements that `keep` wants; `relocate` moves one in memory, `destroy` ends one.
+    ///
+    /// # Safety
+    /// It is a live vector of `T`, and the two functions do what C++ would.
+    pub(super) unsafe fn retain<T>(
+        &mut self,
+        mut keep: impl FnMut(&T) -> bool,
+        relocate: unsafe fn(*mut T, *mut T),
+        destroy: unsafe fn(*mut T),
+    ) {
+        let mut element = self.begin.cast::<T>();
+        let mut kept = element;
+        // SAFETY: elements between begin and end are live; those before `kept` are in place.
+        unsafe {
+            while element.cast() != self.end {
+                if keep(&*element) {
+                    if kept != element {
+                        relocate(element, kept);
+                    }
+                    kept = kept.add(1);
+                } else {
+                    destroy(element);
+                }
+                element = element.add(1);
+            }
+        }
+        self.end = kept.cast();
+    }
+
     /// A `std::vector<std::string>`.
     pub(super) fn of_strings(texts: &[&str], allocator: Allocator) -> CxxVector {
         let size = texts.len() * size_of::<CxxString>();
@@ -293,6 +337,14 @@ impl CxxShared {
     /// The null pointer.
     pub(super) const NULL: CxxShared =
         CxxShared { object: std::ptr::null_mut(), control: std::ptr::null_mut() };
+
+    /// One owner less, of an object that has others: libtorch's table of operators.
+    pub(super) fn release(&self) {
+        if !self.control.is_null() {
+            // SAFETY: as in `retain`; the object outlives this, since the count stays above zero.
+            unsafe { (*self.control).owners.fetch_sub(1, Ordering::Release) };
+        }
+    }
 
     /// A pointer to what nobody owns.
     pub(super) fn unowned(object: *mut c_void) -> CxxShared {

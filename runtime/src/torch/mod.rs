@@ -16,6 +16,7 @@
 //! | [`traceback`] | gatherers of Python frames | each asked on its own threads |
 //! | [`profiler`] | one profiler session | taken by one at a time |
 
+//! | [`thread_state`] | modes and guards by thread | exchanged around visits |
 //! | [`gil`] | - | which interpreter a thread runs |
 //!
 //! Process-wide by libtorch's nature, and left so: the default generators, default dtype, thread
@@ -40,6 +41,7 @@ mod jit_operators;
 mod profiler;
 mod release;
 mod symbols;
+mod thread_state;
 
 mod traceback;
 
@@ -48,6 +50,7 @@ use std::ffi::c_void;
 use hydrozoa_loader::Interposition;
 
 pub use adapter::{Adapter, AdapterError, Member};
+pub use thread_state::ThreadState;
 
 /// How interpreters have torch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -141,6 +144,31 @@ fn interpositions(member: &'static Member) -> Vec<(String, Interposition)> {
             "_ZNK3c104impl13OperatorEntry31hasComputedKernelForDispatchKeyENS_11DispatchKeyE",
             dispatch::introspection::has_computed_kernel as *const c_void,
             2,
+        ),
+        with_context(
+            "_ZN3c1010Dispatcher6findOpERKNS_12OperatorNameE",
+            dispatch::visibility::find as *const c_void,
+            3,
+        ),
+        with_context(
+            "_ZN3c1010Dispatcher17findSchemaOrThrowEPKcS2_",
+            dispatch::visibility::find_or_throw as *const c_void,
+            4,
+        ),
+        with_context(
+            "_ZN5torch3jit24getAllSortedOperatorsForEN3c106SymbolE",
+            dispatch::visibility::sorted_script_operators as *const c_void,
+            2,
+        ),
+        with_context(
+            "_ZN3c1010Dispatcher13getAllOpNamesEv",
+            dispatch::visibility::all_operators as *const c_void,
+            2,
+        ),
+        with_context(
+            "_ZNK3c1010Dispatcher30getRegistrationsForDispatchKeyESt8optionalINS_11DispatchKeyEE",
+            dispatch::visibility::registrations as *const c_void,
+            3,
         ),
         with_context(
             "_ZN3c104impl13OperatorEntry23setReportErrorCallback_ESt10unique_ptrINS_12SafePyObjectESt14default_deleteIS3_EE",

@@ -39,8 +39,12 @@ pub(super) struct Layout {
     pub(super) type_name: usize,
     /// In a `QualifiedName`: the whole name.
     pub(super) qualified_name: usize,
-    /// Bytes of `at::ThreadLocalState`.
-    pub(super) thread_state_size: usize,
+    /// Bytes of `c10::AutogradState`.
+    pub(super) autograd_state_size: usize,
+    /// Bytes of `c10::impl::TorchDispatchModeTLS`.
+    pub(super) dispatch_modes_size: usize,
+    /// Bytes of `at::impl::PythonTorchFunctionTLS`.
+    pub(super) function_modes_size: usize,
     /// Which slots of `PyInterpreterVTable` return through a hidden pointer (bit i for slot i).
     pub(super) interpreter_hidden_results: u64,
     /// Number of slots of `PyInterpreterVTable`, the two destructors included.
@@ -66,7 +70,9 @@ static TORCH_2_11: Layout = Layout {
     jit_operation_index: 160,
     type_name: 32,
     qualified_name: 24,
-    thread_state_size: 464,
+    autograd_state_size: 32,
+    dispatch_modes_size: 96,
+    function_modes_size: 32,
     // 2 name, 7 detach, 14 sym_is_contiguous, 24 sym_numel, 26 sym_storage_offset.
     interpreter_hidden_results: 1 << 2 | 1 << 7 | 1 << 14 | 1 << 24 | 1 << 26,
     interpreter_slots: 38,

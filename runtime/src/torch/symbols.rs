@@ -140,6 +140,18 @@ symbols! {
     /// `c10::Dispatcher::findOp(const OperatorName&)`.
     dispatcher_find: "_ZN3c1010Dispatcher6findOpERKNS_12OperatorNameE"
         => unsafe extern "C-unwind" fn(*mut c_void, *mut c_void, *const c_void) -> *mut c_void,
+    /// `c10::Dispatcher::findSchemaOrThrow(const char*, const char*)`.
+    dispatcher_find_or_throw: "_ZN3c1010Dispatcher17findSchemaOrThrowEPKcS2_"
+        => unsafe extern "C-unwind" fn(*mut c_void, *mut c_void, *const c_char, *const c_char) -> *mut c_void,
+    /// `torch::jit::getAllSortedOperatorsFor(Symbol)`.
+    jit_sorted_operators_for: "_ZN5torch3jit24getAllSortedOperatorsForEN3c106SymbolE"
+        => unsafe extern "C-unwind" fn(*mut CxxVector, u32) -> *mut CxxVector,
+    /// `c10::Dispatcher::getAllOpNames()`.
+    dispatcher_operators: "_ZN3c1010Dispatcher13getAllOpNamesEv"
+        => unsafe extern "C-unwind" fn(*mut CxxVector, *const c_void) -> *mut CxxVector,
+    /// `c10::Dispatcher::getRegistrationsForDispatchKey(std::optional<DispatchKey>) const`.
+    dispatcher_registrations: "_ZNK3c1010Dispatcher30getRegistrationsForDispatchKeyESt8optionalINS_11DispatchKeyEE"
+        => unsafe extern "C-unwind" fn(*mut CxxVector, *const c_void, OptionalKey) -> *mut CxxVector,
     /// `c10::findSchemaDifferences(const FunctionSchema&, const FunctionSchema&)`.
     schema_differences: "_ZN3c1021findSchemaDifferencesB5cxx11ERKNS_14FunctionSchemaES2_"
         => unsafe extern "C-unwind" fn(*mut c_void, *const c_void, *const c_void) -> *mut c_void,
@@ -190,10 +202,22 @@ symbols! {
         => unsafe extern "C-unwind" fn(*mut c_void, *const CxxString, *mut CxxShared, bool, bool) -> usize,
     /// `c10::CapsuleType::get()`.
     capsule_type: "_ZN3c1011CapsuleType3getEv" => unsafe extern "C-unwind" fn() -> *mut c_void,
-    /// `at::ThreadLocalState::ThreadLocalState()`: the calling thread's state.
-    thread_state_save: "_ZN2at16ThreadLocalStateC1Ev" => unsafe extern "C-unwind" fn(*mut c_void),
-    /// `at::ThreadLocalState::setThreadLocalState(const ThreadLocalState&)`.
-    thread_state_restore: "_ZN2at16ThreadLocalState19setThreadLocalStateERKS0_" => unsafe extern "C-unwind" fn(*const c_void),
+    /// `c10::AutogradState::get_tls_state()`.
+    autograd_state: "_ZN3c1013AutogradState13get_tls_stateEv" => unsafe extern "C-unwind" fn() -> *mut c_void,
+    /// `c10::impl::TorchDispatchModeTLS::get_state()`.
+    dispatch_modes: "_ZN3c104impl20TorchDispatchModeTLS9get_stateEv" => unsafe extern "C-unwind" fn() -> *mut c_void,
+    /// `at::impl::PythonTorchFunctionTLS::get_state()`.
+    function_modes: "_ZN2at4impl22PythonTorchFunctionTLS9get_stateEv" => unsafe extern "C-unwind" fn() -> *mut c_void,
+    /// `c10::impl::PythonDispatcherTLS::get_state()`.
+    python_dispatcher_state: "_ZN3c104impl19PythonDispatcherTLS9get_stateEv" => unsafe extern "C-unwind" fn() -> *mut c_void,
+    /// `c10::impl::PythonDispatcherTLS::set_state(PyInterpreter*)`.
+    python_dispatcher_set: "_ZN3c104impl19PythonDispatcherTLS9set_stateEPNS0_13PyInterpreterE" => unsafe extern "C-unwind" fn(*mut c_void),
+    /// `at::functorch::functorchTLSAccessor()`: a reference to the thread's `std::unique_ptr`.
+    functorch_state: "_ZN2at9functorch20functorchTLSAccessorEv" => unsafe extern "C-unwind" fn() -> *mut *mut c_void,
+    /// `c10::impl::IncludeDispatchKeyGuard(DispatchKeySet)`: its first member is the address of the
+    /// thread's key sets.
+    include_keys_guard: "_ZN3c104impl23IncludeDispatchKeyGuardC1ENS_14DispatchKeySetE"
+        => unsafe extern "C-unwind" fn(*mut [*mut c_void; 2], u64),
     /// `c10::SetStackTraceFetcher(std::function<std::string()>)`.
     stack_trace_set: "_ZN3c1020SetStackTraceFetcherESt8functionIFNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEEvEE"
         => unsafe extern "C-unwind" fn(*mut CxxFunction),

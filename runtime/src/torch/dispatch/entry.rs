@@ -7,14 +7,15 @@ use super::super::adapter::{adapter, symbols};
 use super::kernel::{KernelFunction, OperatorHandle, OperatorName};
 use super::router::table_entry;
 
+/// `std::optional<OperatorHandle>`.
+#[repr(C)]
+pub(in super::super) struct OptionalHandle {
+    pub(super) handle: OperatorHandle,
+    pub(super) engaged: bool,
+}
+
 /// The entry of the operator with the full name `operator`, if it has one.
 pub(super) fn find(operator: &str) -> Option<*const c_void> {
-    /// `std::optional<OperatorHandle>`.
-    #[repr(C)]
-    struct OptionalHandle {
-        handle: OperatorHandle,
-        engaged: bool,
-    }
     let name = OwnedName::new(operator);
     let mut found = MaybeUninit::<OptionalHandle>::uninit();
     // SAFETY: the dispatcher, a name, and room for the result, which is trivially destructible.
@@ -107,6 +108,6 @@ impl OwnedName {
 impl Drop for OwnedName {
     fn drop(&mut self) {
         // SAFETY: written by `new`.
-        unsafe { self.0.assume_init_mut().destroy() };
+        unsafe { OperatorName::destroy(self.0.as_mut_ptr()) };
     }
 }

@@ -72,7 +72,7 @@ fn is_virtual(operator: &str) -> bool {
 }
 
 /// Whether a registration that libtorch has is libtorch's or the interpreter's own.
-fn is_visible(operator: &str, key: u16, member: &Member) -> bool {
+pub(super) fn is_visible(operator: &str, key: u16, member: &Member) -> bool {
     let registry = lock(&REGISTRY);
     let operator = registry.as_ref().and_then(|tables| tables.operators.get(operator));
     let slot = operator.and_then(|operator| operator.slots.iter().find(|slot| slot.key == key));

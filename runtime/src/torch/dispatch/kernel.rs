@@ -169,11 +169,21 @@ impl OperatorName {
 
     /// # Safety
     /// The name is live and is not used any more.
-    pub(super) unsafe fn destroy(&mut self) {
+    pub(super) unsafe fn destroy(name: *mut OperatorName) {
         // SAFETY: by contract.
         unsafe {
-            CxxString::destroy(&mut self.name, symbols().allocator);
-            CxxString::destroy(&mut self.overload, symbols().allocator);
+            CxxString::destroy(&raw mut (*name).name, symbols().allocator);
+            CxxString::destroy(&raw mut (*name).overload, symbols().allocator);
+        }
+    }
+
+    /// # Safety
+    /// As [`CxxString::relocate`].
+    pub(super) unsafe fn relocate(from: *mut OperatorName, to: *mut OperatorName) {
+        // SAFETY: by contract.
+        unsafe {
+            CxxString::relocate(&raw mut (*from).name, &raw mut (*to).name);
+            CxxString::relocate(&raw mut (*from).overload, &raw mut (*to).overload);
         }
     }
 

@@ -426,7 +426,7 @@ fn resolve(library: *mut LibraryLayout, name: *const c_char) -> String {
     unsafe {
         (symbols().library_resolve)(resolved.as_mut_ptr().cast(), library.cast(), name);
         let text = resolved.assume_init_ref().full();
-        resolved.assume_init_mut().destroy();
+        OperatorName::destroy(resolved.as_mut_ptr());
         text
     }
 }

@@ -11,6 +11,7 @@ pub(super) mod kernel;
 pub(super) mod legacy;
 pub(super) mod library;
 pub(super) mod router;
+pub(super) mod visibility;
 
 mod entry;
 mod keys;

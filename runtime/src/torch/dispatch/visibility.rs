@@ -1,0 +1,144 @@
+//! Which operators exist for an interpreter: libtorch's and those it defines itself.
+//!
+//! An operator that only other interpreters define may go at any time, and has no kernel here.
+//! `torch.ops.namespace.name` fails for it as in an interpreter of its own process, and
+//! `torch.export`, which looks up every listed operator, does not meet it. Needed in every release.
+
+use std::ffi::{CStr, c_char, c_void};
+
+use super::super::adapter::{Member, adapter, fail, lock, member, symbols};
+use super::super::cxx::{CxxShared, CxxVector};
+use super::super::symbols::OptionalKey;
+use super::entry::{OptionalHandle, name_of, schema_of};
+use super::introspection::is_visible;
+use super::kernel::{OperatorHandle, OperatorName};
+use super::registry::REGISTRY;
+
+/// Whether libtorch or the interpreter defines the operator.
+fn is_defined(operator: &str, member: &Member) -> bool {
+    let registry = lock(&REGISTRY);
+    let entry = registry.as_ref().and_then(|tables| tables.operators.get(operator));
+    let Some(entry) = entry else { return true };
+    match &entry.definition {
+        Some(definition) => definition.definers.contains(&member.serial()),
+        // Kernels of replicas for an operator of libtorch, or for one whose definers are gone.
+        None => schema_of(operator).is_some(),
+    }
+}
+
+/// `Dispatcher::findOp(const OperatorName&)`.
+pub(in super::super) unsafe extern "C-unwind" fn find(
+    result: *mut OptionalHandle,
+    dispatcher: *mut c_void,
+    name: *const OperatorName,
+    context: usize,
+) -> *mut OptionalHandle {
+    // SAFETY: the caller's arguments; then the result is written, and is trivially destructible.
+    unsafe {
+        (symbols().dispatcher_find)(result.cast(), dispatcher, name.cast());
+        if (*result).engaged && !is_defined(&(*name).full(), member(context)) {
+            (*result).engaged = false;
+        }
+    }
+    result
+}
+
+/// `Dispatcher::findSchemaOrThrow(const char*, const char*)`.
+pub(in super::super) unsafe extern "C-unwind" fn find_or_throw(
+    result: *mut OperatorHandle,
+    dispatcher: *mut c_void,
+    name: *const c_char,
+    overload: *const c_char,
+    context: usize,
+) -> *mut OperatorHandle {
+    // SAFETY: the caller's arguments.
+    unsafe {
+        (symbols().dispatcher_find_or_throw)(result.cast(), dispatcher, name, overload);
+        if !is_defined(&name_of((*result).entry), member(context)) {
+            let text = |string: *const c_char| CStr::from_ptr(string).to_string_lossy();
+            fail(&format!("Could not find schema for {}.{}", text(name), text(overload)));
+        }
+    }
+    result
+}
+
+/// `torch::jit::getAllSortedOperatorsFor(Symbol)`, by which `torch.ops` finds overloads.
+pub(in super::super) unsafe extern "C-unwind" fn sorted_script_operators(
+    result: *mut CxxVector,
+    symbol: u32,
+    context: usize,
+) -> *mut CxxVector {
+    // SAFETY: as above.
+    unsafe {
+        (symbols().jit_sorted_operators_for)(result, symbol);
+        retain_operators(result, member(context));
+    }
+    result
+}
+
+/// # Safety
+/// `operators` is a live `std::vector<std::shared_ptr<torch::jit::Operator>>`.
+unsafe fn retain_operators(operators: *mut CxxVector, member: &Member) {
+    let index = adapter().layout().jit_operator_index;
+    // SAFETY: an operator with index byte 0 begins with a dispatcher handle; libtorch's table of
+    // operators owns what is taken out here as well.
+    unsafe {
+        (*operators).retain::<CxxShared>(
+            |operator| {
+                *operator.object.byte_add(index).cast::<u8>() != 0
+                    || is_defined(
+                        &name_of((*operator.object.cast::<OperatorHandle>()).entry),
+                        member,
+                    )
+            },
+            |from, to| std::ptr::copy(from, to, 1),
+            |operator| (*operator).release(),
+        );
+    }
+}
+
+/// `Dispatcher::getAllOpNames()`: without the operators that only other interpreters define, which
+/// may go at any time (`torch.export` looks each listed operator up).
+pub(in super::super) unsafe extern "C-unwind" fn all_operators(
+    result: *mut CxxVector,
+    dispatcher: *const c_void,
+    context: usize,
+) -> *mut CxxVector {
+    // SAFETY: the caller's arguments; then the result is a vector of names.
+    unsafe {
+        (symbols().dispatcher_operators)(result, dispatcher);
+        retain(result, |name| is_defined(name, member(context)));
+    }
+    result
+}
+
+/// `Dispatcher::getRegistrationsForDispatchKey(std::optional<DispatchKey>) const`.
+pub(in super::super) unsafe extern "C-unwind" fn registrations(
+    result: *mut CxxVector,
+    dispatcher: *const c_void,
+    key: OptionalKey,
+    context: usize,
+) -> *mut CxxVector {
+    let member = member(context);
+    // SAFETY: as above.
+    unsafe {
+        (symbols().dispatcher_registrations)(result, dispatcher, key);
+        retain(result, |name| {
+            is_defined(name, member) && key.key().is_none_or(|key| is_visible(name, key, member))
+        });
+    }
+    result
+}
+
+/// # Safety
+/// `names` is a live `std::vector<OperatorName>`.
+unsafe fn retain(names: *mut CxxVector, keep: impl Fn(&str) -> bool) {
+    // SAFETY: by contract.
+    unsafe {
+        (*names).retain::<OperatorName>(
+            |name| keep(&name.full()),
+            |from, to| OperatorName::relocate(from, to),
+            |name| OperatorName::destroy(name),
+        );
+    }
+}
