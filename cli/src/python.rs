@@ -9,9 +9,6 @@ use hydrozoa::{CommandLine, Pool};
 
 use crate::Choice;
 
-/// Stack of a thread that runs a program: what the main thread has by default (RLIMIT_STACK, 8 MiB).
-const STACK: usize = 8 << 20;
-
 #[derive(clap::Args)]
 pub struct Options {
     #[command(flatten)]
@@ -88,7 +85,6 @@ fn in_all(options: &Options, copies: usize) -> Result<i32> {
                 let command = command(options, copy)?;
                 thread::Builder::new()
                     .name(format!("copy {copy}"))
-                    .stack_size(STACK)
                     .spawn_scoped(scope, move || command.run())
                     .with_context(|| format!("starting a thread for copy {copy}"))
             })

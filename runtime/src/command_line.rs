@@ -1,13 +1,18 @@
 //! `python ARGUMENTS…`, inside an interpreter of this process.
 
-use crate::Result;
+use crate::exit::Exit;
 use crate::interpreter::{Configuration, start};
 use crate::pool::choose;
 use crate::python::Installation;
 use crate::torch::TorchPolicy;
 use crate::torch_policy::Torch;
+use crate::{Error, Result};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::thread;
+
+/// Stack of a thread that runs a program: what the main thread has by default (RLIMIT_STACK).
+const STACK: usize = 8 << 20;
 
 /// A python command that runs in an interpreter of its own in this process, as the executable would
 /// run it: arguments, environment variables, standard streams, exit status.
@@ -56,13 +61,18 @@ impl CommandLine {
     }
 
     /// Installs Python's signal handlers, so that Ctrl-C raises `KeyboardInterrupt`. For one
-    /// interpreter of a process, run on its main thread.
+    /// interpreter of a process, run on its main thread; `sys.exit` then ends the process, as it
+    /// does in a python of its own.
     pub fn signal_handlers(mut self, install: bool) -> Self {
         self.signal_handlers = install;
         self
     }
 
-    /// Runs the command on this thread to its end, and returns its exit status.
+    /// Runs the command to its end, and returns its exit status.
+    ///
+    /// Without [`CommandLine::signal_handlers`] it runs on a thread of its own with a stack of 8
+    /// MiB, so that `sys.exit` ends the command only; that thread then stays until the process
+    /// ends. `os._exit` and a crash end the process in any case.
     ///
     /// # Errors
     ///
@@ -74,13 +84,23 @@ impl CommandLine {
             .python
             .executable()
             .map_or_else(|| OsString::from("python3"), |path| path.as_os_str().to_owned());
-        let configuration = Configuration {
+        let mut configuration = Configuration {
             arguments: [program].into_iter().chain(self.arguments).collect(),
             environment: self.environment,
             command_line: true,
             signal_handlers: self.signal_handlers,
             ..Configuration::new(self.python, torch)
         };
-        start(0, &configuration)?.run_main()
+        if self.signal_handlers {
+            return start(0, &configuration)?.run_main();
+        }
+        let exit = Exit::new();
+        configuration.exit = Some(exit.interposition());
+        thread::Builder::new()
+            .name("python".to_owned())
+            .stack_size(STACK)
+            .spawn(move || exit.run(|| start(0, &configuration)?.run_main()))
+            .map_err(|error| Error::Configuration(format!("no thread for the command: {error}")))?;
+        exit.wait()
     }
 }

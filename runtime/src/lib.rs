@@ -24,6 +24,7 @@
 mod command_line;
 pub mod convert;
 mod error;
+mod exit;
 mod function;
 mod interpreter;
 pub mod memory;

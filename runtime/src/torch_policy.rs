@@ -3,7 +3,7 @@
 use crate::Result;
 use crate::python::Installation;
 use crate::torch::{Adapter, Member, TorchPolicy};
-use hydrozoa_loader::{Class, Domain, Loader, Policy};
+use hydrozoa_loader::{Class, Domain, Interposition, Loader, Policy};
 use std::fs;
 use std::sync::{Arc, OnceLock};
 
@@ -55,9 +55,12 @@ impl Torch {
         }
     }
 
-    /// A new domain for an interpreter.
-    pub(crate) fn place(&self, name: &str) -> Result<Place> {
+    /// A new domain for an interpreter; `exit` answers its calls of the function of that name.
+    pub(crate) fn place(&self, name: &str, exit: Option<Interposition>) -> Result<Place> {
         let mut builder = self.loader()?.domain(name);
+        if let Some(exit) = exit {
+            builder = builder.interpose("exit", exit);
+        }
         let member = match self {
             Self::Shared(Some(adapter)) => Some(adapter.join()),
             _ => None,

@@ -5,7 +5,7 @@ use crate::payload::{self, Sink, table};
 use crate::python::Installation;
 use crate::torch_policy::Torch;
 use crate::{Error, Result};
-use hydrozoa_loader::{Domain, Library, OpenFlags};
+use hydrozoa_loader::{Domain, Interposition, Library, OpenFlags};
 use std::ffi::{OsStr, OsString, c_int};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -25,6 +25,8 @@ pub(crate) struct Configuration {
     pub(crate) environment: Vec<(OsString, OsString)>,
     pub(crate) command_line: bool,
     pub(crate) signal_handlers: bool,
+    /// What answers `exit(3)`, if it shall not end the process.
+    pub(crate) exit: Option<Interposition>,
 }
 
 impl Configuration {
@@ -38,6 +40,7 @@ impl Configuration {
             environment: Vec::new(),
             command_line: false,
             signal_handlers: false,
+            exit: None,
         }
     }
 }
@@ -46,7 +49,7 @@ impl Configuration {
 pub(crate) fn start(index: usize, configuration: &Configuration) -> Result<Interpreter> {
     let python = &configuration.python;
     let name = format!("interpreter {index}");
-    let place = configuration.torch.place(&name)?;
+    let place = configuration.torch.place(&name, configuration.exit)?;
     let payload = load(&place.domain, python)?;
     let entry = payload.symbol(table::ENTRY)?;
     // SAFETY: the symbol is that of the payload just loaded, which is the one for this version.

@@ -1,0 +1,92 @@
+//! The end of a python command in one of several interpreters.
+//!
+//! `sys.exit` in a program ends in `exit(3)`: `Py_RunMain` prints the exception, and printing a
+//! `SystemExit` is leaving (`handle_system_exit`, Python/pythonrun.c). In a process of its own that
+//! is right. Here it would end every other interpreter, so a command's domain has its `exit`
+//! answered by [`Exit`], to which the command's end is told.
+
+use crate::{Error, Result};
+use hydrozoa_loader::Interposition;
+use std::ffi::{c_int, c_void};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::thread;
+
+/// Where a command that runs on a thread of its own leaves its exit status.
+pub(crate) struct Exit {
+    outcome: Mutex<Option<Result<i32>>>,
+    ended: Condvar,
+}
+
+impl Exit {
+    /// Lives as long as the process: so does the code that refers to it.
+    pub(crate) fn new() -> &'static Self {
+        Box::leak(Box::new(Self { outcome: Mutex::new(None), ended: Condvar::new() }))
+    }
+
+    /// What references to `exit` bind to.
+    pub(crate) fn interposition(&'static self) -> Interposition {
+        let context = std::ptr::from_ref(self).expose_provenance();
+        Interposition::with_context(exit as *const c_void, 1, context)
+    }
+
+    /// Runs `command` on this thread and keeps what it returns, unless `exit` was called before.
+    pub(crate) fn run(&self, command: impl FnOnce() -> Result<i32>) {
+        let outcome = catch_unwind(AssertUnwindSafe(command)).unwrap_or_else(|panic| {
+            let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+            let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+            Err(Error::Panic(text.unwrap_or_else(|| "a panic without a message".to_owned())))
+        });
+        self.end(outcome);
+    }
+
+    fn end(&self, outcome: Result<i32>) {
+        let mut place = self.outcome.lock().unwrap_or_else(PoisonError::into_inner);
+        place.get_or_insert(outcome);
+        self.ended.notify_all();
+    }
+
+    /// Waits for the command's end.
+    pub(crate) fn wait(&self) -> Result<i32> {
+        let mut place = self.outcome.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            if let Some(outcome) = place.take() {
+                return outcome;
+            }
+            place = self.ended.wait(place).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+/// `void exit(int)`, which does not return. The interpreter has been finalized by now (`Py_Exit`)
+/// or its caller would not wait for that either; nothing may unwind the frames of C that lie
+/// between here and the command, so this thread waits for the process's end.
+extern "C" fn exit(status: c_int, context: usize) -> ! {
+    // SAFETY: the context is the address of an `Exit` that is never freed.
+    let exit = unsafe { &*std::ptr::with_exposed_provenance::<Exit>(context) };
+    // The system keeps the lowest byte (exit(3)).
+    exit.end(Ok(status & 0xff));
+    loop {
+        thread::park();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Exit;
+    use crate::Error;
+
+    #[test]
+    fn what_a_command_returns_is_its_status() {
+        let exit = Exit::new();
+        exit.run(|| Ok(3));
+        assert_eq!(exit.wait().ok(), Some(3));
+    }
+
+    #[test]
+    fn a_panic_is_an_error() {
+        let exit = Exit::new();
+        exit.run(|| panic!("on purpose"));
+        assert!(matches!(exit.wait(), Err(Error::Panic(text)) if text == "on purpose"));
+    }
+}
