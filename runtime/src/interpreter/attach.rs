@@ -6,6 +6,7 @@
 //! looks like any C function that releases the GIL.
 
 use super::Inner;
+use crate::torch::ThreadState;
 use hydrozoa_loader::{Domain, current};
 use std::cell::{Cell, RefCell};
 use std::ffi::{c_int, c_void};
@@ -63,6 +64,7 @@ pub(super) struct Outside {
     previous: *const Inner,
     suspended: *mut c_void,
     domain: Option<current::Entered>,
+    torch: Option<ThreadState>,
 }
 
 impl Outside {
@@ -84,13 +86,16 @@ impl Outside {
             // stack has borrowed. `suspend` does nothing unless this thread holds its GIL.
             unsafe { ((*previous).table.suspend)() }
         };
-        Self { previous, suspended, domain: Some(current::enter(domain.id())) }
+        let domain = Some(current::enter(domain.id()));
+        // After the domain was entered: it says whose state that is.
+        Self { previous, suspended, domain, torch: ThreadState::enter_current() }
     }
 }
 
 impl Drop for Outside {
     fn drop(&mut self) {
-        // The outer domain first: its interpreter's code runs next.
+        // The outer domain first: its interpreter's code runs next, with its torch modes.
+        self.torch = None;
         self.domain = None;
         if !self.suspended.is_null() {
             // SAFETY: as in `new`; the state is the one that `suspend` returned, on this thread.

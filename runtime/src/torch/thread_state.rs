@@ -14,7 +14,7 @@ use std::cell::RefCell;
 use std::ffi::c_void;
 use std::sync::OnceLock;
 
-use super::adapter::{Member, adapter, loaded_symbols};
+use super::adapter::{Member, adapter, current, loaded_symbols};
 use super::symbols::Symbols;
 
 thread_local! {
@@ -34,6 +34,12 @@ pub struct ThreadState {
 }
 
 impl ThreadState {
+    /// Begins a visit of the calling thread to the interpreter whose domain it is in, if that has
+    /// a shared torch.
+    pub fn enter_current() -> Option<ThreadState> {
+        current().map(ThreadState::enter)
+    }
+
     /// Begins a visit of the calling thread.
     pub fn enter(member: &'static Member) -> ThreadState {
         let nested = with_saved(member, |saved| {

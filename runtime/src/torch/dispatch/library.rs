@@ -102,7 +102,7 @@ pub(in super::super) unsafe extern "C-unwind" fn define(
             // SAFETY: the caller's arguments, with our library.
             unsafe { real(host.address(), schema, out_name, tags, verify) };
             let definition =
-                Definition { library: Arc::new(host), definers: vec![member.serial()] };
+                Definition { _library: Arc::new(host), definers: vec![member.serial()] };
             tables.operators.entry(operator.clone()).or_default().definition = Some(definition);
         }
     }
@@ -172,7 +172,7 @@ pub(in super::super) unsafe extern "C-unwind" fn define_with_kernel(
             let slot = undo.done();
             slot.library = Some(Arc::clone(&host));
             slot.registered = registered;
-            entry.definition = Some(Definition { library: host, definers: vec![member.serial()] });
+            entry.definition = Some(Definition { _library: host, definers: vec![member.serial()] });
             drop(registry);
             // SAFETY: a live library of the calling thread.
             unsafe {

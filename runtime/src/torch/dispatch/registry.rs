@@ -100,7 +100,8 @@ pub(super) struct Operator {
 
 /// One operator's schema, defined alike by each of its definers.
 pub(super) struct Definition {
-    pub(super) library: Arc<HostLibrary>,
+    /// The real registration.
+    pub(super) _library: Arc<HostLibrary>,
     pub(super) definers: Vec<u64>,
 }
 
