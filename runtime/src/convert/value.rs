@@ -31,8 +31,9 @@ pub enum Value {
     Dict(Vec<(Value, Value)>),
 }
 
-/// Deeper nesting is refused: a list can contain itself. As `sys.getrecursionlimit()`.
-const DEPTH: usize = 1000;
+/// Deeper nesting is refused: a list can contain itself, and each level takes stack. The limit that
+/// JSON parsers have.
+const DEPTH: usize = 128;
 
 impl ToPython for Value {
     fn to_python<'session>(&self, session: &'session Session) -> Result<Object<'session>> {

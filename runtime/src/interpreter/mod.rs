@@ -103,11 +103,6 @@ impl Inner {
     pub(crate) fn domain(&self) -> &Domain {
         &self.place.domain
     }
-
-    /// The interpreter's name.
-    pub(crate) fn name(&self) -> &str {
-        &self.name
-    }
 }
 
 impl Drop for Inner {

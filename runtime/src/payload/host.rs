@@ -47,7 +47,8 @@ unsafe extern "C" fn fail(sink: *mut c_void, failure: *const Failure) {
         },
         Status::START => Error::Start { interpreter: text(failure.type_name), message },
         Status::CONVERSION => Error::convert(text(failure.type_name), "the value", message),
-        _ => Error::Panic(message),
+        Status::PANIC => Error::Panic(message),
+        Status(other) => Error::Panic(format!("unknown status {other}: {message}")),
     };
     // SAFETY: every call passes `Sink::pointer` of a sink on its own stack, and returns before the
     // sink goes out of scope.

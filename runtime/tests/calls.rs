@@ -1,0 +1,189 @@
+//! Calls in both directions, and what is raised on the way.
+
+mod pythons;
+
+use hydrozoa::{Error, Session, Value};
+use pythons::pools;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+fn each(test: impl Fn(&Session)) {
+    for pool in pools(1) {
+        test(&pool.acquire().unwrap());
+    }
+}
+
+#[test]
+fn arguments_arrive_in_their_places() {
+    each(|session| {
+        let code = "def f(*args, **kwargs): return args, kwargs";
+        let f = session.run(code, "f.py").unwrap().get_item("f").unwrap();
+        let seen = |call: hydrozoa::Result<hydrozoa::Object<'_>>| call.unwrap().repr().unwrap();
+        assert_eq!(seen(f.call(())), "((), {})");
+        assert_eq!(seen(f.call((1, "b", 2.5))), "((1, 'b', 2.5), {})");
+        assert_eq!(seen(f.call(vec![7; 9])), "((7, 7, 7, 7, 7, 7, 7, 7, 7), {})");
+        assert_eq!(seen(f.call_kwargs((), &[("a", 1), ("b", 2)])), "((), {'a': 1, 'b': 2})");
+        assert_eq!(
+            seen(f.call_kwargs((0,), (("a", 1), ("b", "two"), ("c", ())))),
+            "((0,), {'a': 1, 'b': 'two', 'c': None})"
+        );
+        let text = session.object_from("a b").unwrap();
+        assert_eq!(seen(text.call_method("split", ())), "['a', 'b']");
+        assert_eq!(
+            seen(text.call_method_kwargs("split", (), (("sep", "b"), ("maxsplit", 1)))),
+            "['a ', '']"
+        );
+    });
+}
+
+#[test]
+fn an_exception_brings_its_type_message_and_traceback() {
+    each(|session| {
+        let code = "
+class Trouble(Exception):
+    pass
+def inner():
+    raise Trouble('out of cheese')
+def outer():
+    try:
+        inner()
+    except Trouble as trouble:
+        raise ValueError('redo from start') from trouble
+";
+        let names = session.run(code, "trouble.py").unwrap();
+        let error = names.get_item("outer").unwrap().call(()).unwrap_err();
+        let Error::Python { type_name, message, traceback } = &error else { panic!("{error}") };
+        assert_eq!((type_name.as_str(), message.as_str()), ("ValueError", "redo from start"));
+        assert!(traceback.contains("trouble.py\", line 10, in outer"), "{traceback}");
+        assert!(traceback.contains("out of cheese"), "{traceback}");
+        assert!(traceback.contains("direct cause"), "{traceback}");
+        let error = names.get_item("inner").unwrap().call(()).unwrap_err();
+        assert!(
+            matches!(&error, Error::Python { type_name, .. } if type_name == "__hydrozoa__.Trouble"),
+            "{error}"
+        );
+        // The interpreter goes on.
+        assert_eq!(session.eval("1 + 1").unwrap().extract::<i32>().unwrap(), 2);
+    });
+}
+
+#[test]
+fn a_missing_module_is_named() {
+    each(|session| {
+        let error = session.import("no.such.module").unwrap_err();
+        let Error::Python { type_name, message, .. } = &error else { panic!("{error}") };
+        assert_eq!(type_name, "ModuleNotFoundError");
+        assert_eq!(message, "No module named 'no'");
+    });
+}
+
+#[test]
+fn exceptions_that_cannot_be_printed_are_reported_all_the_same() {
+    each(|session| {
+        let code = "
+class Unprintable(Exception):
+    def __str__(self): raise RuntimeError('no')
+def unprintable(): raise Unprintable()
+def surrogate(): raise ValueError('a\\ud800')
+def leave(): raise SystemExit(3)
+def deep(): return deep()
+";
+        let names = session.run(code, "odd.py").unwrap();
+        let raised = |name: &str| match names.get_item(name).unwrap().call(()).unwrap_err() {
+            Error::Python { type_name, message, .. } => (type_name, message),
+            other => panic!("{other}"),
+        };
+        assert_eq!(raised("unprintable").0, "__hydrozoa__.Unprintable");
+        assert_eq!(raised("surrogate").1, "a\\ud800");
+        assert_eq!(raised("leave"), ("SystemExit".to_owned(), "3".to_owned()));
+        assert_eq!(raised("deep").0, "RecursionError");
+    });
+}
+
+#[test]
+fn python_calls_rust_with_arguments_of_every_kind() {
+    each(|session| {
+        let add = session
+            .function("add", |session, arguments| {
+                let sum = arguments.extract::<i64>(0)? + arguments.extract::<i64>(1)?;
+                let names: Vec<&str> = arguments.named.iter().map(|(n, _)| n.as_str()).collect();
+                session.object_from(&(sum, names))
+            })
+            .unwrap();
+        assert_eq!(add.repr().unwrap(), "<host function 'add'>");
+        let call = session.eval("lambda f: f(1, 2, c=3)").unwrap();
+        assert_eq!(call.call((&add,)).unwrap().repr().unwrap(), "(3, ['c'])");
+        let error = add.call((1,)).unwrap_err();
+        assert!(error.to_string().starts_with("TypeError: at least 2"), "{error}");
+    });
+}
+
+#[test]
+fn errors_and_panics_of_rust_are_raised_in_python() {
+    each(|session| {
+        let code = "
+def attempt(f):
+    try:
+        f()
+    except Exception as error:
+        return f'{type(error).__name__}: {error}'
+";
+        let attempt = session.run(code, "attempt.py").unwrap().get_item("attempt").unwrap();
+        let outcome = |error: fn() -> Error| {
+            let f = session.function("f", move |_, _| Err(error())).unwrap();
+            attempt.call((&f,)).unwrap().extract::<String>().unwrap()
+        };
+        assert_eq!(outcome(|| raised("FileNotFoundError")), "FileNotFoundError: from Rust");
+        assert_eq!(outcome(|| raised("mine.Own")), "RuntimeError: mine.Own: from Rust");
+        assert_eq!(
+            outcome(|| Error::Configuration("set wrong".to_owned())),
+            "RuntimeError: set wrong"
+        );
+        let f = session.function("f", |_, _| panic!("at the disco")).unwrap();
+        let outcome: String = attempt.call((&f,)).unwrap().extract().unwrap();
+        assert!(outcome.contains("at the disco"), "{outcome}");
+    });
+
+    fn raised(type_name: &str) -> Error {
+        Error::Python {
+            type_name: type_name.to_owned(),
+            message: "from Rust".to_owned(),
+            traceback: String::new(),
+        }
+    }
+}
+
+#[test]
+fn what_a_host_function_owns_is_dropped_with_it() {
+    struct Counted(Arc<AtomicUsize>);
+    impl Drop for Counted {
+        fn drop(&mut self) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+    each(|session| {
+        let drops = Arc::new(AtomicUsize::new(0));
+        let counted = Counted(drops.clone());
+        let f = session
+            .function("f", move |session, _| session.object_from(&counted.0.load(Ordering::SeqCst)))
+            .unwrap();
+        assert_eq!(f.call(()).unwrap().extract::<usize>().unwrap(), 0);
+        drop(f);
+        // Nobody held the GIL when the reference was dropped.
+        session.interpreter().drain();
+        assert_eq!(drops.load(Ordering::SeqCst), 1);
+    });
+}
+
+#[test]
+fn results_of_many_calls_keep_their_order_and_values() {
+    each(|session| {
+        let square = session.eval("lambda x: x * x").unwrap();
+        let squares: Vec<i64> = session.with_gil(|| {
+            (0..1000).map(|x| square.call((x,)).unwrap().extract().unwrap()).collect()
+        });
+        assert!(squares.iter().zip(0..).all(|(square, x)| *square == x * x));
+        let value: Value = square.call((Value::Float(1.5),)).unwrap().extract().unwrap();
+        assert_eq!(value, Value::Float(2.25));
+    });
+}
