@@ -17,11 +17,53 @@ pub(crate) fn map(image: &Image) -> Result<Reservation> {
     };
     let memory =
         Reservation::new(image.span, image.alignment).map_err(failed("reserve", image.span))?;
-    for segment in &image.segments {
-        map_segment(&memory, image, segment)
-            .map_err(failed("map a segment of", segment.memory_size))?;
+    let mut rest = &image.segments[..];
+    while let Some(first) = rest.first() {
+        let run = constant_run(rest);
+        if run > 1 {
+            map_run(&memory, image, &rest[..run])
+        } else {
+            map_segment(&memory, image, first)
+        }
+        .map_err(failed("map a segment of", first.memory_size))?;
+        rest = &rest[run.max(1)..];
     }
     Ok(memory)
+}
+
+/// How many segments from the first on are never written and lie in memory as they lie in the
+/// file, one right behind the other.
+///
+/// Such a run (headers and constants, code, constants, as linkers lay them out) is one mapping
+/// instead of three. A process has room for 65,530 (vm.max_map_count), which is what limits the
+/// number of replicas first. The price is that the constants beside code are executable, as they
+/// were in every object before linkers separated them (binutils 2.31, `-z separate-code`).
+fn constant_run(segments: &[Segment]) -> usize {
+    let constant = |segment: &Segment| !segment.write && segment.file_size == segment.memory_size;
+    let follows = |before: &Segment, next: &Segment| {
+        next.offset.wrapping_sub(before.offset) == (next.address - before.address) as u64
+            && Some(page_down(next.address)) == page_up(before.address + before.memory_size)
+    };
+    let mut length = usize::from(constant(&segments[0]));
+    while length > 0
+        && length < segments.len()
+        && constant(&segments[length])
+        && follows(&segments[length - 1], &segments[length])
+    {
+        length += 1;
+    }
+    length
+}
+
+/// Maps a run of segments that [`constant_run`] found.
+fn map_run(memory: &Reservation, image: &Image, run: &[Segment]) -> std::io::Result<()> {
+    let (first, last) = (&run[0], &run[run.len() - 1]);
+    let start = page_down(first.address);
+    let end = page_up(last.address + last.file_size).expect("the span was validated");
+    let executable = run.iter().any(|segment| segment.execute);
+    let protection = if executable { Protection::ReadExecute } else { Protection::Read };
+    let offset = first.offset - (first.address - start) as u64;
+    memory.map_file(start, end - start, &image.file, offset, protection)
 }
 
 fn map_segment(memory: &Reservation, image: &Image, segment: &Segment) -> std::io::Result<()> {
@@ -66,4 +108,33 @@ pub(crate) fn protect_relro(image: &Image, memory: &Reservation) -> Result<()> {
         length: end - start,
         source,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn segment(address: usize, offset: u64, size: usize, write: bool) -> Segment {
+        Segment { address, memory_size: size, offset, file_size: size, write, execute: false }
+    }
+
+    #[test]
+    fn constants_and_code_that_lie_as_in_the_file_are_one_run() {
+        let text = [
+            segment(0, 0, 0x1234, false),
+            segment(0x2000, 0x2000, 0x5000, false),
+            segment(0x7000, 0x7000, 0x10, false),
+            segment(0x8f00, 0x7f00, 0x200, true),
+        ];
+        assert_eq!(constant_run(&text), 3);
+        assert_eq!(constant_run(&text[3..]), 0);
+    }
+
+    #[test]
+    fn a_hole_or_another_offset_ends_a_run() {
+        let hole = [segment(0, 0, 0x1000, false), segment(0x2000, 0x2000, 0x10, false)];
+        assert_eq!(constant_run(&hole), 1);
+        let moved = [segment(0, 0, 0x1000, false), segment(0x1000, 0x800, 0x10, false)];
+        assert_eq!(constant_run(&moved), 1);
+    }
 }
