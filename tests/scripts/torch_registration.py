@@ -234,6 +234,24 @@ def area_script_calls_python():
         assert "in script [2]" in text, f"printed elsewhere: {text!r}"
 
 
+def in_fork(x: torch.Tensor) -> torch.Tensor:
+    return torch.relu(python_part(x)) * 3
+
+
+def forks(x: torch.Tensor) -> torch.Tensor:
+    first = torch.jit.fork(in_fork, x)
+    second = torch.jit.fork(in_fork, x + 1)
+    return torch.jit.wait(first) + torch.jit.wait(second)
+
+
+def area_script_forks():
+    """Python on TorchScript's worker threads, which serve all interpreters in turn."""
+    function = torch.jit.script(forks)
+    x = torch.ones(2)
+    for _ in range(50):
+        assert torch.equal(function(x), (x + COPY) * 3 + (x + 1 + COPY) * 3), "another interpreter's Python ran"
+
+
 def area_traceback():
     from torch.utils._traceback import CapturedTraceback
 

@@ -5,17 +5,18 @@
 //! come to an interpreter by taking its GIL, so that is where they are marked. Needed in every
 //! release.
 //!
-//! A thread that belonged to no interpreter stays with the first one it enters (autograd's device
-//! threads serve one engine, which is one interpreter's). One that enters an interpreter from
-//! another's code (the last reference to a foreign tensor is dropped) returns to its own with the
-//! matching release.
+//! With the matching release a thread returns to where it came from: to no interpreter (a worker
+//! serves whoever comes next), or to the one whose code it had left (the last reference to a foreign
+//! tensor was dropped there). Autograd's device threads serve one engine, which is one
+//! interpreter's: they belong to it from their start.
 
 use std::cell::RefCell;
 use std::ffi::c_void;
 
 use hydrozoa_loader::{DomainId, current};
 
-use super::adapter::{Member, member};
+use super::adapter::{Member, member, symbols};
+use super::symbols::from_address;
 
 /// The functions of the interpreter's own libpython.
 #[derive(Clone, Copy, Debug)]
@@ -25,6 +26,7 @@ pub(super) struct Gil {
     acquire_thread: unsafe extern "C-unwind" fn(*mut c_void),
     restore_thread: unsafe extern "C-unwind" fn(*mut c_void),
     save_thread: unsafe extern "C-unwind" fn() -> *mut c_void,
+    delete_current: unsafe extern "C-unwind" fn(),
 }
 
 impl Gil {
@@ -47,42 +49,32 @@ impl Gil {
                     panic!("libpython lacks a documented function: {error}")
                 })
             };
-            // SAFETY: functions of CPython's stable API with these signatures.
+            // SAFETY: functions of CPython's API with these signatures.
             unsafe {
                 Gil {
-                    ensure: std::mem::transmute::<
-                        *const c_void,
-                        unsafe extern "C-unwind" fn() -> i32,
-                    >(symbol("PyGILState_Ensure")),
-                    release: std::mem::transmute::<*const c_void, unsafe extern "C-unwind" fn(i32)>(
-                        symbol("PyGILState_Release"),
-                    ),
-                    acquire_thread: std::mem::transmute::<
-                        *const c_void,
-                        unsafe extern "C-unwind" fn(*mut c_void),
-                    >(symbol("PyEval_AcquireThread")),
-                    restore_thread: std::mem::transmute::<
-                        *const c_void,
-                        unsafe extern "C-unwind" fn(*mut c_void),
-                    >(symbol("PyEval_RestoreThread")),
-                    save_thread: std::mem::transmute::<
-                        *const c_void,
-                        unsafe extern "C-unwind" fn() -> *mut c_void,
-                    >(symbol("PyEval_SaveThread")),
+                    ensure: from_address(symbol("PyGILState_Ensure")),
+                    release: from_address(symbol("PyGILState_Release")),
+                    acquire_thread: from_address(symbol("PyEval_AcquireThread")),
+                    restore_thread: from_address(symbol("PyEval_RestoreThread")),
+                    save_thread: from_address(symbol("PyEval_SaveThread")),
+                    delete_current: from_address(symbol("PyThreadState_DeleteCurrent")),
                 }
             }
         })
     }
 }
 
-/// A visit of a thread to an interpreter, from the code of another.
+/// A visit of a thread to an interpreter, from the code of another or of none.
 #[derive(Clone, Copy)]
 struct Visit {
     host: DomainId,
-    home: DomainId,
+    home: Option<DomainId>,
+    /// Begun by `PyGILState_Ensure`, and so ended by its `Release`.
     by_state: bool,
     /// How many `PyGILState_Ensure` were nested in the visit's own.
     depth: u32,
+    /// `PyEval_SaveThread` was the last that was heard of it: it ended, or it works without the GIL.
+    released: bool,
 }
 
 thread_local! {
@@ -92,27 +84,48 @@ thread_local! {
 /// Marks the thread as running `member`; remembers where a visitor comes from.
 fn arrive(member: &Member, by_state: bool) {
     let Some(host) = member.domain().map(hydrozoa_loader::Domain::id) else { return };
-    let Some(home) = current::replace(Some(host)) else { return };
+    let home = current::replace(Some(host));
     // At thread exit the list is gone, and so is the code to return to.
     let _ = VISITS.try_with(|visits| {
         let mut visits = visits.borrow_mut();
-        if home != host {
-            visits.push(Visit { host, home, by_state, depth: 0 });
-        } else if by_state
-            && let Some(visit) = visits.last_mut()
-            && visit.by_state
-            && visit.host == host
-        {
-            visit.depth += 1;
+        if home == Some(host) {
+            match visits.last_mut().filter(|visit| visit.host == host) {
+                Some(visit) if by_state && visit.by_state => visit.depth += 1,
+                Some(visit) => visit.released = false,
+                None => {}
+            }
+            return;
         }
+        // A worker comes to its next task: it had left the interpreter of the one before.
+        let over = visits.pop_if(|visit| visit.released);
+        visits.push(Visit {
+            host,
+            home: over.map_or(home, |over| over.home),
+            by_state,
+            depth: 0,
+            released: false,
+        });
     });
 }
 
-/// Ends the innermost visit, if it is one to `member` of this kind.
-fn leave(member: &Member, by_state: bool) {
+/// What ends a visit, or may.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// `PyGILState_Release`.
+    State,
+    /// `PyThreadState_DeleteCurrent`, the end of a visit that `PyEval_AcquireThread` began with a
+    /// new thread state.
+    Thread,
+    /// `PyEval_SaveThread`: the end of one that began with an old thread state, or a pause.
+    Save,
+}
+
+/// Ends the innermost visit, if it is one to `member` that ends so.
+fn leave(member: &Member, end: End) {
     let Some(host) = member.domain().map(hydrozoa_loader::Domain::id) else { return };
     let _ = VISITS.try_with(|visits| {
         let mut visits = visits.borrow_mut();
+        let by_state = end == End::State;
         let Some(visit) =
             visits.last_mut().filter(|visit| visit.host == host && visit.by_state == by_state)
         else {
@@ -120,8 +133,11 @@ fn leave(member: &Member, by_state: bool) {
         };
         if visit.depth > 0 {
             visit.depth -= 1;
+        } else if end == End::Save && visit.home.is_none() {
+            // A worker's Python calls torch, which releases the GIL: the thread is still here.
+            visit.released = true;
         } else {
-            current::replace(Some(visit.home));
+            current::replace(visit.home);
             visits.pop();
         }
     });
@@ -140,7 +156,7 @@ pub(super) unsafe extern "C-unwind" fn release(state: i32, context: usize) {
     let member = member(context);
     // SAFETY: the caller's call.
     unsafe { (Gil::of(member).release)(state) };
-    leave(member, true);
+    leave(member, End::State);
 }
 
 /// `PyEval_AcquireThread(PyThreadState*)`.
@@ -159,11 +175,33 @@ pub(super) unsafe extern "C-unwind" fn restore_thread(state: *mut c_void, contex
     unsafe { (Gil::of(member).restore_thread)(state) }
 }
 
-/// `PyEval_SaveThread()`: the end of a visit that began with `PyEval_AcquireThread`.
+/// `PyThreadState_DeleteCurrent()`.
+pub(super) unsafe extern "C-unwind" fn delete_current(context: usize) {
+    let member = member(context);
+    // SAFETY: the caller's call.
+    unsafe { (Gil::of(member).delete_current)() };
+    leave(member, End::Thread);
+}
+
+/// `PyEval_SaveThread()`.
 pub(super) unsafe extern "C-unwind" fn save_thread(context: usize) -> *mut c_void {
     let member = member(context);
     // SAFETY: the caller's call.
     let state = unsafe { (Gil::of(member).save_thread)() };
-    leave(member, false);
+    leave(member, End::Save);
     state
+}
+
+/// `torch::autograd::Engine::thread_init(int, const std::shared_ptr<ReadyQueue>&, bool)`, as the
+/// interpreter's engine calls it: the life of a device thread.
+pub(super) unsafe extern "C-unwind" fn engine_thread(
+    engine: *mut c_void,
+    device: i32,
+    queue: *const c_void,
+    increment: bool,
+    context: usize,
+) {
+    let _serves = member(context).domain().map(|domain| current::enter(domain.id()));
+    // SAFETY: the caller's arguments.
+    unsafe { (symbols().engine_thread)(engine, device, queue, increment) };
 }

@@ -85,6 +85,12 @@ fn interpositions(member: &'static Member) -> Vec<(String, Interposition)> {
         with_context("PyEval_AcquireThread", gil::acquire_thread as *const c_void, 1),
         with_context("PyEval_RestoreThread", gil::restore_thread as *const c_void, 1),
         with_context("PyEval_SaveThread", gil::save_thread as *const c_void, 0),
+        with_context("PyThreadState_DeleteCurrent", gil::delete_current as *const c_void, 0),
+        with_context(
+            "_ZN5torch8autograd6Engine11thread_initEiRKSt10shared_ptrINS0_10ReadyQueueEEb",
+            gil::engine_thread as *const c_void,
+            4,
+        ),
         with_context(
             "_ZN3c104impl26PyInterpreterHooksRegistryB5cxx11Ev",
             interpreter::hooks_registry as *const c_void,

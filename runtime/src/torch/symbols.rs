@@ -65,7 +65,7 @@ impl std::fmt::Debug for Symbols {
 ///
 /// # Safety
 /// `T` is a pointer type, and right for what lies there.
-unsafe fn from_address<T: Copy>(address: *const c_void) -> T {
+pub(super) unsafe fn from_address<T: Copy>(address: *const c_void) -> T {
     const { assert!(size_of::<T>() == size_of::<*const c_void>()) };
     // SAFETY: by contract, and the sizes are equal.
     unsafe { std::mem::transmute_copy(&address) }
@@ -239,6 +239,9 @@ symbols! {
         => unsafe extern "C-unwind" fn(*const c_void, *const c_void, *const c_void),
     /// `torch::autograd::profiler::disableProfiler()`.
     profiler_disable: "_ZN5torch8autograd8profiler15disableProfilerEv" => unsafe extern "C-unwind" fn(*mut c_void) -> *mut c_void,
+    /// `torch::autograd::Engine::thread_init(int, const std::shared_ptr<ReadyQueue>&, bool)`.
+    engine_thread: "_ZN5torch8autograd6Engine11thread_initEiRKSt10shared_ptrINS0_10ReadyQueueEEb"
+        => unsafe extern "C-unwind" fn(*mut c_void, i32, *const c_void, bool),
     /// `torch::autograd::Engine::get_base_engine()`.
     base_engine: "_ZN5torch8autograd6Engine15get_base_engineEv" => *const c_void,
     /// `torch::jit::getDefaultPrintHandler()`.
