@@ -1,6 +1,9 @@
 //! What can go wrong while an image is loaded, by phase.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+use crate::arch;
+use crate::image::relocations::Rela;
 
 /// The result of a loader operation.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -119,6 +122,19 @@ pub enum Error {
         /// The path as given.
         object: PathBuf,
     },
+}
+
+impl Error {
+    /// A relocation of `object` that cannot be applied.
+    pub(crate) fn relocation(object: &Path, index: usize, rela: &Rela, reason: String) -> Error {
+        Error::Relocation {
+            object: object.to_owned(),
+            index,
+            kind: arch::relocation_name(rela.kind),
+            offset: rela.offset,
+            reason,
+        }
+    }
 }
 
 /// ENOMEM from mmap and mprotect most often means the limit on mappings, not on memory.

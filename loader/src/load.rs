@@ -401,16 +401,14 @@ fn map_replica(domain: &Domain, image: &Arc<Image>) -> Result<Replica> {
 /// Applies the plans to all replicas, then what only resolvers know, then protects.
 fn relocate_all(domain: &Domain, replicas: &[Arc<Replica>], plans: &[Arc<Plan>]) -> Result<()> {
     let existing = domain.0.state.lock().replicas.clone();
-    let places = Places {
-        replicas: existing
-            .iter()
-            .chain(replicas)
-            .map(|replica| (replica.image.id, &**replica))
-            .collect::<HashMap<_, _>>(),
-        interpositions: &domain.0.thunks.addresses,
-    };
+    let by_image: HashMap<_, _> =
+        existing.iter().chain(replicas).map(|replica| (replica.image.id, &**replica)).collect();
     let mut deferred = Vec::new();
     for (replica, plan) in replicas.iter().zip(plans) {
+        let places = Places {
+            replicas: plan.images.iter().map(|image| by_image.get(image).copied()).collect(),
+            interpositions: &domain.0.thunks.addresses,
+        };
         deferred.push(relocate::relocate(replica, plan, &places)?);
     }
     // Dependencies come later in breadth-first order, and their resolvers first.

@@ -22,8 +22,8 @@ pub(crate) enum Binding {
     Unreferenced,
     /// A weak reference without a definition.
     Absent,
-    /// A symbol of the domain's replica of an image.
-    Image { image: ImageId, symbol: Symbol },
+    /// A symbol of the domain's replica of an image, given by its index in [`Plan::images`].
+    Image { image: u32, symbol: Symbol },
     /// An address that is the same in all domains, and the size of what is there.
     Fixed { address: usize, size: u64 },
     /// Thread-local data that is the same in all domains.
@@ -36,6 +36,8 @@ pub(crate) enum Binding {
 #[derive(Debug)]
 pub(crate) struct Plan {
     bindings: Vec<Binding>,
+    /// The images that hold definitions.
+    pub images: Vec<ImageId>,
 }
 
 /// Names that a domain interposes, sorted: the same list in all domains of one kind.
@@ -86,6 +88,7 @@ impl<'a> Binder<'a> {
 
     fn resolve(&self, image: &Image) -> Result<Plan> {
         let mut bindings = Vec::new();
+        let mut images = Vec::new();
         for rela in image.dynamic.rela() {
             let index = rela.symbol as usize;
             if index == 0 {
@@ -95,13 +98,21 @@ impl<'a> Binder<'a> {
                 bindings.resize(index + 1, Binding::Unreferenced);
             }
             if matches!(bindings[index], Binding::Unreferenced) {
-                bindings[index] = self.bind(image, rela.symbol)?;
+                bindings[index] = self.bind(image, rela.symbol, &mut images)?;
             }
         }
-        Ok(Plan { bindings })
+        Ok(Plan { bindings, images })
     }
 
-    fn bind(&self, image: &Image, index: u32) -> Result<Binding> {
+    fn bind(&self, image: &Image, index: u32, images: &mut Vec<ImageId>) -> Result<Binding> {
+        let mut in_image = |image: ImageId, symbol| {
+            let known = images.iter().position(|&known| known == image);
+            let index = known.unwrap_or_else(|| {
+                images.push(image);
+                images.len() - 1
+            });
+            Binding::Image { image: index as u32, symbol }
+        };
         let malformed =
             |reason: &str| Error::Malformed { object: image.path.clone(), reason: reason.into() };
         let symbol = image
@@ -112,9 +123,8 @@ impl<'a> Binder<'a> {
             .symbols
             .name(&symbol)
             .ok_or_else(|| malformed("a symbol's name lies outside the string table"))?;
-        let own = Binding::Image { image: image.id, symbol };
         if !symbol.is_undefined() && (symbol.binds_locally() || image.dynamic.symbolic) {
-            return Ok(own);
+            return Ok(in_image(image.id, symbol));
         }
         if let Ok(text) = std::str::from_utf8(text)
             && let Ok(entry) = self.key.interposed.binary_search_by(|name| name.as_str().cmp(text))
@@ -123,11 +133,11 @@ impl<'a> Binder<'a> {
         }
         let wanted = image.symbols.versions.wanted(index);
         match self.scope.find(Name::new(text), wanted, false) {
-            Some(Definition::Image { image, symbol }) => Ok(Binding::Image { image, symbol }),
+            Some(Definition::Image { image, symbol }) => Ok(in_image(image, symbol)),
             Some(Definition::Fixed { address, size }) => Ok(Binding::Fixed { address, size }),
             Some(Definition::FixedTls { block, offset }) => Ok(Binding::FixedTls { block, offset }),
             // An image that is not in its own scope's hash table (a stripped table) has itself.
-            None if !symbol.is_undefined() => Ok(own),
+            None if !symbol.is_undefined() => Ok(in_image(image.id, symbol)),
             None if symbol.is_weak() => Ok(Binding::Absent),
             None => self.missing(image, &symbol, text, wanted.map(|version| version.name)),
         }

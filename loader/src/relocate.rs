@@ -1,9 +1,8 @@
 //! Relocation: a plan applied to a mapped replica.
 //!
-//! A word is written only if its value changes, so that pages whose content is already right stay
-//! shared with the page cache.
+//! Only pages that hold a relocation are written (see [`crate::image::Targets`]); they are made
+//! private in one request before, because a page fault costs more than the relocations of a page.
 
-use std::collections::HashMap;
 use std::ptr;
 
 use crate::arch::{self, Action};
@@ -11,14 +10,15 @@ use crate::domain::Replica;
 use crate::error::{Error, Result};
 use crate::image::relocations::{Rela, relr_addresses};
 use crate::image::symbols::Symbol;
-use crate::image::{Image, ImageId};
 use crate::plan::{Binding, Plan};
 use crate::scope::call_resolver;
+use crate::sys::memory;
 use crate::tls::Block;
 
-/// Where the images of a domain are.
+/// Where a plan's definitions are in one domain.
 pub(crate) struct Places<'a> {
-    pub replicas: HashMap<ImageId, &'a Replica>,
+    /// The domain's replicas of [`Plan::images`], in that order.
+    pub replicas: Vec<Option<&'a Replica>>,
     pub interpositions: &'a [usize],
 }
 
@@ -54,26 +54,28 @@ pub(crate) fn relocate(
     plan: &Plan,
     places: &Places<'_>,
 ) -> Result<Vec<Deferred>> {
-    let relocator = Relocator { replica, image: &replica.image, plan, places };
+    let relocator = Relocator { replica, plan, places };
+    let targets = replica.image.targets()?;
+    for run in targets.pages() {
+        memory::populate(replica.base + run.start, run.len());
+    }
+    let bias = replica.bias;
     for address in relr_addresses(replica.image.dynamic.relative) {
-        let target = relocator.target(address, 8).ok_or_else(|| relocator.malformed("DT_RELR"))?;
-        // SAFETY: `target` gives out addresses of writable words of this replica.
-        unsafe {
-            ptr::write_unaligned(
-                target as *mut usize,
-                ptr::read_unaligned(target as *const usize).wrapping_add(replica.bias),
-            )
-        };
+        let target = relocator.target(address) as *mut usize;
+        // SAFETY: `targets` has checked that this is a writable word of the image.
+        unsafe { ptr::write_unaligned(target, ptr::read_unaligned(target).wrapping_add(bias)) };
     }
     let mut deferred = Vec::new();
     for (index, rela) in replica.image.dynamic.rela().enumerate() {
-        relocator.apply(rela, &mut deferred).map_err(|reason| Error::Relocation {
-            object: replica.image.path.clone(),
-            index,
-            kind: arch::relocation_name(rela.kind),
-            offset: rela.offset,
-            reason,
-        })?;
+        // Nearly all relocations of a library are of this kind.
+        if arch::action(rela.kind) == Some(Action::Relative) {
+            // SAFETY: `targets` has checked that this is a writable word of the image.
+            unsafe { write_word(relocator.target(rela.offset), bias as u64 + rela.addend as u64) };
+            continue;
+        }
+        relocator
+            .apply(rela, &mut deferred)
+            .map_err(|reason| Error::relocation(&replica.image.path, index, &rela, reason))?;
     }
     Ok(deferred)
 }
@@ -89,22 +91,14 @@ pub(crate) fn apply_deferred(deferred: &[Deferred]) {
 
 struct Relocator<'a> {
     replica: &'a Replica,
-    image: &'a Image,
     plan: &'a Plan,
     places: &'a Places<'a>,
 }
 
 impl Relocator<'_> {
     fn apply(&self, rela: Rela, deferred: &mut Vec<Deferred>) -> Result<(), String> {
-        let action = arch::action(rela.kind).ok_or("no such relocation type on this machine")?;
-        let size = match action {
-            Action::None => return Ok(()),
-            Action::Absolute32 | Action::Relative32 | Action::Size32 => 4,
-            Action::TlsDescriptor => 16,
-            _ => 8,
-        };
-        let target =
-            self.target(rela.offset, size).ok_or("it applies outside the writable segments")?;
+        let Some(action) = arch::action(rela.kind) else { return Ok(()) };
+        let target = self.target(rela.offset);
         let addend = rela.addend as u64;
         let bias = self.replica.bias as u64;
         let word = match action {
@@ -155,7 +149,7 @@ impl Relocator<'_> {
                 }
             }
         };
-        if size == 4 {
+        if action.size() == 4 {
             let fits = match action {
                 Action::Relative32 => word as i64 == i64::from(word as i32),
                 _ => word == u64::from(word as u32),
@@ -230,33 +224,16 @@ impl Relocator<'_> {
                 Value::Address { address: self.places.interpositions[entry as usize], size: 0 }
             }
             Binding::Image { image, symbol } => {
-                let replica = self
-                    .places
-                    .replicas
-                    .get(&image)
+                let replica = self.places.replicas[image as usize]
                     .ok_or("its definition is in an image that the domain lost")?;
                 symbol_value(replica, &symbol)?
             }
         })
     }
 
-    /// The address of `size` bytes at `offset` (as in the file), if they lie in a writable segment.
-    fn target(&self, offset: u64, size: usize) -> Option<usize> {
-        let relative = (offset as usize).wrapping_sub(self.image.first);
-        let inside = self
-            .image
-            .segments
-            .iter()
-            .rev()
-            .any(|segment| segment.write && segment.holds(relative, size));
-        inside.then(|| self.replica.base.wrapping_add(relative))
-    }
-
-    fn malformed(&self, what: &str) -> Error {
-        Error::Malformed {
-            object: self.image.path.clone(),
-            reason: format!("{what} names an address outside the writable segments"),
-        }
+    /// The address of what the file has at `offset`.
+    fn target(&self, offset: u64) -> usize {
+        self.replica.address(offset)
     }
 }
 
@@ -274,15 +251,11 @@ fn symbol_value(replica: &Replica, symbol: &Symbol) -> Result<Value, String> {
     })
 }
 
-/// Writes `value` unless it is there already.
+/// Writes `value`.
 ///
 /// # Safety
 /// `target` must be the address of eight mapped, writable bytes.
 unsafe fn write_word(target: usize, value: u64) {
     // SAFETY: the caller's promise; relocation targets need not be aligned.
-    unsafe {
-        if ptr::read_unaligned(target as *const u64) != value {
-            ptr::write_unaligned(target as *mut u64, value);
-        }
-    }
+    unsafe { ptr::write_unaligned(target as *mut u64, value) };
 }

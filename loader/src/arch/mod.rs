@@ -41,3 +41,15 @@ pub(crate) enum Action {
     /// Copies a symbol's data; meaningful in executables only.
     Copy,
 }
+
+impl Action {
+    /// Bytes that it writes.
+    pub(crate) fn size(self) -> usize {
+        match self {
+            Action::None | Action::Copy => 0,
+            Action::Absolute32 | Action::Relative32 | Action::Size32 => 4,
+            Action::TlsDescriptor => 16,
+            _ => 8,
+        }
+    }
+}

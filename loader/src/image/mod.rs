@@ -4,6 +4,7 @@ mod dynamic;
 mod header;
 pub(crate) mod relocations;
 pub(crate) mod symbols;
+mod targets;
 pub(crate) mod versions;
 
 use std::collections::HashMap;
@@ -22,6 +23,7 @@ use crate::sys::file::{self, FileId};
 pub(crate) use dynamic::Dynamic;
 pub(crate) use header::{Segment, Tls};
 pub(crate) use symbols::SymbolTable;
+pub(crate) use targets::Targets;
 
 /// Identifies an image for as long as the process runs; never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -57,6 +59,7 @@ pub(crate) struct Image {
     /// The whole file.
     bytes: &'static [u8],
     defines_uniques: OnceCell<bool>,
+    targets: OnceCell<Targets>,
 }
 
 impl std::fmt::Debug for Image {
@@ -110,6 +113,7 @@ impl Image {
             plans: PlanCache::default(),
             bytes,
             defines_uniques: OnceCell::new(),
+            targets: OnceCell::new(),
             path,
         })
     }
@@ -128,6 +132,14 @@ impl Image {
                 .filter_map(|index| self.symbols.symbol(index))
                 .any(|symbol| symbol.is_unique() && !symbol.is_undefined())
         })
+    }
+
+    /// Where its relocations apply.
+    ///
+    /// # Errors
+    /// [`Error::Relocation`] for the first that no replica could apply.
+    pub(crate) fn targets(&self) -> Result<&Targets> {
+        self.targets.get_or_try_init(|| Targets::check(self))
     }
 
     /// Whether its code reaches its own thread-local data by offsets from the thread pointer.

@@ -1,0 +1,81 @@
+//! The places that an image's relocations write to, checked once for all replicas.
+
+use std::ops::Range;
+
+use super::Image;
+use super::relocations::relr_addresses;
+use crate::arch;
+use crate::error::{Error, Result};
+use crate::sys::{PAGE, page_down};
+
+/// The pages that relocation makes private to a replica.
+///
+/// Invariant: every relocation of the image applies inside a writable segment, and inside these
+/// pages.
+#[derive(Debug)]
+pub(crate) struct Targets {
+    pages: Vec<Range<usize>>,
+}
+
+impl Targets {
+    /// Checks every relocation of `image`.
+    pub(super) fn check(image: &Image) -> Result<Targets> {
+        let mut touched = vec![false; image.span / PAGE];
+        let mut mark = |offset: u64, size: usize| {
+            let at = (offset as usize).wrapping_sub(image.first);
+            let mut writable = image.segments.iter().rev().filter(|segment| segment.write);
+            let inside = writable.any(|segment| segment.holds(at, size));
+            if inside {
+                touched[at / PAGE] = true;
+                touched[(at + size - 1) / PAGE] = true;
+            }
+            inside
+        };
+        for address in relr_addresses(image.dynamic.relative) {
+            if !mark(address, 8) {
+                return Err(Error::Malformed {
+                    object: image.path.clone(),
+                    reason: format!("DT_RELR names {address:#x}, outside the writable segments"),
+                });
+            }
+        }
+        for (index, rela) in image.dynamic.rela().enumerate() {
+            let refuse = |reason: &str| Error::relocation(&image.path, index, &rela, reason.into());
+            let action = arch::action(rela.kind)
+                .ok_or_else(|| refuse("no such relocation type on this machine"))?;
+            if action.size() > 0 && !mark(rela.offset, action.size()) {
+                return Err(refuse("it applies outside the writable segments"));
+            }
+        }
+        Ok(Targets { pages: runs(&touched) })
+    }
+
+    /// Runs of pages, as addresses relative to the image's lowest page.
+    pub(crate) fn pages(&self) -> impl Iterator<Item = Range<usize>> + '_ {
+        self.pages.iter().cloned()
+    }
+}
+
+/// The runs of `true`, in bytes.
+fn runs(touched: &[bool]) -> Vec<Range<usize>> {
+    let mut runs: Vec<Range<usize>> = Vec::new();
+    for (page, _) in touched.iter().enumerate().filter(|(_, touched)| **touched) {
+        let start = page_down(page * PAGE);
+        match runs.last_mut() {
+            Some(last) if last.end == start => last.end += PAGE,
+            _ => runs.push(start..start + PAGE),
+        }
+    }
+    runs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neighbouring_pages_are_one_run() {
+        let runs = runs(&[true, true, false, true]);
+        assert_eq!(runs, [0..2 * PAGE, 3 * PAGE..4 * PAGE]);
+    }
+}
