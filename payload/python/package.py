@@ -26,6 +26,7 @@ import linecache
 import re
 import sys
 import threading
+import typing
 
 from . import resources
 from .unpickling import PackageUnpickler
@@ -441,3 +442,8 @@ def remove(identity):
     importer = _importers.pop(identity, None)
     if importer is not None:
         importer.unload()
+        # typing keeps the aliases that annotations made (`Optional[Weights]`): by them the package's
+        # classes, by those its modules, and by those the archive's pages. The registry is how
+        # CPython's own tests forget them (Lib/test/libregrtest/utils.py, clear_caches).
+        for clear in getattr(typing, "_cleanups", ()):
+            clear()
