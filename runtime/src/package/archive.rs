@@ -21,9 +21,10 @@ const ALIGNMENT: usize = 64;
 /// A torch.package archive: its records, mapped into memory and checked.
 ///
 /// What [`Archive::open`] checks: that it is a zip archive and a package; that names stay inside
-/// of it; that records lie inside of the file and do not overlap; the [`Limits`]. A record's CRC-32
-/// is checked when it is read, except for storages that are used in place: for these
-/// [`Archive::verify`] reads every page, which is what mapping them avoids.
+/// of it; that records lie inside of the file and do not overlap; the [`Limits`]; the CRC-32 of
+/// modules and pickles. That of other records is checked when they are read, except for storages
+/// that are used in place: for these [`Archive::verify`] reads every page, which is what mapping
+/// them avoids.
 ///
 /// A handle: clones refer to the same archive.
 #[derive(Clone)]
@@ -79,6 +80,7 @@ impl Archive {
             python_version: None,
         };
         inner.check_kind()?;
+        inner.check_code()?;
         inner.extern_modules = inner
             .text(".data/extern_modules")?
             .lines()
@@ -237,6 +239,20 @@ impl Inner {
         for name in ["byteorder", ".data/byteorder"] {
             if self.records.contains_key(name) && self.text(name)?.trim() != "little" {
                 return Err(self.unusable(name, "says that storages are big-endian".to_owned()));
+            }
+        }
+        Ok(())
+    }
+
+    /// That code and pickles are what was written: a damaged one would surface as some exception in
+    /// the middle of an import. They are small; storages are not, and no exception comes of them.
+    fn check_code(&self) -> Result<(), PackageError> {
+        let is_code = |name: &str| name.ends_with(".py") || name.ends_with(".pkl");
+        for (name, entry) in self.records.iter().filter(|(name, _)| is_code(name)) {
+            if entry.compressed {
+                self.read(name)?;
+            } else {
+                self.check_sum(name, entry)?;
             }
         }
         Ok(())

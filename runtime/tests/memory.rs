@@ -1,0 +1,195 @@
+//! Memory and tensors that cross without a copy, on every Python of the machine.
+
+mod pythons;
+
+use hydrozoa::{Buffer, DataType, Device, Error, Object, Session, Tensor};
+use pythons::pools;
+use std::sync::Arc;
+
+fn each(test: impl Fn(&Session)) {
+    for pool in pools(1) {
+        test(&pool.acquire().unwrap());
+    }
+}
+
+fn raises(outcome: hydrozoa::Result<Object<'_>>, expected: &str) {
+    match outcome.unwrap_err() {
+        Error::Python { type_name, .. } => assert_eq!(type_name, expected),
+        other => panic!("{other}"),
+    }
+}
+
+#[test]
+fn a_buffer_is_the_exporters_own_memory() {
+    each(|session| {
+        let array = session.import("array").unwrap().call_method("array", ("d", [1.5, 2.5]));
+        let array = array.unwrap();
+        let buffer: Buffer = array.extract().unwrap();
+        assert_eq!((buffer.format(), buffer.item_size(), buffer.len()), ("d", 8, 16));
+        assert_eq!((buffer.shape(), buffer.strides()), (&[2][..], &[8][..]));
+        assert!(!buffer.is_read_only() && buffer.is_contiguous());
+        let info: (usize, usize) = array.call_method("buffer_info", ()).unwrap().extract().unwrap();
+        assert_eq!(info.0, buffer.data_ptr() as usize);
+        array.set_item(0, 9.0).unwrap();
+        // SAFETY: no Python code runs while the slice lives.
+        assert_eq!(unsafe { buffer.as_slice::<f64>() }.unwrap(), [9.0, 2.5]);
+        assert_eq!(buffer.to_vec::<f64>().unwrap(), [9.0, 2.5]);
+        assert!(buffer.to_vec::<i64>().is_err());
+        assert!(buffer.to_vec::<f32>().is_err());
+        assert_eq!(buffer.to_vec::<u8>().unwrap().len(), 16);
+    });
+}
+
+#[test]
+fn a_held_buffer_keeps_its_exporter_from_moving_the_memory() {
+    each(|session| {
+        let bytes = session.eval("bytearray(b'abc')").unwrap();
+        let buffer = bytes.writable_buffer().unwrap();
+        raises(bytes.call_method("append", (1,)), "BufferError");
+        drop(buffer);
+        // The release was queued, and is done by the next call.
+        bytes.call_method("append", (100,)).unwrap();
+        assert_eq!(bytes.extract::<Vec<u8>>().unwrap(), b"abcd");
+        assert!(session.eval("b'abc'").unwrap().writable_buffer().is_err());
+        assert!(session.eval("1").unwrap().extract::<Buffer>().is_err());
+    });
+}
+
+#[test]
+fn strided_buffers_tell_their_shape() {
+    each(|session| {
+        let view = session.eval("memoryview(bytes(range(12))).cast('B', (3, 4))").unwrap();
+        let buffer: Buffer = view.extract().unwrap();
+        assert_eq!((buffer.shape(), buffer.strides()), (&[3, 4][..], &[4, 1][..]));
+        assert!(buffer.is_read_only() && buffer.is_contiguous());
+        let odd: Buffer = session.eval("memoryview(bytes(range(12)))[1::2]").unwrap().extract().unwrap();
+        assert_eq!((odd.shape(), odd.strides(), odd.is_contiguous()), (&[6][..], &[2][..], false));
+        assert!(odd.to_vec::<u8>().is_err());
+    });
+}
+
+#[test]
+fn lent_memory_is_read_in_place_and_given_back() {
+    each(|session| {
+        let owner: Arc<[u8]> = Arc::from(&b"lent"[..]);
+        let view = session.lend(owner.clone()).unwrap();
+        assert_eq!(Arc::strong_count(&owner), 2);
+        let buffer: Buffer = view.extract().unwrap();
+        assert_eq!(buffer.data_ptr().cast_const(), owner.as_ptr());
+        assert!(buffer.is_read_only());
+        raises(session.import("operator").unwrap().call_method("setitem", (&view, 0, 1)), "TypeError");
+        let part = view.call_method("__getitem__", (session.eval("slice(1, 3)").unwrap(),)).unwrap();
+        drop((view, buffer));
+        session.interpreter().drain();
+        // A part of the view holds the whole.
+        assert_eq!(Arc::strong_count(&owner), 2);
+        assert_eq!(part.call_method("tobytes", ()).unwrap().extract::<Vec<u8>>().unwrap(), b"en");
+        drop(part);
+        session.interpreter().drain();
+        assert_eq!(Arc::strong_count(&owner), 1);
+    });
+}
+
+#[test]
+fn given_memory_may_be_written() {
+    each(|session| {
+        let view = session.give(vec![0; 3]).unwrap();
+        view.set_item(1, 7).unwrap();
+        assert_eq!(view.call_method("tolist", ()).unwrap().extract::<Vec<u8>>().unwrap(), [0, 7, 0]);
+    });
+}
+
+#[test]
+fn a_tensor_crosses_by_address_and_is_freed_by_the_last_user() {
+    each(|session| {
+        let owner = Arc::new(());
+        let mut elements = vec![1_f32, 2.0, 3.0, 4.0, 5.0, 6.0];
+        let data = elements.as_mut_ptr();
+        // SAFETY: a 3 x 2 tensor, transposed, over the six elements of the vector that is the
+        // owner's other half.
+        let tensor = unsafe {
+            Tensor::from_raw_parts(
+                data.cast(),
+                DataType::F32,
+                Device::CPU,
+                &[2, 3],
+                &[1, 2],
+                false,
+                (elements, owner.clone()),
+            )
+        };
+        let carrier = session.lend_tensor(&tensor).unwrap();
+        let device = carrier.call_method("__dlpack_device__", ()).unwrap();
+        assert_eq!(device.extract::<(i32, i32)>().unwrap(), (1, 0));
+        let back: Tensor = carrier.extract().unwrap();
+        assert_eq!(back.data_ptr(), data.cast());
+        assert_eq!((back.shape(), back.strides()), (&[2, 3][..], &[1, 2][..]));
+        assert_eq!(back.to_vec::<f32>().unwrap(), [1.0, 3.0, 5.0, 2.0, 4.0, 6.0]);
+        drop((tensor, carrier));
+        session.interpreter().drain();
+        assert_eq!(Arc::strong_count(&owner), 2);
+        // Taken from Python, it is given back under the GIL, by whoever is next there.
+        drop(back);
+        session.interpreter().drain();
+        assert_eq!(Arc::strong_count(&owner), 1);
+    });
+}
+
+#[test]
+fn an_unused_capsule_frees_its_tensor() {
+    each(|session| {
+        let tensor = Tensor::from_vec(vec![1_i64, 2], &[2]).unwrap();
+        let carrier = session.lend_tensor(&tensor).unwrap();
+        let code = "
+def offer(carrier):
+    for arguments in {}, {'max_version': (1, 0)}, {'stream': None, 'dl_device': (1, 0)}:
+        carrier.__dlpack__(**arguments)
+def refused(carrier, **arguments):
+    try:
+        carrier.__dlpack__(**arguments)
+    except BufferError as error:
+        return str(error)
+";
+        let names = session.run(code, "offer.py").unwrap();
+        names.get_item("offer").unwrap().call((&carrier,)).unwrap();
+        let refused = names.get_item("refused").unwrap();
+        let reason = |keywords: (&str, Object<'_>)| -> Option<String> {
+            refused.call_kwargs((&carrier,), [keywords]).unwrap().extract().unwrap()
+        };
+        assert!(reason(("copy", session.eval("True").unwrap())).unwrap().contains("copy"));
+        assert!(reason(("dl_device", session.eval("(2, 0)").unwrap())).unwrap().contains("device"));
+        assert_eq!(reason(("copy", session.eval("False").unwrap())), None);
+    });
+}
+
+#[test]
+fn what_is_no_tensor_is_refused() {
+    each(|session| {
+        for expression in ["1", "[1.0]", "type('T', (), {'__dlpack__': lambda self: 1})()"] {
+            let error = session.eval(expression).unwrap().extract::<Tensor>().unwrap_err();
+            assert!(matches!(error, Error::Convert { .. }), "{expression}: {error}");
+        }
+    });
+}
+
+#[test]
+fn a_tensor_may_outlive_pool_and_session() {
+    for pool in pools(1) {
+        let (tensor, buffer) = {
+            let session = pool.acquire().unwrap();
+            let tensor = Tensor::from_vec(vec![7_u8; 3], &[3]).unwrap();
+            let carrier = session.lend_tensor(&tensor).unwrap();
+            let buffer: Buffer = session.eval("bytearray(b'xy')").unwrap().extract().unwrap();
+            (carrier.extract::<Tensor>().unwrap(), buffer)
+        };
+        drop(pool);
+        assert_eq!(tensor.to_vec::<u8>().unwrap(), [7; 3]);
+        std::thread::spawn(move || {
+            assert_eq!(buffer.to_vec::<u8>().unwrap(), b"xy");
+            // The last of them ends the interpreter, on this thread.
+            drop((tensor, buffer));
+        })
+        .join()
+        .unwrap();
+    }
+}

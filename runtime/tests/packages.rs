@@ -1,0 +1,286 @@
+//! Packages and movables without torch: on any Python that the machine has.
+
+mod common;
+
+use common::{alone, archive};
+use hydrozoa::movable::shared_memory;
+use hydrozoa::package::{Archive, PackageError};
+use hydrozoa::{Error, Pool, Session};
+use std::sync::Barrier;
+use std::thread;
+
+fn pool(interpreters: usize) -> Pool {
+    Pool::builder().interpreters(interpreters).build().unwrap()
+}
+
+fn load(pool: &Pool, externs: &[&str], records: &[(&str, &[u8])]) -> hydrozoa::Package {
+    load_bytes(pool, &archive(externs, records))
+}
+
+fn load_bytes(pool: &Pool, bytes: &[u8]) -> hydrozoa::Package {
+    pool.load_archive(Archive::from_bytes("test", bytes).unwrap())
+}
+
+/// `gc.collect()`, after what was dropped elsewhere has been given back.
+fn collect(session: &Session) {
+    session.interpreter().drain();
+    session.import("gc").unwrap().call_method("collect", ()).unwrap();
+}
+
+#[test]
+fn a_package_without_torch_loads_where_torch_is_not_imported() {
+    let _alone = alone();
+    let pool = pool(2);
+    let package = load(
+        &pool,
+        &["sys"],
+        &[
+            ("m.py", b"import sys\nclass C:\n    def greet(self, name, mark='!'): return f'{self.hello} {name}{mark}'\n    def has_torch(self): return 'torch' in sys.modules\n"),
+            ("d/c.pkl", b"\x80\x03cm\nC\n)\x81}X\x05\x00\x00\x00helloX\x02\x00\x00\x00hisb."),
+            ("d/t.txt", "grüß".as_bytes()),
+        ],
+    );
+    assert_eq!(package.load_text("d", "t.txt").unwrap(), "grüß");
+    assert_eq!(package.load_binary("d", "t.txt").unwrap(), "grüß".as_bytes());
+    assert_eq!(package.extern_modules(), ["sys"]);
+    let greeter = package.load_pickle("d", "c.pkl").unwrap();
+    for interpreter in pool.interpreters() {
+        let session = interpreter.session();
+        let object = greeter.to_object(&session).unwrap();
+        let text: String = object
+            .call_method_kwargs("greet", ("you",), [("mark", "?")])
+            .unwrap()
+            .extract()
+            .unwrap();
+        assert_eq!(text, "hi you?");
+        assert!(!object.call_method("has_torch", ()).unwrap().extract::<bool>().unwrap());
+    }
+    let reply = greeter.call_method("greet", ("all",)).unwrap();
+    assert_eq!(reply.extract::<String>().unwrap(), "hi all!");
+}
+
+#[test]
+fn two_packages_with_equal_names_keep_their_code_apart() {
+    let _alone = alone();
+    let pool = pool(1);
+    let one = load(&pool, &[], &[("m.py", b"def f(): return 1\n")]);
+    let two = load(&pool, &[], &[("m.py", b"def f(): return 2\n")]);
+    let session = pool.acquire().unwrap();
+    for (package, expected) in [(&one, 1), (&two, 2), (&one, 1)] {
+        let module = package.import_module(&session, "m").unwrap();
+        assert_eq!(module.call_method("f", ()).unwrap().extract::<i64>().unwrap(), expected);
+    }
+    assert!(session.import("m").is_err());
+}
+
+#[test]
+fn code_sees_only_what_the_package_declares() {
+    let _alone = alone();
+    let pool = pool(1);
+    let package = load(&pool, &[], &[("m.py", b"import json\n")]);
+    let session = package.acquire_session().unwrap();
+    let error = package.import_module(&session, "m").unwrap_err();
+    let Error::Python { type_name, message, traceback } = &error else { panic!("{error}") };
+    assert_eq!(type_name, "ModuleNotFoundError");
+    assert!(message.contains("json") && message.contains("extern"), "{message}");
+    assert!(traceback.contains("import json"), "{traceback}");
+}
+
+#[test]
+fn a_corrupt_package_is_a_typed_error_and_the_interpreter_goes_on() {
+    let _alone = alone();
+    let pool = pool(1);
+    let missing = pool.load_package("/nonexistent/model.pt").unwrap_err();
+    assert!(matches!(&missing, Error::Package(PackageError::Open { .. })));
+
+    let mut bytes =
+        archive(&[], &[("m.py", b"x = 1 # to be damaged\n"), ("d/x.pkl", b"\x80\x03K\x01.")]);
+    let at = bytes.windows(6).position(|window| window == b"x = 1 ").unwrap();
+    bytes[at] = b'y';
+    let error = Archive::from_bytes("damaged.pt", &bytes).unwrap_err();
+    assert!(matches!(error, PackageError::Checksum { .. }));
+    let text = error.to_string();
+    assert!(text.contains("damaged.pt") && text.contains("m.py") && text.contains("CRC"), "{text}");
+
+    // A record that is only checked when Python reads it.
+    let mut bytes = archive(&[], &[("d/t.txt", b"to be damaged"), ("d/x.pkl", b"\x80\x03K\x01.")]);
+    let at = bytes.windows(6).position(|window| window == b"to be ").unwrap();
+    bytes[at] = b'T';
+    let package = load_bytes(&pool, &bytes);
+    let session = pool.acquire().unwrap();
+    let importer = package.importer(&session).unwrap();
+    let error = importer.call_method("load_binary", ("d", "t.txt")).unwrap_err();
+    assert!(
+        matches!(error, Error::Python { .. }) && error.to_string().contains("d/t.txt"),
+        "{error}"
+    );
+    let absent = package.load_pickle("d", "y.pkl").unwrap_err();
+    assert!(matches!(&absent, Error::Package(PackageError::NoRecord { .. })));
+    let one = package.load_pickle("d", "x.pkl").unwrap();
+    assert_eq!(one.to_object(&session).unwrap().extract::<i64>().unwrap(), 1);
+}
+
+#[test]
+fn dropping_a_package_removes_its_modules_everywhere() {
+    let _alone = alone();
+    let pool = pool(2);
+    let package = load(&pool, &[], &[("m.py", b"class C: pass\n")]);
+    let mark = format!("<torch_package_{}>", package.identity());
+    for interpreter in pool.interpreters() {
+        package.import_module(&interpreter.session(), "m").unwrap();
+    }
+    drop(package);
+    for interpreter in pool.interpreters() {
+        let session = interpreter.session();
+        collect(&session);
+        let left: i64 = session
+            .eval(&format!("sum(name.startswith('{mark}') for name in __import__('sys').modules)"))
+            .unwrap()
+            .extract()
+            .unwrap();
+        assert_eq!(left, 0);
+    }
+}
+
+/// The class counts how often each interpreter loads it, and how many copies live.
+const COUNTED: &[u8] = b"
+import time, weakref
+loads = 0
+alive = weakref.WeakSet()
+class Counted:
+    def __init__(self): self.payload = [1, 2, 3]
+    def __setstate__(self, state):
+        global loads
+        time.sleep(0.2)
+        loads += 1
+        alive.add(self)
+        self.__dict__.update(state)
+    def total(self): return sum(self.payload)
+";
+
+fn count(package: &hydrozoa::Package, session: &Session, expression: &str) -> i64 {
+    let module = package.import_module(session, "counted").unwrap();
+    match expression {
+        "loads" => module.getattr("loads").unwrap().extract().unwrap(),
+        _ => module.getattr("alive").unwrap().len().unwrap() as i64,
+    }
+}
+
+#[test]
+fn a_movable_loads_once_in_each_interpreter_however_many_threads_ask() {
+    let _alone = alone();
+    let pool = pool(2);
+    let package = load(&pool, &["time", "weakref"], &[("counted.py", COUNTED)]);
+    let movable = {
+        let session = pool.acquire().unwrap();
+        let class = package.import_module(&session, "counted").unwrap().getattr("Counted").unwrap();
+        pool.create_movable(&class.call(()).unwrap()).unwrap()
+    };
+    let start = Barrier::new(8);
+    thread::scope(|scope| {
+        for index in 0..8 {
+            let (movable, pool, start) = (&movable, &pool, &start);
+            scope.spawn(move || {
+                let session = pool.acquire_on(index % 2).unwrap();
+                start.wait();
+                // Half of them hold the GIL while they ask.
+                let total = if index < 4 {
+                    session.with_gil(|| movable.to_object(&session)?.call_method("total", ()))
+                } else {
+                    movable.to_object(&session).and_then(|object| object.call_method("total", ()))
+                };
+                assert_eq!(total.unwrap().extract::<i64>().unwrap(), 6);
+            });
+        }
+    });
+    for interpreter in pool.interpreters() {
+        let session = interpreter.session();
+        assert_eq!(count(&package, &session, "loads"), 1);
+        assert_eq!(count(&package, &session, "alive"), 1);
+    }
+    // The last handle goes while this thread holds one interpreter's GIL.
+    let session = pool.acquire_on(0).unwrap();
+    session.with_gil(|| drop(movable));
+    drop(session);
+    for interpreter in pool.interpreters() {
+        let session = interpreter.session();
+        collect(&session);
+        assert_eq!(count(&package, &session, "alive"), 0);
+    }
+}
+
+#[test]
+fn unloading_and_using_again_loads_again() {
+    let _alone = alone();
+    let pool = pool(1);
+    let package = load(&pool, &["time", "weakref"], &[("counted.py", COUNTED)]);
+    let session = pool.acquire().unwrap();
+    let class = package.import_module(&session, "counted").unwrap().getattr("Counted").unwrap();
+    let movable = pool.create_movable(&class.call(()).unwrap()).unwrap();
+    movable.to_object(&session).unwrap();
+    assert!(movable.is_loaded(session.interpreter()));
+    movable.unload(&session);
+    assert!(!movable.is_loaded(session.interpreter()));
+    collect(&session);
+    assert_eq!(count(&package, &session, "alive"), 0);
+    movable.to_object(&session).unwrap();
+    assert_eq!(count(&package, &session, "loads"), 2);
+}
+
+#[test]
+fn what_cannot_be_pickled_is_a_python_error() {
+    let _alone = alone();
+    let pool = pool(1);
+    let session = pool.acquire().unwrap();
+    let lambda = session.eval("lambda: 0").unwrap();
+    let error = pool.create_movable(&lambda).unwrap_err();
+    assert!(matches!(error, Error::Python { .. }), "{error}");
+}
+
+#[test]
+fn the_pool_prefers_an_interpreter_that_holds_the_movable() {
+    let _alone = alone();
+    let pool = pool(3);
+    let movable = {
+        let session = pool.acquire_on(2).unwrap();
+        let movable = pool.create_movable(&session.eval("[1, 2]").unwrap()).unwrap();
+        movable.to_object(&session).unwrap();
+        movable
+    };
+    assert_eq!(movable.acquire_session().unwrap().interpreter().index(), 2);
+    // Busy, it is not worth waiting for.
+    let busy = pool.acquire_on(2).unwrap();
+    assert_ne!(movable.acquire_session().unwrap().interpreter().index(), 2);
+    drop(busy);
+}
+
+#[test]
+fn movables_are_dropped_from_any_thread_without_waiting() {
+    let _alone = alone();
+    let pool = pool(2);
+    let before = shared_memory();
+    thread::scope(|scope| {
+        for index in 0..4 {
+            let pool = &pool;
+            scope.spawn(move || {
+                for round in 0..50 {
+                    let session = pool.acquire_on((index + round) % 2).unwrap();
+                    let list = session.eval("[bytearray(100) for _ in range(10)]").unwrap();
+                    let movable = pool.create_movable(&list).unwrap();
+                    drop(list);
+                    drop(session);
+                    let other = movable.clone();
+                    let far = pool.acquire_on((index + round + 1) % 2).unwrap();
+                    assert_eq!(other.to_object(&far).unwrap().len().unwrap(), 10);
+                    drop(far);
+                    thread::spawn(move || drop(other));
+                    drop(movable);
+                }
+            });
+        }
+    });
+    for interpreter in pool.interpreters() {
+        collect(&interpreter.session());
+    }
+    assert_eq!(shared_memory(), before);
+}

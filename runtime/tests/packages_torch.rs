@@ -1,0 +1,230 @@
+//! Models that stock torch.package has exported, on several interpreters with stock torch.
+
+mod common;
+
+use common::{alone, exported, venv};
+use hydrozoa::memory::Usage;
+use hydrozoa::movable::shared_memory;
+use hydrozoa::{Movable, Pool, Session, Tensor, TorchPolicy};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::OnceLock;
+use std::thread;
+
+/// Both policies in one process would need two copies of torch; each test binary run tests one:
+/// `HYDROZOA_TEST_TORCH=isolated`, else the default.
+fn policy() -> TorchPolicy {
+    match std::env::var("HYDROZOA_TEST_TORCH").as_deref() {
+        Ok("isolated") => TorchPolicy::Isolated,
+        Ok("shared") => TorchPolicy::Shared,
+        _ => TorchPolicy::Auto,
+    }
+}
+
+/// Starting interpreters with torch takes a second each: all tests share these two.
+fn pool() -> &'static Pool {
+    static POOL: OnceLock<Pool> = OnceLock::new();
+    POOL.get_or_init(|| {
+        let pool = Pool::builder().venv(venv()).interpreters(2).torch(policy()).build().unwrap();
+        for interpreter in pool.interpreters() {
+            let session = interpreter.session();
+            let torch = session.import("torch").unwrap();
+            torch.call_method("set_num_threads", (1,)).unwrap();
+        }
+        pool
+    })
+}
+
+fn floats(path: &Path) -> Vec<f32> {
+    let bytes = std::fs::read(path).unwrap();
+    bytes.chunks_exact(4).map(|chunk| f32::from_le_bytes(chunk.try_into().unwrap())).collect()
+}
+
+const HELPERS: &str = "
+import torch, gc
+def infer(model, x):
+    with torch.no_grad():
+        return model(x)
+def pointers(model):
+    return {name: tensor.data_ptr() for name, tensor in model.state_dict().items()}
+def storages():
+    gc.collect()
+    return sum(isinstance(o, torch.nn.Module) for o in gc.get_objects())
+";
+
+fn infer(session: &Session, model: &Movable, x: &Tensor) -> Vec<f32> {
+    let helpers = session.run(HELPERS, "helpers.py").unwrap();
+    let model = model.to_object(session).unwrap();
+    let y = helpers.get_item("infer").unwrap().call((model, x)).unwrap();
+    y.extract::<Tensor>().unwrap().to_vec::<f32>().unwrap()
+}
+
+fn pointers(session: &Session, model: &Movable) -> BTreeMap<String, u64> {
+    let helpers = session.run(HELPERS, "helpers.py").unwrap();
+    let model = model.to_object(session).unwrap();
+    helpers.get_item("pointers").unwrap().call((model,)).unwrap().extract().unwrap()
+}
+
+fn collect(pool: &Pool) {
+    for interpreter in pool.interpreters() {
+        interpreter.drain();
+        let session = interpreter.session();
+        session.import("gc").unwrap().call_method("collect", ()).unwrap();
+    }
+}
+
+#[test]
+fn the_areas_of_the_python_side_pass_in_plain_python() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let status = std::process::Command::new(venv().join("bin/python"))
+        .arg(root.join("tests/scripts/package_areas.py"))
+        .arg(root.join("payload/python"))
+        .status()
+        .unwrap();
+    assert!(status.success());
+}
+
+#[test]
+fn models_agree_with_plain_python_to_the_bit_on_two_interpreters_at_once() {
+    let _alone = alone();
+    let pool = pool();
+    for name in ["mobilenet_v3_small", "resnet18"] {
+        let package = pool.load_package(exported().join(format!("{name}.pt"))).unwrap();
+        assert_eq!(package.load_text("model", "labels.txt").unwrap(), "one\ntwo\n");
+        let model = package.load_pickle("model", "model.pkl").unwrap();
+        let x = floats(&exported().join(format!("{name}.input")));
+        let expected = floats(&exported().join(format!("{name}.output")));
+        thread::scope(|scope| {
+            for interpreter in pool.interpreters() {
+                let (model, x, expected) = (&model, &x, &expected);
+                scope.spawn(move || {
+                    let session = interpreter.session();
+                    let x = Tensor::from_vec(x.clone(), &[1, 3, 224, 224]).unwrap();
+                    for _ in 0..3 {
+                        let y = infer(&session, model, &x);
+                        let same = y.iter().zip(expected).all(|(a, b)| a.to_bits() == b.to_bits());
+                        assert!(same && y.len() == expected.len(), "{name} differs");
+                    }
+                });
+            }
+        });
+    }
+}
+
+#[test]
+fn all_interpreters_have_the_weights_at_the_same_addresses() {
+    let _alone = alone();
+    let pool = pool();
+    let package = pool.load_package(exported().join("resnet18.pt")).unwrap();
+    let model = package.load_pickle("model", "model.pkl").unwrap();
+    let all: Vec<_> = pool
+        .interpreters()
+        .iter()
+        .map(|interpreter| pointers(&interpreter.session(), &model))
+        .collect();
+    assert_eq!(all[0].len(), 122);
+    assert_eq!(all[0], all[1]);
+}
+
+#[test]
+fn a_further_interpreter_does_not_add_the_weights_to_private_memory() {
+    let _alone = alone();
+    let pool = pool();
+    let package = pool.load_package(exported().join("resnet18.pt")).unwrap();
+    let x = floats(&exported().join("resnet18.input"));
+    let x = Tensor::from_vec(x, &[1, 3, 224, 224]).unwrap();
+    let model = package.load_pickle("model", "model.pkl").unwrap();
+    // Both interpreters have torchvision's modules and torch's own buffers after this.
+    for interpreter in pool.interpreters() {
+        infer(&interpreter.session(), &model, &x);
+    }
+    model.unload(&pool.interpreters()[1].session());
+    collect(pool);
+    let session = pool.interpreters()[1].session();
+    let before = Usage::of_process().unwrap();
+    infer(&session, &model, &x);
+    let added = (Usage::of_process().unwrap() - before).anonymous;
+    println!("resnet18 (46.8 MB of weights) added {added} bytes of private memory");
+    assert!(added < 46_800_000 / 10, "{added} bytes");
+}
+
+#[test]
+fn a_module_moves_with_its_storages_and_is_freed_everywhere() {
+    let _alone = alone();
+    let pool = pool();
+    collect(pool);
+    let before = shared_memory();
+    let counts = || -> Vec<i64> {
+        pool.interpreters()
+            .iter()
+            .map(|interpreter| {
+                let session = interpreter.session();
+                let helpers = session.run(HELPERS, "helpers.py").unwrap();
+                helpers.get_item("storages").unwrap().call(()).unwrap().extract().unwrap()
+            })
+            .collect()
+    };
+    let modules = counts();
+    let model = {
+        let session = pool.acquire_on(0).unwrap();
+        let code = "import torch\n\
+                    m = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.Linear(64, 64))\n\
+                    m[1].weight = m[0].weight\n\
+                    m.register_buffer('row', m[0].weight.detach()[3])\n";
+        let namespace = session.run(code, "model.py").unwrap();
+        pool.create_movable(&namespace.get_item("m").unwrap()).unwrap()
+    };
+    assert!(model.copied().is_empty());
+    let all: Vec<_> = pool
+        .interpreters()
+        .iter()
+        .map(|interpreter| pointers(&interpreter.session(), &model))
+        .collect();
+    assert_eq!(all[0], all[1]);
+    assert_eq!(all[1]["0.weight"], all[1]["1.weight"]);
+    assert_eq!(all[1]["row"], all[1]["0.weight"] + 3 * 64 * 4);
+    // Three storages: the tied weight, which the buffer is a view of, and two biases.
+    assert_eq!(shared_memory().ranges, before.ranges + 3);
+
+    // Moved on from an interpreter that only borrowed the memory: the owner is the same.
+    let moved_on = {
+        let session = pool.acquire_on(1).unwrap();
+        pool.create_movable(&model.to_object(&session).unwrap()).unwrap()
+    };
+    assert_eq!(shared_memory().ranges, before.ranges + 3);
+    drop(model);
+    collect(pool);
+    assert_eq!(pointers(&pool.interpreters()[1].session(), &moved_on), all[0]);
+    assert_eq!(shared_memory().ranges, before.ranges + 3);
+
+    let session = pool.acquire_on(0).unwrap();
+    session.with_gil(|| drop(moved_on));
+    drop(session);
+    collect(pool);
+    // What a storage in one interpreter kept of another's is given back in a second round.
+    collect(pool);
+    assert_eq!(shared_memory(), before);
+    assert_eq!(counts(), modules);
+}
+
+#[test]
+fn a_write_in_one_interpreter_is_seen_in_the_other_and_not_in_the_file() {
+    let _alone = alone();
+    let pool = pool();
+    let path = exported().join("mobilenet_v3_small.pt");
+    let file = std::fs::read(&path).unwrap();
+    let package = pool.load_package(&path).unwrap();
+    let model = package.load_pickle("model", "model.pkl").unwrap();
+    let on = |index: usize, code: &str| -> f64 {
+        let session = pool.acquire_on(index).unwrap();
+        let namespace =
+            session.run(&format!("import torch\ndef f(m):\n{code}"), "write.py").unwrap();
+        let object = model.to_object(&session).unwrap();
+        namespace.get_item("f").unwrap().call((object,)).unwrap().extract().unwrap()
+    };
+    let write =
+        "    with torch.no_grad():\n        m.classifier[0].bias[5] = 42.5\n    return 0.0\n";
+    on(0, write);
+    assert_eq!(on(1, "    return float(m.classifier[0].bias[5])\n"), 42.5);
+    assert_eq!(std::fs::read(&path).unwrap(), file);
+}
