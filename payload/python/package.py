@@ -22,6 +22,7 @@ Nothing here needs torch unless the archive holds tensors.
 import builtins
 import importlib
 import importlib.machinery
+import importlib.util
 import linecache
 import re
 import sys
