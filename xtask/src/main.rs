@@ -14,6 +14,8 @@ mod steps;
 mod suite;
 mod workspace;
 
+use std::process::ExitCode;
+
 use clap::{Parser, Subcommand};
 
 #[derive(Parser)]
@@ -39,8 +41,18 @@ enum Task {
     Lock,
 }
 
-fn main() -> anyhow::Result<()> {
-    match Arguments::parse().task {
+fn main() -> ExitCode {
+    match run(Arguments::parse().task) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(task: Task) -> anyhow::Result<()> {
+    match task {
         Task::Demo(arguments) => demo::run(&arguments),
         Task::Test(arguments) => suite::run(&arguments),
         Task::Soak(arguments) => soak::run(&arguments),

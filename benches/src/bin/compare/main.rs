@@ -6,6 +6,7 @@ mod serve;
 mod soak;
 
 use std::path::PathBuf;
+use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
@@ -39,8 +40,18 @@ struct Place {
     venv: PathBuf,
 }
 
-fn main() -> anyhow::Result<()> {
-    match Arguments::parse().role {
+fn main() -> ExitCode {
+    match run(Arguments::parse().role) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(role: Role) -> anyhow::Result<()> {
+    match role {
         Role::Run(options) => comparison::run(&options),
         Role::Serve(options) => serve::run(&options),
         Role::Soak(options) => soak::run(&options),
