@@ -21,7 +21,8 @@ use super::symbols::Allocator;
 /// The classes that replicas registered.
 #[derive(Default)]
 struct Classes {
-    /// By qualified name, then interpreter.
+    /// By qualified name, then interpreter. A name stays when its interpreters are gone: libtorch
+    /// keeps the first one's class.
     by_name: HashMap<String, HashMap<u64, CxxShared>>,
     /// By interpreter and the name of a C++ type.
     by_type: HashMap<(u64, String), CxxShared>,
@@ -55,8 +56,8 @@ pub(super) unsafe extern "C-unwind" fn construct(
         unsafe { format!("__torch__.torch.classes.{}.{}", (*namespace).text(), (*name).text()) };
     let mut classes = lock(&CLASSES);
     let classes = classes.get_or_insert_default();
-    let taken = classes.by_name.entry(qualified.clone()).or_default();
-    if taken.is_empty() || taken.contains_key(&member.serial()) {
+    let taken = classes.by_name.get(&qualified);
+    if taken.is_none_or(|taken| taken.contains_key(&member.serial())) {
         // The first of its name, or a repetition, which libtorch refuses.
         // SAFETY: the caller's arguments.
         unsafe { real(base.cast(), namespace, name, doc, pointer_type, capsule_type) };
@@ -70,6 +71,7 @@ pub(super) unsafe extern "C-unwind" fn construct(
     // SAFETY: both ways left a live object; the types are those of the caller.
     unsafe {
         let class = &(*base).class;
+        let taken = classes.by_name.entry(qualified).or_default();
         taken.insert(member.serial(), class.retain());
         for info in [pointer_type, capsule_type] {
             classes.by_type.insert((member.serial(), type_name(info)), class.retain());
@@ -162,13 +164,9 @@ pub(super) unsafe extern "C-unwind" fn by_name(
     let text = unsafe { (*name).text() };
     let known = {
         let classes = lock(&CLASSES);
-        classes
-            .as_ref()
-            .and_then(|classes| classes.by_name.get(&text))
-            .filter(|all| !all.is_empty())
-            .map(|all| {
-                all.get(&member(context).serial()).map_or(CxxShared::NULL, CxxShared::retain)
-            })
+        classes.as_ref().and_then(|classes| classes.by_name.get(&text)).map(|all| {
+            all.get(&member(context).serial()).map_or(CxxShared::NULL, CxxShared::retain)
+        })
     };
     match known {
         Some(class) => {
