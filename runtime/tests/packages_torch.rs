@@ -112,6 +112,20 @@ fn models_agree_with_plain_python_to_the_bit_on_two_interpreters_at_once() {
 }
 
 #[test]
+fn a_call_picks_an_interpreter_and_its_output_comes_back_without_its_history() {
+    let _alone = alone();
+    let package = pool().load_package(exported().join("resnet18.pt")).unwrap();
+    let model = package.load_pickle("model", "model.pkl").unwrap();
+    let x =
+        Tensor::from_vec(floats(&exported().join("resnet18.input")), &[1, 3, 224, 224]).unwrap();
+    let expected = floats(&exported().join("resnet18.output"));
+    // The model's parameters require gradients, and so does its output.
+    let y: Tensor = model.call((&x,)).unwrap().extract().unwrap();
+    assert_eq!(y.shape(), [1, 1000]);
+    assert_eq!(y.to_vec::<f32>().unwrap(), expected);
+}
+
+#[test]
 fn all_interpreters_have_the_weights_at_the_same_addresses() {
     let _alone = alone();
     let pool = pool();
@@ -227,4 +241,52 @@ fn a_write_in_one_interpreter_is_seen_in_the_other_and_not_in_the_file() {
     on(0, write);
     assert_eq!(on(1, "    return float(m.classifier[0].bias[5])\n"), 42.5);
     assert_eq!(std::fs::read(&path).unwrap(), file);
+}
+
+/// Tensors made in one interpreter, called in others and dropped anywhere, by more threads than
+/// interpreters: every result right, nothing left.
+#[test]
+fn movables_made_called_and_dropped_by_many_threads_leave_nothing() {
+    let _alone = alone();
+    let pool = pool();
+    collect(pool);
+    let before = shared_memory();
+    let package = pool.load_package(exported().join("mobilenet_v3_small.pt")).unwrap();
+    let shared = std::sync::Mutex::new(Vec::<(Movable, f64)>::new());
+    thread::scope(|scope| {
+        for thread in 0..8_usize {
+            let (shared, package) = (&shared, &package);
+            scope.spawn(move || {
+                for round in 0..25_usize {
+                    let value = (thread * 100 + round) as f64;
+                    let session = pool.acquire_on((thread + round) % 2).unwrap();
+                    let code = format!("import torch\nm = torch.nn.Linear(32, 1, bias=False)\nm.requires_grad_(False)\nm.weight.fill_({value})\n");
+                    let made = session.run(&code, "made.py").unwrap().get_item("m").unwrap();
+                    let movable = pool.create_movable(&made).unwrap();
+                    drop(made);
+                    drop(session);
+                    let taken = {
+                        let mut shared = shared.lock().unwrap();
+                        shared.push((movable.clone(), value));
+                        let index = (thread * 7 + round) % shared.len();
+                        if round % 3 == 0 { shared.swap_remove(index) } else { shared[index].clone() }
+                    };
+                    let x = Tensor::from_vec(vec![1.0_f32; 32], &[1, 32]).unwrap();
+                    for (movable, value) in [(movable, value), taken] {
+                        let y: Tensor = movable.call((&x,)).unwrap().extract().unwrap();
+                        assert_eq!(y.to_vec::<f32>().unwrap(), [32.0 * value as f32]);
+                    }
+                    if round % 10 == thread {
+                        drop(package.load_pickle("model", "model.pkl").unwrap());
+                    }
+                }
+            });
+        }
+    });
+    drop(shared);
+    drop(package);
+    for _ in 0..2 {
+        collect(pool);
+    }
+    assert_eq!(shared_memory(), before);
 }

@@ -268,15 +268,22 @@ pub(crate) fn contiguous(shape: &[i64]) -> Vec<i64> {
 
 impl FromPython<'_> for Tensor {
     /// Takes any object with `__dlpack__`. Of memory on a GPU, work queued on the legacy default
-    /// stream is complete for whoever uses that stream, as the protocol says for no stream.
+    /// stream is complete for whoever uses that stream, as the protocol says for no stream. A
+    /// `torch.Tensor` that requires gradients is detached: its history stays in the interpreter.
     fn from_python(object: &Object<'_>) -> Result<Self> {
         let session = object.session();
         let mut managed = ptr::null_mut();
         let mut versioned: c_int = 0;
-        session.perform(|inner, sink| {
+        let exported = session.perform(|inner, sink| {
             // SAFETY: `perform` attaches, and the object is alive.
             unsafe { (inner.table().tensor)(object.handle(), &mut managed, &mut versioned, sink) }
-        })?;
+        });
+        if let Err(error) = exported {
+            return match detached(object) {
+                Some(detached) => Self::from_python(&detached),
+                None => Err(error),
+            };
+        }
         let versioned = versioned != 0;
         let owner = Owner::Python { interpreter: session.inner().clone(), managed, versioned };
         // SAFETY: success means a structure of the kind that `versioned` tells, which is ours until
@@ -291,6 +298,16 @@ impl FromPython<'_> for Tensor {
         };
         // SAFETY: as above: the structure is valid.
         Ok(Self(Arc::new(unsafe { describe(tensor, read_only, owner) })))
+    }
+}
+
+/// The same elements without their history, of a tensor that torch refuses to export because it
+/// requires gradients (`Tensor.__dlpack__` in torch/_tensor.py).
+fn detached<'session>(object: &Object<'session>) -> Option<Object<'session>> {
+    let requires_grad = object.getattr("requires_grad").and_then(|flag| flag.truth());
+    match requires_grad {
+        Ok(true) => object.call_method("detach", ()).ok(),
+        _ => None,
     }
 }
 

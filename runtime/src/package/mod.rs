@@ -4,6 +4,26 @@
 //! and loads its pickles through our own importer (`payload/python/package.py`), on interpreters
 //! with torch or without. Storages of tensors are the file's own pages, mapped once for all
 //! interpreters: see [`Archive`].
+//!
+//! ```no_run
+//! # fn main() -> hydrozoa::Result<()> {
+//! use hydrozoa::{Pool, Tensor};
+//!
+//! let pool = Pool::builder().interpreters(4).venv("venv").build()?;
+//! let package = pool.load_package("mobilenet_v3.pt")?;
+//! let model = package.load_pickle("model", "model.pkl")?;
+//! std::thread::scope(|scope| {
+//!     for _ in 0..4 {
+//!         scope.spawn(|| -> hydrozoa::Result<()> {
+//!             let x = Tensor::from_vec(vec![0.0_f32; 3 * 224 * 224], &[1, 3, 224, 224])?;
+//!             let y: Tensor = model.call((&x,))?.extract()?;
+//!             println!("{:?}", y.shape());
+//!             Ok(())
+//!         });
+//!     }
+//! });
+//! # Ok(()) }
+//! ```
 
 mod archive;
 mod directory;
