@@ -162,10 +162,21 @@ impl Layout {
             PT_DYNAMIC => self.dynamic = (relative("PT_DYNAMIC")?, header.p_memsz as usize),
             PT_GNU_EH_FRAME => self.unwind_header = Some(relative("PT_GNU_EH_FRAME")?),
             PT_GNU_RELRO => {
-                let start = relative("PT_GNU_RELRO")?;
+                let start = header.p_vaddr.wrapping_sub(self.first) as usize;
+                let size = header.p_memsz as usize;
+                // In pages: lld rounds the end up to the page in which the segment ends, mold
+                // begins with the .tbss before the segment.
+                let inside = self.segments.iter().any(|segment| {
+                    let end = page_up(segment.address + segment.memory_size);
+                    page_down(start) >= page_down(segment.address)
+                        && start.checked_add(size).is_some_and(|own| Some(own) <= end)
+                });
+                if !inside {
+                    return malformed("PT_GNU_RELRO does not lie in a PT_LOAD segment");
+                }
                 // The end is rounded down, as musl and glibc do: the page of the end may hold
                 // data that stays writable.
-                let end = page_down(start + header.p_memsz as usize);
+                let end = page_down(start + size);
                 self.relro = (end > page_down(start)).then_some((page_down(start), end));
             }
             PT_GNU_STACK if header.p_flags & PF_X != 0 => {

@@ -1,7 +1,9 @@
 //! `cargo xtask linker`: the loader beside glibc's, on real files.
 
+pub(crate) mod cases;
 mod differential;
 mod object;
+mod shim;
 mod words;
 
 use clap::{Args, Subcommand};
@@ -17,9 +19,18 @@ pub(crate) struct Arguments {
     /// The libpython whose symbols extensions refer to
     #[arg(long, value_name = "LIBPYTHON")]
     python: Option<PathBuf>,
+    /// Run glibc's own tests of its loader, whose source tree this is, against ours
+    #[arg(long, value_name = "DIR", conflicts_with = "differential")]
+    shim: Option<PathBuf>,
     /// Write the table as Markdown
     #[arg(long, value_name = "FILE")]
     table: Option<PathBuf>,
+    /// Only cases whose name or area holds this
+    #[arg(long, value_name = "NAME", num_args = 1..)]
+    only: Vec<String>,
+    /// Each case with its first compiler and linker only
+    #[arg(long)]
+    quick: bool,
     #[command(subcommand)]
     worker: Option<Worker>,
 }
@@ -30,12 +41,26 @@ enum Worker {
     /// Relocates one object by one loader and writes its words to standard output
     #[command(hide = true)]
     Words(words::Arguments),
+    /// Runs one case by one loader
+    #[command(hide = true)]
+    Job(cases::job::Arguments),
 }
 
-/// Runs the task.
+/// Runs the task: the cases, or the comparison of what `--differential` names.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     match &arguments.worker {
         Some(Worker::Words(words)) => words::run(words),
+        Some(Worker::Job(job)) => cases::job::run(job),
+        None if let Some(sources) = &arguments.shim => {
+            shim::run(sources, &arguments.only, arguments.table.as_deref())
+        }
+        None if arguments.differential.is_empty() => {
+            let selection =
+                cases::Selection { names: arguments.only.clone(), quick: arguments.quick };
+            let (_, failed) = cases::run(&selection)?;
+            anyhow::ensure!(failed == 0, "{failed} builds failed");
+            Ok(())
+        }
         None => differential::run(
             &arguments.differential,
             arguments.python.as_deref(),

@@ -1,0 +1,185 @@
+//! Runs one build of a case in all its ways and compares.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use super::directives::Case;
+use super::job::{Job, LOAD_FAILED, Mode};
+
+/// What one run left.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Run {
+    status: String,
+    /// Why the load failed, if it did.
+    error: Option<String>,
+    outputs: Vec<String>,
+    symbols: Vec<String>,
+    stderr: String,
+}
+
+/// A run that takes longer hangs.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Runs the case by glibc and by us; an error says what differs.
+pub(super) fn judge(case: &Case, folder: &Path, support: &Path) -> Result<()> {
+    let folder = folder.canonicalize()?;
+    let run = |mode: Mode| -> Result<Run> {
+        let results = folder.join("results").join(format!("{mode:?}"));
+        if results.exists() {
+            fs::remove_dir_all(&results)?;
+        }
+        fs::create_dir_all(&results)?;
+        let job = Job {
+            mode,
+            folder: folder.clone(),
+            results,
+            support: support.to_owned(),
+            libraries: case.libraries.iter().map(|library| library.file.clone()).collect(),
+            opens: case.opens.clone(),
+            steps: case.steps,
+            close: case.close,
+            check_sharing: case.check_sharing,
+            expects_error: case.error.is_some(),
+        };
+        execute(case, &job).with_context(|| format!("{mode:?}"))
+    };
+    let oracle = run(Mode::Glibc)?;
+    if case.differs.is_none() {
+        check_oracle(case, &oracle).context("glibc, the oracle")?;
+    }
+    for mode in [Mode::One, Mode::Interleaved, Mode::Threads] {
+        let name = format!("{mode:?}").to_lowercase();
+        if case.modes.contains(&name) {
+            let ours = run(mode)?;
+            compare(case, &oracle, &ours).with_context(|| name)?;
+        }
+    }
+    Ok(())
+}
+
+fn check_oracle(case: &Case, oracle: &Run) -> Result<()> {
+    match (&case.error, &oracle.error) {
+        (Some(_), Some(_)) => return Ok(()),
+        (Some(_), None) => bail!("it loads what we shall refuse; say why in `Differs`"),
+        (None, Some(error)) => bail!("it does not load the case: {error}"),
+        (None, None) => {}
+    }
+    ensure_exit(case, oracle)?;
+    if !case.expected.is_empty() {
+        let expected = lines(&case.expected);
+        ensure!(
+            oracle.outputs[0] == expected,
+            "the output is not the expected one\n{}",
+            difference(&expected, &oracle.outputs[0])
+        );
+    }
+    Ok(())
+}
+
+fn ensure_exit(case: &Case, run: &Run) -> Result<()> {
+    let expected = format!("exit status: {}", case.exit);
+    ensure!(run.status == expected, "{}, not {expected}\n{}", run.status, run.stderr);
+    Ok(())
+}
+
+fn lines(lines: &[String]) -> String {
+    lines.iter().map(|line| format!("{line}\n")).collect()
+}
+
+fn compare(case: &Case, oracle: &Run, ours: &Run) -> Result<()> {
+    if let Some(text) = &case.stderr {
+        ensure!(ours.stderr.contains(text), "standard error lacks `{text}`:\n{}", ours.stderr);
+    }
+    match (&case.error, &ours.error) {
+        (Some(text), Some(error)) => {
+            ensure!(error.contains(text), "the error is `{error}`, without `{text}`");
+            return Ok(());
+        }
+        (Some(text), None) => {
+            bail!("it was loaded, but `{text}` is expected ({})\n{}", ours.status, ours.stderr)
+        }
+        (None, Some(error)) => bail!("it was refused: {error}"),
+        (None, None) => {}
+    }
+    ensure_exit(case, ours)?;
+    let expected = match (case.expected_ours.is_empty(), case.differs.is_some()) {
+        (false, _) => lines(&case.expected_ours),
+        (true, true) => lines(&case.expected),
+        (true, false) => oracle.outputs[0].clone(),
+    };
+    for (copy, output) in ours.outputs.iter().enumerate() {
+        ensure!(
+            *output == expected,
+            "copy {copy} has another output\n{}",
+            difference(&expected, output)
+        );
+    }
+    if case.compare_symbols && case.differs.is_none() {
+        for (copy, symbols) in ours.symbols.iter().enumerate() {
+            ensure!(
+                *symbols == oracle.symbols[0],
+                "in copy {copy} symbols mean something else\n{}",
+                difference(&oracle.symbols[0], symbols)
+            );
+        }
+    }
+    Ok(())
+}
+
+/// The lines of which only one side has one, as `-expected` and `+found`.
+fn difference(expected: &str, found: &str) -> String {
+    let (expected, found): (Vec<_>, Vec<_>) = (expected.lines().collect(), found.lines().collect());
+    (0..expected.len().max(found.len()))
+        .filter(|&index| expected.get(index) != found.get(index))
+        .take(8)
+        .map(|index| {
+            let line = |side: &[&str], sign| {
+                side.get(index).map(|line| format!("    {sign}{line}\n")).unwrap_or_default()
+            };
+            line(&expected, '-') + &line(&found, '+')
+        })
+        .collect()
+}
+
+fn execute(case: &Case, job: &Job) -> Result<Run> {
+    let stderr = fs::File::create(job.results.join("stderr"))?;
+    let mut child = Command::new(std::env::current_exe()?)
+        .args(["linker", "job"])
+        .arg(serde_json::to_string(job)?)
+        .envs(case.environment.iter().map(|(name, value)| (name, value)))
+        .env_remove("RUST_BACKTRACE")
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(stderr)
+        .spawn()?;
+    let started = Instant::now();
+    let status = loop {
+        if let Some(status) = child.try_wait()? {
+            break status;
+        }
+        if started.elapsed() > LIMIT {
+            child.kill()?;
+            child.wait()?;
+            bail!("it hangs: no end after {} s", LIMIT.as_secs());
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    };
+    let read = |name: String| fs::read_to_string(job.results.join(name)).unwrap_or_default();
+    let stderr = read("stderr".into());
+    let mut run = Run {
+        status: status.to_string(),
+        outputs: (0..job.mode.copies()).map(|copy| read(format!("{copy}.out"))).collect(),
+        symbols: (0..job.mode.copies()).map(|copy| read(format!("{copy}.symbols"))).collect(),
+        stderr,
+        error: None,
+    };
+    if status.code() == Some(LOAD_FAILED) {
+        run.error = (0..job.mode.copies())
+            .find_map(|copy| fs::read_to_string(job.results.join(format!("{copy}.error"))).ok());
+    }
+    Ok(run)
+}

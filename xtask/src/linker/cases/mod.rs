@@ -1,0 +1,187 @@
+//! Cases: small libraries, each loaded by glibc and by the loader in one and in three copies.
+//!
+//! A case is one source file in `tests/linker/cases` with its expectations in comments
+//! ([`directives`]). It is built for every compiler and linker that it names and that is installed
+//! ([`build`]), and run in processes of its own ([`job`]): by glibc's `dlopen`, by the loader once,
+//! in three domains whose calls alternate on one thread, and in three domains on three threads.
+//! [`judge`] compares outputs and what the symbols' addresses mean.
+
+mod build;
+mod directives;
+pub(super) mod job;
+mod judge;
+mod patch;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use anyhow::{Context, Result, bail};
+
+use crate::workspace;
+use build::Toolchain;
+use directives::Case;
+
+/// Which cases to run.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Selection {
+    /// Only cases whose name or area holds one of these; all if there is none.
+    pub names: Vec<String>,
+    /// The first compiler and linker of each case only.
+    pub quick: bool,
+}
+
+/// What became of one area.
+#[derive(Clone, Copy, Debug, Default)]
+struct Tally {
+    cases: usize,
+    builds: usize,
+    failed: usize,
+    skipped: usize,
+}
+
+/// What became of one build of one case.
+enum Outcome {
+    Passed,
+    Failed(String),
+    Skipped(String),
+}
+
+/// Runs the cases and prints a count for each area; returns how many builds passed and failed.
+pub(crate) fn run(selection: &Selection) -> Result<(usize, usize)> {
+    let sources = workspace::root().join("tests/linker");
+    let root = target()?.join("linker-cases");
+    let support = build::support(&sources, &root)?;
+    let cases = select(&sources.join("cases"), selection)?;
+    let work: Vec<(&Case, Toolchain)> = cases
+        .iter()
+        .flat_map(|case| toolchains(case, selection.quick).into_iter().map(move |t| (case, t)))
+        .collect();
+    let next = AtomicUsize::new(0);
+    let outcomes = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(2, usize::from) {
+            scope.spawn(|| {
+                while let Some((case, toolchain)) = work.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let outcome = one(case, toolchain, &root, &support);
+                    let name = format!("{} ({toolchain})", case.name);
+                    match &outcome {
+                        Outcome::Failed(reason) => println!("FAILED {name}: {reason}"),
+                        Outcome::Skipped(reason) => println!("skipped {name}: {reason}"),
+                        Outcome::Passed => {}
+                    }
+                    let mut outcomes = outcomes.lock().expect("no panic holds it");
+                    outcomes.push((case.area.clone(), case.name.clone(), outcome));
+                }
+            });
+        }
+    });
+    Ok(report(&outcomes.into_inner().expect("no panic holds it")))
+}
+
+/// `target`, wherever this executable was built.
+fn target() -> Result<PathBuf> {
+    let executable = std::env::current_exe()?;
+    Ok(executable.ancestors().nth(2).context("an executable in a target folder")?.to_owned())
+}
+
+fn select(folder: &Path, selection: &Selection) -> Result<Vec<Case>> {
+    let mut sources: Vec<PathBuf> = std::fs::read_dir(folder)
+        .with_context(|| format!("reading {}", folder.display()))?
+        .map(|entry| Ok(entry?.path()))
+        .collect::<Result<_>>()?;
+    sources.sort();
+    let cases = sources.iter().map(|source| Case::read(source)).collect::<Result<Vec<_>>>()?;
+    let wanted = |case: &Case| {
+        selection.names.is_empty()
+            || selection
+                .names
+                .iter()
+                .any(|name| case.name.contains(name.as_str()) || case.area.contains(name.as_str()))
+    };
+    let cases: Vec<Case> = cases.into_iter().filter(wanted).collect();
+    if cases.is_empty() {
+        bail!("no case has this name");
+    }
+    Ok(cases)
+}
+
+fn toolchains(case: &Case, quick: bool) -> Vec<Toolchain> {
+    let all = case.compilers.iter().flat_map(|compiler| {
+        case.linkers
+            .iter()
+            .map(|linker| Toolchain { compiler: compiler.clone(), linker: linker.clone() })
+    });
+    if quick {
+        // The first that is there, and none if only others are.
+        return all
+            .clone()
+            .find(Toolchain::is_installed)
+            .or(all.clone().next())
+            .into_iter()
+            .collect();
+    }
+    all.collect()
+}
+
+fn one(case: &Case, toolchain: &Toolchain, root: &Path, support: &Path) -> Outcome {
+    if let Some(reason) = &case.skip {
+        return Outcome::Skipped(reason.clone());
+    }
+    if !toolchain.is_installed() {
+        return Outcome::Skipped("not installed".into());
+    }
+    if let Some(missing) = case.needs.iter().find(|feature| !has(feature)) {
+        return Outcome::Skipped(format!("the processor has no {missing}"));
+    }
+    let result =
+        build::build(case, toolchain, root).and_then(|folder| judge::judge(case, &folder, support));
+    match result {
+        Ok(()) => Outcome::Passed,
+        Err(error) => Outcome::Failed(format!("{error:#}")),
+    }
+}
+
+/// Whether the kernel lists the instruction set.
+fn has(feature: &str) -> bool {
+    std::fs::read_to_string("/proc/cpuinfo").is_ok_and(|text| {
+        text.lines()
+            .find(|line| line.starts_with("flags"))
+            .is_some_and(|line| line.split_whitespace().any(|word| word == feature))
+    })
+}
+
+fn report(outcomes: &[(String, String, Outcome)]) -> (usize, usize) {
+    let mut areas: BTreeMap<&str, Tally> = BTreeMap::new();
+    let mut seen = std::collections::BTreeSet::new();
+    for (area, name, outcome) in outcomes {
+        let tally = areas.entry(area).or_default();
+        tally.cases += usize::from(seen.insert(name));
+        match outcome {
+            Outcome::Passed => tally.builds += 1,
+            Outcome::Failed(_) => {
+                tally.builds += 1;
+                tally.failed += 1;
+            }
+            Outcome::Skipped(_) => tally.skipped += 1,
+        }
+    }
+    println!("\n{:<24} {:>6} {:>7} {:>7} {:>8}", "area", "cases", "builds", "failed", "skipped");
+    let mut all = Tally::default();
+    for (area, tally) in &areas {
+        println!(
+            "{area:<24} {:>6} {:>7} {:>7} {:>8}",
+            tally.cases, tally.builds, tally.failed, tally.skipped
+        );
+        all.cases += tally.cases;
+        all.builds += tally.builds;
+        all.failed += tally.failed;
+        all.skipped += tally.skipped;
+    }
+    println!(
+        "{:<24} {:>6} {:>7} {:>7} {:>8}",
+        "all", all.cases, all.builds, all.failed, all.skipped
+    );
+    (all.builds - all.failed, all.failed)
+}

@@ -1,0 +1,106 @@
+//! Running a test, under glibc alone or with the shim in front.
+
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+
+use super::table::Unit;
+
+/// glibc's tests give themselves 20 seconds (support/test-driver).
+const LIMIT: Duration = Duration::from_secs(60);
+/// What a test exits with that cannot run here (support/test-driver, EXIT_UNSUPPORTED).
+const UNSUPPORTED: i32 = 77;
+
+/// How a test ended.
+pub(super) enum Verdict {
+    Passed,
+    /// It says that the system lacks what it needs.
+    Unsupported,
+    Failed {
+        how: String,
+        output: String,
+    },
+}
+
+/// Which loader answers the tests' calls.
+#[derive(Clone, Copy)]
+pub(super) enum Loader<'a> {
+    Glibc,
+    Shim(&'a Path),
+}
+
+/// Runs `program` in `directory`, where it and its modules were built.
+pub(super) fn run(
+    unit: &Unit,
+    program: &Path,
+    directory: &Path,
+    sources: &Path,
+    loader: Loader<'_>,
+) -> anyhow::Result<Verdict> {
+    let log = directory.join(format!("{}.out", unit.name));
+    let file = std::fs::File::create(&log)?;
+    let mut command = Command::new(program);
+    command
+        .current_dir(directory)
+        .env_clear()
+        .env("PATH", "/usr/bin:/bin")
+        .env("LC_ALL", "C")
+        .env("LD_LIBRARY_PATH", directory)
+        .stdin(Stdio::null())
+        .stdout(file.try_clone()?)
+        .stderr(file)
+        // What it leaves behind is found and ended by its process group.
+        .process_group(0);
+    let mut preloads: Vec<PathBuf> = Vec::new();
+    if let Loader::Shim(shim) = loader {
+        preloads.push(shim.to_owned());
+        command.env("HYDROZOA_SHIM_DIRECTORY", directory);
+    }
+    for (name, value) in &unit.environment {
+        let value = value.replace('@', &directory.display().to_string());
+        if name == "LD_PRELOAD" {
+            preloads.push(value.into());
+        } else {
+            command.env(name, value);
+        }
+    }
+    if !preloads.is_empty() {
+        let list: Vec<_> = preloads.iter().map(|path| path.display().to_string()).collect();
+        command.env("LD_PRELOAD", list.join(":"));
+    }
+    let mut child = command.spawn().with_context(|| program.display().to_string())?;
+    let started = Instant::now();
+    let status = loop {
+        if let Some(status) = child.try_wait()? {
+            break Some(status);
+        }
+        if started.elapsed() > LIMIT {
+            break None;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    // SAFETY: the group is the child's own, made above.
+    unsafe { libc::kill(-(child.id() as libc::pid_t), libc::SIGKILL) };
+    let _ = child.wait();
+    let output = String::from_utf8_lossy(&std::fs::read(&log)?).into_owned();
+    let failed = |how: String| Ok(Verdict::Failed { how, output: output.clone() });
+    let Some(status) = status else {
+        return failed(format!("it did not end within {} seconds", LIMIT.as_secs()));
+    };
+    match (status.code(), status.signal()) {
+        (Some(0), _) => {}
+        (Some(UNSUPPORTED), _) => return Ok(Verdict::Unsupported),
+        (Some(code), _) => return failed(format!("exit status {code}")),
+        (None, signal) => return failed(format!("signal {}", signal.unwrap_or(0))),
+    }
+    if let Some(expected) = &unit.expected {
+        let expected = std::fs::read_to_string(sources.join(expected))?;
+        if expected != output {
+            return failed("its output is not the expected one".into());
+        }
+    }
+    Ok(Verdict::Passed)
+}

@@ -1,0 +1,107 @@
+//! `cargo xtask linker --shim DIR`: the test programs of glibc's own loader, run against ours.
+//!
+//! The programs are built from the sources in DIR and run unmodified, twice: under glibc alone
+//! (what fails there does not apply), and with a shim preloaded that answers their `dl*` calls by
+//! this loader. Nothing of the sources is kept in the repository but names and flags.
+
+mod build;
+mod execute;
+mod report;
+mod table;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, ensure};
+
+use self::build::Tree;
+use self::execute::{Loader, Verdict};
+use self::report::Row;
+use crate::progress::Progress;
+
+/// The tests of glibc 2.36.
+const GLIBC: &str = include_str!("glibc.txt");
+
+/// Runs the tests whose sources are under `sources`; only those whose name contains one of `only`.
+pub(super) fn run(sources: &Path, only: &[String], table: Option<&Path>) -> anyhow::Result<()> {
+    let tree = Tree {
+        sources: sources.canonicalize().with_context(|| sources.display().to_string())?,
+        products: target()?.join("linker-shim"),
+    };
+    let shim = build_shim()?;
+    tree.build_support()?;
+    let mut rows = BTreeMap::new();
+    for mut directory in table::parse(GLIBC)? {
+        directory
+            .programs
+            .retain(|unit| only.is_empty() || only.iter().any(|only| unit.name.contains(only)));
+        let built = tree.build(&directory)?;
+        let progress = Progress::new(&directory.name, directory.programs.len() as u64);
+        for unit in &directory.programs {
+            progress.item(&unit.name);
+            let row = match &built[&unit.name] {
+                Err(reason) => Row::NotApplicable { reason: format!("cannot be built: {reason}") },
+                Ok(program) => {
+                    let test = |loader| {
+                        execute::run(
+                            unit,
+                            program,
+                            &tree.directory(&directory.name),
+                            &tree.sources.join(&directory.name),
+                            loader,
+                        )
+                    };
+                    match test(Loader::Glibc)? {
+                        Verdict::Unsupported => {
+                            Row::NotApplicable { reason: "it calls itself unsupported here".into() }
+                        }
+                        Verdict::Failed { how, .. } => {
+                            Row::NotApplicable { reason: format!("fails under glibc alone: {how}") }
+                        }
+                        Verdict::Passed => match test(Loader::Shim(&shim))? {
+                            Verdict::Passed => Row::Passed,
+                            Verdict::Unsupported => {
+                                Row::Failed { how: "calls itself unsupported".into() }
+                            }
+                            Verdict::Failed { how, output } => {
+                                let last = output.lines().last().unwrap_or_default();
+                                Row::Failed { how: format!("{how}: {last}") }
+                            }
+                        },
+                    }
+                }
+            };
+            rows.insert((directory.name.clone(), unit.name.clone()), row);
+        }
+        if only.is_empty() {
+            for (name, reason) in &directory.excluded {
+                let row = Row::NotApplicable { reason: reason.clone() };
+                rows.insert((directory.name.clone(), name.clone()), row);
+            }
+        }
+    }
+    let unexplained = report::write(&rows, table)?;
+    ensure!(unexplained == 0, "{unexplained} failures have no cause in causes.txt");
+    Ok(())
+}
+
+/// Builds the shim and returns its path.
+fn build_shim() -> anyhow::Result<PathBuf> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let status = Command::new(cargo)
+        .args(["build", "--quiet", "--release", "--package", "hydrozoa-shim"])
+        .status()
+        .context("cargo")?;
+    ensure!(status.success(), "the shim does not build");
+    let shim = target()?.join("release/libhydrozoa_shim.so");
+    ensure!(shim.is_file(), "{} was not built", shim.display());
+    Ok(shim)
+}
+
+/// Cargo's directory of products: two levels above this executable.
+fn target() -> anyhow::Result<PathBuf> {
+    let executable = std::env::current_exe()?;
+    let directory = executable.ancestors().nth(2).context("the executable is not in target/")?;
+    Ok(directory.to_owned())
+}

@@ -1,0 +1,72 @@
+//! The table of results as Markdown.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::Path;
+
+/// What is known of one test.
+pub(super) enum Row {
+    NotApplicable { reason: String },
+    Passed,
+    Failed { how: String },
+}
+
+/// Why tests fail, in words that a person wrote after looking: one line each, the test's name and
+/// the cause.
+const CAUSES: &str = include_str!("causes.txt");
+
+/// Prints the summary, and writes the table where one is wanted. Says how many failures have no
+/// known cause.
+pub(super) fn write(
+    rows: &BTreeMap<(String, String), Row>,
+    table: Option<&Path>,
+) -> anyhow::Result<usize> {
+    let causes: BTreeMap<&str, &str> = CAUSES
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .filter_map(|line| line.split_once(' '))
+        .collect();
+    let count = |wanted: fn(&Row) -> bool| rows.values().filter(|row| wanted(row)).count();
+    let passed = count(|row| matches!(row, Row::Passed));
+    let failed = count(|row| matches!(row, Row::Failed { .. }));
+    let applied = passed + failed;
+    let mut text = String::new();
+    writeln!(
+        text,
+        "{applied} tests apply, {passed} pass ({:.1} %), {failed} fail; {} do not apply.\n",
+        100.0 * passed as f64 / applied.max(1) as f64,
+        rows.len() - applied,
+    )?;
+    let mut unexplained = 0;
+    writeln!(text, "| test | result | cause |\n|---|---|---|")?;
+    for ((directory, name), row) in rows {
+        let (result, cause) = match row {
+            Row::Passed => ("passes", String::new()),
+            Row::Failed { how } => {
+                let cause = causes.get(&**name);
+                unexplained += usize::from(cause.is_none());
+                ("**fails**", cause.map_or_else(|| how.clone(), |cause| (*cause).to_owned()))
+            }
+            Row::NotApplicable { .. } => continue,
+        };
+        writeln!(text, "| {directory}/{name} | {result} | {} |", cell(&cause))?;
+    }
+    writeln!(text, "\nTests that call `dl*` functions and do not apply:\n")?;
+    writeln!(text, "| test | reason |\n|---|---|")?;
+    for ((directory, name), row) in rows {
+        if let Row::NotApplicable { reason } = row {
+            writeln!(text, "| {directory}/{name} | {} |", cell(reason))?;
+        }
+    }
+    match table {
+        Some(path) => std::fs::write(path, &text)?,
+        None => print!("{text}"),
+    }
+    println!("{applied} apply, {passed} pass, {failed} fail, {unexplained} of them unexplained");
+    Ok(unexplained)
+}
+
+/// Text that a table's cell can hold.
+fn cell(text: &str) -> String {
+    text.replace('|', "\\|").replace('\n', " ")
+}
