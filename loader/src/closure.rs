@@ -59,6 +59,8 @@ pub(crate) struct Closure {
 pub(crate) struct Surroundings<'a> {
     pub images: &'a ImageCache,
     pub policy: &'a Policy,
+    /// Whether what the system loader holds counts as loaded whatever the rules say.
+    pub program: bool,
     pub system: &'a System,
     /// The domain's replicas, in load order, and those of them that are global.
     pub replicas: &'a [Arc<Replica>],
@@ -85,6 +87,7 @@ impl Closure {
         }
         closure.classify(forced, around);
         closure.check_missing()?;
+        closure.check_openable()?;
         Ok(closure)
     }
 
@@ -112,7 +115,7 @@ impl Closure {
             }
         };
         let rule = around.policy.rule(&path).map(|rule| rule.0);
-        if rule != Some(Class::Replicate) {
+        if rule != Some(Class::Replicate) || around.program {
             let loaded = around.system.by_name(name).or_else(|| {
                 crate::sys::file::FileId::of_path(&path)
                     .ok()
@@ -304,6 +307,21 @@ impl Closure {
                         searched: searched.join(", "),
                     });
                 }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Closure {
+    /// DF_1_NOOPEN is an object's wish to be there from the start of a program only.
+    fn check_openable(&self) -> Result<()> {
+        for node in self.nodes.iter().filter(|node| node.class != Class::System) {
+            if node.image.dynamic.no_open {
+                return Err(Error::Refused {
+                    object: node.image.path.clone(),
+                    reason: "shared object cannot be dlopen()ed (DF_1_NOOPEN)".into(),
+                });
             }
         }
         Ok(())

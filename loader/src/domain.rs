@@ -1,10 +1,10 @@
 //! Domains and the replicas in them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::c_void;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use once_cell::sync::{Lazy, OnceCell};
 use parking_lot::{Mutex, ReentrantMutex, RwLock};
@@ -15,12 +15,14 @@ use crate::error::{Error, Result};
 use crate::image::symbols::{Name, Symbol};
 use crate::image::{Image, ImageId};
 use crate::library::Library;
+use crate::lifetime::Uses;
 use crate::load;
+use crate::needs::Need;
 use crate::plan::InterposedNames;
 use crate::policy::{Class, Policy};
 use crate::publish::{self, Range};
 use crate::run;
-use crate::scope::{Definition, Scope, call_resolver};
+use crate::scope::{Definition, Order, Scope, call_resolver};
 use crate::sys::memory::Reservation;
 use crate::thunk::{Interposition, Thunks};
 use crate::tls::Block;
@@ -52,6 +54,11 @@ impl OpenFlags {
     pub const LOCAL: OpenFlags = OpenFlags(libc::RTLD_LOCAL);
     /// Only a library that is loaded already is opened (RTLD_NOLOAD).
     pub const NOLOAD: OpenFlags = OpenFlags(libc::RTLD_NOLOAD);
+    /// The library stays loaded whatever is closed (RTLD_NODELETE).
+    pub const NODELETE: OpenFlags = OpenFlags(libc::RTLD_NODELETE);
+    /// In a domain that continues the program, the library's own symbols and those of what it
+    /// needs come before the program's (RTLD_DEEPBIND). Other domains bind so anyway.
+    pub const DEEPBIND: OpenFlags = OpenFlags(libc::RTLD_DEEPBIND);
 
     pub(crate) fn from_bits(bits: i32) -> OpenFlags {
         OpenFlags(bits)
@@ -81,8 +88,6 @@ impl std::ops::BitOr for OpenFlags {
 pub(crate) struct Replica {
     pub image: Arc<Image>,
     pub domain: DomainId,
-    /// Counts the replicas of the process, in the order of their mapping.
-    pub sequence: u64,
     /// Address of the lowest page.
     pub base: usize,
     /// What is added to the file's addresses.
@@ -92,6 +97,12 @@ pub(crate) struct Replica {
     pub link_map: Box<LinkMap>,
     /// The scope that it was bound in.
     pub scope: OnceCell<Arc<Scope>>,
+    /// What its DT_NEEDED entries stand for, in their order.
+    pub needs: OnceCell<Vec<Need>>,
+    /// Images of the domain that its references are bound to.
+    pub bound: Mutex<HashSet<ImageId>>,
+    /// Its place in the order in which constructors began; 0 before.
+    pub constructed: AtomicU64,
 }
 
 impl Replica {
@@ -145,12 +156,16 @@ pub(crate) struct State {
     pub by_image: HashMap<ImageId, Arc<Replica>>,
     /// Those opened with [`OpenFlags::GLOBAL`], in the order in which they became so.
     pub globals: Vec<Arc<Replica>>,
+    /// Who keeps what open; counted in a domain that continues the program.
+    pub uses: Uses,
 }
 
 pub(crate) struct DomainInner {
     pub id: DomainId,
     name: String,
     pub policy: Arc<Policy>,
+    /// Whether it continues the program.
+    pub program: bool,
     /// The domain of what is loaded once for all; none in that domain itself.
     pub commons: Option<Arc<DomainInner>>,
     /// One load at a time; a constructor may come back on the same thread.
@@ -181,12 +196,19 @@ pub struct DomainBuilder {
     name: String,
     policy: Arc<Policy>,
     commons: Option<Domain>,
+    program: bool,
     interpositions: HashMap<String, Interposition>,
 }
 
 impl DomainBuilder {
     pub(crate) fn new(name: &str, policy: Arc<Policy>, commons: Option<Domain>) -> DomainBuilder {
-        DomainBuilder { name: name.to_owned(), policy, commons, interpositions: HashMap::new() }
+        DomainBuilder {
+            name: name.to_owned(),
+            policy,
+            commons,
+            program: false,
+            interpositions: HashMap::new(),
+        }
     }
 
     /// Binds references to `symbol` from the domain's replicas to `interposition`, whoever defines
@@ -195,6 +217,19 @@ impl DomainBuilder {
     #[must_use]
     pub fn interpose(mut self, symbol: &str, interposition: Interposition) -> DomainBuilder {
         self.interpositions.insert(symbol.to_owned(), interposition);
+        self
+    }
+
+    /// Makes the domain a part of the program instead of one beside it: `dlopen(3)` as the system
+    /// loader has it, for libraries that this loader loads.
+    ///
+    /// What the system loader holds counts as loaded; symbols of the executable and of what it was
+    /// linked with come before the domain's; a library is unloaded when nothing needs it any more
+    /// after its last handle was closed. Code in the domain gives the guarantees that `dlclose(3)`
+    /// asks for. A process has at most one use for such a domain.
+    #[must_use]
+    pub fn continue_program(mut self) -> DomainBuilder {
+        self.program = true;
         self
     }
 
@@ -216,10 +251,16 @@ impl DomainBuilder {
             length: entries.len() * crate::arch::THUNK_SIZE,
             source,
         })?;
+        if self.program {
+            SYSTEM.settle_program();
+            // Before what the program registers: its destructors run first.
+            run::destroy_at_exit();
+        }
         let inner = Arc::new(DomainInner {
             id,
             name: self.name,
             policy: self.policy,
+            program: self.program,
             commons: self.commons.map(|commons| commons.0),
             serial: ReentrantMutex::new(()),
             state: Mutex::new(State::default()),
@@ -277,10 +318,16 @@ impl Domain {
     /// The address of `name` as a replica of the domain would find it: interposition table, global
     /// replicas, system (RTLD_DEFAULT).
     pub fn symbol(&self, name: &str) -> Option<*const c_void> {
-        if let Ok(entry) = self.0.interposed.binary_search_by(|known| known.as_str().cmp(name)) {
-            return Some(self.0.thunks.addresses[entry] as *const c_void);
+        if let Some(address) = self.interposed(name) {
+            return Some(address as *const c_void);
         }
         self.lookup(&self.default_scope(), name).map(|address| address as *const c_void)
+    }
+
+    /// What references to `name` bind to by the interposition table.
+    pub(crate) fn interposed(&self, name: &str) -> Option<usize> {
+        let entry = self.0.interposed.binary_search_by(|known| known.as_str().cmp(name)).ok()?;
+        Some(self.0.thunks.addresses[entry])
     }
 
     /// The domain's replicas, in load order.
@@ -299,7 +346,10 @@ impl Domain {
 
     /// The scope of a reference that belongs to no library.
     pub(crate) fn default_scope(&self) -> Scope {
+        let system = SYSTEM.global();
         Scope {
+            order: if self.0.program { Order::Program } else { Order::Domain },
+            program: system.len(),
             globals: self
                 .0
                 .state
@@ -308,7 +358,7 @@ impl Domain {
                 .iter()
                 .map(|replica| replica.image.clone())
                 .collect(),
-            system: SYSTEM.global(),
+            system,
             ..Scope::default()
         }
     }
@@ -347,9 +397,9 @@ impl Domain {
             let mut state = self.0.state.lock();
             state.globals.clear();
             state.by_image.clear();
-            std::mem::take(&mut state.replicas)
+            run::in_order_of_destruction(std::mem::take(&mut state.replicas))
         };
-        for replica in replicas.iter().rev() {
+        for replica in &replicas {
             run::destroy(replica);
         }
         publish::withdraw(&replicas);

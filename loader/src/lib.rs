@@ -40,11 +40,15 @@ mod domain;
 mod error;
 mod image;
 mod library;
+mod lifetime;
 mod load;
 mod loader;
 mod map;
+mod needs;
 mod plan;
 mod policy;
+#[doc(hidden)]
+pub mod preload;
 mod publish;
 mod relocate;
 mod run;

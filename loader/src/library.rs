@@ -7,6 +7,10 @@ use std::sync::Arc;
 use crate::domain::{Domain, Replica};
 use crate::error::{Error, Result};
 use crate::image::symbols::Name;
+use crate::image::versions::Version;
+use crate::needs;
+use crate::scope::{Definition, system_definition};
+use crate::sys::functions::functions;
 
 /// An open library. It stays loaded when the value is dropped: who holds pointers into it cannot
 /// be known (see [`Domain::close`](crate::Domain::close)).
@@ -76,7 +80,7 @@ impl Library {
             Kind::System { handle, .. } => {
                 let name = CString::new(name).map_err(|_| missing())?;
                 // SAFETY: the handle was opened by the system loader and is kept open.
-                let address = unsafe { libc::dlsym(*handle as *mut c_void, name.as_ptr()) };
+                let address = unsafe { (functions().dlsym)(*handle as *mut c_void, name.as_ptr()) };
                 (!address.is_null()).then_some(address as usize)
             }
         };
@@ -84,12 +88,33 @@ impl Library {
     }
 }
 
-/// `name` in the replica itself, then in the scope that it was bound in.
+/// `name` in the replica itself, then in what it needs.
 fn find_in(domain: &Domain, replica: &Arc<Replica>, name: &str) -> Option<usize> {
-    let lookup = Name::new(name.as_bytes());
-    if let Some((_, symbol)) = replica.image.symbols.lookup(lookup, None, true) {
-        return domain.address_of(replica.definition(&symbol));
+    domain.address_of(find_definition(domain, replica, Name::new(name.as_bytes()), None)?)
+}
+
+/// The definition that `dlsym` on a handle of `replica` finds, of the version `wanted` if any.
+pub(crate) fn find_definition(
+    domain: &Domain,
+    replica: &Arc<Replica>,
+    name: Name<'_>,
+    wanted: Option<Version<'_>>,
+) -> Option<Definition> {
+    let newest = wanted.is_none();
+    if let Some((_, symbol)) = replica.image.symbols.lookup(name, wanted, newest) {
+        return Some(Definition::Image { image: replica.image.id, symbol });
     }
-    let scope = replica.scope.get()?;
-    domain.address_of(scope.find_in_library(lookup)?)
+    let needed = needs::needed_by(domain, replica);
+    let in_replicas = |replicas: &[Arc<Replica>]| {
+        replicas.iter().find_map(|replica| {
+            let (_, symbol) = replica.image.symbols.lookup(name, wanted, newest)?;
+            Some(replica.definition(&symbol))
+        })
+    };
+    in_replicas(&needed.replicas).or_else(|| in_replicas(&needed.commons)).or_else(|| {
+        needed.system.iter().find_map(|object| {
+            let (_, symbol) = object.symbols.lookup(name, wanted, newest)?;
+            Some(system_definition(object, &symbol))
+        })
+    })
 }

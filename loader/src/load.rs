@@ -5,23 +5,26 @@
 use std::collections::{HashMap, VecDeque};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 
 use once_cell::sync::OnceCell;
+use parking_lot::Mutex;
 
 use crate::closure::{Closure, Edge, Surroundings};
 use crate::debugger::LinkMap;
-use crate::domain::{Domain, OpenFlags, Replica, State};
+use crate::domain::{Domain, OpenFlags, Replica};
+
 use crate::error::{Error, Result};
 use crate::image::Image;
 use crate::library::Library;
 use crate::map;
+use crate::needs::{self, Need};
 use crate::plan::{Binder, Plan};
 use crate::policy::Class;
 use crate::publish;
 use crate::relocate::{self, Places};
 use crate::run;
-use crate::scope::Scope;
+use crate::scope::{Order, Scope};
 use crate::sys::dynamic::SystemHandle;
 use crate::system::SystemObject;
 use crate::tls;
@@ -35,6 +38,25 @@ pub(crate) fn open(
     flags: OpenFlags,
 ) -> Result<Library> {
     let _serial = domain.0.serial.lock();
+    let library = open_uncounted(domain, image, forced, flags)?;
+    if let Some(replica) = library.replica()
+        && replica.domain == domain.id()
+    {
+        let mut state = domain.0.state.lock();
+        state.uses.open(replica.image.id);
+        if flags.has(OpenFlags::NODELETE) {
+            state.uses.keep(replica.image.id);
+        }
+    }
+    Ok(library)
+}
+
+fn open_uncounted(
+    domain: &Domain,
+    image: Arc<Image>,
+    forced: Option<Class>,
+    flags: OpenFlags,
+) -> Result<Library> {
     if let Some(replica) = loaded(domain, &image) {
         if flags.has(OpenFlags::GLOBAL) {
             make_global(domain, &image);
@@ -110,21 +132,13 @@ fn loaded(domain: &Domain, image: &Image) -> Option<Arc<Replica>> {
 }
 
 fn make_global(domain: &Domain, image: &Image) {
+    // A library opened globally brings what it needs into the global scope (dlopen(3)).
+    let Some(root) = loaded(domain, image) else { return };
+    let members = needs::needed_by(domain, &root).replicas;
     let mut state = domain.0.state.lock();
-    let State { replicas, globals, .. } = &mut *state;
-    // A library opened globally brings what it needs into the global scope (dlopen(3)); replicas
-    // are in breadth-first order of their load already.
-    let Some(root) = replicas.iter().find(|replica| replica.image.id == image.id) else { return };
-    let members: Vec<_> = std::iter::once(root.image.id)
-        .chain(
-            root.scope.get().into_iter().flat_map(|scope| scope.local.iter().map(|image| image.id)),
-        )
-        .collect();
-    for id in members {
-        if !globals.iter().any(|global| global.image.id == id)
-            && let Some(replica) = replicas.iter().find(|replica| replica.image.id == id)
-        {
-            globals.push(replica.clone());
+    for replica in members {
+        if !state.globals.iter().any(|global| global.image.id == replica.image.id) {
+            state.globals.push(replica);
         }
     }
 }
@@ -151,6 +165,7 @@ pub(crate) fn discover(
         &Surroundings {
             images: &IMAGES,
             policy: &domain.0.policy,
+            program: domain.0.program,
             system: &SYSTEM,
             replicas: &replicas,
             globals: &globals,
@@ -215,6 +230,9 @@ fn load_group(domain: &Domain, closure: &Closure, class: Class, flags: OpenFlags
         for replica in &replicas {
             state.by_image.insert(replica.image.id, replica.clone());
             state.replicas.push(replica.clone());
+            if replica.image.dynamic.no_delete {
+                state.uses.keep(replica.image.id);
+            }
         }
     }
     if flags.has(OpenFlags::GLOBAL) || domain.0.commons.is_none() {
@@ -240,7 +258,7 @@ pub(crate) fn prepare_group(
     }
     let images: Vec<Arc<Image>> =
         members.iter().map(|&index| closure.nodes[index].image.clone()).collect();
-    let scope = Arc::new(scope_of(domain, closure, &members, &images));
+    let scope = Arc::new(scope_of(domain, closure, &members, &images, flags));
 
     let binder = Binder::new(&scope, domain.0.interposed.clone(), flags.has(OpenFlags::NOW));
     let plans = images.iter().map(|image| binder.plan(image)).collect::<Result<Vec<_>>>()?;
@@ -251,10 +269,34 @@ pub(crate) fn prepare_group(
         .collect::<Result<Vec<_>>>()?;
 
     relocate_all(domain, &replicas, &plans)?;
-    for replica in &replicas {
+    for (replica, &index) in replicas.iter().zip(&members) {
         let _ = replica.scope.set(scope.clone());
+        let _ = replica.needs.set(needs_of(closure, index));
+    }
+    // Only such a domain unloads.
+    if domain.0.program {
+        for (replica, plan) in replicas.iter().zip(&plans) {
+            needs::note_bindings(domain, replica, plan);
+        }
     }
     Ok(replicas)
+}
+
+fn needs_of(closure: &Closure, index: usize) -> Vec<Need> {
+    let need = |edge: &Edge| match provider_of(edge)? {
+        Provider::Replica(replica) => Some(Need::Replica(replica.image.id)),
+        Provider::Commons(replica) => Some(Need::Commons(replica.image.id)),
+        Provider::System(object) => Some(Need::System(object)),
+        Provider::Node(index) => {
+            let node = &closure.nodes[index];
+            match node.class {
+                Class::Replicate => Some(Need::Replica(node.image.id)),
+                Class::Commons => Some(Need::Commons(node.image.id)),
+                Class::System => SYSTEM.by_file(node.image.file_id).map(Need::System),
+            }
+        }
+    };
+    closure.nodes[index].edges.iter().filter_map(need).collect()
 }
 
 /// Something that a group's references may bind to.
@@ -269,7 +311,13 @@ enum Provider {
 /// The scope of a group: the group itself, then breadth first what the closure's edges lead to, in
 /// the order of DT_NEEDED (gABI, "Shared Object Dependencies"): where two objects define a name,
 /// the one that fewer steps lead to counts.
-fn scope_of(domain: &Domain, closure: &Closure, members: &[usize], images: &[Arc<Image>]) -> Scope {
+fn scope_of(
+    domain: &Domain,
+    closure: &Closure,
+    members: &[usize],
+    images: &[Arc<Image>],
+    flags: OpenFlags,
+) -> Scope {
     let (globals, mut uniques): (Vec<_>, Vec<_>) = {
         let state = domain.0.state.lock();
         let replicas = state.replicas.iter().map(|replica| replica.image.clone());
@@ -279,12 +327,21 @@ fn scope_of(domain: &Domain, closure: &Closure, members: &[usize], images: &[Arc
         )
     };
     uniques.extend(images.iter().filter(|image| image.defines_uniques()).cloned());
+    let system = SYSTEM.global();
+    let program = domain.0.program;
     let mut scope = Scope {
         globals,
         uniques,
-        local: images.to_vec(),
+        // A program's domain has glibc's order; in others the group stands before earlier loads.
+        local: if program { Vec::new() } else { images.to_vec() },
         commons: Vec::new(),
-        system: SYSTEM.global(),
+        program: system.len(),
+        system,
+        order: match (program, flags.has(OpenFlags::DEEPBIND)) {
+            (false, _) => Order::Domain,
+            (true, false) => Order::Program,
+            (true, true) => Order::Library,
+        },
     };
     // The group's root is the first member, unless the root is of another class: then every
     // member is reached from it in breadth-first order, which is the order of the members.
@@ -303,7 +360,7 @@ fn scope_of(domain: &Domain, closure: &Closure, members: &[usize], images: &[Arc
                 }
                 let node = &closure.nodes[index];
                 match node.class {
-                    Class::Replicate => {}
+                    Class::Replicate => scope.add_local(&node.image),
                     Class::Commons => {
                         let commons = domain.0.commons.as_ref().and_then(|commons| {
                             commons.state.lock().by_image.get(&node.image.id).cloned()
@@ -322,7 +379,13 @@ fn scope_of(domain: &Domain, closure: &Closure, members: &[usize], images: &[Arc
             }
             Provider::Replica(replica) => {
                 scope.add_local(&replica.image);
-                inherited.extend(replica.scope.get().cloned());
+                if program {
+                    let needed = needs::needed_by(domain, &replica);
+                    queue.extend(needed.replicas.into_iter().skip(1).map(Provider::Replica));
+                    queue.extend(needed.system.into_iter().map(Provider::System));
+                } else {
+                    inherited.extend(replica.scope.get().cloned());
+                }
             }
             Provider::Commons(replica) => {
                 inherited.extend(replica.scope.get().cloned());
@@ -384,9 +447,7 @@ fn map_replica(domain: &Domain, image: &Arc<Image>) -> Result<Replica> {
         .iter()
         .find(|header| header.p_type == libc::PT_DYNAMIC)
         .map_or(0, |header| bias.wrapping_add(header.p_vaddr as usize));
-    static SEQUENCE: AtomicU64 = AtomicU64::new(0);
     Ok(Replica {
-        sequence: SEQUENCE.fetch_add(1, Ordering::Relaxed),
         image: image.clone(),
         domain: domain.id(),
         base,
@@ -395,6 +456,9 @@ fn map_replica(domain: &Domain, image: &Arc<Image>) -> Result<Replica> {
         tls,
         link_map: LinkMap::new(&image.path, bias, dynamic),
         scope: OnceCell::new(),
+        needs: OnceCell::new(),
+        bound: Mutex::default(),
+        constructed: AtomicU64::new(0),
     })
 }
 

@@ -188,6 +188,11 @@ fn only_called(image: &Image, symbol: &Symbol, name: &[u8]) -> bool {
 }
 
 impl Plan {
+    /// All bindings, by symbol index.
+    pub(crate) fn bindings(&self) -> &[Binding] {
+        &self.bindings
+    }
+
     /// What symbol `index` is bound to.
     pub(crate) fn binding(&self, index: u32) -> Binding {
         self.bindings.get(index as usize).copied().unwrap_or(Binding::Absent)

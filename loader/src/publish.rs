@@ -184,13 +184,6 @@ pub(crate) fn find(address: usize) -> Option<Arc<Replica>> {
     (address < replica.range().end).then(|| replica.clone())
 }
 
-/// All published replicas, the one published first at the head.
-pub(crate) fn in_load_order() -> Vec<Arc<Replica>> {
-    let mut replicas: Vec<_> = DIRECTORY.read().by_start.values().cloned().collect();
-    replicas.sort_by_key(|replica| replica.sequence);
-    replicas
-}
-
 /// All published replicas by address, and how many were ever added and removed.
 pub(crate) fn snapshot() -> (Vec<Arc<Replica>>, u64, u64) {
     let directory = DIRECTORY.read();

@@ -1,12 +1,14 @@
 //! Running: constructors in dependency order, destructors in the reverse.
 
 use std::ffi::{c_char, c_int};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Once};
 
 use once_cell::sync::Lazy;
 
 use crate::current;
 use crate::domain::Replica;
+use crate::needs::Need;
 use crate::publish;
 use crate::sys::dynamic::{ProgramArguments, environment};
 
@@ -18,6 +20,8 @@ static ARGUMENTS: Lazy<ProgramArguments> = Lazy::new(ProgramArguments::of_proces
 /// Runs DT_INIT, then DT_INIT_ARRAY in order (gABI, "Initialization and Termination Functions"),
 /// with the arguments that glibc passes.
 pub(crate) fn construct(replica: &Replica) {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    replica.constructed.store(NEXT.fetch_add(1, Ordering::Relaxed), Ordering::Release);
     let _inside = current::enter(replica.domain);
     let dynamic = &replica.image.dynamic;
     let (at, count) = dynamic.init_array;
@@ -38,6 +42,10 @@ pub(crate) fn construct(replica: &Replica) {
 
 /// Runs DT_FINI_ARRAY in reverse, then DT_FINI.
 pub(crate) fn destroy(replica: &Replica) {
+    // Once, and only where constructors ran.
+    if replica.constructed.swap(0, Ordering::AcqRel) == 0 {
+        return;
+    }
     let _inside = current::enter(replica.domain);
     let dynamic = &replica.image.dynamic;
     let (at, count) = dynamic.fini_array;
@@ -55,8 +63,8 @@ pub(crate) fn destroy(replica: &Replica) {
 /// registered by `atexit` and before glibc's.
 pub(crate) fn destroy_at_exit() {
     extern "C" fn destroy_all() {
-        for replica in publish::in_load_order().iter().rev() {
-            destroy(replica);
+        for replica in in_order_of_destruction(publish::snapshot().0) {
+            destroy(&replica);
         }
     }
     static REGISTERED: Once = Once::new();
@@ -66,6 +74,13 @@ pub(crate) fn destroy_at_exit() {
             tracing::warn!("atexit failed: destructors of replicas will not run at exit");
         }
     });
+}
+
+/// Those whose constructors have run, the last one first: whoever needs something goes before it.
+pub(crate) fn in_order_of_destruction(mut replicas: Vec<Arc<Replica>>) -> Vec<Arc<Replica>> {
+    let place = |replica: &Arc<Replica>| replica.constructed.load(Ordering::Acquire);
+    replicas.sort_by_key(|replica| std::cmp::Reverse(place(replica)));
+    replicas
 }
 
 /// The function pointers of an array in the replica's memory; 0 and -1 are no functions (they are
@@ -90,8 +105,10 @@ pub(crate) fn order(replicas: &[Arc<Replica>]) -> Vec<Arc<Replica>> {
         if std::mem::replace(&mut seen[index], true) {
             return;
         }
-        for needed in &replicas[index].image.dynamic.needed {
-            if let Some(next) = replicas.iter().position(|other| other.image.soname() == *needed) {
+        for need in replicas[index].needs.get().into_iter().flatten() {
+            if let Need::Replica(image) = need
+                && let Some(next) = replicas.iter().position(|other| other.image.id == *image)
+            {
                 visit(next, replicas, seen, order);
             }
         }
@@ -101,6 +118,10 @@ pub(crate) fn order(replicas: &[Arc<Replica>]) -> Vec<Arc<Replica>> {
     let mut ordered = Vec::with_capacity(replicas.len());
     for index in 0..replicas.len() {
         visit(index, replicas, &mut seen, &mut ordered);
+    }
+    // glibc honours DF_1_INITFIRST of one object of a load.
+    if let Some(first) = ordered.iter().rposition(|replica| replica.image.dynamic.init_first) {
+        ordered[..=first].rotate_right(1);
     }
     ordered
 }

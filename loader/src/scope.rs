@@ -9,6 +9,10 @@
 //! scope that defines the same name: such a definition stands for one entity of the whole program
 //! (type information, an inline function's static), and the system object's users have bound to
 //! theirs already. And a unique definition (STB_GNU_UNIQUE) is the same one in the whole domain.
+//!
+//! A domain that continues the program (see [`crate::DomainBuilder::continue_program`]) has glibc's
+//! order instead: the executable and what it was linked with, the domain's global replicas, the
+//! library that was opened and what it needs; with RTLD_DEEPBIND the last first.
 
 use std::sync::Arc;
 
@@ -20,6 +24,18 @@ use crate::sys::dynamic;
 use crate::system::{SystemId, SystemObject};
 use crate::tls::Block;
 
+/// What precedes what in a scope.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// The domain's own definitions, then what is shared.
+    #[default]
+    Domain,
+    /// The program's, then the library's.
+    Program,
+    /// The library's, then the program's.
+    Library,
+}
+
 /// The providers of one load, in order.
 #[derive(Debug, Default)]
 pub(crate) struct Scope {
@@ -29,6 +45,9 @@ pub(crate) struct Scope {
     pub uniques: Vec<Arc<Image>>,
     pub commons: Vec<Arc<Replica>>,
     pub system: Vec<Arc<SystemObject>>,
+    pub order: Order,
+    /// How many of `system` are the executable and what it was linked with.
+    pub program: usize,
 }
 
 /// What tells two scopes apart: equal keys bind every reference in the same way.
@@ -36,6 +55,7 @@ pub(crate) struct Scope {
 pub(crate) struct ScopeKey {
     images: [Vec<ImageId>; 4],
     system: Vec<SystemId>,
+    order: Order,
 }
 
 /// A definition, as found.
@@ -60,6 +80,7 @@ impl Scope {
                 self.commons.iter().map(|replica| replica.image.id).collect(),
             ],
             system: self.system.iter().map(|object| object.id).collect(),
+            order: self.order,
         }
     }
 
@@ -76,6 +97,9 @@ impl Scope {
                 Some((image.id, symbol))
             })
         };
+        if self.order != Order::Domain {
+            return self.find_as_program(name, wanted, newest);
+        }
         let own = find_in(&self.globals).or_else(|| find_in(&self.local));
         let yields = own.is_none_or(|(_, symbol)| symbol.is_weak() || symbol.is_unique());
         if yields && let Some(shared) = self.find_shared(name, wanted, newest) {
@@ -90,6 +114,42 @@ impl Scope {
             return Some(Definition::Image { image, symbol });
         }
         find_anywhere(name, wanted)
+    }
+
+    /// [`Scope::find`] in the order of a program's domain.
+    fn find_as_program(
+        &self,
+        name: Name<'_>,
+        wanted: Option<Version<'_>>,
+        newest: bool,
+    ) -> Option<Definition> {
+        let in_images = |images: &[Arc<Image>]| {
+            images.iter().find_map(|image| {
+                let (_, symbol) = image.symbols.lookup(name, wanted, newest)?;
+                let unique = symbol.is_unique().then(|| {
+                    self.uniques.iter().find_map(|image| {
+                        let (_, symbol) = image.symbols.lookup(name, wanted, newest)?;
+                        symbol.is_unique().then_some((image.id, symbol))
+                    })
+                });
+                let (image, symbol) = unique.flatten().unwrap_or((image.id, symbol));
+                Some(Definition::Image { image, symbol })
+            })
+        };
+        let in_system = |objects: &[Arc<SystemObject>]| {
+            objects.iter().find_map(|object| {
+                let (_, symbol) = object.symbols.lookup(name, wanted, newest)?;
+                Some(system_definition(object, &symbol))
+            })
+        };
+        let (program, needed) = self.system.split_at(self.program);
+        let global = || in_system(program).or_else(|| in_images(&self.globals));
+        let local = || in_images(&self.local).or_else(|| in_system(needed));
+        let found = match self.order {
+            Order::Library => local().or_else(global),
+            Order::Program | Order::Domain => global().or_else(local),
+        };
+        found.or_else(|| find_anywhere(name, wanted))
     }
 
     pub(crate) fn add_local(&mut self, image: &Arc<Image>) {
@@ -160,15 +220,4 @@ fn find_anywhere(name: Name<'_>, wanted: Option<Version<'_>>) -> Option<Definiti
     let version = wanted.and_then(|version| std::ffi::CString::new(version.name).ok());
     let address = dynamic::global_symbol(&text, version.as_deref())?;
     Some(Definition::Fixed { address, size: 0 })
-}
-
-impl Scope {
-    /// As [`Scope::find`] for `dlsym` on a library's handle: its own scope, without the global one.
-    pub(crate) fn find_in_library(&self, name: Name<'_>) -> Option<Definition> {
-        let own = self.local.iter().find_map(|image| {
-            let (_, symbol) = image.symbols.lookup(name, None, true)?;
-            Some(Definition::Image { image: image.id, symbol })
-        });
-        own.or_else(|| self.find_shared(name, None, true))
-    }
 }

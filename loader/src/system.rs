@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::ffi::CString;
+use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -25,9 +26,13 @@ pub(crate) struct SystemId(u32);
 pub(crate) struct SystemObject {
     pub id: SystemId,
     pub base: usize,
+    /// Addresses from its first segment to the end of its last.
+    pub span: Range<usize>,
     pub path: PathBuf,
     pub soname: String,
     pub needed: Vec<String>,
+    pub rpath: Option<String>,
+    pub runpath: Option<String>,
     pub symbols: SymbolTable<'static>,
     /// Its TLS module id; 0 if it has none.
     pub tls_module: usize,
@@ -84,6 +89,23 @@ impl System {
         let mut state = self.state.lock();
         state.refresh();
         state.global.clone()
+    }
+
+    /// From now on the global scope is what is loaded at this moment, in the order of glibc's list:
+    /// at the start of a program, that is the executable, what was preloaded, what both need.
+    pub(crate) fn settle_program(&self) {
+        let mut state = self.state.lock();
+        state.refresh();
+        // The vDSO is in the list, and in no scope.
+        state.global =
+            state.objects.iter().filter(|object| object.file_id.is_some()).cloned().collect();
+    }
+
+    /// The object that holds this address.
+    pub(crate) fn by_address(&self, address: usize) -> Option<Arc<SystemObject>> {
+        let mut state = self.state.lock();
+        state.refresh();
+        state.objects.iter().find(|object| object.span.contains(&address)).cloned()
     }
 
     /// The loaded object with this soname (or file name), if any.
@@ -168,9 +190,12 @@ impl State {
         Some(Arc::new(SystemObject {
             id,
             base: loaded.base,
+            span: parsed.span,
             file_id: FileId::of_path(&path).ok(),
             soname: parsed.soname.unwrap_or(file_name),
             needed: parsed.needed,
+            rpath: parsed.rpath,
+            runpath: parsed.runpath,
             symbols: parsed.symbols,
             tls_module: loaded.tls_module,
             dynamic: parsed.dynamic,
@@ -213,8 +238,16 @@ fn path_of(loaded: &LoadedObject) -> PathBuf {
     PathBuf::from(std::ffi::OsStr::from_bytes(loaded.name.as_bytes()))
 }
 
+/// The dynamic symbols of an object that the system loader mapped.
+pub(crate) fn symbols_in_memory(loaded: &LoadedObject) -> Option<SymbolTable<'static>> {
+    MappedObject::read(loaded).map(|object| object.symbols)
+}
+
 /// The tables of a mapped object, read from its memory.
 struct MappedObject {
+    span: Range<usize>,
+    rpath: Option<String>,
+    runpath: Option<String>,
     soname: Option<String>,
     needed: Vec<String>,
     symbols: SymbolTable<'static>,
@@ -289,7 +322,12 @@ impl MappedObject {
             version_definitions: counted(DT_VERDEF, DT_VERDEFNUM),
         })
         .ok()?;
+        let start = segments.iter().map(|&(start, _)| start).min()?;
+        let end = segments.iter().map(|&(start, size)| start + size).max()?;
         Some(MappedObject {
+            span: start..end,
+            rpath: value(DT_RPATH).and_then(text),
+            runpath: value(DT_RUNPATH).and_then(text),
             soname: value(DT_SONAME).and_then(text),
             needed: dynamic
                 .iter()

@@ -11,10 +11,12 @@ use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use goblin::elf::dynamic::{DT_JMPREL, DT_PLTRELSZ, DT_RELA, DT_RELASZ};
 use once_cell::sync::OnceCell;
 
+use crate::SYSTEM;
 use crate::arch::{self, Action};
 use crate::dl;
 use crate::error::{Error, Result};
 use crate::image::relocations::Rela;
+use crate::image::symbols::Name;
 use crate::publish;
 use crate::sys::dynamic::SystemHandle;
 use crate::sys::memory::{Protection, protect};
@@ -75,11 +77,18 @@ fn replacements() -> [(&'static [u8], usize); 2] {
     ]
 }
 
+/// glibc's `_dl_find_object`, as libc itself defines it: the name may bind to somebody else's.
+pub(crate) fn system_find_object() -> Option<usize> {
+    let libc = SYSTEM.by_name("libc.so.6")?;
+    let (_, symbol) = libc.symbols.lookup(Name::new(b"_dl_find_object"), None, true)?;
+    Some(libc.base.wrapping_add(symbol.value as usize))
+}
+
 /// Redirects libgcc_s, once per process.
 pub(crate) fn install(system: &System) -> Result<()> {
     static DONE: OnceCell<()> = OnceCell::new();
     DONE.get_or_try_init(|| {
-        let address = crate::sys::dynamic::global_symbol(c"_dl_find_object", None).unwrap_or(0);
+        let address = system_find_object().unwrap_or(0);
         SYSTEM_FIND_OBJECT.store(address as *mut c_void, Ordering::Relaxed);
         let libgcc = match system.by_name("libgcc_s.so.1") {
             Some(object) => object,

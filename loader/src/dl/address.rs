@@ -3,14 +3,15 @@
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::ptr;
-use std::sync::Arc;
 
 use once_cell::sync::Lazy;
 use parking_lot::Mutex;
 
+use super::handle::{self, Handle};
 use super::set_error;
 use crate::domain::{self, DomainId, Replica};
 use crate::publish;
+use crate::sys::functions::functions;
 
 /// RTLD_DL_SYMENT and RTLD_DL_LINKMAP of `dladdr1(3)`.
 const SYMBOL_ENTRY: c_int = 1;
@@ -23,7 +24,7 @@ const LINK_MAP: c_int = 2;
 pub(super) unsafe extern "C" fn dladdr(address: *const c_void, info: *mut libc::Dl_info) -> c_int {
     let Some(replica) = publish::find(address as usize) else {
         // SAFETY: the caller's promise.
-        return unsafe { libc::dladdr(address, info) };
+        return unsafe { (functions().dladdr)(address, info) };
     };
     let symbol =
         replica.image.symbols.nearest((address as usize).wrapping_sub(replica.bias) as u64);
@@ -50,18 +51,9 @@ pub(super) unsafe extern "C" fn dladdr1(
     extra: *mut *mut c_void,
     flags: c_int,
 ) -> c_int {
-    unsafe extern "C" {
-        #[link_name = "dladdr1"]
-        fn system_dladdr1(
-            a: *const c_void,
-            i: *mut libc::Dl_info,
-            e: *mut *mut c_void,
-            f: c_int,
-        ) -> c_int;
-    }
     let Some(range) = publish::find_range(address as usize) else {
         // SAFETY: the caller's promise.
-        return unsafe { system_dladdr1(address, info, extra, flags) };
+        return unsafe { (functions().dladdr1)(address, info, extra, flags) };
     };
     // SAFETY: the caller's promise.
     unsafe {
@@ -85,20 +77,18 @@ pub(super) unsafe extern "C" fn dlinfo(
     context: usize,
 ) -> c_int {
     const ORIGIN: c_int = 6;
-    let ours = domain::by_id(DomainId(context as u32)).and_then(|domain| {
-        let state = domain.0.state.lock();
-        if Arc::as_ptr(&domain.0).cast::<c_void>() == handle.cast_const() {
-            return state.replicas.first().cloned();
-        }
-        state
-            .replicas
-            .iter()
-            .find(|replica| Arc::as_ptr(replica).cast::<c_void>() == handle.cast_const())
-            .cloned()
-    });
+    let Some(domain) = domain::by_id(DomainId(context as u32)) else {
+        set_error("dlinfo: the domain was closed");
+        return -1;
+    };
+    let ours = match handle::resolve(&domain, handle) {
+        Handle::Replica(_, replica) => Some(replica),
+        Handle::Domain => domain.0.state.lock().replicas.first().cloned(),
+        Handle::System => None,
+    };
     let Some(replica) = ours else {
         // SAFETY: the caller's promise.
-        return unsafe { libc::dlinfo(handle, request, place) };
+        return unsafe { (functions().dlinfo)(handle, request, place) };
     };
     match request {
         libc::RTLD_DI_LINKMAP => {

@@ -4,6 +4,7 @@ use std::ffi::{CString, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
 
 use crate::publish;
+use crate::sys::functions::functions;
 
 type Callback = unsafe extern "C-unwind" fn(*mut libc::dl_phdr_info, usize, *mut c_void) -> c_int;
 
@@ -41,7 +42,7 @@ pub(crate) unsafe extern "C-unwind" fn iterate_phdr(
     let (replicas, added, removed) = publish::snapshot();
     let mut pass = Pass { callback, data, added, removed };
     // SAFETY: `adjust` has the signature and `pass` outlives the call.
-    let status = unsafe { libc::dl_iterate_phdr(Some(adjust), (&raw mut pass).cast()) };
+    let status = unsafe { (functions().dl_iterate_phdr)(Some(adjust), (&raw mut pass).cast()) };
     if status != 0 {
         return status;
     }

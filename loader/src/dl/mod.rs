@@ -4,8 +4,10 @@
 //! that program's, whatever thread calls.
 
 mod address;
+mod handle;
 mod iterate;
 mod open;
+mod symbol;
 mod threads;
 
 use std::cell::RefCell;
@@ -14,6 +16,7 @@ use std::ptr;
 
 use crate::arch;
 use crate::domain::DomainId;
+use crate::sys::functions::functions;
 use crate::thunk::Interposition;
 use crate::unwind;
 
@@ -35,8 +38,8 @@ pub(crate) fn interpositions(domain: DomainId) -> Vec<(&'static str, Interpositi
         ("dlerror", plain(dlerror as *const c_void)),
         ("dlinfo", with_domain(address::dlinfo as *const c_void, 3)),
         ("dlopen", with_caller(open::dlopen as *const c_void, 2)),
-        ("dlsym", with_caller(open::dlsym as *const c_void, 2)),
-        ("dlvsym", with_caller(open::dlvsym as *const c_void, 3)),
+        ("dlsym", with_caller(symbol::dlsym as *const c_void, 2)),
+        ("dlvsym", with_caller(symbol::dlvsym as *const c_void, 3)),
         ("pthread_create", with_domain(threads::pthread_create as *const c_void, 4)),
     ]
 }
@@ -63,7 +66,7 @@ extern "C" fn dlerror() -> *mut c_char {
         return ours.cast_mut();
     }
     // SAFETY: no arguments.
-    unsafe { libc::dlerror() }
+    unsafe { (functions().dlerror)() }
 }
 
 /// The text behind a C string pointer; `None` for null.

@@ -24,6 +24,12 @@ pub(crate) struct Dynamic<'a> {
     pub fini_array: (u64, usize),
     pub symbolic: bool,
     pub bind_now: bool,
+    /// DF_1_NODELETE: it stays loaded.
+    pub no_delete: bool,
+    /// DF_1_NOOPEN: it may be needed, but not opened.
+    pub no_open: bool,
+    /// DF_1_INITFIRST: its constructors run before those of all others of its load.
+    pub init_first: bool,
     pub strings: &'a [u8],
     pub symbol_table: &'a [u8],
     pub gnu_hash: Option<&'a [u8]>,
@@ -107,6 +113,9 @@ impl<'a> Dynamic<'a> {
             bind_now: entries.value(DT_BIND_NOW).is_some()
                 || flags & DF_BIND_NOW != 0
                 || flags_1 & DF_1_NOW != 0,
+            no_delete: flags_1 & DF_1_NODELETE != 0,
+            no_open: flags_1 & DF_1_NOOPEN != 0,
+            init_first: flags_1 & DF_1_INITFIRST != 0,
             strings,
             symbol_table: open_table("DT_SYMTAB", entries.value(DT_SYMTAB))?.unwrap_or(&[]),
             gnu_hash: open_table("DT_GNU_HASH", entries.value(DT_GNU_HASH))?,

@@ -3,6 +3,8 @@
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::ptr;
 
+use crate::sys::functions::functions;
+
 /// An object opened by the system loader; the reference is given back on drop unless kept.
 #[derive(Debug)]
 pub(crate) struct SystemHandle(*mut c_void);
@@ -16,7 +18,7 @@ impl SystemHandle {
     /// `dlopen(name, flags)`; the error is the text of `dlerror`.
     pub(crate) fn open(name: &CStr, flags: c_int) -> Result<SystemHandle, String> {
         // SAFETY: `name` is NUL-terminated. Constructors of the library run, as the caller wants.
-        let handle = unsafe { libc::dlopen(name.as_ptr(), flags) };
+        let handle = unsafe { (functions().dlopen)(name.as_ptr(), flags) };
         if handle.is_null() { Err(last_error()) } else { Ok(SystemHandle(handle)) }
     }
 
@@ -24,7 +26,8 @@ impl SystemHandle {
     pub(crate) fn base(&self) -> Option<usize> {
         let mut map: *const LinkMap = ptr::null();
         // SAFETY: RTLD_DI_LINKMAP (2) writes one pointer to the place that is passed.
-        let status = unsafe { libc::dlinfo(self.0, libc::RTLD_DI_LINKMAP, (&raw mut map).cast()) };
+        let status =
+            unsafe { (functions().dlinfo)(self.0, libc::RTLD_DI_LINKMAP, (&raw mut map).cast()) };
         // SAFETY: on success the link map lives as long as the object is open, which we hold.
         (status == 0 && !map.is_null()).then(|| unsafe { (*map).address })
     }
@@ -40,7 +43,7 @@ impl SystemHandle {
 impl Drop for SystemHandle {
     fn drop(&mut self) {
         // SAFETY: the handle came from dlopen and its reference is ours to give back.
-        unsafe { libc::dlclose(self.0) };
+        unsafe { (functions().dlclose)(self.0) };
     }
 }
 
@@ -57,7 +60,7 @@ struct LinkMap {
 /// The text of the calling thread's last dl* error.
 pub(crate) fn last_error() -> String {
     // SAFETY: dlerror returns NULL or a string valid until the thread's next dl* call.
-    let text = unsafe { libc::dlerror() };
+    let text = unsafe { (functions().dlerror)() };
     if text.is_null() {
         return "unknown error".to_owned();
     }
@@ -69,14 +72,16 @@ pub(crate) fn last_error() -> String {
 pub(crate) fn global_symbol(name: &CStr, version: Option<&CStr>) -> Option<usize> {
     let address = match version {
         // SAFETY: the strings are NUL-terminated.
-        Some(version) => unsafe { dlvsym(libc::RTLD_DEFAULT, name.as_ptr(), version.as_ptr()) },
+        Some(version) => unsafe {
+            (functions().dlvsym)(libc::RTLD_DEFAULT, name.as_ptr(), version.as_ptr())
+        },
         // SAFETY: as above.
-        None => unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) },
+        None => unsafe { (functions().dlsym)(libc::RTLD_DEFAULT, name.as_ptr()) },
     };
     // Clears the thread's error, so that a replica that asks for it sees only its own.
     if address.is_null() {
         // SAFETY: no arguments.
-        unsafe { libc::dlerror() };
+        unsafe { (functions().dlerror)() };
     }
     (!address.is_null()).then_some(address as usize)
 }
@@ -91,11 +96,7 @@ pub(crate) unsafe fn versioned_symbol(
     version: *const c_char,
 ) -> *mut c_void {
     // SAFETY: the caller's promise.
-    unsafe { dlvsym(handle, name, version) }
-}
-
-unsafe extern "C" {
-    fn dlvsym(handle: *mut c_void, name: *const c_char, version: *const c_char) -> *mut c_void;
+    unsafe { (functions().dlvsym)(handle, name, version) }
 }
 
 /// What `dl_iterate_phdr` reports of one object of the system loader.
@@ -135,7 +136,7 @@ pub(crate) fn objects() -> Vec<LoadedObject> {
     }
     let mut list = Vec::new();
     // SAFETY: the callback matches the signature and does not unwind.
-    unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut list).cast()) };
+    unsafe { (functions().dl_iterate_phdr)(Some(visit), (&raw mut list).cast()) };
     list
 }
 
@@ -152,7 +153,7 @@ pub(crate) fn generation() -> (u64, u64) {
     }
     let mut counters = (0u64, 0u64);
     // SAFETY: the callback matches the signature and does not unwind.
-    unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut counters).cast()) };
+    unsafe { (functions().dl_iterate_phdr)(Some(visit), (&raw mut counters).cast()) };
     counters
 }
 

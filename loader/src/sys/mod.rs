@@ -2,6 +2,7 @@
 
 pub(crate) mod dynamic;
 pub(crate) mod file;
+pub(crate) mod functions;
 pub(crate) mod memory;
 pub(crate) mod thread;
 

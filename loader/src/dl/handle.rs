@@ -1,0 +1,52 @@
+//! Handles: of a replica, the address of its link map, which some programs read as glibc's; of the
+//! domain itself (`dlopen(NULL)`), the address of the domain's record; of a library that the system
+//! loader holds, glibc's own handle.
+
+use std::ffi::c_void;
+use std::ptr;
+use std::sync::Arc;
+
+use crate::domain::{Domain, Replica};
+use crate::library::Library;
+
+/// What a handle stands for.
+pub(super) enum Handle {
+    Domain,
+    Replica(Domain, Arc<Replica>),
+    System,
+}
+
+pub(super) fn of_domain(domain: &Domain) -> *mut c_void {
+    Arc::as_ptr(&domain.0).cast_mut().cast()
+}
+
+pub(super) fn of_library(library: &Library) -> *mut c_void {
+    match library.replica() {
+        Some(replica) => of_replica(replica),
+        None => library.system_handle().unwrap_or(0) as *mut c_void,
+    }
+}
+
+fn of_replica(replica: &Replica) -> *mut c_void {
+    ptr::from_ref(&*replica.link_map).cast_mut().cast()
+}
+
+/// What `handle` stands for in `domain`; what is not ours is glibc's to judge.
+pub(super) fn resolve(domain: &Domain, handle: *mut c_void) -> Handle {
+    if handle == of_domain(domain) {
+        return Handle::Domain;
+    }
+    let find = |domain: &Domain| {
+        let state = domain.0.state.lock();
+        state.replicas.iter().find(|replica| of_replica(replica) == handle).cloned()
+    };
+    if let Some(replica) = find(domain) {
+        return Handle::Replica(domain.clone(), replica);
+    }
+    if let Some(commons) = domain.0.commons.clone().map(Domain)
+        && let Some(replica) = find(&commons)
+    {
+        return Handle::Replica(commons, replica);
+    }
+    Handle::System
+}

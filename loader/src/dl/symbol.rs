@@ -1,0 +1,225 @@
+//! `dlsym` and `dlvsym`.
+
+use std::ffi::{CStr, c_char, c_void};
+use std::ptr;
+use std::sync::Arc;
+
+use super::handle::{self, Handle};
+use super::{set_error, text};
+use crate::SYSTEM;
+use crate::domain::{self, Domain, DomainId, Replica};
+use crate::image::symbols::{Name, sysv_hash};
+use crate::image::versions::Version;
+use crate::library::find_definition;
+use crate::publish;
+use crate::scope::{Definition, Scope, system_definition};
+use crate::sys::dynamic;
+use crate::sys::functions::functions;
+use crate::system::SystemObject;
+
+/// `dlsym(handle, name)`.
+///
+/// # Safety
+/// As dlsym(3): `name` is NUL-terminated.
+pub(super) unsafe extern "C-unwind" fn dlsym(
+    handle: *mut c_void,
+    name: *const c_char,
+    context: usize,
+    caller: usize,
+) -> *mut c_void {
+    // SAFETY: the caller's promise; without a version `dlvsym` is `dlsym`.
+    unsafe { lookup(handle, name, ptr::null(), context, caller) }
+}
+
+/// `dlvsym(handle, name, version)`.
+///
+/// # Safety
+/// As dlvsym(3): `name` and `version` are NUL-terminated.
+pub(super) unsafe extern "C-unwind" fn dlvsym(
+    handle: *mut c_void,
+    name: *const c_char,
+    version: *const c_char,
+    context: usize,
+    caller: usize,
+) -> *mut c_void {
+    // SAFETY: the caller's promise.
+    unsafe { lookup(handle, name, version, context, caller) }
+}
+
+/// # Safety
+/// `name` is NUL-terminated; `version` is null or NUL-terminated.
+unsafe fn lookup(
+    handle: *mut c_void,
+    name: *const c_char,
+    version: *const c_char,
+    context: usize,
+    caller: usize,
+) -> *mut c_void {
+    let Some(domain) = domain::by_id(DomainId(context as u32)) else {
+        set_error("dlsym: the domain was closed");
+        return ptr::null_mut();
+    };
+    if name.is_null() {
+        set_error("dlsym: no name was given");
+        return ptr::null_mut();
+    }
+    // SAFETY: the caller's promise.
+    let (symbol, wanted) =
+        unsafe { (CStr::from_ptr(name), (!version.is_null()).then(|| CStr::from_ptr(version))) };
+    let query = Query {
+        domain: &domain,
+        name: Name::new(symbol.to_bytes()),
+        wanted: wanted.map(|version| Version {
+            name: version.to_bytes(),
+            hash: sysv_hash(version.to_bytes()),
+        }),
+        caller: publish::find(caller).filter(|caller| caller.domain == domain.id()),
+        address: caller,
+    };
+    let (found, object) = if handle == libc::RTLD_NEXT {
+        (query.next(), query.calling_object())
+    } else if handle == libc::RTLD_DEFAULT {
+        (query.default(), query.calling_object())
+    } else {
+        match handle::resolve(&domain, handle) {
+            Handle::Domain => (query.global(), program_name()),
+            Handle::Replica(owner, replica) => {
+                let found = find_definition(&owner, &replica, query.name, query.wanted);
+                (query.address_in(&owner, found), replica.image.path.display().to_string())
+            }
+            Handle::System => {
+                // SAFETY: not one of our handles, so glibc's, or as wrong for glibc as for us; the
+                // names are the caller's. glibc sets the error text, which `dlerror` passes on.
+                return unsafe {
+                    match wanted {
+                        None => (functions().dlsym)(handle, name),
+                        Some(version) => dynamic::versioned_symbol(handle, name, version.as_ptr()),
+                    }
+                };
+            }
+        }
+    };
+    match found {
+        Some(address) => address as *mut c_void,
+        None => {
+            let symbol = symbol.to_string_lossy();
+            // SAFETY: the caller's promise.
+            let version = unsafe { text(version) }
+                .map(|version| format!(", version {version}"))
+                .unwrap_or_default();
+            set_error(format!("{object}: undefined symbol: {symbol}{version}"));
+            ptr::null_mut()
+        }
+    }
+}
+
+struct Query<'a> {
+    domain: &'a Domain,
+    name: Name<'a>,
+    wanted: Option<Version<'a>>,
+    /// The replica that asks, and the address that it asks from.
+    caller: Option<Arc<Replica>>,
+    address: usize,
+}
+
+impl Query<'_> {
+    /// RTLD_DEFAULT: what a reference of the caller would bind to.
+    fn default(&self) -> Option<usize> {
+        if let Some(address) = self.interposed() {
+            return Some(address);
+        }
+        let scope = self.caller.as_ref().and_then(|caller| caller.scope.get());
+        let mut found = self.find_in(&self.domain.default_scope());
+        if found.is_none() {
+            found = scope.and_then(|scope| self.find_in(scope));
+        }
+        self.address_of(found)
+    }
+
+    /// A symbol of the whole program, as the handle of `dlopen(NULL)` gives it.
+    fn global(&self) -> Option<usize> {
+        self.interposed().or_else(|| self.address_of(self.find_in(&self.domain.default_scope())))
+    }
+
+    /// RTLD_NEXT: the definition that follows the caller's object in its scope.
+    fn next(&self) -> Option<usize> {
+        let Some(caller) = &self.caller else {
+            return self.address_of(self.next_after_system_object());
+        };
+        let newest = self.wanted.is_none();
+        let scope = caller.scope.get()?;
+        let position = scope.local.iter().position(|image| image.id == caller.image.id);
+        let rest = &scope.local[position.map_or(0, |position| position + 1)..];
+        let found = rest.iter().find_map(|image| {
+            let (_, symbol) = image.symbols.lookup(self.name, self.wanted, newest)?;
+            Some(Definition::Image { image: image.id, symbol })
+        });
+        // The executable comes before everything that is loaded later.
+        self.address_of(found.or_else(|| self.in_objects(scope.system.get(1..)?)))
+    }
+
+    fn next_after_system_object(&self) -> Option<Definition> {
+        let caller = SYSTEM.by_address(self.address)?;
+        let global = SYSTEM.global();
+        let list = if global.iter().any(|object| object.id == caller.id) {
+            global
+        } else {
+            SYSTEM.closure(&caller)
+        };
+        let position = list.iter().position(|object| object.id == caller.id)?;
+        self.in_objects(&list[position + 1..])
+    }
+
+    fn in_objects(&self, objects: &[Arc<SystemObject>]) -> Option<Definition> {
+        objects.iter().find_map(|object| {
+            let (_, symbol) =
+                object.symbols.lookup(self.name, self.wanted, self.wanted.is_none())?;
+            Some(system_definition(object, &symbol))
+        })
+    }
+
+    fn find_in(&self, scope: &Scope) -> Option<Definition> {
+        scope.find(self.name, self.wanted, self.wanted.is_none())
+    }
+
+    fn interposed(&self) -> Option<usize> {
+        let name = std::str::from_utf8(self.name.text).ok()?;
+        self.domain.interposed(name)
+    }
+
+    /// The address of a definition, which the caller now refers to: it stays while the caller does.
+    fn address_of(&self, definition: Option<Definition>) -> Option<usize> {
+        self.address_in(self.domain, definition)
+    }
+
+    fn address_in(&self, domain: &Domain, definition: Option<Definition>) -> Option<usize> {
+        let definition = definition?;
+        if let Definition::Image { image, symbol } = definition {
+            if let Some(caller) = &self.caller {
+                caller.bound.lock().insert(image);
+            }
+            if symbol.is_unique() {
+                domain.0.state.lock().uses.keep(image);
+            }
+        }
+        domain.address_of(definition)
+    }
+
+    /// The object that an error names.
+    fn calling_object(&self) -> String {
+        match &self.caller {
+            Some(caller) => caller.image.path.display().to_string(),
+            None => match SYSTEM.by_address(self.address) {
+                Some(object) if object.id != SYSTEM.global()[0].id => {
+                    object.path.display().to_string()
+                }
+                _ => program_name(),
+            },
+        }
+    }
+}
+
+/// The program, as glibc names it in errors.
+fn program_name() -> String {
+    std::env::args_os().next().unwrap_or_default().to_string_lossy().into_owned()
+}

@@ -1,0 +1,73 @@
+//! What replicas need: the objects that their DT_NEEDED entries stand for, and those that their
+//! references are bound to.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use crate::SYSTEM;
+use crate::domain::{Domain, Replica};
+use crate::image::ImageId;
+use crate::plan::{Binding, Plan};
+use crate::system::SystemObject;
+
+/// A DT_NEEDED entry of a loaded replica. Replicas are named by their images, so that those that
+/// need each other do not keep each other in memory.
+#[derive(Clone, Debug)]
+pub(crate) enum Need {
+    Replica(ImageId),
+    Commons(ImageId),
+    System(Arc<SystemObject>),
+}
+
+/// A replica and what it needs, directly or not, breadth first.
+#[derive(Default)]
+pub(crate) struct Needed {
+    pub replicas: Vec<Arc<Replica>>,
+    pub commons: Vec<Arc<Replica>>,
+    pub system: Vec<Arc<SystemObject>>,
+}
+
+/// What `dlsym` on a handle of `root` looks into (gABI, "Shared Object Dependencies").
+pub(crate) fn needed_by(domain: &Domain, root: &Arc<Replica>) -> Needed {
+    let of = |domain: &Domain, image: ImageId| domain.0.state.lock().by_image.get(&image).cloned();
+    let commons = domain.0.commons.clone().map(Domain);
+    let mut needed = Needed { replicas: vec![root.clone()], ..Needed::default() };
+    let mut queue: VecDeque<Need> = root.needs.get().cloned().unwrap_or_default().into();
+    while let Some(need) = queue.pop_front() {
+        let (list, replica) = match need {
+            Need::System(object) => {
+                for object in SYSTEM.closure(&object) {
+                    if !needed.system.iter().any(|known| known.id == object.id) {
+                        needed.system.push(object);
+                    }
+                }
+                continue;
+            }
+            Need::Replica(image) => (&mut needed.replicas, of(domain, image)),
+            Need::Commons(image) => {
+                (&mut needed.commons, commons.as_ref().and_then(|commons| of(commons, image)))
+            }
+        };
+        if let Some(replica) = replica
+            && !list.iter().any(|known| known.image.id == replica.image.id)
+        {
+            queue.extend(replica.needs.get().into_iter().flatten().cloned());
+            list.push(replica);
+        }
+    }
+    needed
+}
+
+/// Remembers what the replica's references keep loaded.
+pub(crate) fn note_bindings(domain: &Domain, replica: &Replica, plan: &Plan) {
+    replica.bound.lock().extend(&plan.images);
+    let mut state = domain.0.state.lock();
+    for binding in plan.bindings() {
+        if let Binding::Image { image, symbol } = binding
+            && symbol.is_unique()
+        {
+            // One entity for the program's life (glibc, elf/dl-lookup.c, do_lookup_unique).
+            state.uses.keep(plan.images[*image as usize]);
+        }
+    }
+}

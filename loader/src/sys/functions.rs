@@ -1,0 +1,121 @@
+//! glibc's own `dl*` functions, as everything else in this crate calls them.
+//!
+//! They are what the names bind to, unless the process answers the names itself by this crate (a
+//! preloaded library that exports `dlopen`): then glibc's are looked up in its symbol table.
+
+use std::ffi::{c_char, c_int, c_void};
+use std::ptr;
+
+use once_cell::sync::OnceCell;
+
+use crate::image::symbols::Name;
+use crate::sys::dynamic::LoadedObject;
+use crate::system;
+
+/// The callback of `dl_iterate_phdr(3)`.
+pub(crate) type Visit =
+    unsafe extern "C" fn(*mut libc::dl_phdr_info, libc::size_t, *mut c_void) -> c_int;
+
+/// Pointers to the functions; their contracts are those of the manual pages.
+pub(crate) struct Functions {
+    pub dlopen: unsafe extern "C" fn(*const c_char, c_int) -> *mut c_void,
+    pub dlclose: unsafe extern "C" fn(*mut c_void) -> c_int,
+    pub dlsym: unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void,
+    pub dlvsym: unsafe extern "C" fn(*mut c_void, *const c_char, *const c_char) -> *mut c_void,
+    pub dlerror: unsafe extern "C" fn() -> *mut c_char,
+    pub dladdr: unsafe extern "C" fn(*const c_void, *mut libc::Dl_info) -> c_int,
+    pub dladdr1:
+        unsafe extern "C" fn(*const c_void, *mut libc::Dl_info, *mut *mut c_void, c_int) -> c_int,
+    pub dlinfo: unsafe extern "C" fn(*mut c_void, c_int, *mut c_void) -> c_int,
+    pub dl_iterate_phdr: unsafe extern "C" fn(Option<Visit>, *mut c_void) -> c_int,
+}
+
+unsafe extern "C" {
+    fn dlvsym(handle: *mut c_void, name: *const c_char, version: *const c_char) -> *mut c_void;
+    fn dladdr1(
+        address: *const c_void,
+        info: *mut libc::Dl_info,
+        extra: *mut *mut c_void,
+        flags: c_int,
+    ) -> c_int;
+}
+
+static LINKED: Functions = Functions {
+    dlopen: libc::dlopen,
+    dlclose: libc::dlclose,
+    dlsym: libc::dlsym,
+    dlvsym,
+    dlerror: libc::dlerror,
+    dladdr: libc::dladdr,
+    dladdr1,
+    dlinfo: libc::dlinfo,
+    dl_iterate_phdr: libc::dl_iterate_phdr,
+};
+
+static FOUND: OnceCell<Functions> = OnceCell::new();
+
+/// The functions in force.
+pub(crate) fn functions() -> &'static Functions {
+    FOUND.get().unwrap_or(&LINKED)
+}
+
+/// From now on calls go to what libc.so.6 itself defines, whatever the names bind to. `None` if
+/// its symbol table cannot be read or lacks one of them.
+pub(crate) fn bypass_interposers() -> Option<()> {
+    FOUND.get_or_try_init(|| find().ok_or(())).ok().map(|_| ())
+}
+
+fn find() -> Option<Functions> {
+    // `dlmopen` is the one way to glibc's loader whose name is not interposed.
+    // SAFETY: libc is loaded; RTLD_NOLOAD only looks it up.
+    let handle = unsafe {
+        libc::dlmopen(libc::LM_ID_BASE, c"libc.so.6".as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD)
+    };
+    if handle.is_null() {
+        return None;
+    }
+    // SAFETY: a handle of glibc's is the address of the object's link_map (what dlinfo(3) gives for
+    // RTLD_DI_LINKMAP), whose first field is the load bias. libc.so.6 begins with its ELF header,
+    // mapped at that address, and is never unloaded.
+    let (base, header) = unsafe {
+        let base = *handle.cast::<usize>();
+        (base, &*ptr::with_exposed_provenance::<libc::Elf64_Ehdr>(base))
+    };
+    let table = system::symbols_in_memory(&LoadedObject {
+        base,
+        name: c"libc.so.6".into(),
+        headers: base + header.e_phoff as usize,
+        header_count: header.e_phnum.into(),
+        tls_module: 0,
+    })?;
+    let address = |name: &str| {
+        let (_, symbol) = table.lookup(Name::new(name.as_bytes()), None, true)?;
+        Some(ptr::with_exposed_provenance::<c_void>(base.wrapping_add(symbol.value as usize)))
+    };
+    // SAFETY: each name is a function of libc with the signature of its field.
+    unsafe {
+        Some(Functions {
+            dlopen: std::mem::transmute(address("dlopen")?),
+            dlclose: std::mem::transmute(address("dlclose")?),
+            dlsym: std::mem::transmute(address("dlsym")?),
+            dlvsym: std::mem::transmute(address("dlvsym")?),
+            dlerror: std::mem::transmute(address("dlerror")?),
+            dladdr: std::mem::transmute(address("dladdr")?),
+            dladdr1: std::mem::transmute(address("dladdr1")?),
+            dlinfo: std::mem::transmute(address("dlinfo")?),
+            dl_iterate_phdr: std::mem::transmute(address("dl_iterate_phdr")?),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_libc_defines_is_what_the_names_bind_to() {
+        let found = find().expect("the test process runs on glibc 2.34 or later");
+        assert_eq!(found.dlopen as usize, libc::dlopen as *const () as usize);
+        assert_eq!(found.dl_iterate_phdr as usize, libc::dl_iterate_phdr as *const () as usize);
+    }
+}
