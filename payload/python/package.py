@@ -29,7 +29,6 @@ import sys
 import threading
 import typing
 
-from . import resources
 from .unpickling import PackageUnpickler
 
 # Importable from any archive without being declared: torch needs them behind the exporter's back
@@ -337,6 +336,9 @@ class PackageImporter:
         name = self._demangle(fullname)
         if name not in self._tree.sources or not self._tree.is_package(name):
             return None
+        # importlib.resources is loaded by whoever uses it, not by every interpreter with a package.
+        from . import resources
+
         return resources.Reader(self.archive, name.replace(".", "/"))
 
     # Names.
