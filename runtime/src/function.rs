@@ -55,7 +55,8 @@ impl Session {
     /// The function runs under the interpreter's GIL, on the thread of its caller; entering another
     /// interpreter from within lets go of this one's for the time. Its error is raised in Python:
     /// [`Error::Python`] as the built-in exception of that name, any other as a `RuntimeError`; so
-    /// is a panic.
+    /// is a panic. While the interpreter ends (in `atexit` functions, in the last destructors) the
+    /// function is not called any more, and Python gets a `SystemError`.
     ///
     /// # Errors
     ///
@@ -83,8 +84,8 @@ where
 {
     // SAFETY: as the caller vouches.
     let state = unsafe { &*context.cast::<Function<F>>() };
-    // While the interpreter finalizes, its last objects may still call; there is no table then to
-    // raise with, and a null without an exception becomes a SystemError.
+    // While the interpreter ends there is no session to be had. A null without an exception becomes
+    // a SystemError.
     let Some(inner) = state.interpreter.upgrade() else {
         return ptr::null_mut();
     };

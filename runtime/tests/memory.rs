@@ -62,7 +62,8 @@ fn strided_buffers_tell_their_shape() {
         let buffer: Buffer = view.extract().unwrap();
         assert_eq!((buffer.shape(), buffer.strides()), (&[3, 4][..], &[4, 1][..]));
         assert!(buffer.is_read_only() && buffer.is_contiguous());
-        let odd: Buffer = session.eval("memoryview(bytes(range(12)))[1::2]").unwrap().extract().unwrap();
+        let odd: Buffer =
+            session.eval("memoryview(bytes(range(12)))[1::2]").unwrap().extract().unwrap();
         assert_eq!((odd.shape(), odd.strides(), odd.is_contiguous()), (&[6][..], &[2][..], false));
         assert!(odd.to_vec::<u8>().is_err());
     });
@@ -77,8 +78,12 @@ fn lent_memory_is_read_in_place_and_given_back() {
         let buffer: Buffer = view.extract().unwrap();
         assert_eq!(buffer.data_ptr().cast_const(), owner.as_ptr());
         assert!(buffer.is_read_only());
-        raises(session.import("operator").unwrap().call_method("setitem", (&view, 0, 1)), "TypeError");
-        let part = view.call_method("__getitem__", (session.eval("slice(1, 3)").unwrap(),)).unwrap();
+        raises(
+            session.import("operator").unwrap().call_method("setitem", (&view, 0, 1)),
+            "TypeError",
+        );
+        let part =
+            view.call_method("__getitem__", (session.eval("slice(1, 3)").unwrap(),)).unwrap();
         drop((view, buffer));
         session.interpreter().drain();
         // A part of the view holds the whole.
@@ -95,7 +100,10 @@ fn given_memory_may_be_written() {
     each(|session| {
         let view = session.give(vec![0; 3]).unwrap();
         view.set_item(1, 7).unwrap();
-        assert_eq!(view.call_method("tolist", ()).unwrap().extract::<Vec<u8>>().unwrap(), [0, 7, 0]);
+        assert_eq!(
+            view.call_method("tolist", ()).unwrap().extract::<Vec<u8>>().unwrap(),
+            [0, 7, 0]
+        );
     });
 }
 

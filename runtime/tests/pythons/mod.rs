@@ -24,6 +24,7 @@ pub fn pythons() -> &'static BTreeMap<u8, PathBuf> {
 }
 
 /// Settings of a small pool of each version.
+#[allow(dead_code, reason = "not every test binary starts pools")]
 pub fn builders(interpreters: usize) -> impl Iterator<Item = Builder> {
     pythons()
         .values()
@@ -31,6 +32,7 @@ pub fn builders(interpreters: usize) -> impl Iterator<Item = Builder> {
 }
 
 /// A pool of each version, with that many interpreters.
+#[allow(dead_code, reason = "not every test binary starts pools")]
 pub fn pools(interpreters: usize) -> impl Iterator<Item = Pool> {
     builders(interpreters).map(|builder| builder.build().unwrap())
 }

@@ -1,0 +1,173 @@
+//! Finding a Python: what is accepted, and what is refused with which reason.
+
+mod pythons;
+
+use hydrozoa::python::{self, Refusal};
+use hydrozoa::{Error, Pool};
+use pythons::pythons;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A directory of its own for a test.
+fn directory(name: &str) -> PathBuf {
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("discovery").join(name);
+    let _ = fs::remove_dir_all(&directory);
+    fs::create_dir_all(&directory).unwrap();
+    directory
+}
+
+fn refusal(path: &Path) -> Refusal {
+    match python::find(Some(path)).unwrap_err() {
+        Error::PythonNotFound { candidates } => candidates[0].verdict.clone().unwrap_err(),
+        other => panic!("{other}"),
+    }
+}
+
+#[test]
+fn library_executable_and_prefix_lead_to_the_same_python() {
+    for (minor, library) in pythons() {
+        let by_library = python::find(Some(library)).unwrap();
+        assert_eq!(by_library.minor(), *minor);
+        if let Some(executable) = by_library.executable() {
+            assert_eq!(python::find(Some(executable)).unwrap(), by_library);
+        }
+        // A prefix may hold several versions, of which the newest is taken.
+        let by_prefix = python::find(Some(by_library.prefix())).unwrap();
+        assert!(by_prefix.minor() >= *minor);
+        assert_eq!(by_prefix.prefix(), by_library.prefix());
+    }
+}
+
+#[test]
+fn a_virtual_environment_leads_to_its_base_and_its_packages() {
+    for (minor, library) in pythons() {
+        let base = python::find(Some(library)).unwrap();
+        let Some(executable) = base.executable() else { continue };
+        let venv = directory(&format!("venv-3.{minor}"));
+        let made = Command::new(executable)
+            .args(["-m", "venv", "--without-pip"])
+            .arg(&venv)
+            .output()
+            .unwrap();
+        if !made.status.success() {
+            // Distributions package venv apart.
+            println!("3.{minor} has no venv: {}", String::from_utf8_lossy(&made.stderr));
+            continue;
+        }
+        for named in [venv.clone(), venv.join("bin/python")] {
+            let found = python::find(Some(&named)).unwrap();
+            assert_eq!(found.library(), base.library());
+            assert_eq!(found.venv(), Some(venv.as_path()));
+        }
+        fs::write(
+            venv.join(format!("lib/python3.{minor}/site-packages/only_here.py")),
+            "answer = 42",
+        )
+        .unwrap();
+        for builder in [
+            Pool::builder().venv(&venv),
+            Pool::builder().python(library).venv(&venv),
+            Pool::builder().python(&venv),
+        ] {
+            let pool = builder.interpreters(1).build().unwrap();
+            let session = pool.acquire().unwrap();
+            let answer = session.import("only_here").unwrap().getattr("answer").unwrap();
+            assert_eq!(answer.extract::<i32>().unwrap(), 42);
+            let sys = session.import("sys").unwrap();
+            assert_eq!(sys.getattr("prefix").unwrap().str().unwrap(), venv.to_str().unwrap());
+            assert_eq!(
+                sys.getattr("base_prefix").unwrap().str().unwrap(),
+                base.prefix().to_str().unwrap()
+            );
+        }
+    }
+}
+
+#[test]
+fn a_virtual_environment_of_another_version_is_refused() {
+    let (minor, library) = pythons().iter().next().unwrap();
+    let venv = directory("other-version");
+    fs::write(venv.join("pyvenv.cfg"), format!("home = /nowhere\nversion = 3.{}.0\n", minor + 1))
+        .unwrap();
+    let error = Pool::builder().python(library).venv(&venv).build().unwrap_err();
+    assert!(error.to_string().contains("virtual environment"), "{error}");
+    assert!(matches!(refusal(&venv), Refusal::BrokenVenv(_)));
+}
+
+#[test]
+fn what_is_no_python_is_refused_with_the_reason() {
+    let place = directory("refused");
+    assert_eq!(refusal(&place.join("missing")), Refusal::Missing);
+    assert_eq!(refusal(&place), Refusal::NotPython);
+
+    let stub = place.join("libpython3.so");
+    fs::write(&stub, "").unwrap();
+    assert_eq!(refusal(&stub), Refusal::NotPython);
+
+    let old = place.join("libpython3.8.so.1.0");
+    fs::write(&old, "").unwrap();
+    assert_eq!(refusal(&old), Refusal::Version("3.8".to_owned()));
+
+    let threads = place.join("libpython3.13t.so.1.0");
+    fs::write(&threads, "").unwrap();
+    assert_eq!(refusal(&threads), Refusal::Flavour("free-threaded"));
+
+    let truncated = place.join("libpython3.12.so.1.0");
+    fs::write(&truncated, b"\x7fELF").unwrap();
+    assert!(matches!(refusal(&truncated), Refusal::Machine(_)));
+
+    let mut foreign = fs::read(std::env::current_exe().unwrap()).unwrap();
+    foreign.truncate(4096);
+    foreign[18] ^= 0xff;
+    fs::write(&truncated, &foreign).unwrap();
+    assert!(matches!(refusal(&truncated), Refusal::Machine(_)));
+
+    foreign[18] ^= 0xff;
+    fs::write(&truncated, &foreign).unwrap();
+    assert!(matches!(refusal(&truncated), Refusal::NoStandardLibrary(_)));
+
+    let script = place.join("python3");
+    fs::write(&script, "#!/bin/sh\necho broken >&2\nexit 1\n").unwrap();
+    fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    assert_eq!(refusal(&script), Refusal::DoesNotRun("broken".to_owned()));
+}
+
+#[test]
+fn an_installation_without_a_shared_library_is_refused_with_the_mend() {
+    let place = directory("static");
+    fs::create_dir_all(place.join("lib/python3.12")).unwrap();
+    fs::create_dir_all(place.join("bin")).unwrap();
+    fs::write(place.join("lib/python3.12/os.py"), "").unwrap();
+    fs::write(place.join("bin/python3.12"), "").unwrap();
+    for named in [place.clone(), place.join("bin/python3.12")] {
+        let refusal = refusal(&named);
+        assert!(matches!(refusal, Refusal::Static { .. }), "{refusal}");
+        assert!(refusal.to_string().contains("--enable-shared"), "{refusal}");
+    }
+}
+
+#[test]
+fn a_library_that_cannot_be_loaded_gives_the_loaders_error() {
+    let place = directory("damaged");
+    let (minor, library) = pythons().iter().next().unwrap();
+    let damaged = place.join(format!("lib/libpython3.{minor}.so.1.0"));
+    fs::create_dir_all(place.join(format!("lib/python3.{minor}"))).unwrap();
+    fs::write(place.join(format!("lib/python3.{minor}/os.py")), "").unwrap();
+    let whole = fs::read(library).unwrap();
+    // Debug information makes up most of some builds: cut into what is loaded.
+    fs::write(&damaged, &whole[..whole.len().min(1 << 19)]).unwrap();
+    let error = Pool::builder().python(&damaged).interpreters(1).build().unwrap_err();
+    assert!(matches!(error, Error::Load(_)), "{error}");
+    assert!(error.to_string().contains("libpython"), "{error}");
+}
+
+#[test]
+fn every_candidate_says_what_it_is() {
+    for candidate in python::discover() {
+        let line = candidate.to_string();
+        assert!(line.starts_with(candidate.path.to_str().unwrap()), "{line}");
+        assert!(!line.ends_with(": "), "{line}");
+        println!("{line}");
+    }
+}
