@@ -290,3 +290,27 @@ fn movables_made_called_and_dropped_by_many_threads_leave_nothing() {
     }
     assert_eq!(shared_memory(), before);
 }
+
+#[test]
+fn a_dropped_package_is_unmapped() {
+    let _alone = alone();
+    let pool = pool();
+    for name in ["mobilenet_v3_small", "resnet18"] {
+        let path = exported().join(format!("{name}.pt"));
+        let mapped = || {
+            let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+            maps.contains(path.to_str().unwrap())
+        };
+        let package = pool.load_package(&path).unwrap();
+        let model = package.load_pickle("model", "model.pkl").unwrap();
+        for interpreter in pool.interpreters() {
+            model.to_object(&interpreter.session()).unwrap();
+        }
+        assert!(mapped());
+        drop(package);
+        assert!(mapped(), "the movable still needs it");
+        drop(model);
+        collect(pool);
+        assert!(!mapped(), "{name} is still mapped");
+    }
+}
