@@ -2,7 +2,7 @@
 //!
 //! Nothing is visible to anybody before `publish`; an error before it drops what was mapped.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -263,9 +263,11 @@ pub(crate) fn prepare_group(
     let binder = Binder::new(&scope, domain.0.interposed.clone(), flags.has(OpenFlags::NOW));
     let plans = images.iter().map(|image| binder.plan(image)).collect::<Result<Vec<_>>>()?;
 
+    let static_tls: HashSet<_> =
+        images.iter().zip(&plans).flat_map(|(image, plan)| plan.static_tls(image)).collect();
     let replicas = images
         .iter()
-        .map(|image| map_replica(domain, image).map(Arc::new))
+        .map(|image| map_replica(domain, image, static_tls.contains(&image.id)).map(Arc::new))
         .collect::<Result<Vec<_>>>()?;
 
     relocate_all(domain, &replicas, &plans)?;
@@ -431,15 +433,12 @@ fn provider_of(edge: &Edge) -> Option<Provider> {
 }
 
 /// Maps an image and gives it TLS; the replica is not yet relocated.
-fn map_replica(domain: &Domain, image: &Arc<Image>) -> Result<Replica> {
+fn map_replica(domain: &Domain, image: &Arc<Image>, static_tls: bool) -> Result<Replica> {
     let memory = map::map(image)?;
     let base = memory.base();
     let bias = base.wrapping_sub(image.first);
     let tls = match image.tls {
-        Some(tls) => {
-            let needs_static = image.needs_static_tls();
-            Some(tls::place(&image.path, tls, base + tls.address, needs_static)?)
-        }
+        Some(tls) => Some(tls::place(&image.path, tls, base + tls.address, static_tls)?),
         None => None,
     };
     let dynamic = image
@@ -478,6 +477,11 @@ fn relocate_all(domain: &Domain, replicas: &[Arc<Replica>], plans: &[Arc<Plan>])
     // Dependencies come later in breadth-first order, and their resolvers first.
     for entries in deferred.iter().rev() {
         relocate::apply_deferred(entries);
+    }
+    for replica in replicas {
+        if let (Some(block), Some(tls)) = (replica.tls, replica.image.tls) {
+            tls::initialise(&replica.image.path, block, tls, replica.base + tls.address)?;
+        }
     }
     for replica in replicas {
         map::protect_relro(&replica.image, &replica.memory)?;

@@ -188,6 +188,19 @@ fn only_called(image: &Image, symbol: &Symbol, name: &[u8]) -> bool {
 }
 
 impl Plan {
+    /// The images whose thread-local data initial-exec code of `image` reaches.
+    pub(crate) fn static_tls(&self, image: &Image) -> impl Iterator<Item = ImageId> {
+        let own = image.needs_static_tls().then_some(image.id);
+        own.into_iter().chain(image.thread_pointer_offsets().filter_map(|rela| {
+            match self.binding(rela.symbol) {
+                Binding::Image { image, .. } if rela.symbol != 0 => {
+                    self.images.get(image as usize).copied()
+                }
+                _ => None,
+            }
+        }))
+    }
+
     /// All bindings, by symbol index.
     pub(crate) fn bindings(&self) -> &[Binding] {
         &self.bindings

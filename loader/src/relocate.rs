@@ -172,6 +172,12 @@ impl Relocator<'_> {
         } else {
             match self.value(rela.symbol)? {
                 Value::Tls { block, offset } => (block, offset),
+                Value::Absent if action == Action::TlsDescriptor => {
+                    let words = arch::undefined_weak_descriptor(rela.addend as u64);
+                    // SAFETY: `target` is a writable place of sixteen bytes in this replica.
+                    unsafe { write_descriptor(target, words) };
+                    return Ok(());
+                }
                 // glibc leaves the words of an undefined weak symbol as they are.
                 Value::Absent => return Ok(()),
                 Value::Address { .. } | Value::Indirect { .. } => {
@@ -200,11 +206,9 @@ impl Relocator<'_> {
                     write_word(target, value);
                 }
                 _ => {
-                    let value = block
-                        .thread_pointer_offset(offset)
-                        .ok_or("a TLS descriptor of a block that is not in static TLS")?;
-                    write_word(target, arch::static_descriptor_resolver as *const () as u64);
-                    write_word(target + 8, value);
+                    let words = arch::descriptor(block, offset)
+                        .ok_or("the offset that its TLS descriptor names is out of all bounds")?;
+                    write_descriptor(target, words);
                 }
             }
         }
@@ -249,6 +253,18 @@ fn symbol_value(replica: &Replica, symbol: &Symbol) -> Result<Value, String> {
     } else {
         Value::Address { address, size: symbol.size }
     })
+}
+
+/// Writes the words of a TLS descriptor.
+///
+/// # Safety
+/// `target` must be the address of sixteen mapped, writable bytes.
+unsafe fn write_descriptor(target: usize, [resolver, argument]: [u64; 2]) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        write_word(target, resolver);
+        write_word(target + 8, argument);
+    }
 }
 
 /// Writes `value`.

@@ -22,6 +22,7 @@ use crate::plan::PlanCache;
 use crate::sys::file::{self, FileId};
 pub(crate) use dynamic::Dynamic;
 pub(crate) use header::{Segment, Tls};
+use relocations::Rela;
 pub(crate) use symbols::SymbolTable;
 pub(crate) use targets::Targets;
 
@@ -144,13 +145,14 @@ impl Image {
 
     /// Whether its code reaches its own thread-local data by offsets from the thread pointer.
     pub(crate) fn needs_static_tls(&self) -> bool {
-        self.dynamic.rela().any(|rela| {
-            matches!(
-                arch::action(rela.kind),
-                Some(Action::ThreadPointerOffset | Action::TlsDescriptor)
-            ) && (rela.symbol == 0
-                || self.symbols.symbol(rela.symbol).is_some_and(|symbol| !symbol.is_undefined()))
-        })
+        self.thread_pointer_offsets().any(|rela| rela.symbol == 0)
+    }
+
+    /// The relocations of initial-exec code.
+    pub(crate) fn thread_pointer_offsets(&self) -> impl Iterator<Item = Rela> {
+        self.dynamic
+            .rela()
+            .filter(|rela| arch::action(rela.kind) == Some(Action::ThreadPointerOffset))
     }
 
     /// The directory that `$ORIGIN` stands for.

@@ -110,6 +110,29 @@ pub(crate) struct LoadedObject {
     pub tls_module: usize,
 }
 
+impl LoadedObject {
+    /// Its program headers.
+    pub(crate) fn program_headers(&self) -> &[libc::Elf64_Phdr] {
+        if self.header_count == 0 {
+            return &[];
+        }
+        // SAFETY: dl_iterate_phdr reported the address and number of the headers of an object
+        // that is mapped; who asks keeps it so.
+        unsafe {
+            std::slice::from_raw_parts(self.headers as *const libc::Elf64_Phdr, self.header_count)
+        }
+    }
+
+    /// Whether one of its segments holds `address`.
+    pub(crate) fn holds(&self, address: usize) -> bool {
+        self.program_headers().iter().any(|header| {
+            let start = self.base.wrapping_add(header.p_vaddr as usize);
+            header.p_type == libc::PT_LOAD
+                && (start..start + header.p_memsz as usize).contains(&address)
+        })
+    }
+}
+
 /// Every object of the system loader, in its order, and its count of additions and removals.
 pub(crate) fn objects() -> Vec<LoadedObject> {
     unsafe extern "C" fn visit(

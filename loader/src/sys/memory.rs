@@ -174,6 +174,21 @@ pub(crate) fn populate(address: usize, length: usize) {
     unsafe { libc::madvise(address as *mut libc::c_void, length, libc::MADV_POPULATE_WRITE) };
 }
 
+/// Writes `bytes` at `address`, also where the pages are read-only, as RELRO parts are; their rights
+/// are restored.
+pub(crate) fn write_protected(address: usize, bytes: &[u8]) -> io::Result<()> {
+    let writable = region::query(address as *const u8).is_ok_and(|region| region.is_writable());
+    if !writable {
+        protect(address, bytes.len(), Protection::ReadWrite)?;
+    }
+    // SAFETY: callers name data of a loaded object that nobody reads meanwhile; it is writable now.
+    unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), address as *mut u8, bytes.len()) };
+    if !writable {
+        protect(address, bytes.len(), Protection::Read)?;
+    }
+    Ok(())
+}
+
 /// Access rights of a mapping. Writable and executable at once does not exist on purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Protection {

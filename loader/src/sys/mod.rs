@@ -1,5 +1,6 @@
 //! Everything that is asked of the operating system and of the C library, in one place.
 
+pub(crate) mod broadcast;
 pub(crate) mod dynamic;
 pub(crate) mod file;
 pub(crate) mod functions;

@@ -10,7 +10,7 @@ use std::ptr;
 use once_cell::sync::OnceCell;
 use parking_lot::RwLock;
 
-use super::TlsIndex;
+use super::{TlsIndex, arena};
 use crate::image::Tls;
 use crate::sys::thread;
 
@@ -106,9 +106,12 @@ fn first_access(module: usize) -> *mut u8 {
         // glibc but not of a replica.
         let blocks = unsafe { &mut *blocks.get() };
         if blocks.addresses.len() <= module {
+            // The table may move: until it is noted anew, nobody may follow the old address.
+            arena::set_table(0, 0);
             blocks.addresses.resize(module + 1, ptr::null_mut());
         }
         blocks.addresses[module] = block;
+        arena::set_table(blocks.addresses.as_ptr() as usize, blocks.addresses.len());
         blocks.rounds = 0;
         if let Some(&key) = KEY.get() {
             thread::set(key, ptr::without_provenance_mut(1));
@@ -133,6 +136,7 @@ extern "C" fn release_blocks(_value: *mut c_void) {
             }
             return;
         }
+        arena::set_table(0, 0);
         let addresses = std::mem::take(&mut *blocks.addresses);
         let templates = TEMPLATES.read();
         for (block, template) in addresses.into_iter().zip(templates.iter()) {

@@ -13,11 +13,15 @@
 mod arena;
 mod lazy;
 
+use std::collections::BTreeMap;
 use std::path::Path;
+
+use parking_lot::Mutex;
 
 use crate::error::{Error, Result};
 use crate::image::Tls;
 
+pub(crate) use arena::TABLE_OFFSET;
 pub(crate) use lazy::lazy_block_address;
 
 /// The two words that general-dynamic code passes to `__tls_get_addr` (psABI, `tls_index`).
@@ -64,8 +68,22 @@ impl Block {
     pub(crate) fn thread_pointer_offset(self, offset: u64) -> Option<u64> {
         match self {
             Block::Arena { offset: start } => Some((start as u64).wrapping_add(offset)),
-            Block::System { .. } | Block::Lazy { .. } => None,
+            Block::System { module } => {
+                system_offset(module).map(|start| (start as u64).wrapping_add(offset))
+            }
+            Block::Lazy { .. } => None,
         }
+    }
+
+    /// The argument of a TLS descriptor whose resolver asks for the block:
+    /// [`arch::dynamic_descriptor_resolver`]. Bit 63: ours; then 31 bits of module, 32 of offset.
+    pub(crate) fn descriptor_argument(self, offset: u64) -> Option<u64> {
+        let (ours, module) = match self {
+            Block::System { module } => (0, module),
+            Block::Lazy { index } => (OURS, u64::from(index)),
+            Block::Arena { .. } => return None,
+        };
+        (module < 1 << 31 && offset < 1 << 32).then_some(ours | module << 32 | offset)
     }
 
     /// The address of `offset` bytes into the calling thread's block.
@@ -83,16 +101,7 @@ const SMALL: usize = 256;
 ///
 /// `needs_static` says that code reaches it by an offset from the thread pointer.
 pub(crate) fn place(object: &Path, tls: Tls, template: usize, needs_static: bool) -> Result<Block> {
-    let zeroes = tls.file_size == 0;
-    if needs_static && !zeroes {
-        return Err(Error::Tls {
-            object: object.to_owned(),
-            reason: "it has initialised thread-local data that initial-exec code reaches, which threads \
-                     that run already would not have; build it with -ftls-model=global-dynamic"
-                .into(),
-        });
-    }
-    if zeroes && (needs_static || tls.memory_size <= SMALL) {
+    if needs_static || (tls.file_size == 0 && tls.memory_size <= SMALL) {
         match arena::allocate(tls.memory_size, tls.alignment, tls.address) {
             Ok(offset) => return Ok(Block::Arena { offset }),
             Err(reason) if needs_static => {
@@ -107,4 +116,48 @@ pub(crate) fn place(object: &Path, tls: Tls, template: usize, needs_static: bool
         source,
     })?;
     Ok(Block::Lazy { index })
+}
+
+/// Gives a placed block its initial bytes in every thread, now that the template is relocated.
+/// (Lazy blocks copy theirs when a thread first asks.)
+pub(crate) fn initialise(object: &Path, block: Block, tls: Tls, template: usize) -> Result<()> {
+    let Block::Arena { offset } = block else { return Ok(()) };
+    if tls.file_size == 0 {
+        return Ok(());
+    }
+    // SAFETY: PT_TLS lies in a segment of the image (validated), which is mapped here.
+    let image = unsafe { std::slice::from_raw_parts(template as *const u8, tls.file_size) };
+    arena::initialise(offset, image)
+        .map_err(|reason| Error::Tls { object: object.to_owned(), reason })
+}
+
+/// Offset from the thread pointer of a system module's block, if it is the same in all threads:
+/// the module is in glibc's static TLS then.
+fn system_offset(module: u64) -> Option<isize> {
+    static KNOWN: Mutex<BTreeMap<u64, Option<isize>>> = Mutex::new(BTreeMap::new());
+    if let Some(&known) = KNOWN.lock().get(&module) {
+        return known;
+    }
+    let offset = move || {
+        let block = Block::System { module }.address(0);
+        block.wrapping_sub(crate::arch::thread_pointer()) as isize
+    };
+    // glibc allocates the blocks of other modules on the heap, never at equal distances.
+    let here = offset();
+    let elsewhere = std::thread::spawn(offset).join().ok();
+    let known = (elsewhere == Some(here)).then_some(here);
+    KNOWN.lock().insert(module, known);
+    known
+}
+
+/// The address in the calling thread that a descriptor's argument
+/// ([`Block::descriptor_argument`]) stands for.
+pub(crate) extern "C" fn descriptor_address(argument: u64) -> usize {
+    let module = (argument & !OURS) >> 32;
+    let block = if argument & OURS != 0 {
+        Block::Lazy { index: module as u32 }
+    } else {
+        Block::System { module }
+    };
+    block.address(argument & 0xffff_ffff)
 }

@@ -1,7 +1,7 @@
 //# Area: tls descriptors
 //# Lib: main.so
 //# Needs: avx512f
-//# Differs: glibc before 2.42 loses vector registers in this resolver (bug 31372)
+//# Differs: glibc loses vector registers in this resolver where its bug 31372 is not mended
 //# Expect-output: kept
 //# Expect-output: kept
 /* As tls_descriptor_registers for the 32 registers of 512 bits and the mask registers. */

@@ -1,6 +1,6 @@
 //# Area: tls descriptors
 //# Lib: main.so
-//# Differs: glibc before 2.42 loses vector registers in this resolver (bug 31372)
+//# Differs: glibc loses vector registers in this resolver where its bug 31372 is not mended
 //# Expect-output: kept
 //# Expect-output: kept
 /* The call of a descriptor's resolver keeps every integer and SSE register, also when it is the

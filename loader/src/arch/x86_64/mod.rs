@@ -1,12 +1,14 @@
 //! x86-64 (System V psABI, AMD64 supplement).
 
+mod descriptor;
 mod relocation;
 mod thunk;
 mod tls;
 
+pub(crate) use descriptor::{descriptor, undefined_weak_descriptor};
 pub(crate) use relocation::{action, relocation_name};
 pub(crate) use thunk::{THUNK_SIZE, write_thunk};
-pub(crate) use tls::{static_descriptor_resolver, thread_pointer, tls_get_addr};
+pub(crate) use tls::{thread_pointer, tls_get_addr};
 
 /// EM_X86_64.
 pub(crate) const MACHINE: u16 = goblin::elf::header::EM_X86_64;

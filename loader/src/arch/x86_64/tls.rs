@@ -1,9 +1,9 @@
-//! Thread-local storage: the thread pointer, `__tls_get_addr`, and the static TLS descriptor.
+//! Thread-local storage: the thread pointer, `__tls_get_addr`.
 
 use std::arch::{asm, naked_asm};
 use std::ffi::c_void;
 
-use crate::tls::{TlsIndex, lazy_block_address};
+use crate::tls::{TABLE_OFFSET, TlsIndex, lazy_block_address};
 
 /// The address that `%fs` stands for (variant II: it points to itself).
 pub(crate) fn thread_pointer() -> usize {
@@ -21,10 +21,11 @@ unsafe extern "C" {
 
 /// `__tls_get_addr` as replicas see it.
 ///
-/// The module word says what the offset word is (see [`crate::tls::ModuleWord`]):
+/// The module word says what the offset word is (see [`crate::tls::Block::module_word`]):
 /// - top bit clear: a module id of glibc, passed on to glibc;
 /// - top bit set, bit 0 clear: an offset from the thread pointer, four instructions in all;
-/// - both set: an offset into a block that the thread gets at its first access.
+/// - both set: an offset into a block that the thread gets at its first access. Later accesses
+///   find it in the thread's table, whose address and length are at `TABLE_OFFSET`.
 #[unsafe(naked)]
 pub(crate) unsafe extern "C" fn tls_get_addr(index: *const TlsIndex) -> *mut c_void {
     naked_asm!(
@@ -37,6 +38,20 @@ pub(crate) unsafe extern "C" fn tls_get_addr(index: *const TlsIndex) -> *mut c_v
         "add rax, qword ptr fs:[0]",
         "ret",
         "2:",
+        "mov rcx, [rip + {table}]",
+        "test rcx, rcx",
+        "jz 4f",
+        "shl rax, 1",
+        "shr rax, 2",
+        "cmp rax, qword ptr fs:[rcx + 8]",
+        "jae 4f",
+        "mov rcx, qword ptr fs:[rcx]",
+        "mov rax, [rcx + rax * 8]",
+        "test rax, rax",
+        "jz 4f",
+        "add rax, [rdi + 8]",
+        "ret",
+        "4:",
         // Compilers before GCC 6 call this function with a misaligned stack from leaf functions
         // (GCC bug 58066; glibc has __tls_get_addr_slow for it).
         "push rbp",
@@ -47,16 +62,8 @@ pub(crate) unsafe extern "C" fn tls_get_addr(index: *const TlsIndex) -> *mut c_v
         "ret",
         "3:",
         "jmp {system}@PLT",
+        table = sym TABLE_OFFSET,
         lazy = sym lazy_block_address,
         system = sym __tls_get_addr,
     )
-}
-
-/// The resolver of a TLS descriptor whose argument is an offset from the thread pointer.
-///
-/// A descriptor's resolver gets the descriptor's address in `rax`, returns the offset in `rax`,
-/// and keeps every other register (psABI, "TLS Descriptors"): so it cannot be written in Rust.
-#[unsafe(naked)]
-pub(crate) unsafe extern "C" fn static_descriptor_resolver() {
-    naked_asm!("mov rax, [rax + 8]", "ret")
 }
