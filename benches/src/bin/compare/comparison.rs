@@ -142,7 +142,7 @@ impl Field {
         if isolated {
             command.arg("--isolated");
         }
-        let contender = self.add(&format!("{count} interpreters, {policy}"), &mut command)?;
+        let contender = self.add(&format!("pool of {count}, {policy}"), &mut command)?;
         let plural = if count == 1 { "" } else { "s" };
         self.line(
             format!("{count} interpreter{plural}, {policy}"),
