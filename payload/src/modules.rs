@@ -8,8 +8,13 @@ use pyo3_ffi::{
     PyImport_ImportModule, PyMemoryView_FromMemory, PyObject_GetAttrString, PyObject_SetItem,
 };
 
+use std::ffi::CStr;
+
 // `const MODULES: &[(&str, &[u8])]`: name and source.
 include!(concat!(env!("OUT_DIR"), "/modules.rs"));
+
+/// Makes the package importable.
+const IMPORTER: &str = concat!(include_str!("importer.py"), "\0");
 
 /// Makes the modules importable.
 ///
@@ -30,22 +35,28 @@ pub(crate) unsafe fn install() -> Outcome<()> {
             ))?;
             done(PyDict_SetItem(sources.as_ptr(), name.as_ptr(), source.as_ptr()))?;
         }
-        let code = concat!(include_str!("importer.py"), "\0");
-        let code = Ref::owned(Py_CompileString(
-            code.as_ptr().cast(),
-            c"_hydrozoa/importer.py".as_ptr(),
-            Py_file_input,
-        ))?;
-        let namespace = Ref::owned(PyDict_New())?;
-        done(PyDict_SetItemString(
-            namespace.as_ptr(),
-            c"__builtins__".as_ptr(),
-            PyEval_GetBuiltins(),
-        ))?;
-        done(PyDict_SetItemString(namespace.as_ptr(), c"SOURCES".as_ptr(), sources.as_ptr()))?;
-        Ref::owned(PyEval_EvalCode(code.as_ptr(), namespace.as_ptr(), namespace.as_ptr()))?;
+        run(IMPORTER, c"_hydrozoa/importer.py", &[(c"SOURCES", &sources)])
     }
-    Ok(())
+}
+
+/// Runs a program of ours in a namespace of its own.
+///
+/// # Safety
+///
+/// Attached. `code` ends with a NUL.
+pub(crate) unsafe fn run(code: &'static str, file: &CStr, names: &[(&CStr, &Ref)]) -> Outcome<()> {
+    // SAFETY: attached; every object is alive during the calls, and the code ends with a NUL.
+    unsafe {
+        let code =
+            Ref::owned(Py_CompileString(code.as_ptr().cast(), file.as_ptr(), Py_file_input))?;
+        let space = Ref::owned(PyDict_New())?;
+        let builtins = PyEval_GetBuiltins();
+        done(PyDict_SetItemString(space.as_ptr(), c"__builtins__".as_ptr(), builtins))?;
+        for (name, value) in names {
+            done(PyDict_SetItemString(space.as_ptr(), name.as_ptr(), value.as_ptr()))?;
+        }
+        Ref::owned(PyEval_EvalCode(code.as_ptr(), space.as_ptr(), space.as_ptr())).map(drop)
+    }
 }
 
 /// Sets a variable in this interpreter's `os.environ` without `putenv`, which would change the

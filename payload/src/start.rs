@@ -3,7 +3,7 @@
 //! PEP 587 is the specification of the two configurations used here; what each field does is in
 //! CPython's Doc/c-api/init_config.rst.
 
-use crate::fault::{Fault, Outcome, guarded};
+use crate::fault::{Fault, Outcome, Raised, guarded};
 use crate::modules;
 use crate::reference::Ref;
 use crate::table::{Start, Status, Text};
@@ -27,6 +27,9 @@ static MAIN: AtomicPtr<PyThreadState> = AtomicPtr::new(ptr::null_mut());
 /// The exit status, if the command line asked for nothing but an answer (`--version`).
 static EXIT: AtomicI32 = AtomicI32::new(0);
 
+/// Run right before finalization.
+const ENDING: &str = concat!(include_str!("ending.py"), "\0");
+
 /// See [`crate::table::PayloadTable::start`].
 pub(crate) unsafe extern "C" fn start(start: *const Start, sink: *mut c_void) -> Status {
     // SAFETY: the host passes a valid description, and its own sink.
@@ -40,11 +43,10 @@ pub(crate) unsafe extern "C" fn start(start: *const Start, sink: *mut c_void) ->
             if STAGE.load(Ordering::Acquire) == FINALIZED {
                 return Ok(());
             }
-            threads::keep_own();
             let prepared = prepare(start);
             if prepared.is_err() {
                 // The exception is read while this thread is attached, then the GIL is let go.
-                let message = crate::fault::Raised::take().message;
+                let message = Raised::take().message;
                 MAIN.store(PyEval_SaveThread(), Ordering::Release);
                 return Err(fault(start, &message));
             }
@@ -82,7 +84,9 @@ pub(crate) unsafe extern "C" fn finalize(sink: *mut c_void) -> Status {
             }
             PyGILState_Ensure();
             threads::drain();
-            threads::forget_others();
+            if modules::run(ENDING, c"_hydrozoa/ending.py", &[]).is_err() {
+                Raised::take();
+            }
             // The result only tells that buffered output could not be flushed, for which the
             // streams' own errors have been printed.
             Py_FinalizeEx();

@@ -4,21 +4,16 @@
 //! `PyGILState_Release` frees it again (Python/pystate.c), which costs more than most calls. So the
 //! first entry of a thread takes one more reference (the state's `gilstate_counter`), which
 //! `forget_thread` gives back when the thread ends.
-//!
-//! The states kept in this way are listed, because they must end before the interpreter does: up to
-//! Python 3.12 `threading._shutdown` waits for a lock that is freed with the state of the thread
-//! that first imported `threading` (Lib/threading.py), and that thread may be none that ends.
 
 use crate::table::Handle;
 use pyo3_ffi::{
-    Py_DECREF, Py_GetVersion, Py_INCREF, PyEval_RestoreThread, PyEval_SaveThread,
-    PyGILState_Ensure, PyGILState_GetThisThreadState, PyGILState_Release, PyGILState_STATE,
-    PyObject, PyThreadState, PyThreadState_Clear, PyThreadState_Delete,
+    Py_DECREF, Py_INCREF, PyEval_RestoreThread, PyEval_SaveThread, PyGILState_Ensure,
+    PyGILState_GetThisThreadState, PyGILState_Release, PyGILState_STATE, PyObject, PyThreadState,
     compat::PyThreadState_GetUnchecked,
 };
-use std::ffi::{CStr, c_int, c_void};
+use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 /// In a token: `enter` has made this thread's state, and the host shall see to `forget_thread`.
 const NEW_THREAD: c_int = 1 << 8;
@@ -41,63 +36,6 @@ struct Deferred {
 // SAFETY: both parts are addresses; who queues them vouches that any thread may run the action.
 unsafe impl Send for Deferred {}
 
-/// A thread state that is kept for an application's thread.
-struct Kept {
-    state: *mut PyThreadState,
-    /// What Python calls the thread: `threading.get_ident()`.
-    ident: libc::pthread_t,
-}
-
-// SAFETY: an address; it is used under the GIL only.
-unsafe impl Send for Kept {}
-
-static KEPT: Mutex<Vec<Kept>> = Mutex::new(Vec::new());
-
-fn kept() -> MutexGuard<'static, Vec<Kept>> {
-    // Whoever panicked did not do so in the middle of a change: each is one call.
-    KEPT.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Keeps the state that this thread has got by starting the interpreter. Attached.
-pub(crate) fn keep_own() {
-    // SAFETY: this thread has a state; asking for its own name needs nothing.
-    let (state, ident) = unsafe { (PyGILState_GetThisThreadState(), libc::pthread_self()) };
-    kept().push(Kept { state, ident });
-}
-
-/// Ends the states of all application threads but this one, which is attached.
-///
-/// # Safety
-///
-/// None of these threads is attached or will be.
-pub(crate) unsafe fn forget_others() {
-    // Since 3.13 nothing waits, and finalization may go on with the first state (runtime.main_tstate).
-    if minor_version() >= 13 {
-        return;
-    }
-    // SAFETY: this thread is attached, and the others are not, so their states may be freed.
-    unsafe {
-        let (own, ident) = (PyGILState_GetThisThreadState(), libc::pthread_self());
-        let states = std::mem::take(&mut *kept());
-        for Kept { state, ident: other } in states {
-            // To `threading._shutdown` this thread is also a dead one whose name it has got: it
-            // asserts that the lock is still held then, and frees it itself.
-            if state != own && other != ident {
-                PyThreadState_Clear(state);
-                PyThreadState_Delete(state);
-            }
-        }
-    }
-}
-
-/// The second number of Python's version, which a payload is built for.
-fn minor_version() -> u8 {
-    // SAFETY: a static text such as "3.12.1 (main, ...) [GCC ...]".
-    let version = unsafe { CStr::from_ptr(Py_GetVersion()) };
-    let minor = version.to_bytes().split(|byte| *byte == b'.').nth(1).unwrap_or_default();
-    std::str::from_utf8(minor).ok().and_then(|minor| minor.parse().ok()).unwrap_or(u8::MAX)
-}
-
 static QUEUE: Mutex<Vec<Deferred>> = Mutex::new(Vec::new());
 
 /// Whether `QUEUE` may hold anything, so that an entry need not lock it.
@@ -111,7 +49,6 @@ pub(crate) unsafe extern "C" fn enter() -> c_int {
         let state = PyGILState_Ensure();
         if new {
             PyGILState_Ensure();
-            keep_own();
         }
         token_of(state) | if new { NEW_THREAD } else { 0 }
     };
@@ -161,7 +98,6 @@ pub(crate) unsafe extern "C" fn forget_thread() {
         if !state.is_null() {
             PyEval_RestoreThread(state);
             drain();
-            kept().retain(|kept| kept.state != state);
             // Gives back the reference that `enter` took; the count falls to zero, which frees
             // the state and lets go of the GIL.
             PyGILState_Release(PyGILState_STATE::PyGILState_UNLOCKED);

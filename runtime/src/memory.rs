@@ -65,7 +65,7 @@ impl Interpreter {
             .domain()
             .replicas()
             .iter()
-            .map(|replica| replica.base as usize..=replica.base as usize + replica.size - 1)
+            .map(|replica| replica.base..=replica.base + replica.size - 1)
             .collect();
         let mut within = false;
         Ok(fields(text.lines().filter(|line| {

@@ -404,8 +404,8 @@ impl<'session> Iterator for Iter<'session> {
             unsafe { (session.inner().table().next)(iterator.handle(), &mut out, sink.pointer()) };
         drop(attached);
         let item = match sink.check(status) {
-            // SAFETY: success with an object means an owned reference.
             Ok(()) if !out.is_null() => {
+                // SAFETY: success with an object means an owned reference.
                 return Some(Ok(unsafe { Object::from_owned(session, out) }));
             }
             Ok(()) => None,

@@ -22,7 +22,7 @@ fn arguments_arrive_in_their_places() {
         assert_eq!(seen(f.call(())), "((), {})");
         assert_eq!(seen(f.call((1, "b", 2.5))), "((1, 'b', 2.5), {})");
         assert_eq!(seen(f.call(vec![7; 9])), "((7, 7, 7, 7, 7, 7, 7, 7, 7), {})");
-        assert_eq!(seen(f.call_kwargs((), &[("a", 1), ("b", 2)])), "((), {'a': 1, 'b': 2})");
+        assert_eq!(seen(f.call_kwargs((), [("a", 1), ("b", 2)])), "((), {'a': 1, 'b': 2})");
         assert_eq!(
             seen(f.call_kwargs((0,), (("a", 1), ("b", "two"), ("c", ())))),
             "((0,), {'a': 1, 'b': 'two', 'c': None})"

@@ -238,9 +238,27 @@ fn a_host_function_called_at_the_very_end_raises() {
     }
 }
 
+/// A pool of one whose interpreter counts what is reported as unraisable.
+fn reporting(pool: &Pool) -> Arc<AtomicU8> {
+    let session = pool.acquire().unwrap();
+    let reports = Arc::new(AtomicU8::new(0));
+    // SAFETY: one byte that the owner keeps alive and that Rust only accesses atomically.
+    let count = unsafe { session.lend_raw(reports.as_ptr(), 1, false, reports.clone()) }.unwrap();
+    let code = "
+import sys
+def report(count):
+    def hook(_): count[0] += 1
+    sys.unraisablehook = hook
+";
+    let report = session.run(code, "report.py").unwrap().get_item("report").unwrap();
+    report.call((count,)).unwrap();
+    reports
+}
+
 #[test]
 fn an_interpreter_ends_although_threading_was_imported_by_a_thread_that_lives_on() {
     for pool in pools(1) {
+        let reports = reporting(&pool);
         let (imported, wait) = mpsc::channel();
         let (leave, stay) = mpsc::channel::<()>();
         let visitor = {
@@ -254,8 +272,24 @@ fn an_interpreter_ends_although_threading_was_imported_by_a_thread_that_lives_on
         };
         wait.recv().unwrap();
         drop(pool);
+        assert_eq!(reports.load(Ordering::SeqCst), 0);
         drop(leave);
         visitor.join().unwrap();
+    }
+}
+
+#[test]
+fn an_interpreter_ends_on_a_thread_that_takes_over_an_identifier() {
+    for pool in pools(1) {
+        let reports = reporting(&pool);
+        let importer = {
+            let pool = pool.clone();
+            thread::spawn(move || drop(pool.acquire().unwrap().import("threading").unwrap()))
+        };
+        importer.join().unwrap();
+        // Most likely on the stack, and so under the identifier, of the thread that has ended.
+        thread::spawn(move || drop(pool)).join().unwrap();
+        assert_eq!(reports.load(Ordering::SeqCst), 0);
     }
 }
 
