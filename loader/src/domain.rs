@@ -26,6 +26,7 @@ use crate::scope::{Definition, Order, Scope, call_resolver};
 use crate::sys::memory::Reservation;
 use crate::thunk::{Interposition, Thunks};
 use crate::tls::Block;
+use crate::trap::Traps;
 use crate::{IMAGES, SYSTEM};
 
 /// Identifies a domain for as long as the process runs; never reused.
@@ -103,6 +104,8 @@ pub(crate) struct Replica {
     pub bound: Mutex<HashSet<ImageId>>,
     /// Its place in the order in which constructors began; 0 before.
     pub constructed: AtomicU64,
+    /// What its references to functions without a definition are bound to, if it has some.
+    pub traps: OnceCell<Traps>,
 }
 
 impl Replica {

@@ -458,6 +458,7 @@ fn map_replica(domain: &Domain, image: &Arc<Image>, static_tls: bool) -> Result<
         needs: OnceCell::new(),
         bound: Mutex::default(),
         constructed: AtomicU64::new(0),
+        traps: OnceCell::new(),
     })
 }
 

@@ -13,7 +13,7 @@ use crate::image::symbols::{Name, Symbol};
 use crate::image::{Image, ImageId};
 use crate::scope::{Definition, Scope, ScopeKey};
 use crate::tls::Block;
-use crate::trap;
+use crate::trap::Missing;
 
 /// What a symbol is bound to.
 #[derive(Clone, Copy, Debug)]
@@ -30,6 +30,8 @@ pub(crate) enum Binding {
     FixedTls { block: Block, offset: u64 },
     /// Entry of the domain's interposition table.
     Interposed(u32),
+    /// A function without a definition: its index in [`Plan::missing`].
+    Missing(u32),
 }
 
 /// The bindings of one image in one kind of scope, by symbol index.
@@ -38,6 +40,8 @@ pub(crate) struct Plan {
     bindings: Vec<Binding>,
     /// The images that hold definitions.
     pub images: Vec<ImageId>,
+    /// Functions that nothing defined.
+    pub missing: Vec<Missing>,
 }
 
 /// Names that a domain interposes, sorted: the same list in all domains of one kind.
@@ -89,6 +93,7 @@ impl<'a> Binder<'a> {
     fn resolve(&self, image: &Image) -> Result<Plan> {
         let mut bindings = Vec::new();
         let mut images = Vec::new();
+        let mut missing = Vec::new();
         for rela in image.dynamic.rela() {
             let index = rela.symbol as usize;
             if index == 0 {
@@ -98,13 +103,19 @@ impl<'a> Binder<'a> {
                 bindings.resize(index + 1, Binding::Unreferenced);
             }
             if matches!(bindings[index], Binding::Unreferenced) {
-                bindings[index] = self.bind(image, rela.symbol, &mut images)?;
+                bindings[index] = self.bind(image, rela.symbol, &mut images, &mut missing)?;
             }
         }
-        Ok(Plan { bindings, images })
+        Ok(Plan { bindings, images, missing })
     }
 
-    fn bind(&self, image: &Image, index: u32, images: &mut Vec<ImageId>) -> Result<Binding> {
+    fn bind(
+        &self,
+        image: &Image,
+        index: u32,
+        images: &mut Vec<ImageId>,
+        missing: &mut Vec<Missing>,
+    ) -> Result<Binding> {
         let mut in_image = |image: ImageId, symbol| {
             let known = images.iter().position(|&known| known == image);
             let index = known.unwrap_or_else(|| {
@@ -139,34 +150,28 @@ impl<'a> Binder<'a> {
             // An image that is not in its own scope's hash table (a stripped table) has itself.
             None if !symbol.is_undefined() => Ok(in_image(image.id, symbol)),
             None if symbol.is_weak() => Ok(Binding::Absent),
-            None => self.missing(image, &symbol, text, wanted.map(|version| version.name)),
+            None => self.missing(image, &symbol, Missing { name: text, version: wanted }, missing),
         }
     }
 
     /// A reference without a definition. The system loader binds functions lazily unless told
-    /// otherwise, so a library may load that calls what nobody defines: the call then names it.
+    /// otherwise, so a library may load that calls what nobody defines yet (see [`crate::trap`]).
     fn missing(
         &self,
         image: &Image,
         symbol: &Symbol,
-        name: &[u8],
-        version: Option<&[u8]>,
+        reference: Missing,
+        missing: &mut Vec<Missing>,
     ) -> Result<Binding> {
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        if !self.key.now && !image.dynamic.bind_now && only_called(image, symbol, name) {
-            let address =
-                trap::for_symbol(&image.path, &text(name)).map_err(|source| Error::Memory {
-                    object: image.path.clone(),
-                    action: "map a trap into",
-                    length: crate::sys::PAGE,
-                    source,
-                })?;
-            return Ok(Binding::Fixed { address, size: 0 });
+        if !self.key.now && !image.dynamic.bind_now && only_called(image, symbol, reference.name) {
+            missing.push(reference);
+            return Ok(Binding::Missing(missing.len() as u32 - 1));
         }
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         Err(Error::UndefinedSymbol {
             object: image.path.clone(),
-            symbol: text(name),
-            version: version.map(text),
+            symbol: text(reference.name),
+            version: reference.version.map(|version| text(version.name)),
         })
     }
 }

@@ -14,6 +14,7 @@ use crate::plan::{Binding, Plan};
 use crate::scope::call_resolver;
 use crate::sys::memory;
 use crate::tls::Block;
+use crate::trap::Traps;
 
 /// Where a plan's definitions are in one domain.
 pub(crate) struct Places<'a> {
@@ -226,6 +227,13 @@ impl Relocator<'_> {
             Binding::FixedTls { block, offset } => Value::Tls { block, offset },
             Binding::Interposed(entry) => {
                 Value::Address { address: self.places.interpositions[entry as usize], size: 0 }
+            }
+            Binding::Missing(index) => {
+                let Replica { domain, image, traps, .. } = self.replica;
+                let traps = traps
+                    .get_or_try_init(|| Traps::new(*domain, image, &self.plan.missing))
+                    .map_err(|error| format!("its traps cannot be mapped: {error}"))?;
+                Value::Address { address: traps.address(index), size: 0 }
             }
             Binding::Image { image, symbol } => {
                 let replica = self.places.replicas[image as usize]

@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 use std::io;
 
-use crate::arch::{THUNK_SIZE, write_thunk};
+use crate::arch::{THUNK_SIZE, write_late_thunk, write_thunk};
 use crate::sys::memory::{Protection, Reservation};
 
 /// What a reference to an interposed symbol binds to, in the replicas of one domain.
@@ -99,6 +99,23 @@ impl Thunks {
                 }
             })
             .collect();
+        code.protect(0, code.length(), Protection::ReadExecute)?;
+        Ok(Thunks { _code: Some(code), addresses })
+    }
+}
+
+impl Thunks {
+    /// Thunks that find the target of a call when it happens; see [`crate::trap`].
+    pub(crate) fn late(records: impl ExactSizeIterator<Item = usize>) -> io::Result<Thunks> {
+        let length = records.len() * THUNK_SIZE;
+        let code = Reservation::new(length, 1)?;
+        code.map_zeroes(0, code.length(), Protection::ReadWrite)?;
+        // SAFETY: just mapped, readable and writable, and referred to by nobody else.
+        let bytes = unsafe { std::slice::from_raw_parts_mut(code.base() as *mut u8, length) };
+        for (chunk, record) in bytes.chunks_exact_mut(THUNK_SIZE).zip(records) {
+            write_late_thunk(chunk.try_into().expect("chunks have this size"), record);
+        }
+        let addresses = (0..length).step_by(THUNK_SIZE).map(|at| code.base() + at).collect();
         code.protect(0, code.length(), Protection::ReadExecute)?;
         Ok(Thunks { _code: Some(code), addresses })
     }

@@ -85,7 +85,8 @@ unsafe fn lookup(
             Handle::Domain => (query.global(), program_name()),
             Handle::Replica(owner, replica) => {
                 let found = find_definition(&owner, &replica, query.name, query.wanted);
-                (query.address_in(&owner, found), replica.image.path.display().to_string())
+                let found = found.and_then(|found| address_in(&owner, found));
+                (found, replica.image.path.display().to_string())
             }
             Handle::System => {
                 // SAFETY: not one of our handles, so glibc's, or as wrong for glibc as for us; the
@@ -189,20 +190,11 @@ impl Query<'_> {
 
     /// The address of a definition, which the caller now refers to: it stays while the caller does.
     fn address_of(&self, definition: Option<Definition>) -> Option<usize> {
-        self.address_in(self.domain, definition)
-    }
-
-    fn address_in(&self, domain: &Domain, definition: Option<Definition>) -> Option<usize> {
         let definition = definition?;
-        if let Definition::Image { image, symbol } = definition {
-            if let Some(caller) = &self.caller {
-                caller.bound.lock().insert(image);
-            }
-            if symbol.is_unique() {
-                domain.0.state.lock().uses.keep(image);
-            }
+        if let (Definition::Image { image, .. }, Some(caller)) = (definition, &self.caller) {
+            caller.bound.lock().insert(image);
         }
-        domain.address_of(definition)
+        address_in(self.domain, definition)
     }
 
     /// The object that an error names.
@@ -217,6 +209,15 @@ impl Query<'_> {
             },
         }
     }
+}
+
+fn address_in(domain: &Domain, definition: Definition) -> Option<usize> {
+    if let Definition::Image { image, symbol } = definition
+        && symbol.is_unique()
+    {
+        domain.0.state.lock().uses.keep(image);
+    }
+    domain.address_of(definition)
 }
 
 /// The program, as glibc names it in errors.

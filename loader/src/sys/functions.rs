@@ -4,6 +4,7 @@
 //! preloaded library that exports `dlopen`): then glibc's are looked up in its symbol table.
 
 use std::ffi::{c_char, c_int, c_void};
+use std::mem::transmute;
 use std::ptr;
 
 use once_cell::sync::OnceCell;
@@ -16,18 +17,29 @@ use crate::system;
 pub(crate) type Visit =
     unsafe extern "C" fn(*mut libc::dl_phdr_info, libc::size_t, *mut c_void) -> c_int;
 
+type Open = unsafe extern "C" fn(*const c_char, c_int) -> *mut c_void;
+type Close = unsafe extern "C" fn(*mut c_void) -> c_int;
+type Symbol = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
+type VersionedSymbol =
+    unsafe extern "C" fn(*mut c_void, *const c_char, *const c_char) -> *mut c_void;
+type LastError = unsafe extern "C" fn() -> *mut c_char;
+type Address = unsafe extern "C" fn(*const c_void, *mut libc::Dl_info) -> c_int;
+type AddressAndMore =
+    unsafe extern "C" fn(*const c_void, *mut libc::Dl_info, *mut *mut c_void, c_int) -> c_int;
+type Information = unsafe extern "C" fn(*mut c_void, c_int, *mut c_void) -> c_int;
+type Iterate = unsafe extern "C" fn(Option<Visit>, *mut c_void) -> c_int;
+
 /// Pointers to the functions; their contracts are those of the manual pages.
 pub(crate) struct Functions {
-    pub dlopen: unsafe extern "C" fn(*const c_char, c_int) -> *mut c_void,
-    pub dlclose: unsafe extern "C" fn(*mut c_void) -> c_int,
-    pub dlsym: unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void,
-    pub dlvsym: unsafe extern "C" fn(*mut c_void, *const c_char, *const c_char) -> *mut c_void,
-    pub dlerror: unsafe extern "C" fn() -> *mut c_char,
-    pub dladdr: unsafe extern "C" fn(*const c_void, *mut libc::Dl_info) -> c_int,
-    pub dladdr1:
-        unsafe extern "C" fn(*const c_void, *mut libc::Dl_info, *mut *mut c_void, c_int) -> c_int,
-    pub dlinfo: unsafe extern "C" fn(*mut c_void, c_int, *mut c_void) -> c_int,
-    pub dl_iterate_phdr: unsafe extern "C" fn(Option<Visit>, *mut c_void) -> c_int,
+    pub dlopen: Open,
+    pub dlclose: Close,
+    pub dlsym: Symbol,
+    pub dlvsym: VersionedSymbol,
+    pub dlerror: LastError,
+    pub dladdr: Address,
+    pub dladdr1: AddressAndMore,
+    pub dlinfo: Information,
+    pub dl_iterate_phdr: Iterate,
 }
 
 unsafe extern "C" {
@@ -95,15 +107,15 @@ fn find() -> Option<Functions> {
     // SAFETY: each name is a function of libc with the signature of its field.
     unsafe {
         Some(Functions {
-            dlopen: std::mem::transmute(address("dlopen")?),
-            dlclose: std::mem::transmute(address("dlclose")?),
-            dlsym: std::mem::transmute(address("dlsym")?),
-            dlvsym: std::mem::transmute(address("dlvsym")?),
-            dlerror: std::mem::transmute(address("dlerror")?),
-            dladdr: std::mem::transmute(address("dladdr")?),
-            dladdr1: std::mem::transmute(address("dladdr1")?),
-            dlinfo: std::mem::transmute(address("dlinfo")?),
-            dl_iterate_phdr: std::mem::transmute(address("dl_iterate_phdr")?),
+            dlopen: transmute::<*const c_void, Open>(address("dlopen")?),
+            dlclose: transmute::<*const c_void, Close>(address("dlclose")?),
+            dlsym: transmute::<*const c_void, Symbol>(address("dlsym")?),
+            dlvsym: transmute::<*const c_void, VersionedSymbol>(address("dlvsym")?),
+            dlerror: transmute::<*const c_void, LastError>(address("dlerror")?),
+            dladdr: transmute::<*const c_void, Address>(address("dladdr")?),
+            dladdr1: transmute::<*const c_void, AddressAndMore>(address("dladdr1")?),
+            dlinfo: transmute::<*const c_void, Information>(address("dlinfo")?),
+            dl_iterate_phdr: transmute::<*const c_void, Iterate>(address("dl_iterate_phdr")?),
         })
     }
 }

@@ -18,7 +18,7 @@ pub(crate) fn descriptor(block: Block, offset: u64) -> Option<[u64; 2]> {
     if let Some(argument) = block.thread_pointer_offset(offset) {
         return Some([static_resolver as *const () as u64, argument]);
     }
-    Lazy::force(&STATE);
+    prepare_to_save();
     Some([dynamic_resolver as *const () as u64, block.descriptor_argument(offset)?])
 }
 
@@ -42,15 +42,20 @@ unsafe extern "C" fn undefined_weak_resolver() {
 /// State components that a call may change (Intel SDM volume 1, 13.1): x87, SSE, AVX, opmask, the
 /// upper halves of ZMM0-15, ZMM16-31. Not AMX tiles (functions that use them save them), nor
 /// protection keys.
-const COMPONENTS: u32 = 0b1110_0111;
+pub(super) const COMPONENTS: u32 = 0b1110_0111;
 
 /// How the resolver saves state: bytes to reserve in the low half; [`XSAVEC`] or [`XSAVE`] or
 /// neither in the high one.
-static SAVE: AtomicU64 = AtomicU64::new(0);
+pub(super) static SAVE: AtomicU64 = AtomicU64::new(0);
 const XSAVE: u64 = 1 << 32;
 const XSAVEC: u64 = 2 << 32;
 
 static STATE: Lazy<()> = Lazy::new(|| SAVE.store(measure(), Ordering::Release));
+
+/// Fills [`SAVE`].
+pub(super) fn prepare_to_save() {
+    Lazy::force(&STATE);
+}
 
 /// FXSAVE's area: the legacy region alone.
 const LEGACY: u64 = 512;

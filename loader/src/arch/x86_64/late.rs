@@ -1,0 +1,101 @@
+//! Calls that are bound when they happen: the address is asked of Rust with every register put
+//! aside that an argument can be in (psABI, "Register Usage"), then the call goes on.
+
+use std::arch::naked_asm;
+
+use super::THUNK_SIZE;
+use super::descriptor::{COMPONENTS, SAVE, prepare_to_save};
+use crate::trap;
+
+/// Writes code that has [`trap::resolve`] find where the call goes, from the record at `record`.
+/// It clobbers `r11` only, which the psABI leaves to linkage code.
+pub(crate) fn write_late_thunk(code: &mut [u8; THUNK_SIZE], record: usize) {
+    prepare_to_save();
+    code[..6].copy_from_slice(&[0xf3, 0x0f, 0x1e, 0xfa, 0x49, 0xbb]); // endbr64; movabs …, %r11
+    code[6..14].copy_from_slice(&(record as u64).to_le_bytes());
+    code[14..20].copy_from_slice(&[0xff, 0x25, 4, 0, 0, 0]); // jmp *4(%rip)
+    code[24..32].copy_from_slice(&(bind as *const () as u64).to_le_bytes());
+}
+
+/// Reached by a call's jump, with the record's address in `r11`.
+#[unsafe(naked)]
+unsafe extern "C" fn bind() {
+    naked_asm!(
+        ".cfi_startproc",
+        "push rbp",
+        ".cfi_adjust_cfa_offset 8",
+        ".cfi_offset rbp, -16",
+        "mov rbp, rsp",
+        ".cfi_def_cfa_register rbp",
+        "push rdi",
+        "push rsi",
+        "push rdx",
+        "push rcx",
+        "push r8",
+        "push r9",
+        "push rax", // the number of vector registers that a variadic call uses
+        "push r10", // the static chain
+        "push rbx",
+        "push r12",
+        "mov r12, r11",
+        "mov rbx, [rip + {save}]",
+        "mov ecx, ebx", // the size: the low half
+        "sub rsp, rcx",
+        "and rsp, -64",
+        "shr rbx, 32",
+        "jz 4f",
+        // The header of the area must be zero but for what the instruction writes.
+        "xor eax, eax",
+        "mov [rsp + 512], rax",
+        "mov [rsp + 520], rax",
+        "mov [rsp + 528], rax",
+        "mov [rsp + 536], rax",
+        "mov [rsp + 544], rax",
+        "mov [rsp + 552], rax",
+        "mov [rsp + 560], rax",
+        "mov [rsp + 568], rax",
+        "mov eax, {components}",
+        "xor edx, edx",
+        "test bl, 2",
+        "jz 3f",
+        "xsavec64 [rsp]",
+        "jmp 5f",
+        "3:",
+        "xsave64 [rsp]",
+        "jmp 5f",
+        "4:",
+        "fxsave64 [rsp]",
+        "5:",
+        "mov rdi, r12",
+        "call {resolve}",
+        "mov r11, rax",
+        "test ebx, ebx",
+        "jz 6f",
+        "mov eax, {components}",
+        "xor edx, edx",
+        "xrstor64 [rsp]",
+        "jmp 7f",
+        "6:",
+        "fxrstor64 [rsp]",
+        "7:",
+        "lea rsp, [rbp - 80]",
+        "pop r12",
+        "pop rbx",
+        "pop r10",
+        "pop rax",
+        "pop r9",
+        "pop r8",
+        "pop rcx",
+        "pop rdx",
+        "pop rsi",
+        "pop rdi",
+        "pop rbp",
+        ".cfi_def_cfa rsp, 8",
+        ".cfi_restore rbp",
+        "jmp r11",
+        ".cfi_endproc",
+        save = sym SAVE,
+        components = const COMPONENTS,
+        resolve = sym trap::resolve,
+    )
+}
