@@ -3,3 +3,8 @@
 pub mod isolation;
 pub mod mappings;
 pub mod place;
+
+/// Compiles the example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+pub struct Readme;
