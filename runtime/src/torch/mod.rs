@@ -20,8 +20,8 @@
 //! | [`gil`] | - | which interpreter a thread runs |
 //!
 //! Process-wide by libtorch's nature, and left so: the default generators, default dtype, thread
-//! counts, precision and determinism flags, warnings given once, the caching allocators, the
-//! profiler, compiled autograd (refused), RPC.
+//! counts, precision and determinism flags, anomaly mode, warnings given once, the caching
+//! allocators, the profiler, compiled autograd (refused), RPC.
 //!
 //! Functions that stand in for C++ functions state the original's parameters in the terms of the
 //! psABI (see [`cxx`]) and end, where there is a register for it, with the context: the address of

@@ -4,6 +4,7 @@ mod errors;
 mod models;
 mod scripts;
 mod shared_text;
+mod torch_shared;
 
 use std::process::ExitCode;
 
@@ -14,6 +15,8 @@ const TESTS: &[Test] = &[
     ("four_copies_do_what_plain_python_does_isolated", scripts::areas_isolated),
     ("a_cpp_extension_has_its_own_state_in_each_copy_shared", scripts::extension_shared),
     ("a_cpp_extension_has_its_own_state_in_each_copy_isolated", scripts::extension_isolated),
+    ("interpreters_on_one_libtorch_register_for_themselves", torch_shared::registration),
+    ("a_thread_takes_its_torch_modes_to_no_other_interpreter", torch_shared::thread_state),
     ("the_command_behaves_as_python_does", scripts::command_line),
     ("text_and_constants_are_shared_by_all_interpreters", shared_text::shared_text),
     ("weights_exist_once_and_a_dropped_movable_is_freed", models::weights_exist_once),

@@ -66,13 +66,19 @@ impl KernelFunction {
         self.boxed.is_some_and(|boxed| boxed as *const c_void == symbols().fallthrough_kernel)
     }
 
-    /// Another reference to the same kernel, which keeps its functor alive for good.
+    /// Another reference to the same kernel, which keeps its functor alive for good. For tables,
+    /// not for calls: the reference is never given back.
     pub(in super::super) fn retained(&self) -> KernelFunction {
         if !self.functor.is_null() {
             // SAFETY: an `intrusive_ptr_target` is a vtable pointer and an atomic count whose low
             // half counts owners (c10/util/intrusive_ptr.h); this functor has an owner.
             unsafe { (*self.functor.cast::<AtomicU64>().add(1)).fetch_add(1, Ordering::Relaxed) };
         }
+        self.borrowed()
+    }
+
+    /// The same kernel, owned by nobody: valid while `self`'s functor lives.
+    pub(in super::super) fn borrowed(&self) -> KernelFunction {
         KernelFunction {
             functor: self.functor,
             boxed: self.boxed,

@@ -127,7 +127,8 @@ pub(super) struct Slot {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Registered {
     Nothing,
-    /// All interpreters registered the fallthrough kernel, which the dispatcher treats apart.
+    /// All interpreters with a part registered the fallthrough kernel, which the dispatcher treats
+    /// apart: for it to do so, it holds for those without a part as well.
     Fallthrough,
     Router(Entries),
 }

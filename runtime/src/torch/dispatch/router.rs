@@ -13,6 +13,7 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use super::super::adapter::{Member, adapter, current, fail, symbols};
 use super::super::cells::Cells;
 use super::super::forward::{self, Arguments};
+use super::entry::find;
 use super::kernel::{KernelFunction, OperatorHandle, OwnedKernel};
 use super::keys::{below_highest, table_index};
 
@@ -142,10 +143,11 @@ impl Router {
         *self.inherited.write().unwrap_or_else(PoisonError::into_inner) = inherited;
     }
 
-    /// What an interpreter without a kernel of its own uses at an index of the table.
+    /// What an interpreter without a kernel of its own uses at an index of the table. Its functor
+    /// was retained for good when it was put there.
     fn inherited(&self, index: usize) -> Option<KernelFunction> {
         let inherited = self.inherited.read().unwrap_or_else(PoisonError::into_inner);
-        inherited.iter().find(|(at, _)| *at == index).map(|(_, kernel)| kernel.retained())
+        inherited.iter().find(|(at, _)| *at == index).map(|(_, kernel)| kernel.borrowed())
     }
 
     /// Whether a call of the interpreter that ends in this router finds a kernel.
@@ -222,13 +224,13 @@ unsafe extern "C-unwind" fn call(
     // SAFETY: the dispatcher passes the functor of the kernel function, which is a router, and the
     // operator it dispatches.
     let (router, entry) = unsafe { (&*router.cast::<Router>(), (*operator).entry) };
-    let choice = router.choose(entry, keys);
+    let choice = router.choose(|| Some(entry), keys);
     match &choice {
         Choice::Own(kernel) => {
             // SAFETY: a registered kernel, called as the dispatcher calls it; `choice` keeps it alive.
             unsafe { call_boxed(&kernel.0, operator, keys, stack) }
         }
-        // SAFETY: a kernel of the dispatcher's table, kept alive by its retained functor.
+        // SAFETY: a kernel that is or was in the dispatcher's table, and lives as long as there.
         Choice::Shared(kernel, keys) => unsafe { call_boxed(kernel, operator, *keys, stack) },
         Choice::Missing => fail(&router.missing()),
     }
@@ -244,16 +246,18 @@ enum Choice {
 }
 
 impl Router {
-    fn choose(&self, entry: *const c_void, keys: u64) -> Choice {
+    /// `entry` yields the operator's entry, which is needed only to fall through.
+    fn choose(&self, entry: impl FnOnce() -> Option<*const c_void>, keys: u64) -> Choice {
+        let below = |keys| entry().map_or(Choice::Missing, |entry| below(entry, keys));
         let own = match current() {
             Some(member) => self.kernel_of(member),
             None => self.only_kernel(),
         };
         match own {
-            Some(kernel) if kernel.0.is_fallthrough() => below(entry, keys),
+            Some(kernel) if kernel.0.is_fallthrough() => below(keys),
             Some(kernel) => Choice::Own(kernel),
             None => match self.inherited(table_index(keys, adapter().layout())) {
-                Some(kernel) if kernel.is_fallthrough() => below(entry, keys),
+                Some(kernel) if kernel.is_fallthrough() => below(keys),
                 Some(kernel) => Choice::Shared(kernel, keys),
                 None => Choice::Missing,
             },
@@ -276,7 +280,7 @@ fn below(entry: *const c_void, mut keys: u64) -> Choice {
             return Choice::Missing;
         }
         if !kernel.is_fallthrough() {
-            return Choice::Shared(kernel.retained(), keys);
+            return Choice::Shared(kernel.borrowed(), keys);
         }
     }
 }
@@ -328,19 +332,12 @@ pub(in super::super) extern "C" fn resolve_unboxed(
         // SAFETY: then the second argument is the functor of the kernel function: a router.
         None => (unsafe { &*(arguments.integers[1] as *const Router) }, 1),
     };
-    let own = match current() {
-        Some(member) => router.kernel_of(member),
-        None => router.only_kernel(),
-    };
     let keys = arguments.integers[place + 1] as u64;
-    let (kernel, keys) = match own {
-        Some(kernel) => (kernel.0.retained(), keys),
-        // A fallthrough has no register entry, so that a router which offers one has none of those
-        // among its kernels; what was there before it can be one, and is followed only boxed.
-        None => match router.inherited(table_index(keys, adapter().layout())) {
-            Some(kernel) => (kernel, keys),
-            None => (KernelFunction::NONE, keys),
-        },
+    let (kernel, keys) = match router.choose(|| find(&router.operator), keys) {
+        // A kernel with a register entry is never freed (see `registry::discard`).
+        Choice::Own(kernel) => (kernel.0.borrowed(), keys),
+        Choice::Shared(kernel, keys) => (kernel, keys),
+        Choice::Missing => (KernelFunction::NONE, keys),
     };
     let entry = if symbolic == 1 { kernel.sym_unboxed } else { kernel.unboxed };
     if entry.is_null() {

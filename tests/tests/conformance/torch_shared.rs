@@ -1,0 +1,94 @@
+//! What torch policy `shared` adds: interpreters on one libtorch that do not meet each other in it.
+
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use hydrozoa::{Pool, Session, TorchPolicy};
+use hydrozoa_tests::place;
+
+const COPIES: &str = "4";
+
+fn run(command: &mut Command) -> Result<String> {
+    let output = command.output().with_context(|| format!("starting {command:?}"))?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{command:?}: {}\n{text}{errors}", output.status);
+    Ok(text)
+}
+
+pub fn registration() -> Result<()> {
+    let script = place::script("torch_registration.py");
+    run(Command::new(place::venv()?.join("bin/python")).arg(&script))?;
+    let mut command = Command::new(place::command()?);
+    command.arg("python").arg("--venv").arg(place::venv()?);
+    command.args(["--torch", "shared", "--copies", COPIES, "--in", "all", "--"]);
+    let printed = run(command.arg(&script).arg(place::scratch("registration")?).arg(COPIES))?;
+    for copy in 1..=4 {
+        let line = format!("copy {copy}: ");
+        let done = printed.lines().any(|text| text.contains(&line) && text.contains(" 0 failed"));
+        ensure!(done, "copy {copy} did not report success:\n{printed}");
+    }
+    Ok(())
+}
+
+/// What the first interpreter leaves on the thread.
+const LEAVE_MODES: &str = "
+import torch
+assert torch.is_grad_enabled()
+torch.set_default_device('meta')
+torch.set_grad_enabled(False)
+";
+
+/// A new thread's state; then modes written in Python, entered and left in separate visits.
+const ENTER_MODES: &str = "
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+assert torch.is_grad_enabled() and torch.ones(2).device.type == 'cpu'
+
+class Count(TorchDispatchMode):
+    calls = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        Count.calls += 1
+        return function(*args, **(kwargs or {}))
+
+contexts = [Count(), torch.inference_mode(), torch.autocast('cpu', dtype=torch.bfloat16)]
+for context in contexts:
+    context.__enter__()
+import sys
+sys.contexts = contexts
+";
+
+const STILL_THERE: &str = "
+import torch
+assert torch.ones(2).device.type == 'meta' and not torch.is_grad_enabled()
+assert not torch.is_inference_mode_enabled() and not torch.is_autocast_enabled('cpu')
+torch.set_default_device(None)
+torch.set_grad_enabled(True)
+";
+
+const LEAVE: &str = "
+import sys, torch
+assert torch.is_inference_mode_enabled() and torch.is_autocast_enabled('cpu')
+calls = sys.contexts[0].calls
+torch.zeros(1)
+assert sys.contexts[0].calls == calls + 1
+for context in reversed(sys.contexts):
+    context.__exit__(None, None, None)
+x = torch.ones(2, requires_grad=True)
+(x * x).sum().backward()
+assert x.grad.tolist() == [2, 2]
+";
+
+pub fn thread_state() -> Result<()> {
+    let pool =
+        Pool::builder().venv(place::venv()?).interpreters(2).torch(TorchPolicy::Shared).build()?;
+    let sessions: Vec<Session> =
+        pool.interpreters().iter().map(hydrozoa::Interpreter::session).collect();
+    for _ in 0..20 {
+        for (session, code) in [(0, LEAVE_MODES), (1, ENTER_MODES), (0, STILL_THERE), (1, LEAVE)] {
+            sessions[session].run(code, "modes.py")?;
+        }
+    }
+    Ok(())
+}
