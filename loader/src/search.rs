@@ -73,6 +73,21 @@ pub(crate) fn find(name: &str, requester: Option<&Requester<'_>>) -> Result<Path
     Err(searched)
 }
 
+/// The directories that a name without a slash is looked for in, in order, for `requester`.
+pub(crate) fn directories_of(requester: &Requester<'_>) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut level = Some(requester).filter(|requester| requester.runpath.is_none());
+    while let Some(at) = level {
+        found.extend(directories(at.rpath.filter(|_| at.runpath.is_none()), at.origin));
+        level = at.parent;
+    }
+    let environment = std::env::var("LD_LIBRARY_PATH").unwrap_or_default();
+    found.extend(environment.split([':', ';']).filter(|at| !at.is_empty()).map(PathBuf::from));
+    found.extend(directories(requester.runpath, requester.origin));
+    found.extend(DEFAULT_DIRECTORIES.map(PathBuf::from));
+    found
+}
+
 fn directories<'a>(list: Option<&'a str>, origin: &'a Path) -> impl Iterator<Item = PathBuf> + 'a {
     list.unwrap_or_default()
         .split(':')

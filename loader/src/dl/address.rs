@@ -1,4 +1,4 @@
-//! `dladdr`, `dladdr1`, `dlinfo`: from an address or a handle to what it belongs to.
+//! `dladdr` and `dladdr1`: from an address to what it belongs to.
 
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
@@ -7,9 +7,6 @@ use std::ptr;
 use once_cell::sync::Lazy;
 use parking_lot::Mutex;
 
-use super::handle::{self, Handle};
-use super::set_error;
-use crate::domain::{self, DomainId, Replica};
 use crate::publish;
 use crate::sys::functions::functions;
 
@@ -63,62 +60,6 @@ pub(super) unsafe extern "C" fn dladdr1(
             _ => {}
         }
         dladdr(address, info)
-    }
-}
-
-/// `dlinfo(handle, request, place)`: RTLD_DI_LINKMAP and RTLD_DI_ORIGIN of replicas.
-///
-/// # Safety
-/// `place` is what dlinfo(3) wants for `request`.
-pub(super) unsafe extern "C" fn dlinfo(
-    handle: *mut c_void,
-    request: c_int,
-    place: *mut c_void,
-    context: usize,
-) -> c_int {
-    const ORIGIN: c_int = 6;
-    let Some(domain) = domain::by_id(DomainId(context as u32)) else {
-        set_error("dlinfo: the domain was closed");
-        return -1;
-    };
-    let ours = match handle::resolve(&domain, handle) {
-        Handle::Replica(_, replica) => Some(replica),
-        Handle::Domain => domain.0.state.lock().replicas.first().cloned(),
-        Handle::System => None,
-    };
-    let Some(replica) = ours else {
-        // SAFETY: the caller's promise.
-        return unsafe { (functions().dlinfo)(handle, request, place) };
-    };
-    match request {
-        libc::RTLD_DI_LINKMAP => {
-            // SAFETY: the caller's promise: a pointer is wanted here.
-            unsafe { *place.cast::<usize>() = replica.range().link_map };
-            0
-        }
-        ORIGIN => {
-            // SAFETY: the caller's promise: room for the path is given (dlinfo(3) warns of it).
-            unsafe { copy_origin(&replica, place.cast()) };
-            0
-        }
-        _ => {
-            set_error(format!(
-                "dlinfo: request {request} is not answered for {}",
-                replica.image.path.display()
-            ));
-            -1
-        }
-    }
-}
-
-/// # Safety
-/// `place` has room for the directory's path and a NUL.
-unsafe fn copy_origin(replica: &Replica, place: *mut c_char) {
-    let origin = replica.image.origin().as_os_str().as_bytes();
-    // SAFETY: the caller's promise.
-    unsafe {
-        ptr::copy_nonoverlapping(origin.as_ptr().cast(), place, origin.len());
-        *place.add(origin.len()) = 0;
     }
 }
 

@@ -55,6 +55,8 @@ pub(crate) unsafe extern "C-unwind" fn iterate_phdr(
         info.dlpi_name = name.as_ptr();
         info.dlpi_phdr = replica.image.program_headers.as_ptr();
         info.dlpi_phnum = replica.image.program_headers.len() as u16;
+        info.dlpi_tls_modid = replica.tls_module();
+        info.dlpi_tls_data = replica.tls_data().unwrap_or(0) as *mut c_void;
         info.dlpi_adds = system_added + added;
         info.dlpi_subs = system_removed + removed;
         // SAFETY: the caller's function, called as glibc calls it.

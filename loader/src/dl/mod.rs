@@ -5,6 +5,7 @@
 
 mod address;
 mod handle;
+mod information;
 mod iterate;
 mod open;
 mod symbol;
@@ -36,7 +37,7 @@ pub(crate) fn interpositions(domain: DomainId) -> Vec<(&'static str, Interpositi
         ("dladdr1", plain(address::dladdr1 as *const c_void)),
         ("dlclose", with_domain(open::dlclose as *const c_void, 1)),
         ("dlerror", plain(dlerror as *const c_void)),
-        ("dlinfo", with_domain(address::dlinfo as *const c_void, 3)),
+        ("dlinfo", with_domain(information::dlinfo as *const c_void, 3)),
         ("dlopen", with_caller(open::dlopen as *const c_void, 2)),
         ("dlsym", with_caller(symbol::dlsym as *const c_void, 2)),
         ("dlvsym", with_caller(symbol::dlvsym as *const c_void, 3)),

@@ -15,6 +15,7 @@ use crate::load;
 use crate::publish;
 use crate::search::{self, Requester};
 use crate::sys::dynamic;
+use crate::sys::file::FileId;
 use crate::sys::functions::functions;
 use crate::system::SystemObject;
 use crate::{IMAGES, SYSTEM};
@@ -47,7 +48,7 @@ pub(super) unsafe extern "C-unwind" fn dlopen(
         Err(Error::NotLoaded { .. }) => ptr::null_mut(),
         Err(error) => {
             tracing::debug!(domain = domain.name(), %error, "dlopen failed");
-            set_error(error);
+            set_error(if domain.0.program { error.as_dlerror() } else { error.to_string() });
             ptr::null_mut()
         }
     }
@@ -73,6 +74,12 @@ fn open(domain: &Domain, name: &str, flags: OpenFlags, caller: usize) -> Result<
             ));
         }
     };
+    // The program itself, or what it was linked with, which need not be an image that we accept.
+    if domain.0.program
+        && let Some(object) = FileId::of_path(&path).ok().and_then(|id| SYSTEM.by_file(id))
+    {
+        return load::open_by_system(domain, &object.path, flags);
+    }
     let image = IMAGES.open(&path)?;
     let ruled = domain.0.policy.rule(&image.path).is_some() && !domain.0.program;
     if !ruled && SYSTEM.by_file(image.file_id).is_some() {

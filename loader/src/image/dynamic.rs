@@ -28,6 +28,8 @@ pub(crate) struct Dynamic<'a> {
     pub no_delete: bool,
     /// DF_1_NOOPEN: it may be needed, but not opened.
     pub no_open: bool,
+    /// DF_1_PIE: it is an executable.
+    executable: bool,
     /// DF_1_INITFIRST: its constructors run before those of all others of its load.
     pub init_first: bool,
     pub strings: &'a [u8],
@@ -115,6 +117,7 @@ impl<'a> Dynamic<'a> {
                 || flags_1 & DF_1_NOW != 0,
             no_delete: flags_1 & DF_1_NODELETE != 0,
             no_open: flags_1 & DF_1_NOOPEN != 0,
+            executable: flags_1 & DF_1_PIE != 0,
             init_first: flags_1 & DF_1_INITFIRST != 0,
             strings,
             symbol_table: open_table("DT_SYMTAB", entries.value(DT_SYMTAB))?.unwrap_or(&[]),
@@ -152,6 +155,11 @@ impl<'a> Dynamic<'a> {
                         each replica; build it with -fPIC"
                     .into(),
             );
+        }
+        if self.executable {
+            return Err("cannot dynamically load position-independent executable: it relies on \
+                        being the program"
+                .into());
         }
         if self.rel {
             return Err(

@@ -284,6 +284,9 @@ fn program_headers(
             header::machine_to_str(arch::MACHINE),
         ));
     }
+    if head.e_type == header::ET_EXEC {
+        return malformed("cannot dynamically load executable");
+    }
     if head.e_type != header::ET_DYN {
         return malformed(format!(
             "it is no shared object: its type is {}",

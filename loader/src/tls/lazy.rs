@@ -80,6 +80,15 @@ pub(crate) unsafe extern "C" fn lazy_block_address(index: *const TlsIndex) -> *m
     block.wrapping_add(offset as usize).cast()
 }
 
+/// The address of the thread's block of module `index`, if it has one.
+pub(super) fn existing(index: u32) -> Option<usize> {
+    BLOCKS.with(|blocks| {
+        // SAFETY: the cell is this thread's, and the reference ends with the closure.
+        let block = unsafe { &*blocks.get() }.addresses.get(index as usize).copied()?;
+        (!block.is_null()).then_some(block as usize)
+    })
+}
+
 /// Gives the thread its block. Out of line: it runs once per thread and module.
 #[cold]
 fn first_access(module: usize) -> *mut u8 {

@@ -86,6 +86,15 @@ impl Block {
         (module < 1 << 31 && offset < 1 << 32).then_some(ours | module << 32 | offset)
     }
 
+    /// The address of the calling thread's block, unless the thread has yet to allocate it.
+    pub(crate) fn existing_address(self) -> Option<usize> {
+        match self {
+            Block::Arena { .. } => Some(self.address(0)),
+            Block::Lazy { index } => lazy::existing(index),
+            Block::System { .. } => None,
+        }
+    }
+
     /// The address of `offset` bytes into the calling thread's block.
     pub(crate) fn address(self, offset: u64) -> usize {
         let index = TlsIndex { module: self.module_word(), offset: self.offset_word(offset) };
