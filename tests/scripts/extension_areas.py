@@ -32,6 +32,39 @@ def check_static_state(extension):
     assert [extension.count() for _ in range(rounds)] == list(range(1, rounds + 1)), "the counter is shared"
 
 
+def check_calling_conventions(extension):
+    """Operators in C++ run this copy's own code, on this copy's own static state, however they are called."""
+    operators, x = torch.ops.hydrozoa_extension, torch.ones(4)
+    expected = extension.calls()
+
+    def count(by=1):
+        nonlocal expected
+        expected += by
+        return expected
+
+    for _ in range(100 + COPY * 10):
+        assert torch.equal(operators.counted(x), x + count() + 1000)
+        y = x.clone()
+        assert operators.counted_(y) is y and torch.equal(y, x + count())
+        operators.counted_elements(x)
+        count(4)
+        pair = operators.counted_pair(x, 2.0)
+        assert torch.equal(pair[0], x * 2) and pair[1] == count()
+        assert torch.equal(operators.counted_symbolic(x, 5), x + 5 + count())
+        assert torch.equal(operators.counted_many(x, 0.5, 0.25, 1, 2, 3, 4, 5, True, 0.125), x + 16.875)
+        count()
+        assert torch.equal(operators.counted_inferred(x, 3, True), x + 3 + count())
+        sums = [4.0 * (1 + count() + 1000), 4.0 * (1 + count()), 10.0]
+        count(4)
+        sums += [count(), 4.0 * (4 + count()), 4 * 17.875]
+        count()
+        sums += [4.0 * (8 + count())]
+        assert extension.call_typed(x) == sums
+        assert extension.calls() == expected, "the counter is shared"
+    accumulator = torch.classes.hydrozoa_extension.Accumulator(COPY + 0.75)
+    assert operators.rounded(accumulator) == COPY + 1
+
+
 def check_exceptions(extension):
     for index in range(200):
         assert raised(extension.Refusal, extension.refuse, f"no {index}") == f"no {index}"
@@ -78,6 +111,7 @@ def main():
     checks = [check_static_state, check_exceptions, check_operators, check_classes]
     for check in checks:
         check(extension)
+    check_calling_conventions(extension)
     failures = []
 
     def work():
