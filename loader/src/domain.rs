@@ -98,6 +98,8 @@ pub(crate) struct Replica {
     pub link_map: Box<LinkMap>,
     /// The scope that it was bound in.
     pub scope: OnceCell<Arc<Scope>>,
+    /// Scopes of later loads that need it: what it calls late may be found there too.
+    pub later_scopes: Mutex<Vec<Arc<Scope>>>,
     /// What its DT_NEEDED entries stand for, in their order.
     pub needs: OnceCell<Vec<Need>>,
     /// Images of the domain that its references are bound to.

@@ -234,6 +234,7 @@ fn load_group(domain: &Domain, closure: &Closure, class: Class, flags: OpenFlags
                 state.uses.keep(replica.image.id);
             }
         }
+        needs::extend_scopes(&state, &replicas);
     }
     if flags.has(OpenFlags::GLOBAL) || domain.0.commons.is_none() {
         make_global(domain, &first.image);
@@ -455,6 +456,7 @@ fn map_replica(domain: &Domain, image: &Arc<Image>, static_tls: bool) -> Result<
         tls,
         link_map: LinkMap::new(&image.path, bias, dynamic),
         scope: OnceCell::new(),
+        later_scopes: Mutex::default(),
         needs: OnceCell::new(),
         bound: Mutex::default(),
         constructed: AtomicU64::new(0),

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::SYSTEM;
-use crate::domain::{Domain, Replica};
+use crate::domain::{Domain, Replica, State};
 use crate::image::ImageId;
 use crate::plan::{Binding, Plan};
 use crate::system::SystemObject;
@@ -68,6 +68,20 @@ pub(crate) fn note_bindings(domain: &Domain, replica: &Replica, plan: &Plan) {
         {
             // One entity for the program's life (glibc, elf/dl-lookup.c, do_lookup_unique).
             state.uses.keep(plan.images[*image as usize]);
+        }
+    }
+}
+
+/// Lets what the new `replicas` need, and what was loaded before them, see their scope when it
+/// binds a call late (glibc, elf/dl-open.c, update_scopes).
+pub(crate) fn extend_scopes(state: &State, replicas: &[Arc<Replica>]) {
+    let Some(scope) = replicas.first().and_then(|replica| replica.scope.get()) else { return };
+    for image in &scope.local {
+        let is_new = replicas.iter().any(|replica| replica.image.id == image.id);
+        if let (false, Some(earlier)) = (is_new, state.by_image.get(&image.id))
+            && earlier.traps.get().is_some()
+        {
+            earlier.later_scopes.lock().push(scope.clone());
         }
     }
 }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use crate::error::{Error, Result};
+use crate::image::relocations::Rela;
 use crate::image::symbols::{Name, Symbol};
 use crate::image::{Image, ImageId};
 use crate::scope::{Definition, Scope, ScopeKey};
@@ -149,7 +150,8 @@ impl<'a> Binder<'a> {
             Some(Definition::FixedTls { block, offset }) => Ok(Binding::FixedTls { block, offset }),
             // An image that is not in its own scope's hash table (a stripped table) has itself.
             None if !symbol.is_undefined() => Ok(in_image(image.id, symbol)),
-            None if symbol.is_weak() => Ok(Binding::Absent),
+            // Code that asks whether it is there does so by other relocations than calls.
+            None if symbol.is_weak() && !self.is_only_called(image, index) => Ok(Binding::Absent),
             None => self.missing(image, &symbol, Missing { name: text, version: wanted }, missing),
         }
     }
@@ -167,12 +169,24 @@ impl<'a> Binder<'a> {
             missing.push(reference);
             return Ok(Binding::Missing(missing.len() as u32 - 1));
         }
+        if symbol.is_weak() {
+            return Ok(Binding::Absent);
+        }
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         Err(Error::UndefinedSymbol {
             object: image.path.clone(),
             symbol: text(reference.name),
             version: reference.version.map(|version| text(version.name)),
         })
+    }
+}
+
+impl Binder<'_> {
+    /// Whether calls that may be bound late are all that refers to symbol `index`.
+    fn is_only_called(&self, image: &Image, index: u32) -> bool {
+        let [data, calls] = image.dynamic.relocations;
+        let named_in = |table| Rela::all(table).any(|rela| rela.symbol == index);
+        named_in(calls) && !named_in(data)
     }
 }
 
@@ -185,10 +199,7 @@ fn only_called(image: &Image, symbol: &Symbol, name: &[u8]) -> bool {
         image.symbols.symbol(index).and_then(|other| image.symbols.name(&other)) == Some(name)
     };
     let [data, calls] = image.dynamic.relocations;
-    let named_in = |table| {
-        crate::image::relocations::Rela::all(table)
-            .any(|rela| rela.symbol != 0 && names_it(rela.symbol))
-    };
+    let named_in = |table| Rela::all(table).any(|rela| rela.symbol != 0 && names_it(rela.symbol));
     !named_in(data) && named_in(calls)
 }
 

@@ -6,6 +6,7 @@
 //! The exported functions jump through [`ANSWERS`], with the caller's return address in place:
 //! before anything is ready to glibc's functions, then to those of the domain.
 
+mod allocator;
 mod exports;
 
 use std::ffi::c_void;

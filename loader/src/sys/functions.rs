@@ -3,10 +3,11 @@
 //! They are what the names bind to, unless the process answers the names itself by this crate (a
 //! preloaded library that exports `dlopen`): then glibc's are looked up in its symbol table.
 
-use std::ffi::{c_char, c_int, c_void};
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::mem::transmute;
 use std::ptr;
 
+use goblin::elf::dynamic::{DT_DEBUG, DT_NULL};
 use once_cell::sync::OnceCell;
 
 use crate::image::symbols::Name;
@@ -77,22 +78,61 @@ pub(crate) fn bypass_interposers() -> Option<()> {
     FOUND.get_or_try_init(|| find().ok_or(())).ok().map(|_| ())
 }
 
-fn find() -> Option<Functions> {
-    // `dlmopen` is the one way to glibc's loader whose name is not interposed.
-    // SAFETY: libc is loaded; RTLD_NOLOAD only looks it up.
-    let handle = unsafe {
-        libc::dlmopen(libc::LM_ID_BASE, c"libc.so.6".as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD)
-    };
-    if handle.is_null() {
+/// The public head of `struct link_map` (`<link.h>`).
+#[repr(C)]
+struct LinkMap {
+    bias: usize,
+    name: *const c_char,
+    dynamic: *const c_void,
+    next: *const LinkMap,
+}
+
+/// The load bias of libc, from the list that ld.so keeps for debuggers: no function of glibc's
+/// loader is called for it, which might allocate by the program's own `malloc`.
+fn bias_of_libc() -> Option<usize> {
+    // SAFETY: getauxval reads a table of the process.
+    let (table, count) =
+        unsafe { (libc::getauxval(libc::AT_PHDR), libc::getauxval(libc::AT_PHNUM)) };
+    if table == 0 {
         return None;
     }
-    // SAFETY: a handle of glibc's is the address of the object's link_map (what dlinfo(3) gives for
-    // RTLD_DI_LINKMAP), whose first field is the load bias. libc.so.6 begins with its ELF header,
-    // mapped at that address, and is never unloaded.
-    let (base, header) = unsafe {
-        let base = *handle.cast::<usize>();
-        (base, &*ptr::with_exposed_provenance::<libc::Elf64_Ehdr>(base))
+    // SAFETY: the kernel gives the address and number of the program headers of the executable,
+    // which is never unmapped.
+    let headers = unsafe {
+        std::slice::from_raw_parts(
+            ptr::with_exposed_provenance::<libc::Elf64_Phdr>(table as usize),
+            count as usize,
+        )
     };
+    let find = |kind| headers.iter().find(|header| header.p_type == kind);
+    let bias = table.wrapping_sub(find(libc::PT_PHDR)?.p_vaddr);
+    let dynamic = bias.wrapping_add(find(libc::PT_DYNAMIC)?.p_vaddr) as usize;
+    let mut entry = ptr::with_exposed_provenance::<[u64; 2]>(dynamic);
+    // SAFETY: the dynamic section of the executable ends with DT_NULL; ld.so has put the address
+    // of its `struct r_debug` into DT_DEBUG, whose second field heads the list; names end with NUL.
+    unsafe {
+        while (*entry)[0] != DT_DEBUG {
+            if (*entry)[0] == DT_NULL {
+                return None;
+            }
+            entry = entry.add(1);
+        }
+        let rendezvous = ptr::with_exposed_provenance::<[usize; 2]>((*entry)[1] as usize);
+        let mut map = ptr::with_exposed_provenance::<LinkMap>((*rendezvous)[1]);
+        while let Some(object) = map.as_ref() {
+            if CStr::from_ptr(object.name).to_bytes().ends_with(b"/libc.so.6") {
+                return Some(object.bias);
+            }
+            map = object.next;
+        }
+    }
+    None
+}
+
+fn find() -> Option<Functions> {
+    let base = bias_of_libc()?;
+    // SAFETY: libc.so.6 begins with its ELF header, mapped at its load bias, and is never unloaded.
+    let header = unsafe { &*ptr::with_exposed_provenance::<libc::Elf64_Ehdr>(base) };
     let table = system::symbols_in_memory(&LoadedObject {
         base,
         name: c"libc.so.6".into(),

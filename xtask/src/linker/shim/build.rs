@@ -15,6 +15,8 @@ pub(super) struct Tree {
     pub products: PathBuf,
 }
 
+const PRELUDE: &str = "prelude.h";
+
 /// What became of the programs of a directory: their paths, or why they could not be built.
 pub(super) type Built = HashMap<String, Result<PathBuf, String>>;
 
@@ -24,9 +26,22 @@ impl Tree {
         self.products.join(directory)
     }
 
+    /// Writes the headers that glibc's `configure` and `libc-symbols.h` stand for in a test.
+    fn write_headers(&self) -> anyhow::Result<()> {
+        std::fs::create_dir_all(&self.products)?;
+        std::fs::write(
+            self.products.join(PRELUDE),
+            "#include <limits.h>\n#include <sys/cdefs.h>\n\
+             #define libc_hidden_proto(...)\n#define attribute_hidden\n",
+        )?;
+        std::fs::write(self.products.join("config.h"), "")?;
+        Ok(())
+    }
+
     /// Builds the support library that the tests' `main` is in, from what of it compiles outside
     /// of glibc's own build tree.
     pub(super) fn build_support(&self) -> anyhow::Result<()> {
+        self.write_headers()?;
         let from = self.sources.join("support");
         let into = self.directory("support");
         std::fs::create_dir_all(&into)?;
@@ -130,6 +145,7 @@ impl Tree {
         let cxx = source.extension().is_some_and(|extension| extension == "cc");
         let mut command = Command::new(if cxx { "g++" } else { "gcc" });
         command.args(["-O2", "-g", "-w", "-D_GNU_SOURCE", "-DMODULE_NAME=testsuite", "-D_ISOMAC"]);
+        command.args(["-DTIMEOUTFACTOR=1", "-DHAVE_ASM_UNIQUE_OBJECT=1"]);
         command.arg(if cxx { "-std=gnu++11" } else { "-std=gnu11" });
         for (name, value) in [
             ("SRCDIR_PATH", self.sources.display().to_string()),
@@ -137,16 +153,30 @@ impl Tree {
             ("OBJDIR_ELF_LDSO_PATH", "/lib64/ld-linux-x86-64.so.2".into()),
             ("INSTDIR_PATH", String::new()),
             ("LIBDIR_PATH", "/usr/lib".into()),
+            ("SLIBDIR_PATH", "/lib".into()),
             ("BINDIR_PATH", "/usr/bin".into()),
             ("SBINDIR_PATH", "/usr/sbin".into()),
             ("ROOTSBINDIR_PATH", "/sbin".into()),
+            ("COMPLOCALEDIR_PATH", "/usr/lib/locale".into()),
         ] {
             command.arg(format!("-D{name}=\"{value}\""));
         }
+        command.arg("-include").arg(self.products.join(PRELUDE));
         command.arg("-I").arg(self.sources.join(directory)).arg("-I").arg(&self.sources);
-        // Only for headers that the system lacks: the others there are glibc's internal ones.
-        command.arg("-idirafter").arg(self.sources.join("include"));
-        command.arg("-idirafter").arg(self.sources.join("sysdeps/generic"));
+        // Only for headers that the system lacks: the others there are glibc's internal ones. The
+        // machine's come before the generic ones, as in glibc's list of system dependencies.
+        for headers in [
+            "include",
+            "sysdeps/x86_64",
+            "sysdeps/x86",
+            "sysdeps/x86/include",
+            "sysdeps/unix/sysv/linux/x86_64",
+            "sysdeps/unix/sysv/linux",
+            "sysdeps/generic",
+        ] {
+            command.arg("-idirafter").arg(self.sources.join(headers));
+        }
+        command.arg("-idirafter").arg(&self.products);
         command.current_dir(self.sources.join(directory));
         command
     }

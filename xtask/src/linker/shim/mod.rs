@@ -41,7 +41,7 @@ pub(super) fn run(sources: &Path, only: &[String], table: Option<&Path>) -> anyh
         for unit in &directory.programs {
             progress.item(&unit.name);
             let row = match &built[&unit.name] {
-                Err(reason) => Row::NotApplicable { reason: format!("cannot be built: {reason}") },
+                Err(reason) => Row::NotApplicable { reason: why_not_built(reason) },
                 Ok(program) => {
                     let test = |loader| {
                         execute::run(
@@ -84,6 +84,15 @@ pub(super) fn run(sources: &Path, only: &[String], table: Option<&Path>) -> anyh
     let unexplained = report::write(&rows, table)?;
     ensure!(unexplained == 0, "{unexplained} failures have no cause in causes.txt");
     Ok(())
+}
+
+/// What a compiler's message says about a test.
+fn why_not_built(message: &str) -> String {
+    let reason = message.rsplit_once("error: ").map_or(message, |(_, reason)| reason);
+    if message.contains("link_map’ has no member named ‘l_") {
+        return "it reads private fields of glibc's `struct link_map`".into();
+    }
+    format!("it needs glibc's own build: {reason}")
 }
 
 /// Builds the shim and returns its path.
