@@ -61,7 +61,7 @@ impl Tree {
         let objects = Mutex::new(Vec::new());
         in_parallel(&sources, |source| {
             let object = into.join(source.file_stem().unwrap_or_default()).with_extension("o");
-            let mut command = self.compiler(source, &into, "support");
+            let mut command = self.compiler(source, "support");
             command.arg("-fPIC").arg("-c").arg(source).arg("-o").arg(&object);
             // Parts that need what only glibc's build has are not what these tests use.
             if run(&mut command).is_ok() {
@@ -115,7 +115,7 @@ impl Tree {
         }
         let product =
             into.join(if module { format!("{}.so", unit.name) } else { unit.name.clone() });
-        let mut command = self.compiler(&source, &into, directory);
+        let mut command = self.compiler(&source, directory);
         let place = |flag: &String| flag.replace('@', &into.display().to_string());
         command.args(unit.compile.iter().map(place));
         if module {
@@ -141,7 +141,7 @@ impl Tree {
         run(&mut command).map(|()| product)
     }
 
-    fn compiler(&self, source: &Path, into: &Path, directory: &str) -> Command {
+    fn compiler(&self, source: &Path, directory: &str) -> Command {
         let cxx = source.extension().is_some_and(|extension| extension == "cc");
         let mut command = Command::new(if cxx { "g++" } else { "gcc" });
         command.args(["-O2", "-g", "-w", "-D_GNU_SOURCE", "-DMODULE_NAME=testsuite", "-D_ISOMAC"]);
@@ -149,7 +149,7 @@ impl Tree {
         command.arg(if cxx { "-std=gnu++11" } else { "-std=gnu11" });
         for (name, value) in [
             ("SRCDIR_PATH", self.sources.display().to_string()),
-            ("OBJDIR_PATH", into.display().to_string()),
+            ("OBJDIR_PATH", self.products.display().to_string()),
             ("OBJDIR_ELF_LDSO_PATH", "/lib64/ld-linux-x86-64.so.2".into()),
             ("INSTDIR_PATH", String::new()),
             ("LIBDIR_PATH", "/usr/lib".into()),

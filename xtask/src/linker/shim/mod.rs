@@ -33,12 +33,13 @@ pub(super) fn run(sources: &Path, only: &[String], table: Option<&Path>) -> anyh
     tree.build_support()?;
     let mut rows = BTreeMap::new();
     for mut directory in table::parse(GLIBC)? {
-        directory
-            .programs
-            .retain(|unit| only.is_empty() || only.iter().any(|only| unit.name.contains(only)));
+        directory.programs.retain(|unit| {
+            let chosen = only.iter().any(|only| unit.name.contains(only));
+            only.is_empty() || unit.helper || chosen
+        });
         let built = tree.build(&directory)?;
         let progress = Progress::new(&directory.name, directory.programs.len() as u64);
-        for unit in &directory.programs {
+        for unit in directory.programs.iter().filter(|unit| !unit.helper) {
             progress.item(&unit.name);
             let row = match &built[&unit.name] {
                 Err(reason) => Row::NotApplicable { reason: why_not_built(reason) },

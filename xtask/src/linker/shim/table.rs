@@ -24,6 +24,8 @@ pub(super) struct Unit {
     /// A file of the sources that standard output has to equal.
     pub expected: Option<String>,
     pub no_pie: bool,
+    /// Not a test, but an executable that one looks at.
+    pub helper: bool,
 }
 
 /// Reads a table.
@@ -98,6 +100,7 @@ fn unit(text: &str, name: &str, index: Option<&str>, number: usize) -> anyhow::R
             }
             "expect" => unit.expected = Some(value.to_owned()),
             "no-pie" => unit.no_pie = true,
+            "helper" => unit.helper = true,
             _ => bail!("line {number}: what is {key}=?"),
         }
     }
