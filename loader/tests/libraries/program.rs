@@ -1,0 +1,201 @@
+//! A domain that continues the program: scopes and lifetimes as `dlopen(3)` has them.
+
+use std::ffi::{CString, c_char, c_int};
+use std::path::Path;
+
+use crate::common::{Workshop, function, mappings};
+use hydrozoa_loader::{Class, Domain, Library, Loader, OpenFlags, Policy};
+
+/// Calls of `dl*` functions from a library of the domain.
+const DRIVER: &str = "
+    #include <dlfcn.h>
+    void *open_it(const char *path, int mode) { return dlopen(path, mode); }
+    int close_it(void *handle) { return dlclose(handle); }
+    int call_it(void *handle, const char *name) {
+        int (*function)(void) = dlsym(handle, name);
+        return function ? function() : -1000;
+    }
+    int loaded(const char *path) {
+        void *handle = dlopen(path, RTLD_LAZY | RTLD_NOLOAD);
+        if (!handle) return 0;
+        dlclose(handle);
+        return 1;
+    }";
+
+struct Driver {
+    library: Library,
+    _domain: Domain,
+}
+
+impl Driver {
+    fn new(shop: &Workshop) -> Driver {
+        let path = shop.build("libdriver.so", DRIVER, &[]);
+        let pattern = format!("{}/*", path.parent().unwrap().canonicalize().unwrap().display());
+        let policy = Policy::default().with(&pattern, Class::Replicate, "it is under test");
+        let loader = Loader::builder().policy(policy).build().unwrap();
+        let domain = loader.domain("program").continue_program().build().unwrap();
+        let library = domain.open(&path, OpenFlags::NOW).unwrap();
+        Driver { library, _domain: domain }
+    }
+
+    fn open(&self, path: &Path, mode: c_int) -> usize {
+        // SAFETY: declared as `void *open_it(const char *, int)`.
+        let open: extern "C" fn(*const c_char, c_int) -> usize =
+            unsafe { function(&self.library, "open_it") };
+        open(CString::new(path.to_str().unwrap()).unwrap().as_ptr(), mode)
+    }
+
+    fn close(&self, handle: usize) -> c_int {
+        // SAFETY: declared as `int close_it(void *)`.
+        let close: extern "C" fn(usize) -> c_int = unsafe { function(&self.library, "close_it") };
+        close(handle)
+    }
+
+    fn call(&self, handle: usize, name: &str) -> c_int {
+        // SAFETY: declared as `int call_it(void *, const char *)`.
+        let call: extern "C" fn(usize, *const c_char) -> c_int =
+            unsafe { function(&self.library, "call_it") };
+        call(handle, CString::new(name).unwrap().as_ptr())
+    }
+
+    fn is_loaded(&self, path: &Path) -> bool {
+        // SAFETY: declared as `int loaded(const char *)`.
+        let loaded: extern "C" fn(*const c_char) -> c_int =
+            unsafe { function(&self.library, "loaded") };
+        loaded(CString::new(path.to_str().unwrap()).unwrap().as_ptr()) == 1
+    }
+}
+
+#[test]
+fn the_last_close_unloads_and_a_later_open_begins_anew() {
+    let shop = Workshop::new("last-close");
+    let driver = Driver::new(&shop);
+    let path = shop.build("libcounts.so", "static int n; int count(void) { return ++n; }", &[]);
+    let (one, two) = (driver.open(&path, libc::RTLD_NOW), driver.open(&path, libc::RTLD_NOW));
+    assert_eq!((one == two, driver.call(one, "count")), (true, 1));
+    assert_eq!((driver.close(one), driver.call(two, "count")), (0, 2));
+    assert_eq!((driver.close(two), driver.is_loaded(&path)), (0, false));
+    // What remains is the view of the file that its tables are read from.
+    assert!(mappings(&path).iter().all(|line| !line.contains(" r-x")));
+    let again = driver.open(&path, libc::RTLD_NOW);
+    assert_eq!(driver.call(again, "count"), 1);
+}
+
+#[test]
+fn what_a_library_needs_or_is_bound_to_stays_as_long_as_it() {
+    let shop = Workshop::new("stays");
+    let driver = Driver::new(&shop);
+    let needed = shop.build("libneeded.so", "int needed(void) { return 1; }", &[]);
+    let global = shop.build("libglobal.so", "int global(void) { return 20; }", &[]);
+    let user = shop.build(
+        "libuser.so",
+        "int needed(void); int global(void); int both(void) { return needed() + global(); }",
+        &["-L{dir}", "-l:libneeded.so", "-Wl,-rpath,$ORIGIN"],
+    );
+    let provider = driver.open(&global, libc::RTLD_NOW | libc::RTLD_GLOBAL);
+    let handle = driver.open(&user, libc::RTLD_NOW);
+    assert_eq!(driver.close(provider), 0);
+    assert_eq!(driver.call(handle, "both"), 21);
+    assert!(driver.is_loaded(&global) && driver.is_loaded(&needed));
+    assert_eq!(driver.close(handle), 0);
+    assert!(!driver.is_loaded(&global) && !driver.is_loaded(&needed));
+}
+
+#[test]
+fn libraries_that_need_each_other_go_together() {
+    let shop = Workshop::new("cycle");
+    let driver = Driver::new(&shop);
+    let source = "int two(void); int one(void) { return two() - 1; }";
+    shop.build("libone.so", source, &[]);
+    let two = shop.build(
+        "libtwo.so",
+        "int one(void); int two(void) { return 2; } int use(void) { return one(); }",
+        &["-L{dir}", "-l:libone.so", "-Wl,-rpath,$ORIGIN"],
+    );
+    // Once more, now that there is something that it can need.
+    let one = shop.build("libone.so", source, &["-L{dir}", "-l:libtwo.so", "-Wl,-rpath,$ORIGIN"]);
+    let handle = driver.open(&two, libc::RTLD_NOW);
+    assert_eq!(driver.call(handle, "use"), 1);
+    assert_eq!(driver.close(handle), 0);
+    assert!(!driver.is_loaded(&one) && !driver.is_loaded(&two));
+}
+
+#[test]
+fn nodelete_outlives_its_handles() {
+    let shop = Workshop::new("nodelete");
+    let driver = Driver::new(&shop);
+    let source = "static int n; int count(void) { return ++n; }";
+    let marked = shop.build("libmarked.so", source, &["-Wl,-z,nodelete"]);
+    let asked = shop.build("libasked.so", source, &[]);
+    for (path, mode) in [(&marked, 0), (&asked, libc::RTLD_NODELETE)] {
+        let handle = driver.open(path, libc::RTLD_NOW | mode);
+        assert_eq!((driver.call(handle, "count"), driver.close(handle)), (1, 0));
+        let again = driver.open(path, libc::RTLD_NOW);
+        assert_eq!(driver.call(again, "count"), 2);
+    }
+}
+
+#[test]
+fn the_program_comes_first_unless_the_library_binds_deeply() {
+    let shop = Workshop::new("deep");
+    let driver = Driver::new(&shop);
+    // `labs` is libc's: the program's definition stands before the library's.
+    let source = "__attribute__((noinline)) long labs(long n) { (void) n; return 77; }
+        int own(void) { volatile long n = -5; return labs(n); }";
+    let flags = ["-fno-builtin", "-fsemantic-interposition"];
+    let (plain, deep) =
+        (shop.build("libplain.so", source, &flags), shop.build("libdeep.so", source, &flags));
+    let plain = driver.open(&plain, libc::RTLD_NOW);
+    let deep = driver.open(&deep, libc::RTLD_NOW | libc::RTLD_DEEPBIND);
+    assert_eq!((driver.call(plain, "own"), driver.call(deep, "own")), (5, 77));
+}
+
+#[test]
+fn destructors_run_before_those_of_what_they_need() {
+    let shop = Workshop::new("order");
+    let driver = Driver::new(&shop);
+    let log = shop.build("liblog.so", "int log; int entries(void) { return log; }", &[]);
+    let note = |digit: u32| {
+        format!(
+            "extern int log; __attribute__((destructor)) static void end(void) {{ log = log * 10 + {digit}; }}
+             int f{digit}(void) {{ return 0; }}"
+        )
+    };
+    let needs_log = ["-L{dir}", "-l:liblog.so", "-Wl,-rpath,$ORIGIN"];
+    shop.build("liblow.so", &note(2), &needs_log);
+    let high = shop.build(
+        "libhigh.so",
+        &(note(1) + "int f2(void); int g(void) { return f2(); }"),
+        &["-L{dir}", "-l:liblow.so", "-l:liblog.so", "-Wl,-rpath,$ORIGIN"],
+    );
+    let log = driver.open(&log, libc::RTLD_NOW);
+    let handle = driver.open(&high, libc::RTLD_NOW);
+    assert_eq!((driver.close(handle), driver.call(log, "entries")), (0, 12));
+}
+
+#[test]
+fn a_function_that_is_defined_later_is_bound_when_it_is_called() {
+    let shop = Workshop::new("late");
+    let driver = Driver::new(&shop);
+    let early = shop.build(
+        "libearly.so",
+        "double later(int, double, int, const char *, ...);
+         int ask(void) { return (int) later(1, 2.5, 3, \"\", 4, 5.25); }",
+        &[],
+    );
+    let late = shop.build(
+        "liblate.so",
+        "#include <stdarg.h>
+         double later(int a, double b, int c, const char *d, ...) {
+             va_list list; va_start(list, d);
+             int e = va_arg(list, int); double f = va_arg(list, double); va_end(list);
+             return a * 1000 + b * 100 + c * 10 + e + f; }",
+        &[],
+    );
+    let early = driver.open(&early, libc::RTLD_LAZY);
+    let provider = driver.open(&late, libc::RTLD_LAZY | libc::RTLD_GLOBAL);
+    assert_eq!(driver.call(early, "ask"), 1289);
+    // The call keeps what it found.
+    assert_eq!(driver.close(provider), 0);
+    assert_eq!(driver.call(early, "ask"), 1289);
+}
