@@ -15,6 +15,28 @@ pub(super) enum Row {
 /// the cause.
 const CAUSES: &str = include_str!("causes.txt");
 
+/// What stands above the table.
+const PREFACE: &str = "\
+# The loader under glibc's own tests
+
+glibc tests its loader by programs that call `dlopen` and look at what happens. They run here
+unmodified: a library that is preloaded (`loader/shim`) answers the `dl*` calls of the executable
+and of all that it loads by this loader, in one domain that continues the program
+(`DomainBuilder::continue_program`). The executable itself, what it is linked with, and the C library
+stay the system loader's.
+
+```sh
+apt-get install glibc-source && tar -xf /usr/src/glibc/glibc-2.36.tar.xz -C DIR
+cargo xtask linker --shim DIR/glibc-2.36 --table docs/loader-conformance.md
+```
+
+The tests are those of `elf/` and `dlfcn/` that call a `dl*` function, themselves or in a module, and
+are linked dynamically. One applies if it can be built outside of glibc's own build tree and passes
+under glibc alone. Nothing of their text is kept here, only names and flags
+(`xtask/src/linker/shim/glibc.txt`).
+
+";
+
 /// Prints the summary, and writes the table where one is wanted. Says how many failures have no
 /// known cause.
 pub(super) fn write(
@@ -30,7 +52,7 @@ pub(super) fn write(
     let passed = count(|row| matches!(row, Row::Passed));
     let failed = count(|row| matches!(row, Row::Failed { .. }));
     let applied = passed + failed;
-    let mut text = String::new();
+    let mut text = PREFACE.to_owned();
     writeln!(
         text,
         "{applied} tests apply, {passed} pass ({:.1} %), {failed} fail; {} do not apply.\n",
@@ -60,7 +82,7 @@ pub(super) fn write(
     }
     match table {
         Some(path) => std::fs::write(path, &text)?,
-        None => print!("{text}"),
+        None => print!("{}", text.trim_start_matches(PREFACE)),
     }
     println!("{applied} apply, {passed} pass, {failed} fail, {unexplained} of them unexplained");
     Ok(unexplained)
