@@ -340,6 +340,7 @@ fn scope_of(
         commons: Vec::new(),
         program: system.len(),
         system,
+        apart: Vec::new(),
         order: match (program, flags.has(OpenFlags::DEEPBIND)) {
             (false, _) => Order::Domain,
             (true, false) => Order::Program,
@@ -403,6 +404,9 @@ fn scope_of(
         other.commons.iter().for_each(|replica| scope.add_commons(Some(replica.clone())));
         other.system.iter().for_each(|object| scope.add_system(object.clone()));
     }
+    let state = domain.0.state.lock();
+    scope.set_apart(state.replicas.iter().map(|replica| &replica.image).chain(images));
+    drop(state);
     scope
 }
 

@@ -10,10 +10,15 @@
 //! (type information, an inline function's static), and the system object's users have bound to
 //! theirs already. And a unique definition (STB_GNU_UNIQUE) is the same one in the whole domain.
 //!
+//! The first rule has an exception: where the program has, of a library that the domain replicates,
+//! a copy of its own, that copy and whatever was bound to it are another world. Their definitions
+//! count for what the domain does not define itself, and for nothing else.
+//!
 //! A domain that continues the program (see [`crate::DomainBuilder::continue_program`]) has glibc's
 //! order instead: the executable and what it was linked with, the domain's global replicas, the
 //! library that was opened and what it needs; with RTLD_DEEPBIND the last first.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use crate::domain::Replica;
@@ -45,6 +50,8 @@ pub(crate) struct Scope {
     pub uniques: Vec<Arc<Image>>,
     pub commons: Vec<Arc<Replica>>,
     pub system: Vec<Arc<SystemObject>>,
+    /// Those of `system` that are, or need, a file that the domain replicates.
+    pub apart: Vec<SystemId>,
     pub order: Order,
     /// How many of `system` are the executable and what it was linked with.
     pub program: usize,
@@ -55,6 +62,7 @@ pub(crate) struct Scope {
 pub(crate) struct ScopeKey {
     images: [Vec<ImageId>; 4],
     system: Vec<SystemId>,
+    apart: Vec<SystemId>,
     order: Order,
 }
 
@@ -80,6 +88,7 @@ impl Scope {
                 self.commons.iter().map(|replica| replica.image.id).collect(),
             ],
             system: self.system.iter().map(|object| object.id).collect(),
+            apart: self.apart.clone(),
             order: self.order,
         }
     }
@@ -102,7 +111,7 @@ impl Scope {
         }
         let own = find_in(&self.globals).or_else(|| find_in(&self.local));
         let yields = own.is_none_or(|(_, symbol)| symbol.is_weak() || symbol.is_unique());
-        if yields && let Some(shared) = self.find_shared(name, wanted, newest) {
+        if yields && let Some(shared) = self.find_shared(name, wanted, newest, own.is_none()) {
             return Some(shared);
         }
         if let Some((image, symbol)) = own {
@@ -172,22 +181,49 @@ impl Scope {
         }
     }
 
-    /// The definition among the objects that exist once in the process.
+    /// The definition among the objects that exist once in the process; `all`: also among those
+    /// that stand apart.
     fn find_shared(
         &self,
         name: Name<'_>,
         wanted: Option<Version<'_>>,
         newest: bool,
+        all: bool,
     ) -> Option<Definition> {
         for replica in &self.commons {
             if let Some((_, symbol)) = replica.image.symbols.lookup(name, wanted, newest) {
                 return Some(replica.definition(&symbol));
             }
         }
-        self.system.iter().find_map(|object| {
-            let (_, symbol) = object.symbols.lookup(name, wanted, newest)?;
-            Some(system_definition(object, &symbol))
-        })
+        self.system.iter().filter(|object| all || !self.apart.contains(&object.id)).find_map(
+            |object| {
+                let (_, symbol) = object.symbols.lookup(name, wanted, newest)?;
+                Some(system_definition(object, &symbol))
+            },
+        )
+    }
+
+    /// Sets [`Scope::apart`] for a domain that replicates `images`.
+    pub(crate) fn set_apart<'a>(&mut self, images: impl Iterator<Item = &'a Arc<Image>>) {
+        let files: HashSet<_> =
+            images.map(|image| (image.file_id.device, image.file_id.inode)).collect();
+        let replicated = |object: &SystemObject| {
+            object.file_id.is_some_and(|file| files.contains(&(file.device, file.inode)))
+        };
+        let mut apart: Vec<&Arc<SystemObject>> =
+            self.system.iter().filter(|object| replicated(object)).collect();
+        let mut next = 0;
+        while let Some(&inner) = apart.get(next) {
+            next += 1;
+            let needs = |object: &&Arc<SystemObject>| object.needs(inner);
+            let outer: Vec<_> = self.system.iter().filter(needs).collect();
+            for object in outer {
+                if !apart.iter().any(|known| known.id == object.id) {
+                    apart.push(object);
+                }
+            }
+        }
+        self.apart = apart.into_iter().map(|object| object.id).collect();
     }
 }
 

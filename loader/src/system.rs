@@ -46,6 +46,17 @@ impl SystemObject {
         self.value(tag).map(|value| self.absolute(value))
     }
 
+    /// Whether its DT_NEEDED names `other`.
+    pub(crate) fn needs(&self, other: &SystemObject) -> bool {
+        self.needed.iter().any(|name| other.is_called(name))
+    }
+
+    /// Whether `name` is its soname or its file's name.
+    fn is_called(&self, name: &str) -> bool {
+        self.soname == name
+            || self.path.file_name().is_some_and(|own| own.as_bytes() == name.as_bytes())
+    }
+
     /// The value of dynamic entry `tag`.
     pub(crate) fn value(&self, tag: u64) -> Option<u64> {
         self.dynamic.iter().rev().find(|entry| entry.0 == tag).map(|entry| entry.1)
@@ -204,13 +215,7 @@ impl State {
     }
 
     fn by_name(&self, name: &str) -> Option<Arc<SystemObject>> {
-        self.objects
-            .iter()
-            .find(|object| {
-                object.soname == name
-                    || object.path.file_name().is_some_and(|own| own.as_bytes() == name.as_bytes())
-            })
-            .cloned()
+        self.objects.iter().find(|object| object.is_called(name)).cloned()
     }
 
     fn closure(&self, object: &Arc<SystemObject>) -> Vec<Arc<SystemObject>> {
