@@ -75,6 +75,8 @@ impl DataType {
     pub const F64: Self = Self::scalar(Self::FLOAT, 64);
     /// The upper half of an IEEE 754 number of 32 bits.
     pub const BF16: Self = Self::scalar(Self::BFLOAT, 16);
+    /// Two `F16`.
+    pub const COMPLEX32: Self = Self::scalar(Self::COMPLEX, 32);
     /// Two `F32`.
     pub const COMPLEX64: Self = Self::scalar(Self::COMPLEX, 64);
     /// Two `F64`.

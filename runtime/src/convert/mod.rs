@@ -21,10 +21,14 @@ pub(crate) mod buffer;
 mod container;
 #[path = "../../../payload/src/dlpack.rs"]
 pub(crate) mod dlpack;
+mod export;
 mod integer;
 mod scalar;
 pub(crate) mod tensor;
 mod value;
+
+#[cfg(feature = "tch")]
+mod tch;
 
 pub use arguments::{ToArguments, ToKeywords};
 pub(crate) use container::named;

@@ -20,6 +20,7 @@ pub fn venv() -> PathBuf {
 }
 
 /// One at a time: tests that count memory or objects of the whole process.
+#[allow(dead_code, reason = "not every test binary measures the whole process")]
 pub fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)

@@ -1,0 +1,155 @@
+//! Tensors of the host on their way out: DLPack structures that hold the memory until their deleter
+//! is called.
+
+use super::dlpack::{
+    DLManagedTensor, DLManagedTensorVersioned, DLPackVersion, DLTensor, READ_ONLY,
+};
+use super::tensor::{Shared, Tensor};
+use crate::Result;
+use crate::object::Object;
+use crate::payload::table::{Handle, TensorLoan};
+use crate::session::Session;
+use std::ffi::{c_int, c_void};
+use std::ptr;
+use std::sync::Arc;
+
+impl Session {
+    /// An object with `__dlpack__` and `__dlpack_device__` over the tensor's memory, for any
+    /// library's `from_dlpack`, any number of times.
+    ///
+    /// # Errors
+    ///
+    /// `MemoryError` as [`Error::Python`].
+    pub fn lend_tensor(&self, tensor: &Tensor) -> Result<Object<'_>> {
+        let loan = TensorLoan {
+            context: Arc::into_raw(tensor.0.clone()).cast_mut().cast(),
+            export,
+            drop: release,
+            device_type: tensor.0.device.kind,
+            device_id: tensor.0.device.index,
+        };
+        self.object(|inner, out: *mut Handle, sink| {
+            // SAFETY: `object` attaches; the payload calls `release` once, also on failure.
+            unsafe { (inner.table().lend_tensor)(&loan, out, sink) }
+        })
+    }
+}
+
+/// # Safety
+///
+/// `context` must come from `Arc::into_raw` of a [`Shared`], and is given up.
+unsafe extern "C" fn release(context: *mut c_void) {
+    // SAFETY: as the caller vouches.
+    drop(unsafe { Arc::from_raw(context.cast::<Shared>().cast_const()) });
+}
+
+/// # Safety
+///
+/// `context` must come from `Arc::into_raw` of a [`Shared`] that has not been released.
+unsafe extern "C" fn export(context: *mut c_void, versioned: c_int) -> *mut c_void {
+    let context = context.cast::<Shared>().cast_const();
+    // SAFETY: as the caller vouches: the count is that of a live `Arc`.
+    unsafe { Arc::increment_strong_count(context) };
+    // SAFETY: the reference just counted.
+    let shared = unsafe { Arc::from_raw(context) };
+    Exported::leak(shared, versioned != 0)
+}
+
+/// A tensor on its way to a consumer, which holds the memory until it calls the deleter.
+pub(super) struct Exported<M> {
+    managed: M,
+    /// The structure points into its boxed slices, which do not move.
+    #[expect(dead_code, reason = "held for its drop")]
+    shared: Arc<Shared>,
+}
+
+impl Exported<()> {
+    /// The structure, to be freed by its deleter, on whatever thread and without any GIL.
+    pub(super) fn leak(shared: Arc<Shared>, versioned: bool) -> *mut c_void {
+        let dl_tensor = DLTensor {
+            data: shared.data,
+            device: shared.device,
+            // Far below: no tensor library goes beyond 64 dimensions.
+            ndim: shared.shape.len() as i32,
+            dtype: shared.data_type,
+            shape: shared.shape.as_ptr().cast_mut(),
+            strides: shared.strides.as_ptr().cast_mut(),
+            byte_offset: 0,
+        };
+        if versioned {
+            let managed = DLManagedTensorVersioned {
+                version: DLPackVersion::THIS,
+                manager_ctx: ptr::null_mut(),
+                deleter: Some(free_versioned),
+                flags: if shared.read_only { READ_ONLY } else { 0 },
+                dl_tensor,
+            };
+            let exported = Box::leak(Box::new(Exported { managed, shared }));
+            exported.managed.manager_ctx = (&raw mut *exported).cast();
+            (&raw mut exported.managed).cast()
+        } else if shared.read_only {
+            // The structure of before 1.0 cannot say that the memory must not be written.
+            ptr::null_mut()
+        } else {
+            let managed =
+                DLManagedTensor { dl_tensor, manager_ctx: ptr::null_mut(), deleter: Some(free) };
+            let exported = Box::leak(Box::new(Exported { managed, shared }));
+            exported.managed.manager_ctx = (&raw mut *exported).cast();
+            (&raw mut exported.managed).cast()
+        }
+    }
+}
+
+/// # Safety
+///
+/// `managed` must come from [`Exported::leak`], and is freed.
+unsafe extern "C" fn free(managed: *mut DLManagedTensor) {
+    // SAFETY: as the caller vouches; the context is the box.
+    unsafe { drop(Box::from_raw((*managed).manager_ctx.cast::<Exported<DLManagedTensor>>())) };
+}
+
+/// # Safety
+///
+/// `managed` must come from [`Exported::leak`], and is freed.
+unsafe extern "C" fn free_versioned(managed: *mut DLManagedTensorVersioned) {
+    // SAFETY: as the caller vouches; the context is the box.
+    unsafe {
+        drop(Box::from_raw((*managed).manager_ctx.cast::<Exported<DLManagedTensorVersioned>>()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Exported, free, free_versioned};
+    use crate::convert::dlpack::{DLManagedTensor, DLManagedTensorVersioned};
+    use crate::convert::tensor::{DataType, Device, Tensor};
+    use std::sync::Arc;
+
+    #[test]
+    fn an_exported_tensor_keeps_the_memory_until_its_deleter_is_called() {
+        let owner = Arc::new(());
+        // SAFETY: the tensor is empty.
+        let tensor = unsafe {
+            Tensor::from_raw_parts(
+                std::ptr::dangling_mut(),
+                DataType::U8,
+                Device::CPU,
+                &[0],
+                &[1],
+                false,
+                owner.clone(),
+            )
+        };
+        let plain = Exported::leak(tensor.0.clone(), false);
+        let versioned = Exported::leak(tensor.0.clone(), true);
+        drop(tensor);
+        assert_eq!(Arc::strong_count(&owner), 2);
+        // SAFETY: both are fresh from `leak`.
+        unsafe {
+            free(plain.cast::<DLManagedTensor>());
+            assert_eq!(Arc::strong_count(&owner), 2);
+            free_versioned(versioned.cast::<DLManagedTensorVersioned>());
+        }
+        assert_eq!(Arc::strong_count(&owner), 1);
+    }
+}
