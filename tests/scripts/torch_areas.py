@@ -428,7 +428,8 @@ def main():
             if expected.get(key) != digests.get(key):
                 failed.append(key)
                 print(f"copy {COPY}: {key}: not the bits that plain python gives", file=sys.stderr, flush=True)
-    print(f"copy {COPY}: {len(areas)} areas, {len(digests)} results, {len(failed)} failed", flush=True)
+    # One write, so that the lines of copies do not mix.
+    sys.stdout.write(f"copy {COPY}: {len(areas)} areas, {len(digests)} results, {len(failed)} failed\n")
     return 1 if failed else 0
 
 

@@ -70,23 +70,30 @@ fn header(line: &str) -> Option<Mapping> {
     Some(Mapping { range: start..end, offset, path, anonymous: 0, dirty: 0, proportional: 0 })
 }
 
-/// The addresses of an ELF file's segments that nothing may write: text and read-only data, whole pages, relative to the
-/// base. A segment that is relocated and then protected (RELRO) is a writable one here.
+/// The addresses of an ELF file that nothing may write: text and read-only data, whole pages, relative to the base, what
+/// adjoins as one range. A segment that is relocated and then protected (RELRO) is a writable one here.
 ///
 /// # Errors
 ///
 /// The file cannot be read, or is no ELF file.
-pub fn read_only_segments(path: &Path) -> Result<Vec<Range<u64>>> {
+pub fn read_only_ranges(path: &Path) -> Result<Vec<Range<u64>>> {
     let bytes = fs::read(path).with_context(|| format!("reading {}", path.display()))?;
     let elf = Elf::parse(&bytes).with_context(|| format!("parsing {}", path.display()))?;
-    Ok(elf
+    let mut ranges: Vec<Range<u64>> = Vec::new();
+    // Segments are in ascending order of their addresses (gABI, "Program Header").
+    for header in elf
         .program_headers
         .iter()
         .filter(|header| header.p_type == PT_LOAD && header.p_flags & PF_W == 0)
-        .map(|header| {
-            header.p_vaddr / PAGE * PAGE..(header.p_vaddr + header.p_memsz).div_ceil(PAGE) * PAGE
-        })
-        .collect())
+    {
+        let start = header.p_vaddr / PAGE * PAGE;
+        let end = (header.p_vaddr + header.p_memsz).div_ceil(PAGE) * PAGE;
+        match ranges.last_mut() {
+            Some(last) if last.end >= start => last.end = end,
+            _ => ranges.push(start..end),
+        }
+    }
+    Ok(ranges)
 }
 
 /// Which pages of an address range are present, counted from the range's start.

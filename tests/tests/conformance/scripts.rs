@@ -8,12 +8,23 @@ use hydrozoa_tests::place;
 
 const COPIES: usize = 4;
 
+/// Without the variables that change what python does: whoever runs the tests may have some.
+fn clean(mut command: Command) -> Command {
+    for (name, _) in
+        std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("PYTHON"))
+    {
+        command.env_remove(name);
+    }
+    command.env_remove("VIRTUAL_ENV");
+    command
+}
+
 fn plain_python() -> Result<Command> {
-    Ok(Command::new(place::venv()?.join("bin/python")))
+    Ok(clean(Command::new(place::venv()?.join("bin/python"))))
 }
 
 fn hydrozoa(copies: usize, policy: &str) -> Result<Command> {
-    let mut command = Command::new(place::command()?);
+    let mut command = clean(Command::new(place::command()?));
     command.arg("python").arg("--venv").arg(place::venv()?);
     command.args(["--copies", &copies.to_string(), "--torch", policy]);
     Ok(command)
@@ -107,7 +118,6 @@ fn same(arguments: &[&str], input: &str) -> Result<()> {
     let outcome = |mut command: Command| -> Result<(String, String, Option<i32>)> {
         let mut child = command
             .args(arguments)
-            .env_remove("VIRTUAL_ENV")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

@@ -33,12 +33,12 @@ pub fn shared_text() -> Result<()> {
     let mappings = mappings::own()?;
     for (path, bases) in &bases {
         ensure!(bases.len() == INTERPRETERS, "{}: {} replicas", path.display(), bases.len());
-        let segments = mappings::read_only_segments(path)?;
+        let constant = mappings::read_only_ranges(path)?;
         let mut touched: BTreeSet<u64> = BTreeSet::new();
         let mut proportional = 0;
         let mut seen = 0;
         for base in bases {
-            for segment in &segments {
+            for segment in &constant {
                 let range = base + segment.start..base + segment.end;
                 // Pages are counted from the base, so that the same page of two replicas is the same number.
                 let first = segment.start / mappings::PAGE;
@@ -51,7 +51,7 @@ pub fn shared_text() -> Result<()> {
                         range.start <= mapping.range.start && mapping.range.end <= range.end;
                     ensure!(
                         inside,
-                        "{}: a mapping reaches over a segment's end: {mapping:?}",
+                        "{}: a mapping holds constant and other pages: {mapping:?}",
                         path.display()
                     );
                     ensure!(
