@@ -20,7 +20,7 @@ use crate::error::{Error, Result};
 use crate::image::symbols::Name;
 use crate::image::{Image, ImageCache};
 use crate::policy::{Class, Policy};
-use crate::search::{self, Requester};
+use crate::search::{self, Level};
 use crate::system::{System, SystemObject};
 
 /// An image of the closure that is not loaded in the domain.
@@ -104,8 +104,7 @@ impl Closure {
         if let Some(replica) = around.replicas.iter().find(|replica| by_soname(&replica.image)) {
             return Ok(Edge::Replica(replica.clone()));
         }
-        let path = match self.with_requester(from, |requester| search::find(name, Some(requester)))
-        {
+        let path = match search::find(name, &self.chain(from)) {
             Ok(path) => path,
             Err(searched) => {
                 return Ok(match around.system.by_name(name) {
@@ -148,42 +147,20 @@ impl Closure {
         Ok(Edge::Node(self.nodes.len() - 1))
     }
 
-    fn with_requester<T>(&self, index: usize, then: impl FnOnce(&Requester<'_>) -> T) -> T {
-        fn chain<T>(
-            nodes: &[Node],
-            path: &[usize],
-            parent: Option<&Requester<'_>>,
-            then: impl FnOnce(&Requester<'_>) -> T,
-        ) -> T {
-            let (&first, rest) = path.split_first().expect("a path holds at least its node");
-            let image = &nodes[first].image;
-            let requester = Requester {
-                origin: image.origin(),
-                rpath: image.dynamic.rpath,
-                runpath: image.dynamic.runpath,
-                parent,
-            };
-            if rest.is_empty() {
-                then(&requester)
-            } else {
-                chain_dyn(nodes, rest, &requester, then)
-            }
-        }
-        // A separate function keeps the recursion from instantiating itself without end.
-        fn chain_dyn<T>(
-            nodes: &[Node],
-            path: &[usize],
-            parent: &Requester<'_>,
-            then: impl FnOnce(&Requester<'_>) -> T,
-        ) -> T {
-            chain(nodes, path, Some(parent), then)
-        }
-        let mut path = vec![index];
-        while let Some(parent) = self.nodes[*path.last().expect("not empty")].parent {
-            path.push(parent);
-        }
-        path.reverse();
-        chain(&self.nodes, &path, None, then)
+    /// The images that led to a node, the root's last.
+    pub(crate) fn ancestors(&self, index: usize) -> Vec<Arc<Image>> {
+        let above = |&index: &usize| self.nodes[index].parent;
+        std::iter::successors(self.nodes[index].parent, above)
+            .map(|index| self.nodes[index].image.clone())
+            .collect()
+    }
+
+    /// The search paths that count for what a node needs: its own, then its ancestors'.
+    fn chain(&self, index: usize) -> Vec<Level<'_>> {
+        let above = |&index: &usize| self.nodes[index].parent;
+        std::iter::successors(Some(index), above)
+            .map(|index| Level::of(&self.nodes[index].image))
+            .collect()
     }
 
     fn classify(&mut self, forced: Option<Class>, around: &Surroundings<'_>) {

@@ -3,15 +3,19 @@
 use std::collections::{HashMap, HashSet};
 use std::ffi::c_void;
 use std::path::{Path, PathBuf};
+use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use once_cell::sync::{Lazy, OnceCell};
+use parking_lot::lock_api::RawMutex as _;
 use parking_lot::{Mutex, ReentrantMutex, RwLock};
 
 use crate::debugger::LinkMap;
 use crate::dl;
 use crate::error::{Error, Result};
+use crate::exit::{self, Registered};
+use crate::fork::Held;
 use crate::image::symbols::{Name, Symbol};
 use crate::image::{Image, ImageId};
 use crate::library::Library;
@@ -23,6 +27,7 @@ use crate::policy::{Class, Policy};
 use crate::publish::{self, Range};
 use crate::run;
 use crate::scope::{Definition, Order, Scope, call_resolver};
+use crate::search::Level;
 use crate::sys::memory::Reservation;
 use crate::thunk::{Interposition, Thunks};
 use crate::tls::Block;
@@ -58,7 +63,8 @@ impl OpenFlags {
     /// The library stays loaded whatever is closed (RTLD_NODELETE).
     pub const NODELETE: OpenFlags = OpenFlags(libc::RTLD_NODELETE);
     /// In a domain that continues the program, the library's own symbols and those of what it
-    /// needs come before the program's (RTLD_DEEPBIND). Other domains bind so anyway.
+    /// needs come before the program's (RTLD_DEEPBIND). In other domains it comes before what is
+    /// global in the domain.
     pub const DEEPBIND: OpenFlags = OpenFlags(libc::RTLD_DEEPBIND);
 
     pub(crate) fn from_bits(bits: i32) -> OpenFlags {
@@ -96,6 +102,8 @@ pub(crate) struct Replica {
     pub memory: Reservation,
     pub tls: Option<Block>,
     pub link_map: Box<LinkMap>,
+    /// The images that led to it in its load: who needs it, and so on.
+    pub brought_by: Vec<Arc<Image>>,
     /// The scope that it was bound in.
     pub scope: OnceCell<Arc<Scope>>,
     /// Scopes of later loads that need it: what it calls late may be found there too.
@@ -104,6 +112,8 @@ pub(crate) struct Replica {
     pub needs: OnceCell<Vec<Need>>,
     /// Images of the domain that its references are bound to.
     pub bound: Mutex<HashSet<ImageId>>,
+    /// What its code asked the C library to call later.
+    pub registered: Registered,
     /// Its place in the order in which constructors began; 0 before.
     pub constructed: AtomicU64,
     /// What its references to functions without a definition are bound to, if it has some.
@@ -114,6 +124,11 @@ impl Replica {
     /// The address of what the file has at `address`.
     pub(crate) fn address(&self, address: u64) -> usize {
         self.bias.wrapping_add(address as usize)
+    }
+
+    /// Whose search paths count for names that it asks for.
+    pub(crate) fn search_chain(&self) -> Vec<Level<'_>> {
+        std::iter::once(&self.image).chain(&self.brought_by).map(|image| Level::of(image)).collect()
     }
 
     /// The address of a symbol that is not thread-local.
@@ -280,6 +295,55 @@ impl DomainBuilder {
 /// The domains that were not closed. They live without any handle: their replicas' code may run.
 static DOMAINS: Lazy<RwLock<HashMap<DomainId, Arc<DomainInner>>>> = Lazy::new(RwLock::default);
 
+/// Takes the locks of all domains' states, for a fork.
+pub(crate) fn hold_all() {
+    let domains = DOMAINS.write();
+    domains.values().for_each(|domain| domain.state.hold());
+    std::mem::forget(domains);
+}
+
+/// Gives them back.
+///
+/// # Safety
+/// [`hold_all`] was called before, by this thread or by the one that it is the copy of.
+pub(crate) unsafe fn release_all() {
+    // SAFETY: the map is locked by `hold_all`: nobody changes it meanwhile.
+    let domains = unsafe { &*DOMAINS.data_ptr() };
+    for domain in domains.values() {
+        // SAFETY: the caller's promise.
+        unsafe { domain.state.release() };
+    }
+    // SAFETY: as above.
+    unsafe { DOMAINS.release() };
+}
+
+/// In the child of a fork: frees them, and the domains in which threads that are not there loaded.
+///
+/// # Safety
+/// [`hold_all`] was called before, and the calling thread is the only one of the process.
+pub(crate) unsafe fn reset_all() {
+    // SAFETY: the caller's promise.
+    let domains = unsafe { &*DOMAINS.data_ptr() };
+    for domain in domains.values() {
+        // SAFETY: the caller's promise.
+        unsafe { domain.state.reset() };
+        if domain.serial.is_locked() && !domain.serial.is_owned_by_current_thread() {
+            // SAFETY: its owner does not exist; what it had published is complete, and the rest is
+            // seen by nobody. Locked without waiters, it can be given back as often as it was taken.
+            unsafe {
+                let raw = domain.serial.raw();
+                ptr::from_ref(raw).cast_mut().write(parking_lot::RawMutex::INIT);
+                raw.try_lock();
+                while domain.serial.is_locked() {
+                    domain.serial.force_unlock();
+                }
+            }
+        }
+    }
+    // SAFETY: the caller's promise.
+    unsafe { DOMAINS.reset() };
+}
+
 /// The domain with this id, unless it was closed.
 pub(crate) fn by_id(id: DomainId) -> Option<Domain> {
     DOMAINS.read().get(&id).cloned().map(Domain)
@@ -394,8 +458,9 @@ impl Domain {
     ///
     /// # Safety
     /// Nothing may run in, or refer to, the replicas any more: no thread, no callback registered
-    /// with a system object, no object whose type they define. Thread-local destructors that their
-    /// code registered must have run.
+    /// with a system object, no object whose type they define. Handlers of exit and of fork that
+    /// their code registered are called, or forgotten, here; a replica whose thread-local objects
+    /// threads have still to destroy stays mapped until they have.
     pub unsafe fn close(self) {
         let _serial = self.0.serial.lock();
         let replicas = {
@@ -407,7 +472,7 @@ impl Domain {
         for replica in &replicas {
             run::destroy(replica);
         }
-        publish::withdraw(&replicas);
+        publish::withdraw(&exit::without_pinned(replicas));
         DOMAINS.write().remove(&self.0.id);
     }
 }

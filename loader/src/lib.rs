@@ -38,6 +38,8 @@ mod debugger;
 mod dl;
 mod domain;
 mod error;
+mod exit;
+mod fork;
 mod image;
 mod library;
 mod lifetime;

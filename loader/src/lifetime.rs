@@ -67,7 +67,9 @@ pub(crate) fn close(domain: &Domain, replica: &Replica) -> bool {
 /// Takes the replicas out of the domain that no root leads to.
 fn take_unneeded(state: &mut State) -> Vec<Arc<Replica>> {
     let mut needed: HashSet<ImageId> = HashSet::new();
-    let mut waiting: Vec<ImageId> = state.uses.roots().collect();
+    let pinned = state.replicas.iter().filter(|replica| replica.registered.is_pinned());
+    let mut waiting: Vec<ImageId> =
+        state.uses.roots().chain(pinned.map(|replica| replica.image.id)).collect();
     while let Some(image) = waiting.pop() {
         if !needed.insert(image) {
             continue;

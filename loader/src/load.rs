@@ -15,6 +15,7 @@ use crate::debugger::LinkMap;
 use crate::domain::{Domain, OpenFlags, Replica};
 
 use crate::error::{Error, Result};
+use crate::exit::Registered;
 use crate::image::Image;
 use crate::library::Library;
 use crate::map;
@@ -268,7 +269,11 @@ pub(crate) fn prepare_group(
         images.iter().zip(&plans).flat_map(|(image, plan)| plan.static_tls(image)).collect();
     let replicas = images
         .iter()
-        .map(|image| map_replica(domain, image, static_tls.contains(&image.id)).map(Arc::new))
+        .zip(&members)
+        .map(|(image, &index)| {
+            let brought_by = closure.ancestors(index);
+            map_replica(domain, image, brought_by, static_tls.contains(&image.id)).map(Arc::new)
+        })
         .collect::<Result<Vec<_>>>()?;
 
     relocate_all(domain, &replicas, &plans)?;
@@ -342,7 +347,8 @@ fn scope_of(
         system,
         apart: Vec::new(),
         order: match (program, flags.has(OpenFlags::DEEPBIND)) {
-            (false, _) => Order::Domain,
+            (false, false) => Order::Domain,
+            (false, true) => Order::LibraryInDomain,
             (true, false) => Order::Program,
             (true, true) => Order::Library,
         },
@@ -438,7 +444,12 @@ fn provider_of(edge: &Edge) -> Option<Provider> {
 }
 
 /// Maps an image and gives it TLS; the replica is not yet relocated.
-fn map_replica(domain: &Domain, image: &Arc<Image>, static_tls: bool) -> Result<Replica> {
+fn map_replica(
+    domain: &Domain,
+    image: &Arc<Image>,
+    brought_by: Vec<Arc<Image>>,
+    static_tls: bool,
+) -> Result<Replica> {
     let memory = map::map(image)?;
     let base = memory.base();
     let bias = base.wrapping_sub(image.first);
@@ -459,10 +470,12 @@ fn map_replica(domain: &Domain, image: &Arc<Image>, static_tls: bool) -> Result<
         memory,
         tls,
         link_map: LinkMap::new(&image.path, bias, dynamic),
+        brought_by,
         scope: OnceCell::new(),
         later_scopes: Mutex::default(),
         needs: OnceCell::new(),
         bound: Mutex::default(),
+        registered: Registered::default(),
         constructed: AtomicU64::new(0),
         traps: OnceCell::new(),
     })

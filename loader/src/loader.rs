@@ -8,6 +8,7 @@ use crate::SYSTEM;
 use crate::debugger;
 use crate::domain::{Domain, DomainBuilder, OpenFlags};
 use crate::error::Result;
+use crate::fork;
 use crate::library::Library;
 use crate::policy::Policy;
 use crate::publish;
@@ -45,6 +46,7 @@ impl LoaderBuilder {
     /// to find replicas, without which no C++ exception could cross them.
     pub fn build(self) -> Result<Loader> {
         publish::prepare();
+        fork::prepare();
         unwind::install(&SYSTEM)?;
         debugger::prepare(&SYSTEM);
         let policy = Arc::new(self.policy);

@@ -10,6 +10,7 @@ use parking_lot::RwLock;
 
 use crate::debugger;
 use crate::domain::Replica;
+use crate::fork;
 use crate::sys::memory::{Protection, Reservation};
 
 /// Room for this many replicas in one process. Every replica has several mappings, of which the
@@ -125,6 +126,11 @@ struct Directory {
 
 static DIRECTORY: RwLock<Directory> =
     RwLock::new(Directory { by_start: BTreeMap::new(), added: 0, removed: 0 });
+
+/// The lock of all that is written here.
+pub(crate) fn lock() -> &'static dyn fork::Held {
+    &DIRECTORY
+}
 
 /// Allocates the index, so that the first exception does not have to.
 pub(crate) fn prepare() {

@@ -54,6 +54,8 @@ pub(crate) fn destroy(replica: &Replica) {
         // SAFETY: the image names the function as a destructor, and it runs once.
         unsafe { std::mem::transmute::<usize, Destructor>(function)() };
     }
+    // Most objects do this themselves, in the destructor that their start files bring.
+    replica.registered.finalize();
 }
 
 /// Has the destructors of all replicas that are still published run when the process ends.
@@ -94,7 +96,8 @@ fn pointers(replica: &Replica, at: u64, count: usize) -> impl Iterator<Item = us
 }
 
 /// New replicas in the order in which their constructors run: dependencies first, a cycle broken
-/// where it is entered.
+/// where it is entered, and of those that do not need each other the last one first, as glibc's
+/// `_dl_sort_maps` has them.
 pub(crate) fn order(replicas: &[Arc<Replica>]) -> Vec<Arc<Replica>> {
     fn visit(
         index: usize,
@@ -116,7 +119,7 @@ pub(crate) fn order(replicas: &[Arc<Replica>]) -> Vec<Arc<Replica>> {
     }
     let mut seen = vec![false; replicas.len()];
     let mut ordered = Vec::with_capacity(replicas.len());
-    for index in 0..replicas.len() {
+    for index in (0..replicas.len()).rev() {
         visit(index, replicas, &mut seen, &mut ordered);
     }
     // glibc honours DF_1_INITFIRST of one object of a load.

@@ -32,9 +32,11 @@ use crate::tls::Block;
 /// What precedes what in a scope.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Order {
-    /// The domain's own definitions, then what is shared.
+    /// The domain's own definitions, its global ones first; then what is shared.
     #[default]
     Domain,
+    /// As `Domain`, but the library's come before the global ones.
+    LibraryInDomain,
     /// The program's, then the library's.
     Program,
     /// The library's, then the program's.
@@ -106,10 +108,11 @@ impl Scope {
                 Some((image.id, symbol))
             })
         };
-        if self.order != Order::Domain {
-            return self.find_as_program(name, wanted, newest);
-        }
-        let own = find_in(&self.globals).or_else(|| find_in(&self.local));
+        let own = match self.order {
+            Order::Domain => find_in(&self.globals).or_else(|| find_in(&self.local)),
+            Order::LibraryInDomain => find_in(&self.local).or_else(|| find_in(&self.globals)),
+            Order::Program | Order::Library => return self.find_as_program(name, wanted, newest),
+        };
         let yields = own.is_none_or(|(_, symbol)| symbol.is_weak() || symbol.is_unique());
         if yields && let Some(shared) = self.find_shared(name, wanted, newest, own.is_none()) {
             return Some(shared);
@@ -156,7 +159,7 @@ impl Scope {
         let local = || in_images(&self.local).or_else(|| in_system(needed));
         let found = match self.order {
             Order::Library => local().or_else(global),
-            Order::Program | Order::Domain => global().or_else(local),
+            _ => global().or_else(local),
         };
         found.or_else(|| find_anywhere(name, wanted))
     }

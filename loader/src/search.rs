@@ -6,21 +6,43 @@ use std::path::{Path, PathBuf};
 
 use once_cell::sync::Lazy;
 
-/// Whose search path counts: the object that needs a name, and the chain that led to it, because
-/// a RPATH (unlike a RUNPATH) is inherited by dependencies.
+use crate::image::Image;
+
+/// One object's own search path.
 #[derive(Clone, Copy)]
-pub(crate) struct Requester<'a> {
+pub(crate) struct Level<'a> {
     pub origin: &'a Path,
     pub rpath: Option<&'a str>,
     pub runpath: Option<&'a str>,
-    pub parent: Option<&'a Requester<'a>>,
+}
+
+/// Whose search path counts: the object that needs a name, who brought that in, and so on, because
+/// a RPATH (unlike a RUNPATH) is inherited. Empty if nobody in particular asks.
+pub(crate) type Chain<'a> = [Level<'a>];
+
+impl<'a> Level<'a> {
+    pub(crate) fn of(image: &'a Image) -> Level<'a> {
+        let dynamic = &image.dynamic;
+        Level { origin: image.origin(), rpath: dynamic.rpath, runpath: dynamic.runpath }
+    }
+}
+
+/// The directories of the RPATHs that count: none if the object has a RUNPATH, nor those of who has
+/// one.
+fn inherited<'a>(chain: &'a Chain<'a>) -> impl Iterator<Item = PathBuf> + 'a {
+    let counts = chain.first().is_some_and(|own| own.runpath.is_none());
+    chain
+        .iter()
+        .filter(move |level| counts && level.runpath.is_none())
+        .flat_map(|level| directories(level.rpath, level.origin))
 }
 
 const DEFAULT_DIRECTORIES: [&str; 4] =
     ["/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib64", "/usr/lib64"];
 
 /// The file that `name` stands for, and otherwise the places where it was looked for.
-pub(crate) fn find(name: &str, requester: Option<&Requester<'_>>) -> Result<PathBuf, Vec<String>> {
+pub(crate) fn find(name: &str, chain: &Chain<'_>) -> Result<PathBuf, Vec<String>> {
+    let requester = chain.first();
     if name.contains('/') {
         let path = match requester {
             Some(requester) => expand(name, requester.origin),
@@ -38,16 +60,8 @@ pub(crate) fn find(name: &str, requester: Option<&Requester<'_>>) -> Result<Path
         searched.push(directory.display().to_string());
         None
     };
-    if let Some(requester) = requester.filter(|requester| requester.runpath.is_none()) {
-        let mut level = Some(requester);
-        while let Some(at) = level {
-            // An object with a RUNPATH contributes no RPATH.
-            let rpath = at.rpath.filter(|_| at.runpath.is_none());
-            if let Some(found) = directories(rpath, at.origin).find_map(|at| try_in(&at)) {
-                return Ok(found);
-            }
-            level = at.parent;
-        }
+    if let Some(found) = inherited(chain).find_map(|directory| try_in(&directory)) {
+        return Ok(found);
     }
     let environment = std::env::var("LD_LIBRARY_PATH").unwrap_or_default();
     for directory in environment.split([':', ';']).filter(|directory| !directory.is_empty()) {
@@ -73,17 +87,14 @@ pub(crate) fn find(name: &str, requester: Option<&Requester<'_>>) -> Result<Path
     Err(searched)
 }
 
-/// The directories that a name without a slash is looked for in, in order, for `requester`.
-pub(crate) fn directories_of(requester: &Requester<'_>) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    let mut level = Some(requester).filter(|requester| requester.runpath.is_none());
-    while let Some(at) = level {
-        found.extend(directories(at.rpath.filter(|_| at.runpath.is_none()), at.origin));
-        level = at.parent;
-    }
+/// The directories that a name without a slash is looked for in, in order.
+pub(crate) fn directories_of(chain: &Chain<'_>) -> Vec<PathBuf> {
+    let mut found: Vec<PathBuf> = inherited(chain).collect();
     let environment = std::env::var("LD_LIBRARY_PATH").unwrap_or_default();
     found.extend(environment.split([':', ';']).filter(|at| !at.is_empty()).map(PathBuf::from));
-    found.extend(directories(requester.runpath, requester.origin));
+    if let Some(own) = chain.first() {
+        found.extend(directories(own.runpath, own.origin));
+    }
     found.extend(DEFAULT_DIRECTORIES.map(PathBuf::from));
     found
 }
@@ -161,7 +172,7 @@ mod tests {
 
     #[test]
     fn the_c_library_is_found_without_a_requester() {
-        let path = find("libc.so.6", None).unwrap();
+        let path = find("libc.so.6", &[]).unwrap();
         assert!(path.is_file());
     }
 
@@ -174,7 +185,7 @@ mod tests {
 
     #[test]
     fn a_missing_name_lists_where_it_was_looked_for() {
-        let searched = find("libdoes-not-exist.so.9", None).unwrap_err();
+        let searched = find("libdoes-not-exist.so.9", &[]).unwrap_err();
         assert!(searched.iter().any(|place| place.contains("cache")), "{searched:?}");
     }
 }

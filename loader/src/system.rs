@@ -12,6 +12,7 @@ use goblin::elf::program_header::{PT_DYNAMIC, PT_LOAD};
 use parking_lot::Mutex;
 
 use crate::error::{Error, Result};
+use crate::fork::Held;
 use crate::image::SymbolTable;
 use crate::image::symbols::Tables;
 use crate::sys::dynamic::{self, LoadedObject, SystemHandle};
@@ -88,6 +89,10 @@ struct State {
 }
 
 impl System {
+    pub(crate) fn lock(&self) -> &dyn Held {
+        &self.state
+    }
+
     /// All system objects, the executable first.
     pub(crate) fn objects(&self) -> Vec<Arc<SystemObject>> {
         let mut state = self.state.lock();

@@ -1,5 +1,6 @@
 //! `dladdr` and `dladdr1`: from an address to what it belongs to.
 
+use std::collections::HashSet;
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::ptr;
@@ -7,6 +8,7 @@ use std::ptr;
 use once_cell::sync::Lazy;
 use parking_lot::Mutex;
 
+use crate::fork::Held;
 use crate::publish;
 use crate::sys::functions::functions;
 
@@ -63,9 +65,15 @@ pub(super) unsafe extern "C" fn dladdr1(
     }
 }
 
+static KEPT: Lazy<Mutex<HashSet<CString>>> = Lazy::new(Mutex::default);
+
+/// The locks of `dl*` functions.
+pub(crate) fn locks() -> [&'static dyn Held; 1] {
+    [&*KEPT]
+}
+
 /// A NUL-terminated copy of `bytes` that lives as long as the process; one per distinct text.
 fn kept(bytes: &[u8]) -> *const c_char {
-    static KEPT: Lazy<Mutex<std::collections::HashSet<CString>>> = Lazy::new(Mutex::default);
     let text = CString::new(bytes).unwrap_or_default();
     let mut kept = KEPT.lock();
     if let Some(known) = kept.get(&text) {

@@ -8,7 +8,7 @@ use std::ptr;
 use super::handle::{self, Handle};
 use super::set_error;
 use crate::domain::{self, DomainId, Replica};
-use crate::search::{self, Requester};
+use crate::search;
 use crate::sys::functions::functions;
 
 // Requests that the libc crate lacks (<dlfcn.h>).
@@ -114,12 +114,7 @@ unsafe fn copy_origin(replica: &Replica, place: *mut c_char) {
 /// # Safety
 /// `info` points to a `Dl_serinfo`; unless `size_only`, one of the size that it states.
 unsafe fn search_info(replica: &Replica, size_only: bool, info: *mut SearchInfo) -> bool {
-    let directories = search::directories_of(&Requester {
-        origin: replica.image.origin(),
-        rpath: replica.image.dynamic.rpath,
-        runpath: replica.image.dynamic.runpath,
-        parent: None,
-    });
+    let directories = search::directories_of(&replica.search_chain());
     let names: Vec<CString> = directories
         .into_iter()
         .filter_map(|path: PathBuf| CString::new(path.into_os_string().into_encoded_bytes()).ok())

@@ -17,10 +17,12 @@ use std::ptr;
 
 use crate::arch;
 use crate::domain::DomainId;
+use crate::exit;
 use crate::sys::functions::functions;
 use crate::thunk::Interposition;
 use crate::unwind;
 
+pub(crate) use address::locks;
 pub(crate) use iterate::iterate_phdr;
 
 /// The functions that every domain interposes.
@@ -31,6 +33,10 @@ pub(crate) fn interpositions(domain: DomainId) -> Vec<(&'static str, Interpositi
     let with_caller = |target, arguments| Interposition::with_caller(target, arguments, context);
     vec![
         ("__tls_get_addr", plain(arch::tls_get_addr as *const c_void)),
+        ("__cxa_atexit", plain(exit::cxa_atexit as *const c_void)),
+        ("__cxa_thread_atexit", plain(exit::cxa_thread_atexit as *const c_void)),
+        ("__cxa_thread_atexit_impl", plain(exit::cxa_thread_atexit as *const c_void)),
+        ("__register_atfork", plain(exit::register_atfork as *const c_void)),
         ("_dl_find_object", plain(unwind::find_object as *const c_void)),
         ("dl_iterate_phdr", plain(iterate_phdr as *const c_void)),
         ("dladdr", plain(address::dladdr as *const c_void)),

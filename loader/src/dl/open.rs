@@ -13,7 +13,7 @@ use crate::library::Library;
 use crate::lifetime;
 use crate::load;
 use crate::publish;
-use crate::search::{self, Requester};
+use crate::search::{self, Level};
 use crate::sys::dynamic;
 use crate::sys::file::FileId;
 use crate::sys::functions::functions;
@@ -97,7 +97,7 @@ fn resolve(domain: &Domain, name: &str, caller: usize) -> Found {
     let caller = Caller::at(caller);
     if name.contains('/') {
         // For what is not there, opening it gives the reason.
-        let path = search::find(name, caller.requester().as_ref());
+        let path = search::find(name, &caller.chain());
         return Found::Path(path.unwrap_or_else(|_| Path::new(name).to_owned()));
     }
     let by_soname = domain
@@ -114,7 +114,7 @@ fn resolve(domain: &Domain, name: &str, caller: usize) -> Found {
     if domain.0.program && SYSTEM.by_name(name).is_some() {
         return Found::Nothing;
     }
-    match search::find(name, caller.requester().as_ref()) {
+    match search::find(name, &caller.chain()) {
         Ok(path) => Found::Path(path),
         Err(_) => Found::Nothing,
     }
@@ -135,21 +135,15 @@ impl Caller {
         SYSTEM.by_address(address).map_or(Caller::Unknown, Caller::System)
     }
 
-    fn requester(&self) -> Option<Requester<'_>> {
+    fn chain(&self) -> Vec<Level<'_>> {
         match self {
-            Caller::Replica(replica) => Some(Requester {
-                origin: replica.image.origin(),
-                rpath: replica.image.dynamic.rpath,
-                runpath: replica.image.dynamic.runpath,
-                parent: None,
-            }),
-            Caller::System(object) => Some(Requester {
+            Caller::Replica(replica) => replica.search_chain(),
+            Caller::System(object) => vec![Level {
                 origin: object.path.parent().unwrap_or(Path::new("/")),
                 rpath: object.rpath.as_deref(),
                 runpath: object.runpath.as_deref(),
-                parent: None,
-            }),
-            Caller::Unknown => None,
+            }],
+            Caller::Unknown => Vec::new(),
         }
     }
 }

@@ -18,6 +18,7 @@ use parking_lot::Mutex;
 
 use crate::arch::{self, Action};
 use crate::error::{Error, Result};
+use crate::fork::Held;
 use crate::plan::PlanCache;
 use crate::sys::file::{self, FileId};
 pub(crate) use dynamic::Dynamic;
@@ -168,6 +169,10 @@ pub(crate) struct ImageCache {
 }
 
 impl ImageCache {
+    pub(crate) fn lock(&self) -> &dyn Held {
+        &self.by_file
+    }
+
     /// The image of the file at `path`, parsed now if it was not before.
     pub(crate) fn open(&self, path: &Path) -> Result<Arc<Image>> {
         let io = |action| move |source| Error::Io { object: path.to_owned(), action, source };

@@ -28,6 +28,17 @@ pub(crate) fn set(key: libc::pthread_key_t, value: *mut c_void) {
     unsafe { libc::pthread_setspecific(key, value) };
 }
 
+/// `pthread_atfork(before, parent, child)`.
+pub(crate) fn at_fork(
+    before: extern "C" fn(),
+    parent: extern "C" fn(),
+    child: extern "C" fn(),
+) -> io::Result<()> {
+    // SAFETY: the handlers are functions of this crate that need no argument.
+    let status = unsafe { libc::pthread_atfork(Some(before), Some(parent), Some(child)) };
+    if status == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(status)) }
+}
+
 /// `pthread_create`.
 ///
 /// # Safety

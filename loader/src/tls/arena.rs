@@ -21,6 +21,7 @@ use parking_lot::Mutex;
 
 use super::TlsIndex;
 use crate::arch;
+use crate::fork::Held;
 use crate::sys::{broadcast, dynamic, memory};
 
 /// Bytes of the arena. Every thread of the process pays for it once (glibc copies the template at
@@ -112,6 +113,10 @@ fn find_template() -> Option<usize> {
 }
 
 static USED: Mutex<usize> = Mutex::new(HEAD);
+
+pub(super) fn lock() -> &'static dyn Held {
+    &USED
+}
 
 /// Takes `size` bytes whose address is congruent to `skew` modulo `alignment`; returns their
 /// offset from the thread pointer, or why there are none.

@@ -11,6 +11,7 @@ use once_cell::sync::OnceCell;
 use parking_lot::RwLock;
 
 use super::{TlsIndex, arena};
+use crate::fork::Held;
 use crate::image::Tls;
 use crate::sys::thread;
 
@@ -34,6 +35,10 @@ impl Template {
 
 static TEMPLATES: RwLock<Vec<Template>> = RwLock::new(Vec::new());
 static KEY: OnceCell<libc::pthread_key_t> = OnceCell::new();
+
+pub(super) fn lock() -> &'static dyn Held {
+    &TEMPLATES
+}
 
 /// Registers a module and returns its index.
 pub(super) fn register(tls: Tls, template: usize) -> io::Result<u32> {

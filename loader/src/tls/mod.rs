@@ -19,6 +19,7 @@ use std::path::Path;
 use parking_lot::Mutex;
 
 use crate::error::{Error, Result};
+use crate::fork::Held;
 use crate::image::Tls;
 
 pub(crate) use arena::TABLE_OFFSET;
@@ -127,6 +128,11 @@ pub(crate) fn place(object: &Path, tls: Tls, template: usize, needs_static: bool
     Ok(Block::Lazy { index })
 }
 
+/// The locks of this module.
+pub(crate) fn locks() -> [&'static dyn Held; 3] {
+    [&KNOWN, arena::lock(), lazy::lock()]
+}
+
 /// Gives a placed block its initial bytes in every thread, now that the template is relocated.
 /// (Lazy blocks copy theirs when a thread first asks.)
 pub(crate) fn initialise(object: &Path, block: Block, tls: Tls, template: usize) -> Result<()> {
@@ -140,10 +146,12 @@ pub(crate) fn initialise(object: &Path, block: Block, tls: Tls, template: usize)
         .map_err(|reason| Error::Tls { object: object.to_owned(), reason })
 }
 
+/// Offsets of the system modules that were asked for.
+static KNOWN: Mutex<BTreeMap<u64, Option<isize>>> = Mutex::new(BTreeMap::new());
+
 /// Offset from the thread pointer of a system module's block, if it is the same in all threads:
 /// the module is in glibc's static TLS then.
 fn system_offset(module: u64) -> Option<isize> {
-    static KNOWN: Mutex<BTreeMap<u64, Option<isize>>> = Mutex::new(BTreeMap::new());
     if let Some(&known) = KNOWN.lock().get(&module) {
         return known;
     }

@@ -113,8 +113,9 @@ fn command(
     // An option that names a library links against it: by what its soname is, not by its path.
     command.push("-Wl,--no-as-needed".into());
     let ours = ["-no-soname"];
-    command
-        .extend(library.options.iter().filter(|option| !ours.contains(&option.as_str())).cloned());
+    let options = library.options.iter().filter(|option| !ours.contains(&option.as_str()));
+    let include = headers.display().to_string();
+    command.extend(options.map(|option| option.replace("{include}", &include)));
     Ok(command)
 }
 

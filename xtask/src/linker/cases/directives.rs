@@ -3,7 +3,7 @@
 //! | key | value |
 //! |---|---|
 //! | `Area` | the line of the report that counts it |
-//! | `Lib` | a file name and its build options; the source is compiled with the name's stem defined as a macro (`leaf.so`: `LEAF`). An option that is the name of another library of the case links against it |
+//! | `Lib` | a file name and its build options, `{include}` for the folder of the headers; the source is compiled with the name's stem defined as a macro (`leaf.so`: `LEAF`). An option that is the name of another library of the case links against it |
 //! | `Open` | a library that the program opens, and `LAZY`, `GLOBAL`; the last library and `NOW` if there is none |
 //! | `Steps` | how often `test` of the last opened library is called in each copy (default 2) |
 //! | `Expect-output` | a line of the output; with one, all must be given |
@@ -11,11 +11,12 @@
 //! | `Expect-stderr` | a text in what our process writes to standard error |
 //! | `Expect-ours` | a line of our output where it differs from glibc's on purpose; needs `Differs` |
 //! | `Differs` | why glibc's output (or its success) is not expected of us |
+//! | `Program` | `glibc`: in a domain that continues the program nothing differs |
 //! | `Exit` | the exit status of the program (default 0) |
 //! | `Close` | any text: the copies are closed (`dlclose` in glibc) before the program ends |
 //! | `Symbols` | `off` and the reason: addresses of symbols are not compared |
 //! | `Sharing` | `off` and the reason: shared text and distinct data are not asserted |
-//! | `Modes` | of `one interleaved threads`, those that apply, and the reason |
+//! | `Modes` | of `one program interleaved threads`, those that apply, and the reason |
 //! | `Compilers`, `Linkers` | of `gcc clang`, of `bfd lld mold gold`; each pair that is installed is built |
 //! | `Needs` | an instruction set of the processor (`avx512f`, ...) |
 //! | `Env` | `NAME=VALUE` for the program |
@@ -40,6 +41,7 @@ pub(super) struct Case {
     pub error: Option<String>,
     pub stderr: Option<String>,
     pub differs: Option<String>,
+    pub program_as_glibc: bool,
     pub exit: i32,
     pub close: bool,
     pub compare_symbols: bool,
@@ -83,7 +85,7 @@ impl Case {
             steps: 2,
             compare_symbols: true,
             check_sharing: true,
-            modes: words("one interleaved threads"),
+            modes: words("one program interleaved threads"),
             compilers: words("gcc"),
             linkers: words("bfd"),
             ..Case::default()
@@ -113,6 +115,10 @@ impl Case {
                 "Expect-error" => case.error = Some(value.trim().to_owned()),
                 "Expect-stderr" => case.stderr = Some(value.trim().to_owned()),
                 "Differs" => case.differs = Some(value.trim().to_owned()),
+                "Program" => {
+                    ensure!(value.trim() == "glibc", "the only value is `glibc`");
+                    case.program_as_glibc = true;
+                }
                 "Exit" => case.exit = value.trim().parse()?,
                 "Close" => case.close = true,
                 "Symbols" => case.compare_symbols = !switched_off(value)?,

@@ -35,6 +35,7 @@ pub(super) struct Job {
 pub(super) enum Mode {
     Glibc,
     One,
+    Program,
     Interleaved,
     Threads,
 }
@@ -42,7 +43,7 @@ pub(super) enum Mode {
 impl Mode {
     pub(super) fn copies(self) -> usize {
         match self {
-            Mode::Glibc | Mode::One => 1,
+            Mode::Glibc | Mode::One | Mode::Program => 1,
             Mode::Interleaved | Mode::Threads => 3,
         }
     }
@@ -72,7 +73,7 @@ pub(in crate::linker) fn run(arguments: &Arguments) -> Result<()> {
     }
     match job.mode {
         Mode::Glibc => by_glibc(&job),
-        Mode::One | Mode::Interleaved => interleaved(&job),
+        Mode::One | Mode::Program | Mode::Interleaved => interleaved(&job),
         Mode::Threads => in_threads(&job),
     }
 }
@@ -101,7 +102,7 @@ fn by_glibc(job: &Job) -> Result<()> {
         // SAFETY: the handle is open and the name NUL-terminated.
         unsafe { libc::dlsym(last, name.as_ptr()) as usize }
     };
-    let symbols = symbols(job, find, |address| by_dladdr(address));
+    let symbols = symbols(job, find, by_dladdr);
     fs::write(job.results.join("0.symbols"), render(&symbols))?;
     let test = find("test");
     for _ in 0..job.steps {
@@ -216,10 +217,12 @@ fn loader(job: &Job) -> Result<Loader> {
     Ok(Loader::builder().policy(policy).build()?)
 }
 
-fn domain(loader: &Loader, copy: usize) -> Result<Domain> {
+fn domain(job: &Job, loader: &Loader, copy: usize) -> Result<Domain> {
     let output = FIRST_OUTPUT as usize + copy;
     let write = Interposition::with_context(case_write as *const c_void, 2, output);
-    Ok(loader.domain(&format!("copy {copy}")).interpose("case_write", write).build()?)
+    let builder = loader.domain(&format!("copy {copy}")).interpose("case_write", write);
+    let builder = if job.mode == Mode::Program { builder.continue_program() } else { builder };
+    Ok(builder.build()?)
 }
 
 /// Opens what the case opens.
@@ -290,7 +293,7 @@ impl Copy {
 fn interleaved(job: &Job) -> Result<()> {
     let loader = loader(job)?;
     let copies: Vec<Copy> = (0..job.mode.copies())
-        .map(|copy| open(job, copy, domain(&loader, copy)?))
+        .map(|copy| open(job, copy, domain(job, &loader, copy)?))
         .collect::<Result<_>>()?;
     examine(job, &copies)?;
     for _ in 0..job.steps {
@@ -304,7 +307,7 @@ fn interleaved(job: &Job) -> Result<()> {
 fn in_threads(job: &Job) -> Result<()> {
     let loader = loader(job)?;
     let domains: Vec<Domain> =
-        (0..job.mode.copies()).map(|copy| domain(&loader, copy)).collect::<Result<_>>()?;
+        (0..job.mode.copies()).map(|copy| domain(job, &loader, copy)).collect::<Result<_>>()?;
     let barrier = Barrier::new(domains.len());
     let copies: Vec<Copy> = std::thread::scope(|scope| {
         let threads: Vec<_> = domains

@@ -51,10 +51,16 @@ pub(super) fn judge(case: &Case, folder: &Path, support: &Path) -> Result<()> {
     if case.differs.is_none() {
         check_oracle(case, &oracle).context("glibc, the oracle")?;
     }
-    for mode in [Mode::One, Mode::Interleaved, Mode::Threads] {
+    for mode in [Mode::One, Mode::Program, Mode::Interleaved, Mode::Threads] {
         let name = format!("{mode:?}").to_lowercase();
-        if case.modes.contains(&name) {
-            let ours = run(mode)?;
+        if !case.modes.contains(&name) {
+            continue;
+        }
+        let ours = run(mode)?;
+        if mode == Mode::Program && case.program_as_glibc {
+            let as_glibc = Case { differs: None, expected_ours: Vec::new(), ..case.clone() };
+            compare(&as_glibc, &oracle, &ours).with_context(|| name)?;
+        } else {
             compare(case, &oracle, &ours).with_context(|| name)?;
         }
     }

@@ -1,0 +1,16 @@
+//# Area: failed loads
+//# Lib: main.so
+/* A file that is not there, and one that is no library. */
+#include "case.h"
+void test(void)
+{
+    say("%d", dlopen("./not-there.so", RTLD_NOW) == NULL);
+    const char *error = dlerror();
+    say("%d", error && strstr(error, "not-there.so") != NULL);
+    FILE *file = fopen("no-library.so", "w");
+    fputs("text\n", file);
+    fclose(file);
+    say("%d", dlopen("./no-library.so", RTLD_NOW) == NULL);
+    error = dlerror();
+    say("%d %d", error && strstr(error, "no-library.so") != NULL, dlerror() == NULL);
+}

@@ -1,0 +1,14 @@
+//# Area: scope
+//# Lib: provider.so
+//# Lib: main.so
+//# Open: provider.so
+//# Open: main.so
+//# Expect-error: undefined symbol
+/* RTLD_LOCAL: what was opened so serves nobody else. */
+#include "case.h"
+#ifdef PROVIDER
+int value = 60;
+#else
+extern int value;
+void test(void) { say("%d", value); }
+#endif

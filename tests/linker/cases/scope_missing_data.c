@@ -1,0 +1,9 @@
+//# Area: scope
+//# Lib: main.so
+//# Open: main.so LAZY
+//# Expect-error: undefined symbol: nobody
+//# Linkers: bfd lld
+/* Data that nobody defines is an error, lazily or not. */
+#include "case.h"
+extern int nobody;
+void test(void) { say("%d", nobody); }
