@@ -107,10 +107,12 @@ impl Closure {
         let path = match search::find(name, &self.chain(from)) {
             Ok(path) => path,
             Err(searched) => {
-                return Ok(match around.system.by_name(name) {
-                    Some(object) => Edge::System(object),
-                    None => Edge::Missing { name: name.to_owned(), searched },
-                });
+                return Ok(
+                    match around.system.by_name(name).filter(|object| around.system.pin(object)) {
+                        Some(object) => Edge::System(object),
+                        None => Edge::Missing { name: name.to_owned(), searched },
+                    },
+                );
             }
         };
         let rule = around.policy.rule(&path).map(|rule| rule.0);
@@ -120,7 +122,7 @@ impl Closure {
                     .ok()
                     .and_then(|id| around.system.by_file(id))
             });
-            if let Some(object) = loaded {
+            if let Some(object) = loaded.filter(|object| around.system.pin(object)) {
                 return Ok(Edge::System(object));
             }
             if rule == Some(Class::System) {

@@ -6,10 +6,11 @@ use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use goblin::elf::dynamic::*;
 use goblin::elf::program_header::{PT_DYNAMIC, PT_LOAD};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::error::{Error, Result};
 use crate::fork::Held;
@@ -53,6 +54,11 @@ impl SystemObject {
     }
 
     /// Whether `name` is its soname or its file's name.
+    /// Whether it is what is mapped at `base` from the file at `path`.
+    fn is(&self, base: usize, path: &Path) -> bool {
+        self.base == base && self.path == path
+    }
+
     fn is_called(&self, name: &str) -> bool {
         self.soname == name
             || self.path.file_name().is_some_and(|own| own.as_bytes() == name.as_bytes())
@@ -81,7 +87,6 @@ pub(crate) struct System {
 struct State {
     generation: (u64, u64),
     objects: Vec<Arc<SystemObject>>,
-    next: u32,
     /// The executable and what it needs, in breadth-first order.
     global: Vec<Arc<SystemObject>>,
     /// Handles that keep opened objects loaded.
@@ -95,23 +100,20 @@ impl System {
 
     /// All system objects, the executable first.
     pub(crate) fn objects(&self) -> Vec<Arc<SystemObject>> {
-        let mut state = self.state.lock();
-        state.refresh();
+        let state = self.current();
         state.objects.clone()
     }
 
     /// The executable and its dependencies: the scope that every object sees.
     pub(crate) fn global(&self) -> Vec<Arc<SystemObject>> {
-        let mut state = self.state.lock();
-        state.refresh();
+        let state = self.current();
         state.global.clone()
     }
 
     /// From now on the global scope is what is loaded at this moment, in the order of glibc's list:
     /// at the start of a program, that is the executable, what was preloaded, what both need.
     pub(crate) fn settle_program(&self) {
-        let mut state = self.state.lock();
-        state.refresh();
+        let mut state = self.current();
         // The vDSO is in the list, and in no scope.
         state.global =
             state.objects.iter().filter(|object| object.file_id.is_some()).cloned().collect();
@@ -119,22 +121,19 @@ impl System {
 
     /// The object that holds this address.
     pub(crate) fn by_address(&self, address: usize) -> Option<Arc<SystemObject>> {
-        let mut state = self.state.lock();
-        state.refresh();
+        let state = self.current();
         state.objects.iter().find(|object| object.span.contains(&address)).cloned()
     }
 
     /// The loaded object with this soname (or file name), if any.
     pub(crate) fn by_name(&self, name: &str) -> Option<Arc<SystemObject>> {
-        let mut state = self.state.lock();
-        state.refresh();
+        let state = self.current();
         state.by_name(name)
     }
 
     /// The loaded object that is this file, if any.
     pub(crate) fn by_file(&self, id: FileId) -> Option<Arc<SystemObject>> {
-        let mut state = self.state.lock();
-        state.refresh();
+        let state = self.current();
         state
             .objects
             .iter()
@@ -154,9 +153,8 @@ impl System {
         let handle = SystemHandle::open(&name, flags).map_err(failure)?;
         let base = handle.base();
         let raw = handle.keep();
-        let mut state = self.state.lock();
-        state.opened.insert(path.to_owned(), raw as usize);
-        state.refresh();
+        self.state.lock().opened.insert(path.to_owned(), raw as usize);
+        let state = self.current();
         base.and_then(|base| state.objects.iter().find(|object| object.base == base).cloned())
             .ok_or_else(|| {
                 failure("it was opened but is not in the list of dl_iterate_phdr".into())
@@ -165,60 +163,96 @@ impl System {
 
     /// `object` and what it needs, breadth first: the scope in which its symbols are found.
     pub(crate) fn closure(&self, object: &Arc<SystemObject>) -> Vec<Arc<SystemObject>> {
-        let mut state = self.state.lock();
-        state.refresh();
+        let state = self.current();
         state.closure(object)
     }
 }
 
-impl State {
-    fn refresh(&mut self) {
-        let generation = dynamic::generation();
-        if generation == self.generation && !self.objects.is_empty() {
-            return;
-        }
-        let mut known: HashMap<(usize, Vec<u8>), Arc<SystemObject>> = self
-            .objects
-            .drain(..)
-            .map(|object| ((object.base, object.path.as_os_str().as_bytes().to_owned()), object))
-            .collect();
-        for loaded in dynamic::objects() {
-            let path = path_of(&loaded);
-            let object = known
-                .remove(&(loaded.base, path.as_os_str().as_bytes().to_owned()))
-                .or_else(|| self.index(&loaded, path));
-            self.objects.extend(object);
-        }
-        self.generation = generation;
-        if self.global.is_empty()
-            && let Some(executable) = self.objects.first().cloned()
+impl System {
+    /// Keeps `object` loaded for good, because something is about to refer to it. False if the
+    /// program has closed it meanwhile.
+    pub(crate) fn pin(&self, object: &SystemObject) -> bool {
         {
-            self.global = self.closure(&executable);
+            let state = self.state.lock();
+            // What the program began with, and the vDSO, which is no file, stay anyway.
+            if object.file_id.is_none()
+                || state.global.iter().any(|global| global.id == object.id)
+                || state.opened.contains_key(&object.path)
+            {
+                return true;
+            }
         }
+        let Ok(name) = CString::new(object.path.as_os_str().as_bytes()) else { return false };
+        let Ok(handle) = SystemHandle::open(&name, libc::RTLD_LAZY | libc::RTLD_NOLOAD) else {
+            return false;
+        };
+        if handle.base() != Some(object.base) {
+            return false;
+        }
+        let raw = handle.keep();
+        self.state.lock().opened.insert(object.path.clone(), raw as usize);
+        true
     }
 
-    fn index(&mut self, loaded: &LoadedObject, path: PathBuf) -> Option<Arc<SystemObject>> {
-        let parsed = MappedObject::read(loaded)?;
-        let id = SystemId(self.next);
-        self.next += 1;
-        let file_name =
-            path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        Some(Arc::new(SystemObject {
-            id,
-            base: loaded.base,
-            span: parsed.span,
-            file_id: FileId::of_path(&path).ok(),
-            soname: parsed.soname.unwrap_or(file_name),
-            needed: parsed.needed,
-            rpath: parsed.rpath,
-            runpath: parsed.runpath,
-            symbols: parsed.symbols,
-            tls_module: loaded.tls_module,
-            dynamic: parsed.dynamic,
-            path,
-        }))
+    /// The index as of now. The system loader's list is read without the lock: who holds the list
+    /// (in a callback of `dl_iterate_phdr`) may ask for the index.
+    fn current(&self) -> MutexGuard<'_, State> {
+        let generation = dynamic::generation();
+        let known = {
+            let state = self.state.lock();
+            if state.generation == generation && !state.objects.is_empty() {
+                return state;
+            }
+            state.objects.clone()
+        };
+        let mut objects = Vec::new();
+        // While the list is held, nobody unmaps what is read.
+        dynamic::for_each_object(|loaded| {
+            let path = path_of(&loaded);
+            let same = known.iter().find(|object| object.is(loaded.base, &path)).cloned();
+            objects.extend(same.or_else(|| index(&loaded, path)));
+        });
+        let mut state = self.state.lock();
+        // Another thread may have indexed the same objects: there is one entry for each.
+        for object in &mut objects {
+            if let Some(same) = state.objects.iter().find(|same| same.is(object.base, &object.path))
+            {
+                *object = same.clone();
+            }
+        }
+        state.objects = objects;
+        state.generation = generation;
+        if state.global.is_empty()
+            && let Some(executable) = state.objects.first().cloned()
+        {
+            state.global = state.closure(&executable);
+        }
+        state
     }
+}
 
+fn index(loaded: &LoadedObject, path: PathBuf) -> Option<Arc<SystemObject>> {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let parsed = MappedObject::read(loaded)?;
+    let file_name =
+        path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    Some(Arc::new(SystemObject {
+        id: SystemId(NEXT.fetch_add(1, Ordering::Relaxed)),
+        base: loaded.base,
+        span: parsed.span,
+        file_id: FileId::of_path(&path).ok(),
+        soname: parsed.soname.unwrap_or(file_name),
+        needed: parsed.needed,
+        rpath: parsed.rpath,
+        runpath: parsed.runpath,
+        symbols: parsed.symbols,
+        tls_module: loaded.tls_module,
+        dynamic: parsed.dynamic,
+        path,
+    }))
+}
+
+impl State {
     fn by_name(&self, name: &str) -> Option<Arc<SystemObject>> {
         self.objects.iter().find(|object| object.is_called(name)).cloned()
     }

@@ -133,22 +133,30 @@ impl LoadedObject {
     }
 }
 
-/// Every object of the system loader, in its order, and its count of additions and removals.
+/// Every object of the system loader, in its order.
 pub(crate) fn objects() -> Vec<LoadedObject> {
-    unsafe extern "C" fn visit(
+    let mut list = Vec::new();
+    for_each_object(|object| list.push(object));
+    list
+}
+
+/// Calls `visit` for every object of the system loader, in its order; none of them is unloaded
+/// meanwhile.
+pub(crate) fn for_each_object<F: FnMut(LoadedObject)>(mut visit: F) {
+    unsafe extern "C" fn call<F: FnMut(LoadedObject)>(
         info: *mut libc::dl_phdr_info,
         _size: usize,
-        list: *mut c_void,
+        visit: *mut c_void,
     ) -> c_int {
-        // SAFETY: glibc passes a valid record, and `list` is the vector of the caller below.
-        let (info, list) = unsafe { (&*info, &mut *list.cast::<Vec<LoadedObject>>()) };
+        // SAFETY: glibc passes a valid record, and `visit` is the closure of the caller below.
+        let (info, visit) = unsafe { (&*info, &mut *visit.cast::<F>()) };
         let name = if info.dlpi_name.is_null() {
             CString::default()
         } else {
             // SAFETY: a non-null name is NUL-terminated.
             unsafe { CStr::from_ptr(info.dlpi_name) }.to_owned()
         };
-        list.push(LoadedObject {
+        visit(LoadedObject {
             base: info.dlpi_addr as usize,
             name,
             headers: info.dlpi_phdr as usize,
@@ -157,10 +165,8 @@ pub(crate) fn objects() -> Vec<LoadedObject> {
         });
         0
     }
-    let mut list = Vec::new();
-    // SAFETY: the callback matches the signature and does not unwind.
-    unsafe { (functions().dl_iterate_phdr)(Some(visit), (&raw mut list).cast()) };
-    list
+    // SAFETY: the callback matches the signature and gets the closure that it expects.
+    unsafe { (functions().dl_iterate_phdr)(Some(call::<F>), (&raw mut visit).cast()) };
 }
 
 /// The counters of `dl_iterate_phdr`: objects ever added, objects ever removed.

@@ -162,16 +162,20 @@ impl Tree {
             command.arg(format!("-D{name}=\"{value}\""));
         }
         command.arg("-include").arg(self.products.join(PRELUDE));
-        command.arg("-I").arg(self.sources.join(directory)).arg("-I").arg(&self.sources);
         // Only for headers that the system lacks: the others there are glibc's internal ones. The
         // machine's come before the generic ones, as in glibc's list of system dependencies.
         for headers in [
+            directory,
+            "",
             "include",
             "sysdeps/x86_64",
             "sysdeps/x86",
             "sysdeps/x86/include",
             "sysdeps/unix/sysv/linux/x86_64",
             "sysdeps/unix/sysv/linux",
+            "sysdeps/x86_64/nptl",
+            "sysdeps/x86/nptl",
+            "sysdeps/nptl",
             "sysdeps/generic",
         ] {
             command.arg("-idirafter").arg(self.sources.join(headers));

@@ -31,7 +31,8 @@ cargo xtask linker --shim DIR/glibc-2.36 --table docs/loader-conformance.md
 ```
 
 The tests are those of `elf/` and `dlfcn/` that call a `dl*` function, themselves or in a module, and
-are linked dynamically. One applies if it can be built outside of glibc's own build tree and passes
+are linked dynamically, and those of other directories that open libraries to look at threads, TLS
+and exit. One applies if it can be built outside of glibc's own build tree and passes
 under glibc alone. Nothing of their text is kept here, only names and flags
 (`xtask/src/linker/shim/glibc.txt`).
 
@@ -59,6 +60,17 @@ pub(super) fn write(
         100.0 * passed as f64 / applied.max(1) as f64,
         rows.len() - applied,
     )?;
+    writeln!(text, "| directory | apply | pass |\n|---|---:|---:|")?;
+    let mut by_directory: BTreeMap<&str, [usize; 2]> = BTreeMap::new();
+    for ((directory, _), row) in rows {
+        let counts = by_directory.entry(directory).or_default();
+        counts[0] += usize::from(!matches!(row, Row::NotApplicable { .. }));
+        counts[1] += usize::from(matches!(row, Row::Passed));
+    }
+    for (directory, [applied, passed]) in by_directory {
+        writeln!(text, "| {directory} | {applied} | {passed} |")?;
+    }
+    writeln!(text)?;
     let mut unexplained = 0;
     writeln!(text, "| test | result | cause |\n|---|---|---|")?;
     for ((directory, name), row) in rows {
