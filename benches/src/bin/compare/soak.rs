@@ -87,7 +87,7 @@ fn one_thread(options: &Options, pool: &Pool, work: &Work, thread: usize) -> Res
         let output: Tensor = model.call((cases.input(index),))?.extract()?;
         work.wrong.fetch_add(usize::from(!cases.is_right(index, &output)?), Ordering::Relaxed);
         work.calls.fetch_add(1, Ordering::Relaxed);
-        if index % 10 == 0 {
+        if index.is_multiple_of(10) {
             let session = pool.acquire_on(thread)?;
             let object = session.run(make, "make.py")?.get_item("object")?;
             let movable = pool.create_movable(&object)?;
