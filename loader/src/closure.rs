@@ -29,6 +29,8 @@ pub(crate) struct Node {
     pub class: Class,
     pub reason: String,
     pub edges: Vec<Edge>,
+    /// How many of the edges, the first ones, lead to objects that it is a filter of.
+    pub filtees: usize,
     /// The node that needed it first.
     parent: Option<usize>,
 }
@@ -78,6 +80,13 @@ impl Closure {
         let mut closure = Closure { nodes: vec![Node::new(root, None)] };
         let mut next = 0;
         while next < closure.nodes.len() {
+            for (name, required) in closure.nodes[next].image.dynamic.filtees.clone() {
+                let edge = closure.edge(next, name, around)?;
+                if required || !matches!(edge, Edge::Missing { .. }) {
+                    closure.nodes[next].edges.push(edge);
+                    closure.nodes[next].filtees += 1;
+                }
+            }
             let needed = closure.nodes[next].image.dynamic.needed.clone();
             for name in needed {
                 let edge = closure.edge(next, name, around)?;
@@ -89,6 +98,24 @@ impl Closure {
         closure.check_missing()?;
         closure.check_openable()?;
         Ok(closure)
+    }
+
+    /// Images of the domain in the order in which they are asked for definitions: `index`, before
+    /// it those that it is a filter of.
+    pub(crate) fn with_filtees(&self, index: usize) -> Vec<Arc<Image>> {
+        let node = &self.nodes[index];
+        let mut images = Vec::new();
+        for edge in &node.edges[..node.filtees] {
+            match edge {
+                Edge::Node(to) if self.nodes[*to].class == node.class => {
+                    images.push(self.nodes[*to].image.clone());
+                }
+                Edge::Replica(replica) => images.push(replica.image.clone()),
+                _ => {}
+            }
+        }
+        images.push(node.image.clone());
+        images
     }
 
     /// Indices of the nodes of `class`, in breadth-first order.
@@ -314,6 +341,7 @@ impl Node {
             class: Class::System,
             reason: "nothing in it belongs to one domain".into(),
             edges: Vec::new(),
+            filtees: 0,
             parent,
         }
     }

@@ -101,7 +101,10 @@ pub(crate) fn find_definition(
     wanted: Option<Version<'_>>,
 ) -> Option<Definition> {
     let newest = wanted.is_none();
-    if let Some((_, symbol)) = replica.image.symbols.lookup(name, wanted, newest) {
+    // A filter's own definitions come last.
+    if replica.image.dynamic.filtees.is_empty()
+        && let Some((_, symbol)) = replica.image.symbols.lookup(name, wanted, newest)
+    {
         return Some(Definition::Image { image: replica.image.id, symbol });
     }
     let needed = needs::needed_by(domain, replica);

@@ -76,7 +76,7 @@ fn take_unneeded(state: &mut State) -> Vec<Arc<Replica>> {
         }
         let Some(replica) = state.by_image.get(&image) else { continue };
         waiting.extend(replica.needs.get().into_iter().flatten().filter_map(|need| match need {
-            Need::Replica(image) => Some(*image),
+            Need::Replica(image) | Need::Filtee(image) => Some(*image),
             Need::Commons(_) | Need::System(_) => None,
         }));
         waiting.extend(replica.bound.lock().iter().copied());

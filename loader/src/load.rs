@@ -304,7 +304,14 @@ fn needs_of(closure: &Closure, index: usize) -> Vec<Need> {
             }
         }
     };
-    closure.nodes[index].edges.iter().filter_map(need).collect()
+    let node = &closure.nodes[index];
+    let filtee = |need| match need {
+        Need::Replica(image) => Need::Filtee(image),
+        other => other,
+    };
+    let (filtees, needed) = node.edges.split_at(node.filtees);
+    let filtees = filtees.iter().filter_map(need).map(filtee);
+    filtees.chain(needed.iter().filter_map(need)).collect()
 }
 
 /// Something that a group's references may bind to.
@@ -340,8 +347,7 @@ fn scope_of(
     let mut scope = Scope {
         globals,
         uniques,
-        // A program's domain has glibc's order; in others the group stands before earlier loads.
-        local: if program { Vec::new() } else { images.to_vec() },
+        local: Vec::new(),
         commons: Vec::new(),
         program: system.len(),
         system,
@@ -353,6 +359,12 @@ fn scope_of(
             (true, true) => Order::Library,
         },
     };
+    // A program's domain has glibc's order; in others the group stands before earlier loads.
+    if !program {
+        for &index in members {
+            closure.with_filtees(index).iter().for_each(|image| scope.add_local(image));
+        }
+    }
     // The group's root is the first member, unless the root is of another class: then every
     // member is reached from it in breadth-first order, which is the order of the members.
     let mut queue: VecDeque<Provider> =
@@ -370,7 +382,9 @@ fn scope_of(
                 }
                 let node = &closure.nodes[index];
                 match node.class {
-                    Class::Replicate => scope.add_local(&node.image),
+                    Class::Replicate => {
+                        closure.with_filtees(index).iter().for_each(|image| scope.add_local(image));
+                    }
                     Class::Commons => {
                         let commons = domain.0.commons.as_ref().and_then(|commons| {
                             commons.state.lock().by_image.get(&node.image.id).cloned()

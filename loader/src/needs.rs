@@ -15,6 +15,8 @@ use crate::system::SystemObject;
 #[derive(Clone, Debug)]
 pub(crate) enum Need {
     Replica(ImageId),
+    /// Of the domain; it stands before what needs it (DT_FILTER, DT_AUXILIARY).
+    Filtee(ImageId),
     Commons(ImageId),
     System(Arc<SystemObject>),
 }
@@ -31,8 +33,8 @@ pub(crate) struct Needed {
 pub(crate) fn needed_by(domain: &Domain, root: &Arc<Replica>) -> Needed {
     let of = |domain: &Domain, image: ImageId| domain.0.state.lock().by_image.get(&image).cloned();
     let commons = domain.0.commons.clone().map(Domain);
-    let mut needed = Needed { replicas: vec![root.clone()], ..Needed::default() };
-    let mut queue: VecDeque<Need> = root.needs.get().cloned().unwrap_or_default().into();
+    let mut needed = Needed::default();
+    let mut queue = VecDeque::from([Need::Replica(root.image.id)]);
     while let Some(need) = queue.pop_front() {
         let (list, replica) = match need {
             Need::System(object) => {
@@ -43,17 +45,32 @@ pub(crate) fn needed_by(domain: &Domain, root: &Arc<Replica>) -> Needed {
                 }
                 continue;
             }
-            Need::Replica(image) => (&mut needed.replicas, of(domain, image)),
+            // The root may be on its way out of the domain already.
+            Need::Replica(image) | Need::Filtee(image) if image == root.image.id => {
+                (&mut needed.replicas, Some(root.clone()))
+            }
+            Need::Replica(image) | Need::Filtee(image) => (&mut needed.replicas, of(domain, image)),
             Need::Commons(image) => {
                 (&mut needed.commons, commons.as_ref().and_then(|commons| of(commons, image)))
             }
         };
-        if let Some(replica) = replica
-            && !list.iter().any(|known| known.image.id == replica.image.id)
-        {
-            queue.extend(replica.needs.get().into_iter().flatten().cloned());
-            list.push(replica);
+        let Some(replica) = replica else { continue };
+        let is_known =
+            |list: &[Arc<Replica>], image| list.iter().any(|known| known.image.id == image);
+        if is_known(list, replica.image.id) {
+            continue;
         }
+        for need in replica.needs.get().into_iter().flatten() {
+            if let Need::Filtee(image) = *need
+                && !is_known(list, image)
+                && let Some(filtee) = of(domain, image)
+            {
+                queue.extend(filtee.needs.get().into_iter().flatten().cloned());
+                list.push(filtee);
+            }
+        }
+        queue.extend(replica.needs.get().into_iter().flatten().cloned());
+        list.push(replica);
     }
     needed
 }

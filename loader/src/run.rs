@@ -109,7 +109,7 @@ pub(crate) fn order(replicas: &[Arc<Replica>]) -> Vec<Arc<Replica>> {
             return;
         }
         for need in replicas[index].needs.get().into_iter().flatten() {
-            if let Need::Replica(image) = need
+            if let Need::Replica(image) | Need::Filtee(image) = need
                 && let Some(next) = replicas.iter().position(|other| other.image.id == *image)
             {
                 visit(next, replicas, seen, order);

@@ -10,6 +10,9 @@ use super::relocations::{RELA_SIZE, Rela};
 pub(crate) struct Dynamic<'a> {
     pub soname: Option<&'a str>,
     pub needed: Vec<&'a str>,
+    /// Objects whose definitions stand before its own (DT_FILTER, DT_AUXILIARY), and whether it
+    /// cannot do without them.
+    pub filtees: Vec<(&'a str, bool)>,
     pub rpath: Option<&'a str>,
     pub runpath: Option<&'a str>,
     /// DT_RELA, then DT_JMPREL: `Elf64_Rela` records.
@@ -49,6 +52,9 @@ const TEXTREL: u64 = 0x4;
 const RELRSZ: u64 = 35;
 const RELR: u64 = 36;
 const RELRENT: u64 = 37;
+/// Sun's DT_AUXILIARY and DT_FILTER (LSB; glibc, elf/dl-deps.c).
+const AUXILIARY: u64 = 0x7fff_fffd;
+const FILTER: u64 = 0x7fff_ffff;
 
 impl<'a> Dynamic<'a> {
     /// Reads the section. `bytes` is the whole file.
@@ -84,6 +90,10 @@ impl<'a> Dynamic<'a> {
         }
         let name = |offset: u64| string_at(strings, offset as usize);
         let names = |tag| entries.values(tag).map(name).collect::<Result<Vec<_>, _>>();
+        let of_kind = |tag, required| {
+            names(tag).map(|list| list.into_iter().map(move |name| (name, required)))
+        };
+        let filtees = of_kind(AUXILIARY, false)?.chain(of_kind(FILTER, true)?).collect();
         let last_name = |tag| entries.value(tag).map(name).transpose();
         let relocations = [
             table("DT_RELA", entries.value(DT_RELA), entries.value(DT_RELASZ).unwrap_or(0))?,
@@ -103,6 +113,7 @@ impl<'a> Dynamic<'a> {
         let dynamic = Dynamic {
             soname: last_name(DT_SONAME)?,
             needed: names(DT_NEEDED)?,
+            filtees,
             rpath: last_name(DT_RPATH)?,
             runpath: last_name(DT_RUNPATH)?,
             relocations,

@@ -199,3 +199,20 @@ fn a_function_that_is_defined_later_is_bound_when_it_is_called() {
     assert_eq!(driver.close(provider), 0);
     assert_eq!(driver.call(early, "ask"), 1289);
 }
+
+#[test]
+fn the_definitions_of_a_filtee_stand_before_its_filters() {
+    let shop = Workshop::new("filter");
+    let driver = Driver::new(&shop);
+    let filtee = shop.build("libfiltee.so", "int which(void) { return 1; }", &[]);
+    let source = "int which(void) { return 2; } int own(void) { return 3; }";
+    let found = format!("-Wl,--auxiliary={}", filtee.display());
+    let present = shop.build("libpresent.so", source, &[&found]);
+    let absent = shop.build("libabsent.so", source, &["-Wl,--auxiliary=/nowhere/libfiltee.so"]);
+    let (present, absent) =
+        (driver.open(&present, libc::RTLD_NOW), driver.open(&absent, libc::RTLD_NOW));
+    assert_eq!((driver.call(present, "which"), driver.call(present, "own")), (1, 3));
+    assert_eq!(driver.call(absent, "which"), 2);
+    assert_eq!(driver.close(present), 0);
+    assert!(!driver.is_loaded(&filtee));
+}
