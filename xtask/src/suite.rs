@@ -50,6 +50,26 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         steps.run("unit, integration and doc tests of the crates", || {
             tests(place, &["--workspace", "--exclude", "hydrozoa-tests", "--no-fail-fast"])
         });
+        steps.run("cargo feature tch: lints and tests", || {
+            let mut clippy = workspace::cargo();
+            clippy.args([
+                "clippy",
+                "--package",
+                "hydrozoa",
+                "--features",
+                "tch",
+                "--all-targets",
+                "--",
+                "-D",
+                "warnings",
+            ]);
+            place.name(&mut clippy);
+            let clippy = check(&mut clippy)?;
+            let tests =
+                tests(place, &["--package", "hydrozoa", "--features", "tch", "--test", "tch"])?;
+            Ok(Count { passed: clippy.passed + tests.passed, failed: clippy.failed + tests.failed })
+        });
+        steps.run("cargo feature tch: lints and tests", || tch(place));
         steps.run("layer rules and conformance", || {
             tests(place, &["--release", "--package", "hydrozoa-tests", "--no-fail-fast"])
         });
@@ -87,6 +107,22 @@ impl<'a> Place<'a> {
         })
     }
 
+    /// torch-sys asks the `python3` on PATH for torch; what is built finds its libraries by LD_LIBRARY_PATH.
+    fn with_libtorch<'c>(&self, command: &'c mut Command) -> Result<&'c mut Command> {
+        let program = "import os, torch; print(os.path.dirname(torch.__file__))";
+        let output =
+            self.environment.python().args(["-c", program]).output().context("starting python")?;
+        ensure!(output.status.success(), "torch cannot be imported");
+        let torch = PathBuf::from(String::from_utf8_lossy(&output.stdout).trim());
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let folders = std::iter::once(self.environment.root().join("bin"))
+            .chain(std::env::split_paths(&path));
+        Ok(command
+            .env("PATH", std::env::join_paths(folders)?)
+            .env("LIBTORCH_USE_PYTORCH", "1")
+            .env("LD_LIBRARY_PATH", torch.join("lib")))
+    }
+
     fn name(&self, command: &mut Command) {
         command
             .env("HYDROZOA_TEST_VENV", self.environment.root())
@@ -96,6 +132,18 @@ impl<'a> Place<'a> {
             .env("HYDROZOA_TEST_REPETITIONS", self.repetitions.to_string())
             .env("OMP_NUM_THREADS", "1");
     }
+}
+
+/// The feature is off by default, and builds against the environment's libtorch.
+fn tch(place: &Place<'_>) -> Result<Count> {
+    let feature = ["--package", "hydrozoa", "--features", "tch"];
+    let mut clippy = workspace::cargo();
+    clippy.arg("clippy").args(feature).args(["--all-targets", "--", "-D", "warnings"]);
+    let clippy = check(place.with_libtorch(&mut clippy)?)?;
+    let mut test = workspace::cargo();
+    place.name(test.arg("test").args(feature).args(["--test", "tch"]));
+    let tests = counted(place.with_libtorch(&mut test)?)?;
+    Ok(Count { passed: clippy.passed + tests.passed, failed: clippy.failed + tests.failed })
 }
 
 /// Builds the C++ extension by torch.utils.cpp_extension, which does nothing if its source has not changed.
@@ -126,10 +174,15 @@ fn check(command: &mut Command) -> Result<Count> {
     Ok(Count::one(status.success()))
 }
 
-/// `cargo test`, counted by its own result lines.
+/// `cargo test` with these arguments.
 fn tests(place: &Place<'_>, arguments: &[&str]) -> Result<Count> {
     let mut command = workspace::cargo();
     place.name(command.arg("test").args(arguments));
+    counted(&mut command)
+}
+
+/// A command that runs libtest's tests, counted by its own result lines.
+fn counted(command: &mut Command) -> Result<Count> {
     let mut child = command.stdout(Stdio::piped()).spawn().context("starting cargo")?;
     let mut output = String::new();
     for line in BufReader::new(child.stdout.take().context("stdout is piped")?).lines() {
