@@ -28,9 +28,6 @@
 //! The code in replicas runs with the rights of the process: its memory errors are the process's,
 //! and a file that is truncated while it is mapped raises SIGBUS, as under every loader.
 
-#[cfg(not(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu")))]
-compile_error!("hydrozoa-loader supports Linux on x86-64 with glibc");
-
 mod arch;
 mod closure;
 pub mod current;

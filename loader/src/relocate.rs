@@ -11,7 +11,6 @@ use crate::error::{Error, Result};
 use crate::image::relocations::{Rela, relr_addresses};
 use crate::image::symbols::Symbol;
 use crate::plan::{Binding, Plan};
-use crate::scope::call_resolver;
 use crate::sys::memory;
 use crate::tls::Block;
 use crate::trap::Traps;
@@ -84,7 +83,7 @@ pub(crate) fn relocate(
 /// Calls the resolvers that [`relocate`] left.
 pub(crate) fn apply_deferred(deferred: &[Deferred]) {
     for entry in deferred {
-        let value = call_resolver(entry.resolver).wrapping_add(entry.addend as usize);
+        let value = arch::call_resolver(entry.resolver).wrapping_add(entry.addend as usize);
         // SAFETY: the target was checked when the entry was made, and RELRO is not yet protected.
         unsafe { write_word(entry.target, value as u64) };
     }
@@ -127,8 +126,8 @@ impl Relocator<'_> {
             | Action::Relative64
             | Action::Size32
             | Action::Size64 => {
-                // GLOB_DAT and JUMP_SLOT have no addend in the psABI.
-                let addend = if action == Action::Slot { 0 } else { addend };
+                let counts = action != Action::Slot || arch::SLOT_HAS_ADDEND;
+                let addend = if counts { addend } else { 0 };
                 let (symbol, size) = match self.value(rela.symbol)? {
                     Value::Absent => (0, 0),
                     Value::Address { address, size } => (address as u64, size),

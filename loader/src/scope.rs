@@ -21,6 +21,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use crate::arch;
 use crate::domain::Replica;
 use crate::image::symbols::{Name, Symbol};
 use crate::image::versions::Version;
@@ -241,16 +242,9 @@ pub(crate) fn system_definition(object: &SystemObject, symbol: &Symbol) -> Defin
     } else {
         object.base.wrapping_add(symbol.value as usize)
     };
-    let address = if symbol.is_indirect_function() { call_resolver(address) } else { address };
+    let address =
+        if symbol.is_indirect_function() { arch::call_resolver(address) } else { address };
     Definition::Fixed { address, size: symbol.size }
-}
-
-/// Calls the resolver of an indirect function (gABI extension STT_GNU_IFUNC).
-pub(crate) fn call_resolver(address: usize) -> usize {
-    // SAFETY: the symbol table says that a resolver is at `address`; its object is relocated. On
-    // x86-64 resolvers take no argument (glibc, sysdeps/x86_64/dl-irel.h).
-    let resolver: extern "C" fn() -> usize = unsafe { std::mem::transmute(address) };
-    resolver()
 }
 
 /// What `dlvsym(RTLD_DEFAULT)` finds: objects that were opened RTLD_GLOBAL by others.

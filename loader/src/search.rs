@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use once_cell::sync::Lazy;
 
+use crate::arch;
 use crate::image::Image;
 
 /// One object's own search path.
@@ -36,9 +37,6 @@ fn inherited<'a>(chain: &'a Chain<'a>) -> impl Iterator<Item = PathBuf> + 'a {
         .filter(move |level| counts && level.runpath.is_none())
         .flat_map(|level| directories(level.rpath, level.origin))
 }
-
-const DEFAULT_DIRECTORIES: [&str; 4] =
-    ["/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib64", "/usr/lib64"];
 
 /// The file that `name` stands for, and otherwise the places where it was looked for.
 pub(crate) fn find(name: &str, chain: &Chain<'_>) -> Result<PathBuf, Vec<String>> {
@@ -79,7 +77,7 @@ pub(crate) fn find(name: &str, chain: &Chain<'_>) -> Result<PathBuf, Vec<String>
         return Ok(found.clone());
     }
     if let Some(found) =
-        DEFAULT_DIRECTORIES.iter().find_map(|directory| try_in(Path::new(directory)))
+        arch::LIBRARY_DIRECTORIES.iter().find_map(|directory| try_in(Path::new(directory)))
     {
         return Ok(found);
     }
@@ -95,7 +93,7 @@ pub(crate) fn directories_of(chain: &Chain<'_>) -> Vec<PathBuf> {
     if let Some(own) = chain.first() {
         found.extend(directories(own.runpath, own.origin));
     }
-    found.extend(DEFAULT_DIRECTORIES.map(PathBuf::from));
+    found.extend(arch::LIBRARY_DIRECTORIES.map(PathBuf::from));
     found
 }
 
@@ -110,7 +108,7 @@ fn expand(text: &str, origin: &Path) -> PathBuf {
     let origin = origin.to_string_lossy();
     let mut expanded = text.to_owned();
     for (token, value) in
-        [("ORIGIN", origin.as_ref()), ("LIB", "lib/x86_64-linux-gnu"), ("PLATFORM", "x86_64")]
+        [("ORIGIN", origin.as_ref()), ("LIB", arch::LIB), ("PLATFORM", arch::PLATFORM)]
     {
         expanded =
             expanded.replace(&format!("${{{token}}}"), value).replace(&format!("${token}"), value);
@@ -126,7 +124,7 @@ fn is_native(path: &Path) -> bool {
     // A file too short or with another magic is an error for the loader to name, not to skip.
     read.is_err()
         || &head[..4] != b"\x7fELF"
-        || (head[4] == 2 && u16::from_le_bytes([head[18], head[19]]) == crate::arch::MACHINE)
+        || (head[4] == 2 && u16::from_le_bytes([head[18], head[19]]) == arch::MACHINE)
 }
 
 /// `ld.so.cache`, read once. Its format: glibc's sysdeps/generic/dl-cache.h, `struct cache_file_new`.
@@ -137,9 +135,6 @@ static CACHE: Lazy<HashMap<String, PathBuf>> = Lazy::new(|| {
 const CACHE_MAGIC: &[u8] = b"glibc-ld.so.cache1.1";
 const CACHE_HEADER: usize = 48;
 const CACHE_ENTRY: usize = 24;
-/// FLAG_ELF_LIBC6 | FLAG_X8664_LIB64.
-const CACHE_FLAGS: u32 = 0x0303;
-
 fn parse_cache(bytes: &[u8]) -> Option<HashMap<String, PathBuf>> {
     // Systems older than glibc 2.32 put the old format before the new one.
     let start = bytes.windows(CACHE_MAGIC.len()).position(|window| window == CACHE_MAGIC)?;
@@ -157,7 +152,7 @@ fn parse_cache(bytes: &[u8]) -> Option<HashMap<String, PathBuf>> {
         let (flags, key, value) = (word(entry)?, word(entry + 4)?, word(entry + 8)?);
         let hardware = (word(entry + 16)?, word(entry + 20)?);
         // Variants for special hardware are left to the plain file that stands beside them.
-        if flags == CACHE_FLAGS && hardware == (0, 0) {
+        if flags == arch::CACHE_FLAGS && hardware == (0, 0) {
             files
                 .entry(text(key as usize)?.to_owned())
                 .or_insert_with(|| PathBuf::from(text(value as usize).unwrap_or_default()));

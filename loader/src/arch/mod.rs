@@ -2,11 +2,38 @@
 //!
 //! Each machine's module offers the same names; nothing outside this folder asks which it is.
 
+#[cfg(not(all(
+    target_os = "linux",
+    target_env = "gnu",
+    any(target_arch = "x86_64", target_arch = "aarch64")
+)))]
+compile_error!("hydrozoa-loader supports Linux with glibc on x86-64, and is prepared for AArch64");
+
+#[cfg(any(target_arch = "aarch64", test))]
+#[cfg_attr(
+    not(target_arch = "aarch64"),
+    expect(dead_code, unused_imports, reason = "compiled for its tests only")
+)]
+mod aarch64;
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
 
+#[cfg(target_arch = "aarch64")]
+pub(crate) use aarch64::*;
 #[cfg(target_arch = "x86_64")]
 pub(crate) use x86_64::*;
+
+use crate::tls::Block;
+
+/// The words of the TLS descriptor of `offset` bytes into `block`, given the resolver of offsets
+/// from the thread pointer and the one of blocks that must be asked for.
+fn descriptor_words(block: Block, offset: u64, resolvers: [u64; 2]) -> Option<[u64; 2]> {
+    let [at_one_offset, asked_for] = resolvers;
+    match block.thread_pointer_offset(offset) {
+        Some(argument) => Some([at_one_offset, argument]),
+        None => Some([asked_for, block.descriptor_argument(offset)?]),
+    }
+}
 
 /// What a relocation does, whatever its number on this machine. S, A, B, P: as in the psABI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +63,9 @@ pub(crate) enum Action {
     /// The result of the resolver at B + A.
     IndirectRelative,
     /// Z + A, 32 and 64 bits: the symbol's size.
+    #[cfg_attr(target_arch = "aarch64", expect(dead_code, reason = "x86-64 alone has it"))]
     Size32,
+    #[cfg_attr(target_arch = "aarch64", expect(dead_code, reason = "x86-64 alone has it"))]
     Size64,
     /// Copies a symbol's data; meaningful in executables only.
     Copy,
@@ -51,5 +80,26 @@ impl Action {
             Action::TlsDescriptor => 16,
             _ => 8,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_descriptor_names_the_resolver_of_its_kind_of_block() {
+        let words = |block, offset| descriptor_words(block, offset, [0x100, 0x200]);
+        assert_eq!(
+            words(Block::Arena { offset: -64 }, 8),
+            Some([0x100, 56u64.wrapping_neg()]),
+            "an offset from the thread pointer"
+        );
+        assert_eq!(
+            words(Block::Lazy { index: 5 }, 0x1234),
+            Some([0x200, 1 << 63 | 5 << 32 | 0x1234]),
+            "ours, module, offset"
+        );
+        assert_eq!(words(Block::Lazy { index: 5 }, 1 << 32), None, "beyond any block");
     }
 }

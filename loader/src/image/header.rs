@@ -84,7 +84,7 @@ fn refused<T>(reason: impl Into<String>) -> Result<T, Problem> {
 /// Upper limit of an image's address space: 128 GiB. The largest libraries in use have 2 GiB; a
 /// header that asks for more is damaged.
 const GREATEST_SPAN: u64 = 1 << 37;
-/// Upper limit of an alignment: 1 GiB, the largest page that x86-64 has.
+/// Upper limit of an alignment: 1 GiB, the largest page in use.
 const GREATEST_ALIGNMENT: u64 = 1 << 30;
 
 impl Layout {

@@ -11,15 +11,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use once_cell::sync::Lazy;
 
+use crate::arch::descriptor_words;
 use crate::tls::{Block, TABLE_OFFSET, descriptor_address};
 
 /// The two words of the descriptor of `offset` bytes into `block`.
 pub(crate) fn descriptor(block: Block, offset: u64) -> Option<[u64; 2]> {
-    if let Some(argument) = block.thread_pointer_offset(offset) {
-        return Some([static_resolver as *const () as u64, argument]);
-    }
     prepare_to_save();
-    Some([dynamic_resolver as *const () as u64, block.descriptor_argument(offset)?])
+    let resolvers = [static_resolver as *const () as u64, dynamic_resolver as *const () as u64];
+    descriptor_words(block, offset, resolvers)
 }
 
 /// The descriptor of an undefined weak symbol: the address is the addend, null for most.

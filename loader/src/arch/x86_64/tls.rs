@@ -1,4 +1,4 @@
-//! Thread-local storage: the thread pointer, `__tls_get_addr`.
+//! Thread-local storage: the thread pointer, `__tls_get_addr`; and the call of resolvers.
 
 use std::arch::{asm, naked_asm};
 use std::ffi::c_void;
@@ -66,4 +66,12 @@ pub(crate) unsafe extern "C" fn tls_get_addr(index: *const TlsIndex) -> *mut c_v
         lazy = sym lazy_block_address,
         system = sym __tls_get_addr,
     )
+}
+
+/// Calls the resolver of an indirect function, which takes no argument here (glibc,
+/// sysdeps/x86_64/dl-irel.h).
+pub(crate) fn call_resolver(address: usize) -> usize {
+    // SAFETY: the symbol table says that a resolver is at `address`; its object is relocated.
+    let resolver: extern "C" fn() -> usize = unsafe { std::mem::transmute(address) };
+    resolver()
 }

@@ -1,0 +1,60 @@
+//! Calls that are bound when they happen: the address is asked of Rust with every register put
+//! aside that an argument can be in (AAPCS64, 6.1), then the call goes on.
+
+use std::arch::naked_asm;
+
+use super::instruction::{BTI_C, X16, X17, branch, load_immediate};
+use super::thunk::{THUNK_SIZE, put};
+use crate::trap;
+
+/// Writes code that has [`trap::resolve`] find where the call goes, from the record at `record`.
+/// It changes `x16` and `x17` only, which are linkage code's.
+pub(crate) fn write_late_thunk(code: &mut [u8; THUNK_SIZE], record: usize) {
+    let mut words = vec![BTI_C];
+    words.extend(load_immediate(X17, record as u64));
+    words.extend(load_immediate(X16, bind as *const () as u64));
+    words.push(branch(X16));
+    put(code, &words);
+}
+
+/// Reached by a call's branch, with the record's address in `x17`.
+#[unsafe(naked)]
+unsafe extern "C" fn bind() {
+    naked_asm!(
+        ".cfi_startproc",
+        "bti c",
+        "stp x29, x30, [sp, #-224]!",
+        ".cfi_adjust_cfa_offset 224",
+        ".cfi_rel_offset x29, 0",
+        ".cfi_rel_offset x30, 8",
+        "mov x29, sp",
+        "stp x0, x1, [sp, #16]",
+        "stp x2, x3, [sp, #32]",
+        "stp x4, x5, [sp, #48]",
+        "stp x6, x7, [sp, #64]",
+        "str x8, [sp, #80]", // where a large result goes
+        "stp q0, q1, [sp, #96]",
+        "stp q2, q3, [sp, #128]",
+        "stp q4, q5, [sp, #160]",
+        "stp q6, q7, [sp, #192]",
+        "mov x0, x17",
+        "bl {resolve}",
+        "mov x16, x0",
+        "ldp q0, q1, [sp, #96]",
+        "ldp q2, q3, [sp, #128]",
+        "ldp q4, q5, [sp, #160]",
+        "ldp q6, q7, [sp, #192]",
+        "ldr x8, [sp, #80]",
+        "ldp x6, x7, [sp, #64]",
+        "ldp x4, x5, [sp, #48]",
+        "ldp x2, x3, [sp, #32]",
+        "ldp x0, x1, [sp, #16]",
+        "ldp x29, x30, [sp], #224",
+        ".cfi_adjust_cfa_offset -224",
+        ".cfi_restore x29",
+        ".cfi_restore x30",
+        "br x16",
+        ".cfi_endproc",
+        resolve = sym trap::resolve,
+    )
+}

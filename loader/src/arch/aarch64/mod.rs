@@ -1,0 +1,40 @@
+//! AArch64 (ELF for the Arm 64-bit Architecture, IHI 0056).
+//!
+//! What only computes numbers and bytes is compiled, and tested, on every machine; what holds
+//! instructions of this one, on it alone.
+
+mod instruction;
+mod relocation;
+mod thunk;
+
+#[cfg(target_arch = "aarch64")]
+mod descriptor;
+#[cfg(target_arch = "aarch64")]
+mod late;
+#[cfg(target_arch = "aarch64")]
+mod tls;
+
+#[cfg(target_arch = "aarch64")]
+pub(crate) use descriptor::{descriptor, undefined_weak_descriptor};
+#[cfg(target_arch = "aarch64")]
+pub(crate) use late::write_late_thunk;
+#[cfg(target_arch = "aarch64")]
+pub(crate) use tls::{call_resolver, thread_pointer, tls_get_addr};
+
+pub(crate) use relocation::{action, relocation_name};
+pub(crate) use thunk::{THUNK_SIZE, write_thunk};
+
+/// EM_AARCH64.
+pub(crate) const MACHINE: u16 = goblin::elf::header::EM_AARCH64;
+
+/// Whether the addend of R_AARCH64_GLOB_DAT and R_AARCH64_JUMP_SLOT counts: S + A.
+pub(crate) const SLOT_HAS_ADDEND: bool = true;
+
+/// What `$PLATFORM` and `$LIB` stand for in search paths (ld.so(8)).
+pub(crate) const PLATFORM: &str = "aarch64";
+pub(crate) const LIB: &str = "lib/aarch64-linux-gnu";
+/// Where libraries are that nobody says the place of.
+pub(crate) const LIBRARY_DIRECTORIES: [&str; 4] =
+    ["/lib/aarch64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/lib64", "/usr/lib64"];
+/// Flags of this machine's entries in `ld.so.cache`: FLAG_ELF_LIBC6 | FLAG_AARCH64_LIB64.
+pub(crate) const CACHE_FLAGS: u32 = 0x0a03;

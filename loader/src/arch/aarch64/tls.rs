@@ -1,0 +1,61 @@
+//! Thread-local storage: the thread pointer, `__tls_get_addr`; and the call of resolvers.
+
+use std::arch::{asm, naked_asm};
+use std::ffi::c_void;
+
+use crate::tls::{TlsIndex, lazy_block_address};
+
+/// The register `tpidr_el0` (variant I: blocks lie behind it).
+pub(crate) fn thread_pointer() -> usize {
+    let pointer: usize;
+    // SAFETY: reads a register that every thread has.
+    unsafe {
+        asm!("mrs {}, tpidr_el0", out(reg) pointer, options(nostack, pure, nomem, preserves_flags));
+    }
+    pointer
+}
+
+unsafe extern "C" {
+    fn __tls_get_addr(index: *const TlsIndex) -> *mut c_void;
+}
+
+/// `__tls_get_addr` as replicas see it; the words are those of [`crate::tls::Block::module_word`].
+#[unsafe(naked)]
+pub(crate) unsafe extern "C" fn tls_get_addr(index: *const TlsIndex) -> *mut c_void {
+    naked_asm!(
+        "bti c",
+        "ldr x1, [x0]",
+        "tbz x1, #63, 3f",
+        "tbnz x1, #0, 2f",
+        "ldr x0, [x0, #8]",
+        "mrs x1, tpidr_el0",
+        "add x0, x0, x1",
+        "ret",
+        "2:",
+        "b {lazy}",
+        "3:",
+        "b {system}",
+        lazy = sym lazy_block_address,
+        system = sym __tls_get_addr,
+    )
+}
+
+/// Calls the resolver of an indirect function. It gets the hardware capabilities with a mark that
+/// says that the second argument is there (glibc, sysdeps/aarch64/dl-irel.h).
+pub(crate) fn call_resolver(address: usize) -> usize {
+    /// `__ifunc_arg_t` of `<sys/ifunc.h>`.
+    #[repr(C)]
+    struct Argument {
+        size: u64,
+        hwcap: u64,
+        hwcap2: u64,
+    }
+    const HAS_ARGUMENT: u64 = 1 << 62;
+    // SAFETY: asks for two numbers of the auxiliary vector.
+    let (hwcap, hwcap2) =
+        unsafe { (libc::getauxval(libc::AT_HWCAP), libc::getauxval(libc::AT_HWCAP2)) };
+    let argument = Argument { size: size_of::<Argument>() as u64, hwcap, hwcap2 };
+    // SAFETY: the symbol table says that a resolver is at `address`; its object is relocated.
+    let resolver: extern "C" fn(u64, &Argument) -> usize = unsafe { std::mem::transmute(address) };
+    resolver(hwcap | HAS_ARGUMENT, &argument)
+}
