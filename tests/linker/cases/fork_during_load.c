@@ -3,6 +3,7 @@
 //# Lib: other.so
 //# Lib: main.so
 //# Steps: 1
+//# Modes: one program interleaved; the environment, by which the constructor finds them, is the process's
 /* The child of a fork, while another thread runs constructors, may load. */
 #include "case.h"
 #include <pthread.h>
