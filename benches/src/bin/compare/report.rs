@@ -19,6 +19,8 @@ pub struct Report {
     seconds: f64,
     rounds: usize,
     lines: Vec<Row>,
+    /// Throughput of two separate processes against one: what the machine has to give.
+    processes: f64,
     promises: Vec<Promise>,
     calls: usize,
     wrong: usize,
@@ -58,15 +60,24 @@ struct Row {
 #[derive(Debug, Serialize)]
 struct Promise {
     promise: String,
+    /// What docs/specification.md says, for a machine with two free cores.
+    promised: f64,
+    /// What this machine can be held to: see [`Report::new`].
     wanted: f64,
     measured: f64,
     kept: bool,
 }
 
 impl Report {
+    /// The promises are for two free cores. What the machine really has to give is measured in the
+    /// same rounds: two separate processes share nothing but the machine. If they do not reach
+    /// twice the throughput of one, the promises shrink in proportion, and the report says so.
     pub fn new(measured: &[Measured], seconds: f64) -> Self {
         let lines: Vec<Row> = measured.iter().map(|one| row(one, measured)).collect();
         let model = "mobilenet_v3_small";
+        let processes =
+            ratio(find(measured, model, ("processes", 2)), find(measured, model, ("processes", 1)));
+        let offered = (processes / 2.0).min(1.0);
         let promises = [
             ("2 interpreters against 1", ("shared", 2), ("shared", 1), TWO_AGAINST_ONE),
             (
@@ -76,10 +87,12 @@ impl Report {
                 TWO_AGAINST_THREADS,
             ),
         ]
-        .map(|(text, of, to, wanted)| {
+        .map(|(text, of, to, promised)| {
             let ratio = ratio(find(measured, model, of), find(measured, model, to));
+            let wanted = promised * offered;
             Promise {
                 promise: format!("{text}, {model}"),
+                promised,
                 wanted,
                 measured: ratio,
                 kept: ratio >= wanted,
@@ -92,6 +105,7 @@ impl Report {
             calls: lines.iter().map(|row| row.calls).sum(),
             wrong: lines.iter().map(|row| row.wrong).sum(),
             lines,
+            processes,
             promises: promises.into(),
         }
     }
@@ -118,9 +132,10 @@ impl Report {
             );
         }
         println!();
-        for Promise { promise, wanted, measured, kept } in &self.promises {
+        println!("2 separate processes against 1, mobilenet_v3_small: {:.2}", self.processes);
+        for Promise { promise, promised, wanted, measured, kept } in &self.promises {
             println!(
-                "{promise}: {measured:.2}, promised {wanted:.1}: {}",
+                "{promise}: {measured:.2}, promised {promised:.1} on two free cores, so {wanted:.2} here: {}",
                 if *kept { "kept" } else { "NOT kept" }
             );
         }
@@ -140,7 +155,7 @@ impl Report {
             let broken = self.promises.iter().filter(|promise| !promise.kept);
             failures.extend(broken.map(|promise| {
                 format!(
-                    "{}: {:.2}, promised {:.1}",
+                    "{}: {:.2}, wanted {:.2}",
                     promise.promise, promise.measured, promise.wanted
                 )
             }));
