@@ -13,8 +13,9 @@ use pyo3_ffi::{
     Py_PreInitializeFromBytesArgs, Py_RunMain, PyConfig, PyConfig_Clear,
     PyConfig_InitIsolatedConfig, PyConfig_InitPythonConfig, PyConfig_SetBytesArgv,
     PyConfig_SetBytesString, PyEval_RestoreThread, PyEval_SaveThread, PyGILState_Ensure,
-    PyList_Insert, PyPreConfig, PyPreConfig_InitIsolatedConfig, PyPreConfig_InitPythonConfig,
-    PyStatus, PySys_GetObject, PyThreadState, PyUnicode_DecodeFSDefaultAndSize,
+    PyImport_ImportModule, PyList_Insert, PyPreConfig, PyPreConfig_InitIsolatedConfig,
+    PyPreConfig_InitPythonConfig, PyStatus, PySys_GetObject, PyThreadState,
+    PyUnicode_DecodeFSDefaultAndSize,
 };
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::mem::MaybeUninit;
@@ -26,9 +27,6 @@ static MAIN: AtomicPtr<PyThreadState> = AtomicPtr::new(ptr::null_mut());
 
 /// The exit status, if the command line asked for nothing but an answer (`--version`).
 static EXIT: AtomicI32 = AtomicI32::new(0);
-
-/// Run right before finalization.
-const ENDING: &str = concat!(include_str!("ending.py"), "\0");
 
 /// See [`crate::table::PayloadTable::start`].
 pub(crate) unsafe extern "C" fn start(start: *const Start, sink: *mut c_void) -> Status {
@@ -84,9 +82,6 @@ pub(crate) unsafe extern "C" fn finalize(sink: *mut c_void) -> Status {
             }
             PyGILState_Ensure();
             threads::drain();
-            if modules::run(ENDING, c"_hydrozoa/ending.py", &[]).is_err() {
-                Raised::take();
-            }
             // The result only tells that buffered output could not be flushed, for which the
             // streams' own errors have been printed.
             Py_FinalizeEx();
@@ -189,6 +184,11 @@ unsafe fn prepare(start: &Start) -> Outcome<()> {
     // SAFETY: the views are valid for the call, and this thread is attached.
     unsafe {
         modules::install()?;
+        if start.command_line == 0 {
+            // The thread that first imports it is Python's `threading.main_thread()`, for which
+            // `threading._shutdown` waits up to 3.12: it must be the one that will finalize.
+            Ref::owned(PyImport_ImportModule(c"threading".as_ptr()))?;
+        }
         let variables = start.environment;
         for index in 0..start.environment_count {
             let [name, value] = *variables.add(index);

@@ -303,12 +303,13 @@ pub struct PayloadTable {
     pub header: Header,
 
     // The interpreter's life.
-    /// Starts the interpreter on this thread and lets go of the GIL again. The thread's state stays
-    /// until the end: CPython does not survive the loss of its first one.
+    /// Starts the interpreter on this thread and lets go of the GIL again. The thread must live
+    /// until `run_main` or `finalize`, which it calls.
     pub start: unsafe extern "C" fn(start: *const Start, sink: *mut c_void) -> Status,
     /// After a `start` with `command_line`: runs what the command line says and finalizes.
     pub run_main: unsafe extern "C" fn(exit_status: *mut c_int, sink: *mut c_void) -> Status,
-    /// Finalizes the interpreter. No other thread may be attached or attach any more.
+    /// Finalizes the interpreter, on the thread that has started it. No other may be attached or
+    /// attach any more.
     pub finalize: unsafe extern "C" fn(sink: *mut c_void) -> Status,
 
     // Threads and the GIL. They nest; each returns to its caller only when it has been done.

@@ -1,7 +1,7 @@
 //! `python ARGUMENTS…`, inside an interpreter of this process.
 
 use crate::exit::Exit;
-use crate::interpreter::{Configuration, start};
+use crate::interpreter::{Configuration, STACK, run_command};
 use crate::pool::choose;
 use crate::python::Installation;
 use crate::torch::TorchPolicy;
@@ -10,9 +10,6 @@ use crate::{Error, Result};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::thread;
-
-/// Stack of a thread that runs a program: what the main thread has by default (RLIMIT_STACK).
-const STACK: usize = 8 << 20;
 
 /// A python command that runs in an interpreter of its own in this process, as the executable would
 /// run it: arguments, environment variables, standard streams, exit status.
@@ -92,14 +89,14 @@ impl CommandLine {
             ..Configuration::new(self.python, torch)
         };
         if self.signal_handlers {
-            return start(0, &configuration)?.run_main();
+            return run_command(&configuration);
         }
         let exit = Exit::new();
         configuration.exit = Some(exit.interposition());
         thread::Builder::new()
             .name("python".to_owned())
             .stack_size(STACK)
-            .spawn(move || exit.run(|| start(0, &configuration)?.run_main()))
+            .spawn(move || exit.run(|| run_command(&configuration)))
             .map_err(|error| Error::Configuration(format!("no thread for the command: {error}")))?;
         exit.wait()
     }

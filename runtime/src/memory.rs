@@ -6,8 +6,9 @@
 
 use crate::interpreter::Interpreter;
 use crate::{Error, Result};
-use std::fs;
-use std::ops::{RangeInclusive, Sub};
+use std::fs::{self, File};
+use std::ops::Sub;
+use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
 /// Memory of this process in bytes, from `/proc/self/smaps_rollup` (proc(5)).
@@ -51,36 +52,39 @@ impl Sub for Usage {
 }
 
 impl Interpreter {
-    /// What the replicas in this interpreter's domain use: the mappings that lie within them, from
-    /// `/proc/self/smaps`. Heap and TLS are not in it; [`Usage::of_process`] tells those by
-    /// difference.
+    /// Private memory of the replicas in this interpreter's domain, in bytes: pages of their
+    /// mappings that are not the file's, by `/proc/self/pagemap`. (`smaps` cannot tell: the kernel
+    /// joins a replica's bss with whatever lies beside it.) Heap and TLS are not in it;
+    /// [`Usage::of_process`] tells those by difference.
     ///
     /// # Errors
     ///
     /// [`Error::Io`] where `/proc` is not mounted.
-    pub fn replica_memory(&self) -> Result<Usage> {
-        let path = PathBuf::from("/proc/self/smaps");
-        let text = fs::read_to_string(&path).map_err(|source| Error::Io { path, source })?;
-        let replicas: Vec<RangeInclusive<usize>> = self
-            .domain()
-            .replicas()
-            .iter()
-            .map(|replica| replica.base..=replica.base + replica.size - 1)
-            .collect();
-        let mut within = false;
-        Ok(fields(text.lines().filter(|line| {
-            if let Some(start) = mapping_start(line) {
-                within = replicas.iter().any(|replica| replica.contains(&start));
-            }
-            within
-        })))
+    pub fn replica_memory(&self) -> Result<u64> {
+        let path = PathBuf::from("/proc/self/pagemap");
+        let failed = |source| Error::Io { path: path.clone(), source };
+        let pagemap = File::open(&path).map_err(failed)?;
+        let mut private = 0;
+        for replica in self.domain().replicas() {
+            let mut entries = vec![0; replica.size.div_ceil(PAGE) * ENTRY];
+            let offset = (replica.base / PAGE * ENTRY) as u64;
+            pagemap.read_exact_at(&mut entries, offset).map_err(failed)?;
+            let (entries, _) = entries.as_chunks::<ENTRY>();
+            let is_private = |entry: &&[u8; ENTRY]| is_private(u64::from_ne_bytes(**entry));
+            private += entries.iter().filter(is_private).count() * PAGE;
+        }
+        Ok(private as u64)
     }
 }
 
-/// Start address of the mapping whose first line this is: `7f12…-7f34… r-xp …`.
-fn mapping_start(line: &str) -> Option<usize> {
-    let (start, _) = line.split_once('-')?;
-    usize::from_str_radix(start, 16).ok()
+/// Bytes of a page on x86-64, and of its entry in pagemap.
+const PAGE: usize = 4096;
+const ENTRY: usize = 8;
+
+/// Whether a page exists (in memory, bit 63, or swapped out, bit 62) and is neither a file's nor
+/// shared (bit 61): Documentation/admin-guide/mm/pagemap.rst of the kernel.
+fn is_private(entry: u64) -> bool {
+    entry >> 62 != 0 && entry & (1 << 61) == 0
 }
 
 /// Sums the fields of interest: `Name:   123 kB`.
@@ -105,7 +109,7 @@ fn fields<'line>(lines: impl Iterator<Item = &'line str>) -> Usage {
 
 #[cfg(test)]
 mod tests {
-    use super::{Usage, fields, mapping_start};
+    use super::{Usage, fields, is_private};
 
     #[test]
     fn fields_are_summed_over_mappings() {
@@ -114,7 +118,13 @@ mod tests {
         let expected =
             Usage { anonymous: 8192, private_dirty: 4096, proportional: 4096, resident: 12288 };
         assert_eq!(fields(text.lines()), expected);
-        assert_eq!(mapping_start("7f10-7f20 rw-p"), Some(0x7f10));
-        assert_eq!(mapping_start("Private_Dirty:      4 kB"), None);
+    }
+
+    #[test]
+    fn pages_of_files_and_absent_pages_are_not_private() {
+        assert!(is_private(1 << 63 | 0x1234));
+        assert!(is_private(1 << 62));
+        assert!(!is_private(1 << 63 | 1 << 61));
+        assert!(!is_private(0));
     }
 }

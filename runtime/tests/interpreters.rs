@@ -238,6 +238,28 @@ fn a_host_function_called_at_the_very_end_raises() {
     }
 }
 
+#[test]
+fn pythons_main_thread_is_none_of_the_applications() {
+    for pool in pools(1) {
+        let session = pool.acquire().unwrap();
+        let threading = session.import("threading").unwrap();
+        let main = threading.call_method("main_thread", ()).unwrap();
+        assert!(main.call_method("is_alive", ()).unwrap().extract::<bool>().unwrap());
+        assert!(!main.is(&threading.call_method("current_thread", ()).unwrap()));
+    }
+}
+
+#[test]
+fn what_replicas_cost_is_measured() {
+    for pool in pools(2) {
+        for interpreter in pool.interpreters() {
+            let private = interpreter.replica_memory().unwrap();
+            // Its data and bss have been written, and its text has not.
+            assert!((100_000..10_000_000).contains(&private), "{private} bytes");
+        }
+    }
+}
+
 /// A pool of one whose interpreter counts what is reported as unraisable.
 fn reporting(pool: &Pool) -> Arc<AtomicU8> {
     let session = pool.acquire().unwrap();

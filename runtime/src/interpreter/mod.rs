@@ -1,16 +1,19 @@
 //! One complete CPython: its domain, its payload, and the threads that enter it.
 
 mod attach;
+mod main_thread;
 mod start;
 
 pub(crate) use attach::{Attached, entered_from_python};
-pub(crate) use start::{Configuration, start};
+pub(crate) use main_thread::STACK;
+pub(crate) use start::{Configuration, run_command, start};
 
-use crate::payload::{Sink, table::PayloadTable};
+use crate::payload::table::PayloadTable;
 use crate::python::Installation;
 use crate::session::Session;
 use crate::torch_policy::Place;
 use hydrozoa_loader::Domain;
+use main_thread::MainThread;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -32,6 +35,8 @@ pub(crate) struct Inner {
     table: PayloadTable,
     /// Sessions that are open: the load by which a pool chooses.
     leases: AtomicUsize,
+    /// `None` only while this is dropped.
+    main: Option<MainThread>,
     /// Dropped last, after the interpreter has been finalized.
     place: Place,
 }
@@ -110,12 +115,12 @@ impl Drop for Inner {
     /// system libraries behind (`atexit`, thread keys, libtorch's registries), and CPython itself
     /// is not proven to leave none.
     fn drop(&mut self) {
-        let mut sink = Sink::default();
+        // This is the last reference, so no thread is attached or can attach any more: to attach
+        // takes a reference, and thread-exit hooks hold weak ones. While this thread waits, it lets
+        // go of another interpreter's GIL that it may hold.
         let _outside = attach::Outside::of_any(self.domain());
-        // SAFETY: this is the last reference, so no thread is attached or can attach any more: to
-        // attach takes a reference, and thread-exit hooks hold weak ones.
-        let status = unsafe { (self.table.finalize)(sink.pointer()) };
-        if let Err(error) = sink.check(status) {
+        let ended = self.main.take().map_or(Ok(()), MainThread::end);
+        if let Err(error) = ended {
             tracing::warn!(interpreter = %self.name, %error, "finalization failed");
         }
     }

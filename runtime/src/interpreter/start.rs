@@ -1,9 +1,9 @@
 //! From an installation to a running interpreter: domain, libpython, payload, start.
 
-use super::{Inner, Interpreter, attach::Outside};
+use super::{Inner, Interpreter, attach::Outside, main_thread::MainThread};
 use crate::payload::{self, Sink, table};
 use crate::python::Installation;
-use crate::torch_policy::Torch;
+use crate::torch_policy::{Place, Torch};
 use crate::{Error, Result};
 use hydrozoa_loader::{Domain, Interposition, Library, OpenFlags};
 use std::ffi::{OsStr, OsString, c_int};
@@ -45,24 +45,46 @@ impl Configuration {
     }
 }
 
-/// Starts interpreter `index` on the calling thread.
+/// Starts interpreter `index`.
 pub(crate) fn start(index: usize, configuration: &Configuration) -> Result<Interpreter> {
-    let python = &configuration.python;
     let name = format!("interpreter {index}");
-    let place = configuration.torch.place(&name, configuration.exit)?;
+    let (place, table) = prepare(&name, configuration)?;
+    let main = MainThread::start(&name, &place.domain, table, configuration)?;
+    Ok(Interpreter(Arc::new(Inner {
+        index,
+        name,
+        python: configuration.python.clone(),
+        table,
+        leases: AtomicUsize::new(0),
+        main: Some(main),
+        place,
+    })))
+}
+
+/// Runs the command line of `configuration` on the calling thread, from start to finalization, and
+/// returns its exit status.
+pub(crate) fn run_command(configuration: &Configuration) -> Result<i32> {
+    let name = "python command";
+    let (place, table) = prepare(name, configuration)?;
+    run(name, &place.domain, &table, configuration)?;
+    let mut status: c_int = 0;
+    let mut sink = Sink::default();
+    let _outside = Outside::of_any(&place.domain);
+    // SAFETY: the interpreter was started with `command_line`, on this thread, and nobody else
+    // knows of it.
+    let outcome = unsafe { (table.run_main)(&mut status, sink.pointer()) };
+    sink.check(outcome).map(|()| status)
+}
+
+/// A domain with libpython and the payload in it.
+fn prepare(name: &str, configuration: &Configuration) -> Result<(Place, table::PayloadTable)> {
+    let python = &configuration.python;
+    let place = configuration.torch.place(name, configuration.exit)?;
     let payload = load(&place.domain, python)?;
     let entry = payload.symbol(table::ENTRY)?;
     // SAFETY: the symbol is that of the payload just loaded, which is the one for this version.
     let table = unsafe { payload::table_of(entry, python.minor()) }?;
-    run(&name, &place.domain, &table, configuration)?;
-    Ok(Interpreter(Arc::new(Inner {
-        index,
-        name,
-        python: python.clone(),
-        table,
-        leases: AtomicUsize::new(0),
-        place,
-    })))
+    Ok((place, table))
 }
 
 /// Loads libpython and the payload, both global: extension modules name no library for the Python
@@ -75,8 +97,8 @@ fn load(domain: &Domain, python: &Installation) -> Result<Library> {
     Ok(domain.open_bytes(&name, image, flags)?)
 }
 
-/// Runs the payload's `start`.
-fn run(
+/// Runs the payload's `start` on the calling thread, which becomes Python's main thread.
+pub(super) fn run(
     name: &str,
     domain: &Domain,
     table: &table::PayloadTable,
@@ -121,17 +143,4 @@ fn run(
 
 fn text(word: &OsStr) -> table::Text {
     table::Text { data: word.as_bytes().as_ptr(), len: word.len() }
-}
-
-impl Interpreter {
-    /// After a start with `command_line`: runs what the command line says, and finalizes.
-    pub(crate) fn run_main(self) -> Result<i32> {
-        let mut status: c_int = 0;
-        let mut sink = Sink::default();
-        let _outside = Outside::of_any(self.0.domain());
-        // SAFETY: the interpreter was started with `command_line`, on this thread, and this is the
-        // only handle: nobody is attached.
-        let outcome = unsafe { (self.0.table.run_main)(&mut status, sink.pointer()) };
-        sink.check(outcome).map(|()| status)
-    }
 }
