@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::environment::{self, Environment};
+use crate::linker::cases;
 use crate::steps::{Count, Steps, libtest};
 use crate::{cache, demo, workspace};
 
@@ -46,6 +47,11 @@ pub fn run(arguments: &Arguments) -> Result<()> {
             Ok(Count::one(true))
         });
     }
+    steps.run("linker cases, each with one compiler and linker", || {
+        let selection = cases::Selection { quick: true, ..cases::Selection::default() };
+        let (passed, failed) = cases::run(&selection)?;
+        Ok(Count { passed, failed })
+    });
     if let Some(place) = &place {
         steps.run("unit, integration and doc tests of the crates", || {
             tests(place, &["--workspace", "--exclude", "hydrozoa-tests", "--no-fail-fast"])

@@ -95,8 +95,11 @@ impl Layout {
             return malformed("it has no PT_LOAD segment");
         };
         let first = first.p_vaddr & !(PAGE as u64 - 1);
-        let end = last.p_vaddr.checked_add(last.p_memsz).filter(|end| end - first <= GREATEST_SPAN);
-        let Some(span) = end.and_then(|end| page_up((end - first) as usize)) else {
+        let end_of = |load: &program_header::program_header64::ProgramHeader| {
+            let end = load.p_vaddr.checked_add(load.p_memsz)?.checked_sub(first)?;
+            (end <= GREATEST_SPAN).then_some(end as usize)
+        };
+        let Some(span) = end_of(last).and_then(page_up) else {
             return malformed("its segments span more address space than any image can");
         };
         let mut segments: Vec<Segment> = Vec::with_capacity(loads.len());
@@ -104,6 +107,9 @@ impl Layout {
         for (index, load) in loads.iter().enumerate() {
             let name = format!("PT_LOAD {index}");
             alignment = alignment.max(check_load(&name, load, bytes.len() as u64)?);
+            if end_of(load).is_none_or(|end| end > span) {
+                return malformed(format!("{name} reaches beyond the last segment"));
+            }
             let segment = Segment {
                 address: match load.p_vaddr.checked_sub(first) {
                     Some(address) => address as usize,

@@ -2,6 +2,8 @@
 
 mod dynamic;
 mod header;
+#[cfg(test)]
+mod properties;
 pub(crate) mod relocations;
 pub(crate) mod symbols;
 mod targets;

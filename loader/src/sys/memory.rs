@@ -5,6 +5,8 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::ptr;
 
+use parking_lot::Mutex;
+
 use super::{PAGE, page_down, page_up};
 
 /// A range of address space that belongs to one owner and is unmapped with it.
@@ -177,6 +179,9 @@ pub(crate) fn populate(address: usize, length: usize) {
 /// Writes `bytes` at `address`, also where the pages are read-only, as RELRO parts are; their rights
 /// are restored.
 pub(crate) fn write_protected(address: usize, bytes: &[u8]) -> io::Result<()> {
+    // Another thread must not restore the rights of a page between our look and our write.
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let _guard = ONE_AT_A_TIME.lock();
     let writable = region::query(address as *const u8).is_ok_and(|region| region.is_writable());
     if !writable {
         protect(address, bytes.len(), Protection::ReadWrite)?;

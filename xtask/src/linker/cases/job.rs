@@ -5,7 +5,7 @@ use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::fs::{self, File};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
-use std::sync::Barrier;
+use std::sync::{Barrier, Mutex};
 
 use anyhow::{Context, Result, bail, ensure};
 use hydrozoa_loader::{Class, Domain, Interposition, Library, Loader, OpenFlags, Policy, current};
@@ -80,6 +80,9 @@ pub(in crate::linker) fn run(arguments: &Arguments) -> Result<()> {
 
 /// The load failed: leaves the reason and ends the process without running anything more.
 fn give_up(job: &Job, copy: usize, reason: &str) -> ! {
+    // One thread's exit must not cut off another's writing.
+    static ENDING: Mutex<()> = Mutex::new(());
+    let _until_the_end = ENDING.lock();
     let _ = fs::write(job.results.join(format!("{copy}.error")), reason);
     std::process::exit(LOAD_FAILED)
 }
