@@ -48,9 +48,12 @@ def load(data, storages, buffers):
 
 class _Pickler(pickle.Pickler):
     def __init__(self, stream):
-        super().__init__(stream, protocol=5, buffer_callback=self._buffer)
+        buffers = []
+        # No method: the pickler would refer to itself, and wait for the garbage collector with all
+        # that its memo holds.
+        super().__init__(stream, protocol=5, buffer_callback=lambda buffer: _take(buffer, buffers))
         self.storages = []
-        self.buffers = []
+        self.buffers = buffers
         self.copied = []
         # StorageImpl address -> index into `storages`. Several Python objects may stand for one.
         self._indices = {}
@@ -98,16 +101,6 @@ class _Pickler(pickle.Pickler):
             self.storages.append(entry)
         return "shared", self._indices[storage._cdata], None, dtype
 
-    def _buffer(self, buffer):
-        try:
-            view = buffer.raw()
-        except BufferError:
-            return True  # Not contiguous: in band, as pickle does without a callback.
-        if view.nbytes == 0:
-            return True
-        self.buffers.append(view)
-        return False
-
     def _reduce_script(self, module):
         shared = dict(module.named_parameters(remove_duplicate=False))
         shared.update(module.named_buffers(remove_duplicate=False))
@@ -121,6 +114,17 @@ class _Pickler(pickle.Pickler):
             "buffers are shared after loading, constants and other tensors are not"
         )
         return stream.getvalue()
+
+
+def _take(buffer, buffers):
+    try:
+        view = buffer.raw()
+    except BufferError:
+        return True  # Not contiguous: in band, as pickle does without a callback.
+    if view.nbytes == 0:
+        return True
+    buffers.append(view)
+    return False
 
 
 class _Unpickler(pickle.Unpickler):
