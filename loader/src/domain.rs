@@ -11,7 +11,6 @@ use once_cell::sync::{Lazy, OnceCell};
 use parking_lot::lock_api::RawMutex as _;
 use parking_lot::{Mutex, ReentrantMutex, RwLock};
 
-use crate::arch;
 use crate::debugger::LinkMap;
 use crate::dl;
 use crate::error::{Error, Result};
@@ -27,7 +26,7 @@ use crate::plan::InterposedNames;
 use crate::policy::{Class, Policy};
 use crate::publish::{self, Range};
 use crate::run;
-use crate::scope::{Definition, Order, Scope};
+use crate::scope::{Definition, Order, Scope, call_resolver};
 use crate::search::Level;
 use crate::sys::memory::Reservation;
 use crate::thunk::{Interposition, Thunks};
@@ -143,8 +142,7 @@ impl Replica {
             return Definition::FixedTls { block, offset: symbol.value };
         }
         let address = self.symbol_address(symbol);
-        let address =
-            if symbol.is_indirect_function() { arch::call_resolver(address) } else { address };
+        let address = if symbol.is_indirect_function() { call_resolver(address) } else { address };
         Definition::Fixed { address, size: symbol.size }
     }
 

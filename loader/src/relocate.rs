@@ -11,6 +11,7 @@ use crate::error::{Error, Result};
 use crate::image::relocations::{Rela, relr_addresses};
 use crate::image::symbols::Symbol;
 use crate::plan::{Binding, Plan};
+use crate::scope::call_resolver;
 use crate::sys::memory;
 use crate::tls::Block;
 use crate::trap::Traps;
@@ -83,7 +84,7 @@ pub(crate) fn relocate(
 /// Calls the resolvers that [`relocate`] left.
 pub(crate) fn apply_deferred(deferred: &[Deferred]) {
     for entry in deferred {
-        let value = arch::call_resolver(entry.resolver).wrapping_add(entry.addend as usize);
+        let value = call_resolver(entry.resolver).wrapping_add(entry.addend as usize);
         // SAFETY: the target was checked when the entry was made, and RELRO is not yet protected.
         unsafe { write_word(entry.target, value as u64) };
     }

@@ -26,7 +26,7 @@ use crate::domain::Replica;
 use crate::image::symbols::{Name, Symbol};
 use crate::image::versions::Version;
 use crate::image::{Image, ImageId};
-use crate::sys::dynamic;
+use crate::sys::{self, dynamic};
 use crate::system::{SystemId, SystemObject};
 use crate::tls::Block;
 
@@ -231,6 +231,11 @@ impl Scope {
     }
 }
 
+/// Asks the resolver of an indirect function (gABI extension STT_GNU_IFUNC) at `address`.
+pub(crate) fn call_resolver(address: usize) -> usize {
+    arch::call_resolver(address, sys::hardware_capabilities)
+}
+
 /// The definition that a symbol of a system object stands for.
 pub(crate) fn system_definition(object: &SystemObject, symbol: &Symbol) -> Definition {
     if symbol.is_tls() {
@@ -242,8 +247,7 @@ pub(crate) fn system_definition(object: &SystemObject, symbol: &Symbol) -> Defin
     } else {
         object.base.wrapping_add(symbol.value as usize)
     };
-    let address =
-        if symbol.is_indirect_function() { arch::call_resolver(address) } else { address };
+    let address = if symbol.is_indirect_function() { call_resolver(address) } else { address };
     Definition::Fixed { address, size: symbol.size }
 }
 

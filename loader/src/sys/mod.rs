@@ -10,6 +10,12 @@ pub(crate) mod thread;
 /// Size of a page, in bytes. x86-64 has 4 KiB base pages on every kernel.
 pub(crate) const PAGE: usize = 4096;
 
+/// What the kernel says of the processor: AT_HWCAP and AT_HWCAP2 of the auxiliary vector.
+pub(crate) fn hardware_capabilities() -> [u64; 2] {
+    // SAFETY: asks for two numbers.
+    unsafe { [libc::getauxval(libc::AT_HWCAP), libc::getauxval(libc::AT_HWCAP2)] }
+}
+
 /// `value` rounded down to a multiple of the page size.
 pub(crate) const fn page_down(value: usize) -> usize {
     value & !(PAGE - 1)

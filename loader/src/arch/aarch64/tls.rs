@@ -42,7 +42,7 @@ pub(crate) unsafe extern "C" fn tls_get_addr(index: *const TlsIndex) -> *mut c_v
 
 /// Calls the resolver of an indirect function. It gets the hardware capabilities with a mark that
 /// says that the second argument is there (glibc, sysdeps/aarch64/dl-irel.h).
-pub(crate) fn call_resolver(address: usize) -> usize {
+pub(crate) fn call_resolver(address: usize, capabilities: fn() -> [u64; 2]) -> usize {
     /// `__ifunc_arg_t` of `<sys/ifunc.h>`.
     #[repr(C)]
     struct Argument {
@@ -51,9 +51,7 @@ pub(crate) fn call_resolver(address: usize) -> usize {
         hwcap2: u64,
     }
     const HAS_ARGUMENT: u64 = 1 << 62;
-    // SAFETY: asks for two numbers of the auxiliary vector.
-    let (hwcap, hwcap2) =
-        unsafe { (libc::getauxval(libc::AT_HWCAP), libc::getauxval(libc::AT_HWCAP2)) };
+    let [hwcap, hwcap2] = capabilities();
     let argument = Argument { size: size_of::<Argument>() as u64, hwcap, hwcap2 };
     // SAFETY: the symbol table says that a resolver is at `address`; its object is relocated.
     let resolver: extern "C" fn(u64, &Argument) -> usize = unsafe { std::mem::transmute(address) };

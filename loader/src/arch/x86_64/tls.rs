@@ -70,7 +70,7 @@ pub(crate) unsafe extern "C" fn tls_get_addr(index: *const TlsIndex) -> *mut c_v
 
 /// Calls the resolver of an indirect function, which takes no argument here (glibc,
 /// sysdeps/x86_64/dl-irel.h).
-pub(crate) fn call_resolver(address: usize) -> usize {
+pub(crate) fn call_resolver(address: usize, _capabilities: fn() -> [u64; 2]) -> usize {
     // SAFETY: the symbol table says that a resolver is at `address`; its object is relocated.
     let resolver: extern "C" fn() -> usize = unsafe { std::mem::transmute(address) };
     resolver()
