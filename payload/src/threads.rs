@@ -96,8 +96,9 @@ pub(crate) unsafe extern "C" fn forget_thread() {
     unsafe {
         let state = PyGILState_GetThisThreadState();
         if !state.is_null() {
+            // Drains nothing: whoever waits for the queue to be done (Interpreter::drain) must find
+            // it, and not an ending thread in the middle of it.
             PyEval_RestoreThread(state);
-            drain();
             // Gives back the reference that `enter` took; the count falls to zero, which frees
             // the state and lets go of the GIL.
             PyGILState_Release(PyGILState_STATE::PyGILState_UNLOCKED);

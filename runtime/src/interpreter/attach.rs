@@ -6,13 +6,14 @@
 //! looks like any C function that releases the GIL.
 
 use super::Inner;
+use crate::payload::table::PayloadTable;
 use crate::torch::ThreadState;
 use hydrozoa_loader::{Domain, current};
 use std::cell::{Cell, RefCell};
 use std::ffi::{c_int, c_void};
 use std::marker::PhantomData;
 use std::ptr;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, PoisonError, RwLock};
 
 /// The payload's flag in the token of an `enter` that made this thread's state.
 const NEW_THREAD: c_int = 1 << 8;
@@ -46,7 +47,7 @@ impl Inner {
         if token & NEW_THREAD != 0 {
             // Fails only while the thread's own destructors run; the state then lives as long as
             // the interpreter.
-            let _ = STATES.try_with(|states| states.0.borrow_mut().push(Arc::downgrade(self)));
+            let _ = STATES.try_with(|states| states.0.borrow_mut().push(self.gate.clone()));
         }
         Attached { inner: self, token, _outside: outside, _thread: PhantomData }
     }
@@ -72,7 +73,7 @@ impl Outside {
         Self::new(Arc::as_ptr(inner), inner.domain())
     }
 
-    /// For an interpreter that nobody can attach to: not yet started, or about to be finalized.
+    /// For the ends of an interpreter's and a thread's life, when nothing refers to an `Inner`.
     pub(super) fn of_any(domain: &Domain) -> Self {
         Self::new(ptr::null(), domain)
     }
@@ -118,18 +119,43 @@ pub(crate) fn entered_from_python<R>(inner: &Inner, action: impl FnOnce() -> R) 
     action()
 }
 
+/// What an ending thread needs to have its state in an interpreter freed. Not the interpreter
+/// itself: it shall end with its last handle, not when some thread gets round to letting go of it.
+pub(super) struct Gate {
+    domain: Domain,
+    table: PayloadTable,
+    /// Whether the interpreter has not begun to end. Held for reading while a state is freed.
+    open: RwLock<bool>,
+}
+
+impl Gate {
+    pub(super) fn new(domain: Domain, table: PayloadTable) -> Arc<Self> {
+        Arc::new(Self { domain, table, open: RwLock::new(true) })
+    }
+
+    /// From now on no ending thread enters the interpreter; waits for those that are inside.
+    pub(super) fn close(&self) {
+        *self.open.write().unwrap_or_else(PoisonError::into_inner) = false;
+    }
+
+    fn forget_thread(&self) {
+        let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
+        if *open {
+            let _outside = Outside::of_any(&self.domain);
+            // SAFETY: the interpreter lives while the gate is held open, and a thread that runs its
+            // destructors is attached to nothing.
+            unsafe { (self.table.forget_thread)() };
+        }
+    }
+}
+
 /// Frees this thread's state in each interpreter when the thread ends.
-struct States(RefCell<Vec<Weak<Inner>>>);
+struct States(RefCell<Vec<Arc<Gate>>>);
 
 impl Drop for States {
     fn drop(&mut self) {
-        for inner in self.0.take() {
-            if let Some(inner) = inner.upgrade() {
-                let _outside = Outside::entering(&inner);
-                // SAFETY: the interpreter lives, and a thread that runs its destructors is
-                // attached to nothing.
-                unsafe { (inner.table.forget_thread)() };
-            }
+        for gate in self.0.take() {
+            gate.forget_thread();
         }
     }
 }

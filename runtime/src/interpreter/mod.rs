@@ -12,6 +12,7 @@ use crate::payload::table::PayloadTable;
 use crate::python::Installation;
 use crate::session::Session;
 use crate::torch_policy::Place;
+use attach::Gate;
 use hydrozoa_loader::Domain;
 use main_thread::MainThread;
 use std::fmt;
@@ -35,6 +36,7 @@ pub(crate) struct Inner {
     table: PayloadTable,
     /// Sessions that are open: the load by which a pool chooses.
     leases: AtomicUsize,
+    gate: Arc<Gate>,
     /// `None` only while this is dropped.
     main: Option<MainThread>,
     /// Dropped last, after the interpreter has been finalized.
@@ -77,7 +79,8 @@ impl Interpreter {
     /// Frees what was dropped by threads that did not hold this interpreter's GIL.
     ///
     /// A handle dropped outside of a call is queued, and freed by whichever thread enters the
-    /// interpreter next. Call this when nobody may enter for long; it waits for the GIL.
+    /// interpreter next. Call this when nobody may enter for long; it waits for the GIL. When it
+    /// returns, what was queued before has been freed, or is being freed by a thread inside.
     pub fn drain(&self) {
         drop(self.0.attach());
     }
@@ -115,10 +118,10 @@ impl Drop for Inner {
     /// system libraries behind (`atexit`, thread keys, libtorch's registries), and CPython itself
     /// is not proven to leave none.
     fn drop(&mut self) {
-        // This is the last reference, so no thread is attached or can attach any more: to attach
-        // takes a reference, and thread-exit hooks hold weak ones. While this thread waits, it lets
-        // go of another interpreter's GIL that it may hold.
+        // While this thread waits, it lets go of another interpreter's GIL that it may hold.
         let _outside = attach::Outside::of_any(self.domain());
+        // This is the last reference: no thread is attached or can attach any more.
+        self.gate.close();
         let ended = self.main.take().map_or(Ok(()), MainThread::end);
         if let Err(error) = ended {
             tracing::warn!(interpreter = %self.name, %error, "finalization failed");

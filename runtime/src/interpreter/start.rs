@@ -1,6 +1,8 @@
 //! From an installation to a running interpreter: domain, libpython, payload, start.
 
-use super::{Inner, Interpreter, attach::Outside, main_thread::MainThread};
+use super::attach::{Gate, Outside};
+use super::main_thread::MainThread;
+use super::{Inner, Interpreter};
 use crate::payload::{self, Sink, table};
 use crate::python::Installation;
 use crate::torch_policy::{Place, Torch};
@@ -56,6 +58,7 @@ pub(crate) fn start(index: usize, configuration: &Configuration) -> Result<Inter
         python: configuration.python.clone(),
         table,
         leases: AtomicUsize::new(0),
+        gate: Gate::new(place.domain.clone(), table),
         main: Some(main),
         place,
     })))
