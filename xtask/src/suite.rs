@@ -56,25 +56,6 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         steps.run("unit, integration and doc tests of the crates", || {
             tests(place, &["--workspace", "--exclude", "hydrozoa-tests", "--no-fail-fast"])
         });
-        steps.run("cargo feature tch: lints and tests", || {
-            let mut clippy = workspace::cargo();
-            clippy.args([
-                "clippy",
-                "--package",
-                "hydrozoa",
-                "--features",
-                "tch",
-                "--all-targets",
-                "--",
-                "-D",
-                "warnings",
-            ]);
-            place.name(&mut clippy);
-            let clippy = check(&mut clippy)?;
-            let tests =
-                tests(place, &["--package", "hydrozoa", "--features", "tch", "--test", "tch"])?;
-            Ok(Count { passed: clippy.passed + tests.passed, failed: clippy.failed + tests.failed })
-        });
         steps.run("cargo feature tch: lints and tests", || tch(place));
         steps.run("layer rules and conformance", || {
             tests(place, &["--release", "--package", "hydrozoa-tests", "--no-fail-fast"])
