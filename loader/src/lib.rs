@@ -48,6 +48,7 @@ mod plan;
 mod policy;
 #[doc(hidden)]
 pub mod preload;
+mod providers;
 mod publish;
 mod relocate;
 mod run;

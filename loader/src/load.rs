@@ -2,7 +2,7 @@
 //!
 //! Nothing is visible to anybody before `publish`; an error before it drops what was mapped.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -13,21 +13,19 @@ use parking_lot::Mutex;
 use crate::closure::{Closure, Edge, Surroundings};
 use crate::debugger::LinkMap;
 use crate::domain::{Domain, OpenFlags, Replica};
-
 use crate::error::{Error, Result};
 use crate::exit::Registered;
 use crate::image::Image;
 use crate::library::Library;
 use crate::map;
-use crate::needs::{self, Need};
+use crate::needs;
 use crate::plan::{Binder, Plan};
 use crate::policy::Class;
+use crate::providers::{needs_of, scope_of};
 use crate::publish;
 use crate::relocate::{self, Places};
 use crate::run;
-use crate::scope::{Order, Scope};
 use crate::sys::dynamic::SystemHandle;
-use crate::system::SystemObject;
 use crate::tls;
 use crate::{IMAGES, SYSTEM};
 
@@ -288,173 +286,6 @@ pub(crate) fn prepare_group(
         }
     }
     Ok(replicas)
-}
-
-fn needs_of(closure: &Closure, index: usize) -> Vec<Need> {
-    let need = |edge: &Edge| match provider_of(edge)? {
-        Provider::Replica(replica) => Some(Need::Replica(replica.image.id)),
-        Provider::Commons(replica) => Some(Need::Commons(replica.image.id)),
-        Provider::System(object) => Some(Need::System(object)),
-        Provider::Node(index) => {
-            let node = &closure.nodes[index];
-            match node.class {
-                Class::Replicate => Some(Need::Replica(node.image.id)),
-                Class::Commons => Some(Need::Commons(node.image.id)),
-                Class::System => SYSTEM.by_file(node.image.file_id).map(Need::System),
-            }
-        }
-    };
-    let node = &closure.nodes[index];
-    let filtee = |need| match need {
-        Need::Replica(image) => Need::Filtee(image),
-        other => other,
-    };
-    let (filtees, needed) = node.edges.split_at(node.filtees);
-    let filtees = filtees.iter().filter_map(need).map(filtee);
-    filtees.chain(needed.iter().filter_map(need)).collect()
-}
-
-/// Something that a group's references may bind to.
-#[derive(Clone)]
-enum Provider {
-    Node(usize),
-    Replica(Arc<Replica>),
-    Commons(Arc<Replica>),
-    System(Arc<SystemObject>),
-}
-
-/// The scope of a group: the group itself, then breadth first what the closure's edges lead to, in
-/// the order of DT_NEEDED (gABI, "Shared Object Dependencies"): where two objects define a name,
-/// the one that fewer steps lead to counts.
-fn scope_of(
-    domain: &Domain,
-    closure: &Closure,
-    members: &[usize],
-    images: &[Arc<Image>],
-    flags: OpenFlags,
-) -> Scope {
-    let (globals, mut uniques): (Vec<_>, Vec<_>) = {
-        let state = domain.0.state.lock();
-        let replicas = state.replicas.iter().map(|replica| replica.image.clone());
-        (
-            state.globals.iter().map(|replica| replica.image.clone()).collect(),
-            replicas.filter(|image| image.defines_uniques()).collect(),
-        )
-    };
-    uniques.extend(images.iter().filter(|image| image.defines_uniques()).cloned());
-    let system = SYSTEM.global();
-    let program = domain.0.program;
-    let mut scope = Scope {
-        globals,
-        uniques,
-        local: Vec::new(),
-        commons: Vec::new(),
-        program: system.len(),
-        system,
-        apart: Vec::new(),
-        order: match (program, flags.has(OpenFlags::DEEPBIND)) {
-            (false, false) => Order::Domain,
-            (false, true) => Order::LibraryInDomain,
-            (true, false) => Order::Program,
-            (true, true) => Order::Library,
-        },
-    };
-    // A program's domain has glibc's order; in others the group stands before earlier loads.
-    if !program {
-        for &index in members {
-            closure.with_filtees(index).iter().for_each(|image| scope.add_local(image));
-        }
-    }
-    // The group's root is the first member, unless the root is of another class: then every
-    // member is reached from it in breadth-first order, which is the order of the members.
-    let mut queue: VecDeque<Provider> =
-        members.iter().map(|&index| Provider::Node(index)).collect();
-    if members.first() == Some(&0) {
-        queue.truncate(1);
-    }
-    let mut seen_nodes = vec![false; closure.nodes.len()];
-    let mut inherited = Vec::new();
-    while let Some(provider) = queue.pop_front() {
-        match provider {
-            Provider::Node(index) => {
-                if std::mem::replace(&mut seen_nodes[index], true) {
-                    continue;
-                }
-                let node = &closure.nodes[index];
-                match node.class {
-                    Class::Replicate => {
-                        closure.with_filtees(index).iter().for_each(|image| scope.add_local(image));
-                    }
-                    Class::Commons => {
-                        let commons = domain.0.commons.as_ref().and_then(|commons| {
-                            commons.state.lock().by_image.get(&node.image.id).cloned()
-                        });
-                        scope.add_commons(commons);
-                    }
-                    // Its own needs are those that the system loader found for it.
-                    Class::System => {
-                        let object = SYSTEM.by_file(node.image.file_id);
-                        queue
-                            .extend(object.into_iter().flat_map(|object| scope.add_object(object)));
-                        continue;
-                    }
-                }
-                queue.extend(node.edges.iter().filter_map(provider_of));
-            }
-            Provider::Replica(replica) => {
-                scope.add_local(&replica.image);
-                if program {
-                    let needed = needs::needed_by(domain, &replica);
-                    queue.extend(needed.replicas.into_iter().skip(1).map(Provider::Replica));
-                    queue.extend(needed.system.into_iter().map(Provider::System));
-                } else {
-                    inherited.extend(replica.scope.get().cloned());
-                }
-            }
-            Provider::Commons(replica) => {
-                inherited.extend(replica.scope.get().cloned());
-                scope.add_commons(Some(replica));
-            }
-            Provider::System(object) => queue.extend(scope.add_object(object)),
-        }
-    }
-    // What replicas of earlier loads were bound in stands behind everything of this load.
-    for other in inherited {
-        other.local.iter().for_each(|image| scope.add_local(image));
-        other.commons.iter().for_each(|replica| scope.add_commons(Some(replica.clone())));
-        other.system.iter().for_each(|object| scope.add_system(object.clone()));
-    }
-    let state = domain.0.state.lock();
-    scope.set_apart(state.replicas.iter().map(|replica| &replica.image).chain(images));
-    drop(state);
-    scope
-}
-
-impl Scope {
-    /// Adds a system object and returns what it needs, unless the scope holds it already.
-    fn add_object(&mut self, object: Arc<SystemObject>) -> Vec<Provider> {
-        if self.system.iter().any(|known| known.id == object.id) {
-            return Vec::new();
-        }
-        let needed = object.needed.iter().filter_map(|name| SYSTEM.by_name(name));
-        let needed = needed.map(Provider::System).collect();
-        self.add_system(object);
-        needed
-    }
-}
-
-fn provider_of(edge: &Edge) -> Option<Provider> {
-    match edge {
-        Edge::Node(index) => Some(Provider::Node(*index)),
-        Edge::Replica(replica) => Some(Provider::Replica(replica.clone())),
-        Edge::Commons(replica) => Some(Provider::Commons(replica.clone())),
-        Edge::System(object) => Some(Provider::System(object.clone())),
-        Edge::SystemName(path) => {
-            let name = Path::new(path).file_name()?.to_str()?;
-            SYSTEM.by_name(name).map(Provider::System)
-        }
-        Edge::Missing { .. } => None,
-    }
 }
 
 /// Maps an image and gives it TLS; the replica is not yet relocated.

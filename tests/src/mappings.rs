@@ -1,6 +1,6 @@
 //! `/proc/self/smaps` and `/proc/self/pagemap`: which pages are there, and whose they are (proc(5)).
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
@@ -96,22 +96,26 @@ pub fn read_only_ranges(path: &Path) -> Result<Vec<Range<u64>>> {
     Ok(ranges)
 }
 
-/// Which pages of an address range are present, counted from the range's start.
+/// The pages of an address range that are present, counted from the range's start, each with the number of its frame of
+/// physical memory; the kernel tells those to a process with CAP_SYS_ADMIN alone, others read 0
+/// (Documentation/admin-guide/mm/pagemap.rst).
 ///
 /// # Errors
 ///
 /// `/proc/self/pagemap` cannot be read.
-pub fn present_pages(range: &Range<u64>) -> Result<BTreeSet<u64>> {
+pub fn present_pages(range: &Range<u64>) -> Result<BTreeMap<u64, u64>> {
     const ENTRY: u64 = 8;
     const PRESENT: u64 = 1 << 63;
+    const FRAME: u64 = (1 << 55) - 1;
     let file = File::open("/proc/self/pagemap").context("opening /proc/self/pagemap")?;
     let count = (range.end - range.start) / PAGE;
     let mut entries = vec![0; usize::try_from(count * ENTRY)?];
     file.read_exact_at(&mut entries, range.start / PAGE * ENTRY)
         .context("reading /proc/self/pagemap")?;
     let (words, _) = entries.as_chunks::<8>();
-    let present = |word: &[u8; 8]| u64::from_ne_bytes(*word) & PRESENT != 0;
-    Ok((0..).zip(words).filter(|(_, word)| present(word)).map(|(page, _)| page).collect())
+    let words = words.iter().map(|word| u64::from_ne_bytes(*word));
+    let present = (0..).zip(words).filter(|(_, word)| word & PRESENT != 0);
+    Ok(present.map(|(page, word)| (page, word & FRAME)).collect())
 }
 
 #[cfg(test)]
@@ -132,7 +136,7 @@ mod tests {
         // SAFETY: the sixth whole page lies within the vector's 64 pages, which nobody else uses.
         unsafe { touched.write_volatile(1) };
         let after = present_pages(&range).unwrap();
-        assert!(!before.contains(&5) && after.contains(&5), "{before:?} {after:?}");
+        assert!(!before.contains_key(&5) && after.contains_key(&5), "{before:?} {after:?}");
     }
 
     #[test]

@@ -35,6 +35,7 @@ pub fn shared_text() -> Result<()> {
         ensure!(bases.len() == INTERPRETERS, "{}: {} replicas", path.display(), bases.len());
         let constant = mappings::read_only_ranges(path)?;
         let mut touched: BTreeSet<u64> = BTreeSet::new();
+        let mut frames: BTreeSet<u64> = BTreeSet::new();
         let mut proportional = 0;
         let mut seen = 0;
         for base in bases {
@@ -42,8 +43,10 @@ pub fn shared_text() -> Result<()> {
                 let range = base + segment.start..base + segment.end;
                 // Pages are counted from the base, so that the same page of two replicas is the same number.
                 let first = segment.start / mappings::PAGE;
-                touched
-                    .extend(mappings::present_pages(&range)?.into_iter().map(|page| first + page));
+                for (page, frame) in mappings::present_pages(&range)? {
+                    touched.insert(first + page);
+                    frames.insert(frame);
+                }
                 for mapping in mappings.iter().filter(|mapping| {
                     mapping.range.start < range.end && range.start < mapping.range.end
                 }) {
@@ -74,6 +77,21 @@ pub fn shared_text() -> Result<()> {
             "{}: {seen} mappings, Pss {proportional} KiB, pages touched by any {union} KiB",
             path.display()
         );
+        // Pss is lower if other processes map the file too; physical memory is not.
+        if frames.iter().any(|frame| *frame != 0) {
+            let physical = frames.len() as u64 * mappings::PAGE / 1024;
+            println!("{}: {physical} KiB of physical memory", path.display());
+            ensure!(
+                frames.len() <= touched.len(),
+                "{}: the pages of four replicas lie in {physical} KiB of physical memory, those that any touched are {union} KiB",
+                path.display()
+            );
+        } else {
+            println!(
+                "{}: without CAP_SYS_ADMIN its physical pages cannot be counted",
+                path.display()
+            );
+        }
         ensure!(union > 1024, "{}: hardly any page is present: {union} KiB", path.display());
         ensure!(
             proportional as f64 <= 1.05 * union as f64,

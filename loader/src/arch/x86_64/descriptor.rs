@@ -6,11 +6,8 @@
 //! cannot be written in Rust.
 
 use std::arch::naked_asm;
-use std::arch::x86_64::{__cpuid, __cpuid_count, _xgetbv};
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use once_cell::sync::Lazy;
-
+use super::registers::{COMPONENTS, SAVE, prepare_to_save, restore_registers, save_registers};
 use crate::arch::descriptor_words;
 use crate::tls::{Block, TABLE_OFFSET, descriptor_address};
 
@@ -36,54 +33,6 @@ unsafe extern "C" fn static_resolver() {
 #[unsafe(naked)]
 unsafe extern "C" fn undefined_weak_resolver() {
     naked_asm!("mov rax, [rax + 8]", "sub rax, qword ptr fs:[0]", "ret")
-}
-
-/// State components that a call may change (Intel SDM volume 1, 13.1): x87, SSE, AVX, opmask, the
-/// upper halves of ZMM0-15, ZMM16-31. Not AMX tiles (functions that use them save them), nor
-/// protection keys.
-pub(super) const COMPONENTS: u32 = 0b1110_0111;
-
-/// How the resolver saves state: bytes to reserve in the low half; [`XSAVEC`] or [`XSAVE`] or
-/// neither in the high one.
-pub(super) static SAVE: AtomicU64 = AtomicU64::new(0);
-const XSAVE: u64 = 1 << 32;
-const XSAVEC: u64 = 2 << 32;
-
-static STATE: Lazy<()> = Lazy::new(|| SAVE.store(measure(), Ordering::Release));
-
-/// Fills [`SAVE`].
-pub(super) fn prepare_to_save() {
-    Lazy::force(&STATE);
-}
-
-/// FXSAVE's area: the legacy region alone.
-const LEGACY: u64 = 512;
-
-fn measure() -> u64 {
-    const OSXSAVE: u32 = 1 << 27;
-    if __cpuid(1).ecx & OSXSAVE == 0 {
-        return LEGACY;
-    }
-    // SAFETY: OSXSAVE says that the system has enabled the instruction.
-    let enabled = unsafe { xgetbv() } as u32 & COMPONENTS;
-    // In the standard format each component has its own place; the compacted one needs no more.
-    let header_end = 576;
-    let size = (2..32)
-        .filter(|component| enabled & (1 << component) != 0)
-        .map(|component| {
-            let place = __cpuid_count(0xd, component);
-            u64::from(place.eax) + u64::from(place.ebx)
-        })
-        .fold(header_end, u64::max);
-    let compacts = __cpuid_count(0xd, 1).eax & 2 != 0;
-    size.next_multiple_of(64) | if compacts { XSAVEC } else { XSAVE }
-}
-
-/// The extended control register 0: the components that the system has enabled.
-#[target_feature(enable = "xsave")]
-unsafe fn xgetbv() -> u64 {
-    // SAFETY: register 0 exists where XSAVE does.
-    unsafe { _xgetbv(0) }
 }
 
 /// The argument is what [`Block::descriptor_argument`] made. A block that the thread has is found
@@ -136,46 +85,10 @@ unsafe extern "C" fn dynamic_resolver() {
         "push rbx",
         "push r12",
         "mov rdi, rax",
-        "mov rbx, [rip + {save}]",
-        "mov ecx, ebx", // the size: the low half
-        "sub rsp, rcx",
-        "and rsp, -64",
-        "shr rbx, 32",
-        "jz 4f",
-        // The header of the area must be zero but for what the instruction writes.
-        "xor eax, eax",
-        "mov [rsp + 512], rax",
-        "mov [rsp + 520], rax",
-        "mov [rsp + 528], rax",
-        "mov [rsp + 536], rax",
-        "mov [rsp + 544], rax",
-        "mov [rsp + 552], rax",
-        "mov [rsp + 560], rax",
-        "mov [rsp + 568], rax",
-        "mov eax, {components}",
-        "xor edx, edx",
-        "test bl, 2",
-        "jz 3f",
-        "xsavec64 [rsp]",
-        "jmp 5f",
-        "3:",
-        "xsave64 [rsp]",
-        "jmp 5f",
-        "4:",
-        "fxsave64 [rsp]",
-        "5:",
-        "cld",
+        save_registers!(),
         "call {address}",
         "mov r12, rax",
-        "test ebx, ebx",
-        "jz 6f",
-        "mov eax, {components}",
-        "xor edx, edx",
-        "xrstor64 [rsp]",
-        "jmp 7f",
-        "6:",
-        "fxrstor64 [rsp]",
-        "7:",
+        restore_registers!(),
         "mov rax, r12",
         "sub rax, qword ptr fs:[0]",
         "lea rsp, [rbp - 64]",

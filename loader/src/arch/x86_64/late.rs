@@ -4,7 +4,7 @@
 use std::arch::naked_asm;
 
 use super::THUNK_SIZE;
-use super::descriptor::{COMPONENTS, SAVE, prepare_to_save};
+use super::registers::{COMPONENTS, SAVE, prepare_to_save, restore_registers, save_registers};
 use crate::trap;
 
 /// Writes code that has [`trap::resolve`] find where the call goes, from the record at `record`.
@@ -38,46 +38,11 @@ unsafe extern "C" fn bind() {
         "push rbx",
         "push r12",
         "mov r12, r11",
-        "mov rbx, [rip + {save}]",
-        "mov ecx, ebx", // the size: the low half
-        "sub rsp, rcx",
-        "and rsp, -64",
-        "shr rbx, 32",
-        "jz 4f",
-        // The header of the area must be zero but for what the instruction writes.
-        "xor eax, eax",
-        "mov [rsp + 512], rax",
-        "mov [rsp + 520], rax",
-        "mov [rsp + 528], rax",
-        "mov [rsp + 536], rax",
-        "mov [rsp + 544], rax",
-        "mov [rsp + 552], rax",
-        "mov [rsp + 560], rax",
-        "mov [rsp + 568], rax",
-        "mov eax, {components}",
-        "xor edx, edx",
-        "test bl, 2",
-        "jz 3f",
-        "xsavec64 [rsp]",
-        "jmp 5f",
-        "3:",
-        "xsave64 [rsp]",
-        "jmp 5f",
-        "4:",
-        "fxsave64 [rsp]",
-        "5:",
+        save_registers!(),
         "mov rdi, r12",
         "call {resolve}",
         "mov r11, rax",
-        "test ebx, ebx",
-        "jz 6f",
-        "mov eax, {components}",
-        "xor edx, edx",
-        "xrstor64 [rsp]",
-        "jmp 7f",
-        "6:",
-        "fxrstor64 [rsp]",
-        "7:",
+        restore_registers!(),
         "lea rsp, [rbp - 80]",
         "pop r12",
         "pop rbx",

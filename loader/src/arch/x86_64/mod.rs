@@ -2,6 +2,7 @@
 
 mod descriptor;
 mod late;
+mod registers;
 mod relocation;
 mod thunk;
 mod tls;
