@@ -15,11 +15,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::domain::Replica;
 use crate::error::{Error, Result};
 use crate::image::symbols::Name;
 use crate::image::{Image, ImageCache};
 use crate::policy::{Class, Policy};
+use crate::replica::Replica;
 use crate::search::{self, Level};
 use crate::system::{System, SystemObject};
 

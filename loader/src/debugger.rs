@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicUsize, Ordering};
 use goblin::elf::dynamic::DT_DEBUG;
 use once_cell::sync::OnceCell;
 
-use crate::domain::Replica;
+use crate::replica::Replica;
 use crate::system::System;
 
 /// The public head of `struct link_map` (`<link.h>`): all that debuggers read.

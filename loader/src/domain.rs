@@ -1,37 +1,33 @@
 //! Domains and the replicas in them.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::ffi::c_void;
 use std::path::{Path, PathBuf};
 use std::ptr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 
-use once_cell::sync::{Lazy, OnceCell};
+use once_cell::sync::Lazy;
 use parking_lot::lock_api::RawMutex as _;
 use parking_lot::{Mutex, ReentrantMutex, RwLock};
 
-use crate::debugger::LinkMap;
 use crate::dl;
 use crate::error::{Error, Result};
-use crate::exit::{self, Registered};
+use crate::exit::{self};
+use crate::flags::OpenFlags;
 use crate::fork::Held;
-use crate::image::symbols::{Name, Symbol};
-use crate::image::{Image, ImageId};
+use crate::image::ImageId;
+use crate::image::symbols::Name;
 use crate::library::Library;
 use crate::lifetime::Uses;
 use crate::load;
-use crate::needs::Need;
 use crate::plan::InterposedNames;
 use crate::policy::{Class, Policy};
-use crate::publish::{self, Range};
+use crate::publish::{self};
+use crate::replica::Replica;
 use crate::run;
-use crate::scope::{Definition, Order, Scope, call_resolver};
-use crate::search::Level;
-use crate::sys::memory::Reservation;
+use crate::scope::{Definition, Order, Scope};
 use crate::thunk::{Interposition, Thunks};
-use crate::tls::Block;
-use crate::trap::Traps;
 use crate::{IMAGES, SYSTEM};
 
 /// Identifies a domain for as long as the process runs; never reused.
@@ -42,117 +38,6 @@ impl DomainId {
     /// The number itself: 0 for the first loader's commons, counting up.
     pub fn index(self) -> u32 {
         self.0
-    }
-}
-
-/// How a library is opened; the bits of `dlopen(3)`'s second argument.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OpenFlags(i32);
-
-impl OpenFlags {
-    /// Missing functions are errors when they are called (RTLD_LAZY).
-    pub const LAZY: OpenFlags = OpenFlags(libc::RTLD_LAZY);
-    /// Missing functions are errors of the load (RTLD_NOW).
-    pub const NOW: OpenFlags = OpenFlags(libc::RTLD_NOW);
-    /// The library's symbols serve all later loads of the domain (RTLD_GLOBAL).
-    pub const GLOBAL: OpenFlags = OpenFlags(libc::RTLD_GLOBAL);
-    /// The library's symbols serve itself and its dependents only (RTLD_LOCAL, the default).
-    pub const LOCAL: OpenFlags = OpenFlags(libc::RTLD_LOCAL);
-    /// Only a library that is loaded already is opened (RTLD_NOLOAD).
-    pub const NOLOAD: OpenFlags = OpenFlags(libc::RTLD_NOLOAD);
-    /// The library stays loaded whatever is closed (RTLD_NODELETE).
-    pub const NODELETE: OpenFlags = OpenFlags(libc::RTLD_NODELETE);
-    /// In a domain that continues the program, the library's own symbols and those of what it
-    /// needs come before the program's (RTLD_DEEPBIND). In other domains it comes before what is
-    /// global in the domain.
-    pub const DEEPBIND: OpenFlags = OpenFlags(libc::RTLD_DEEPBIND);
-
-    pub(crate) fn from_bits(bits: i32) -> OpenFlags {
-        OpenFlags(bits)
-    }
-
-    pub(crate) fn bits(self) -> i32 {
-        self.0
-    }
-
-    pub(crate) fn has(self, other: OpenFlags) -> bool {
-        self.0 & other.0 != 0
-    }
-}
-
-impl std::ops::BitOr for OpenFlags {
-    type Output = OpenFlags;
-
-    fn bitor(self, other: OpenFlags) -> OpenFlags {
-        OpenFlags(self.0 | other.0)
-    }
-}
-
-/// One copy of an image: its own data, its image's text.
-///
-/// Invariant: from publication until the domain is closed, `base..base + span` is mapped.
-#[derive(Debug)]
-pub(crate) struct Replica {
-    pub image: Arc<Image>,
-    pub domain: DomainId,
-    /// Address of the lowest page.
-    pub base: usize,
-    /// What is added to the file's addresses.
-    pub bias: usize,
-    pub memory: Reservation,
-    pub tls: Option<Block>,
-    pub link_map: Box<LinkMap>,
-    /// The images that led to it in its load: who needs it, and so on.
-    pub brought_by: Vec<Arc<Image>>,
-    /// The scope that it was bound in.
-    pub scope: OnceCell<Arc<Scope>>,
-    /// Scopes of later loads that need it: what it calls late may be found there too.
-    pub later_scopes: Mutex<Vec<Arc<Scope>>>,
-    /// What its DT_NEEDED entries stand for, in their order.
-    pub needs: OnceCell<Vec<Need>>,
-    /// Images of the domain that its references are bound to.
-    pub bound: Mutex<HashSet<ImageId>>,
-    /// What its code asked the C library to call later.
-    pub registered: Registered,
-    /// Its place in the order in which constructors began; 0 before.
-    pub constructed: AtomicU64,
-    /// What its references to functions without a definition are bound to, if it has some.
-    pub traps: OnceCell<Traps>,
-}
-
-impl Replica {
-    /// The address of what the file has at `address`.
-    pub(crate) fn address(&self, address: u64) -> usize {
-        self.bias.wrapping_add(address as usize)
-    }
-
-    /// Whose search paths count for names that it asks for.
-    pub(crate) fn search_chain(&self) -> Vec<Level<'_>> {
-        std::iter::once(&self.image).chain(&self.brought_by).map(|image| Level::of(image)).collect()
-    }
-
-    /// The address of a symbol that is not thread-local.
-    pub(crate) fn symbol_address(&self, symbol: &Symbol) -> usize {
-        if symbol.is_absolute() { symbol.value as usize } else { self.address(symbol.value) }
-    }
-
-    /// A symbol of a replica that exists once in the process.
-    pub(crate) fn definition(&self, symbol: &Symbol) -> Definition {
-        if let (true, Some(block)) = (symbol.is_tls(), self.tls) {
-            return Definition::FixedTls { block, offset: symbol.value };
-        }
-        let address = self.symbol_address(symbol);
-        let address = if symbol.is_indirect_function() { call_resolver(address) } else { address };
-        Definition::Fixed { address, size: symbol.size }
-    }
-
-    pub(crate) fn range(&self) -> Range {
-        Range {
-            start: self.base,
-            end: self.base + self.memory.length(),
-            unwind_header: self.image.unwind_header.map_or(0, |header| self.base + header),
-            link_map: std::ptr::from_ref(&*self.link_map) as usize,
-        }
     }
 }
 

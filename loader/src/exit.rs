@@ -14,8 +14,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use parking_lot::Mutex;
 
 use crate::current;
-use crate::domain::Replica;
 use crate::publish;
+use crate::replica::Replica;
 
 /// What one replica has registered.
 #[derive(Debug, Default)]

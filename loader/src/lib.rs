@@ -36,6 +36,7 @@ mod dl;
 mod domain;
 mod error;
 mod exit;
+mod flags;
 mod fork;
 mod image;
 mod library;
@@ -51,6 +52,7 @@ pub mod preload;
 mod providers;
 mod publish;
 mod relocate;
+mod replica;
 mod run;
 mod scope;
 mod search;
@@ -65,8 +67,9 @@ mod unwind;
 
 use once_cell::sync::Lazy;
 
-pub use domain::{Domain, DomainBuilder, DomainId, OpenFlags, ReplicaInfo};
+pub use domain::{Domain, DomainBuilder, DomainId, ReplicaInfo};
 pub use error::{Error, Result};
+pub use flags::OpenFlags;
 pub use library::Library;
 pub use loader::{Loader, LoaderBuilder};
 pub use policy::{Class, Policy, Rule};

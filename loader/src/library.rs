@@ -4,11 +4,12 @@ use std::ffi::{CString, c_void};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::domain::{Domain, Replica};
+use crate::domain::Domain;
 use crate::error::{Error, Result};
 use crate::image::symbols::Name;
 use crate::image::versions::Version;
 use crate::needs;
+use crate::replica::Replica;
 use crate::scope::{Definition, system_definition};
 use crate::sys::functions::functions;
 

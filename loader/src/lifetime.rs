@@ -8,9 +8,10 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use crate::domain::{Domain, Replica, State};
+use crate::domain::{Domain, State};
 use crate::image::ImageId;
 use crate::needs::Need;
+use crate::replica::Replica;
 use crate::{publish, run};
 
 /// What keeps replicas of a domain loaded.

@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use crate::SYSTEM;
 use crate::debugger;
-use crate::domain::{Domain, DomainBuilder, OpenFlags};
+use crate::domain::{Domain, DomainBuilder};
 use crate::error::Result;
+use crate::flags::OpenFlags;
 use crate::fork;
 use crate::library::Library;
 use crate::policy::Policy;

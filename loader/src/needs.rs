@@ -5,9 +5,10 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::SYSTEM;
-use crate::domain::{Domain, Replica, State};
+use crate::domain::{Domain, State};
 use crate::image::ImageId;
 use crate::plan::{Binding, Plan};
+use crate::replica::Replica;
 use crate::system::SystemObject;
 
 /// A DT_NEEDED entry of a loaded replica. Replicas are named by their images, so that those that

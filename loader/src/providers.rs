@@ -6,10 +6,12 @@ use std::sync::Arc;
 
 use crate::SYSTEM;
 use crate::closure::{Closure, Edge};
-use crate::domain::{Domain, OpenFlags, Replica};
+use crate::domain::Domain;
+use crate::flags::OpenFlags;
 use crate::image::Image;
 use crate::needs::{self, Need};
 use crate::policy::Class;
+use crate::replica::Replica;
 use crate::scope::{Order, Scope};
 use crate::system::SystemObject;
 

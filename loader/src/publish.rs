@@ -9,8 +9,8 @@ use once_cell::sync::Lazy;
 use parking_lot::RwLock;
 
 use crate::debugger;
-use crate::domain::Replica;
 use crate::fork;
+use crate::replica::Replica;
 use crate::sys::memory::{Protection, Reservation};
 
 /// Room for this many replicas in one process. Every replica has several mappings, of which the

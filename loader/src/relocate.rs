@@ -6,11 +6,11 @@
 use std::ptr;
 
 use crate::arch::{self, Action};
-use crate::domain::Replica;
 use crate::error::{Error, Result};
 use crate::image::relocations::{Rela, relr_addresses};
 use crate::image::symbols::Symbol;
 use crate::plan::{Binding, Plan};
+use crate::replica::Replica;
 use crate::scope::call_resolver;
 use crate::sys::memory;
 use crate::tls::Block;

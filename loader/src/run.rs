@@ -7,9 +7,9 @@ use std::sync::{Arc, Once};
 use once_cell::sync::Lazy;
 
 use crate::current;
-use crate::domain::Replica;
 use crate::needs::Need;
 use crate::publish;
+use crate::replica::Replica;
 use crate::sys::dynamic::{ProgramArguments, environment};
 
 type Constructor = unsafe extern "C-unwind" fn(c_int, *const *const c_char, *const *const c_char);

@@ -22,10 +22,10 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use crate::arch;
-use crate::domain::Replica;
 use crate::image::symbols::{Name, Symbol};
 use crate::image::versions::Version;
 use crate::image::{Image, ImageId};
+use crate::replica::Replica;
 use crate::sys::{self, dynamic};
 use crate::system::{SystemId, SystemObject};
 use crate::tls::Block;

@@ -6,10 +6,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::IMAGES;
-use crate::domain::{Domain, OpenFlags, Replica};
+use crate::domain::Domain;
 use crate::error::Result;
+use crate::flags::OpenFlags;
 use crate::load;
 use crate::policy::Class;
+use crate::replica::Replica;
 use crate::tls::Block;
 
 /// A file and the replicas it needs, relocated but not published; unmapped when dropped.

@@ -6,8 +6,9 @@ use std::ffi::c_void;
 use std::ptr;
 use std::sync::Arc;
 
-use crate::domain::{Domain, Replica};
+use crate::domain::Domain;
 use crate::library::Library;
+use crate::replica::Replica;
 
 /// What a handle stands for.
 pub(super) enum Handle {

@@ -7,7 +7,8 @@ use std::ptr;
 
 use super::handle::{self, Handle};
 use super::set_error;
-use crate::domain::{self, DomainId, Replica};
+use crate::domain::{self, DomainId};
+use crate::replica::Replica;
 use crate::search;
 use crate::sys::functions::functions;
 

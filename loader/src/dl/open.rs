@@ -7,12 +7,14 @@ use std::sync::Arc;
 
 use super::handle::{self, Handle};
 use super::{set_error, text};
-use crate::domain::{self, Domain, DomainId, OpenFlags, Replica};
+use crate::domain::{self, Domain, DomainId};
 use crate::error::{Error, Result};
+use crate::flags::OpenFlags;
 use crate::library::Library;
 use crate::lifetime;
 use crate::load;
 use crate::publish;
+use crate::replica::Replica;
 use crate::search::{self, Level};
 use crate::sys::dynamic;
 use crate::sys::file::FileId;

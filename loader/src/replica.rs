@@ -1,0 +1,89 @@
+//! A replica: one copy of an image.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use once_cell::sync::OnceCell;
+use parking_lot::Mutex;
+
+use crate::debugger::LinkMap;
+use crate::domain::DomainId;
+use crate::exit::Registered;
+use crate::image::symbols::Symbol;
+use crate::image::{Image, ImageId};
+use crate::needs::Need;
+use crate::publish::Range;
+use crate::scope::{Definition, Scope, call_resolver};
+use crate::search::Level;
+use crate::sys::memory::Reservation;
+use crate::tls::Block;
+use crate::trap::Traps;
+
+/// One copy of an image: its own data, its image's text.
+///
+/// Invariant: from publication until the domain is closed, `base..base + span` is mapped.
+#[derive(Debug)]
+pub(crate) struct Replica {
+    pub image: Arc<Image>,
+    pub domain: DomainId,
+    /// Address of the lowest page.
+    pub base: usize,
+    /// What is added to the file's addresses.
+    pub bias: usize,
+    pub memory: Reservation,
+    pub tls: Option<Block>,
+    pub link_map: Box<LinkMap>,
+    /// The images that led to it in its load: who needs it, and so on.
+    pub brought_by: Vec<Arc<Image>>,
+    /// The scope that it was bound in.
+    pub scope: OnceCell<Arc<Scope>>,
+    /// Scopes of later loads that need it: what it calls late may be found there too.
+    pub later_scopes: Mutex<Vec<Arc<Scope>>>,
+    /// What its DT_NEEDED entries stand for, in their order.
+    pub needs: OnceCell<Vec<Need>>,
+    /// Images of the domain that its references are bound to.
+    pub bound: Mutex<HashSet<ImageId>>,
+    /// What its code asked the C library to call later.
+    pub registered: Registered,
+    /// Its place in the order in which constructors began; 0 before.
+    pub constructed: AtomicU64,
+    /// What its references to functions without a definition are bound to, if it has some.
+    pub traps: OnceCell<Traps>,
+}
+
+impl Replica {
+    /// The address of what the file has at `address`.
+    pub(crate) fn address(&self, address: u64) -> usize {
+        self.bias.wrapping_add(address as usize)
+    }
+
+    /// Whose search paths count for names that it asks for.
+    pub(crate) fn search_chain(&self) -> Vec<Level<'_>> {
+        std::iter::once(&self.image).chain(&self.brought_by).map(|image| Level::of(image)).collect()
+    }
+
+    /// The address of a symbol that is not thread-local.
+    pub(crate) fn symbol_address(&self, symbol: &Symbol) -> usize {
+        if symbol.is_absolute() { symbol.value as usize } else { self.address(symbol.value) }
+    }
+
+    /// A symbol of a replica that exists once in the process.
+    pub(crate) fn definition(&self, symbol: &Symbol) -> Definition {
+        if let (true, Some(block)) = (symbol.is_tls(), self.tls) {
+            return Definition::FixedTls { block, offset: symbol.value };
+        }
+        let address = self.symbol_address(symbol);
+        let address = if symbol.is_indirect_function() { call_resolver(address) } else { address };
+        Definition::Fixed { address, size: symbol.size }
+    }
+
+    pub(crate) fn range(&self) -> Range {
+        Range {
+            start: self.base,
+            end: self.base + self.memory.length(),
+            unwind_header: self.image.unwind_header.map_or(0, |header| self.base + header),
+            link_map: std::ptr::from_ref(&*self.link_map) as usize,
+        }
+    }
+}
