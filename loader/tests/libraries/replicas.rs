@@ -497,3 +497,47 @@ fn calling_a_function_that_nobody_defines_names_it_and_ends_the_process() {
     let text = String::from_utf8_lossy(&output.stderr);
     assert!(text.contains("libtrap.so: undefined symbol: nobody"), "{text}");
 }
+
+#[test]
+fn the_program_s_own_copy_of_a_replicated_library_is_another_world() {
+    let shop = Workshop::new("worlds");
+    let near = ["-L{dir}", "-Wl,-rpath,$ORIGIN", "-Wl,--no-as-needed"];
+    let linked = |libraries: &[&'static str]| [&near, libraries].concat();
+    shop.build("libworld.so", "int world; int next(void) { return ++world; }", &[]);
+    shop.build(
+        "libworld_kernels.so",
+        "int next(void); __attribute__((weak)) int added;
+         int add(void) { return next() * 10 + ++added; }",
+        &linked(&["-l:libworld.so"]),
+    );
+    // Is the program's, and has it hold its own copies of both.
+    let bridge = shop.build(
+        "libworld_bridge.so",
+        "int add(void); int by_bridge(void) { return add(); }",
+        &linked(&["-l:libworld_kernels.so"]),
+    );
+    let user = shop.build(
+        "libworld_user.so",
+        "int add(void); int by_bridge(void);
+         int own(void) { return add(); } int program(void) { return by_bridge(); }",
+        &linked(&["-l:libworld_bridge.so", "-l:libworld_kernels.so"]),
+    );
+    let policy = Policy::default().with("*/libworld*", Class::Replicate, "test").with(
+        "*/libworld_bridge.so",
+        Class::System,
+        "test",
+    );
+    let loader = Loader::builder().policy(policy).build().unwrap();
+    // SAFETY: the library was built above; its constructors are the compiler's own.
+    let handle = unsafe {
+        let path = std::ffi::CString::new(bridge.to_str().unwrap()).unwrap();
+        libc::dlopen(path.as_ptr(), libc::RTLD_NOW)
+    };
+    assert!(!handle.is_null());
+    for (name, program) in [("one", [11, 22, 33]), ("two", [44, 55, 66])] {
+        let library = loader.domain(name).build().unwrap().open(&user, OpenFlags::NOW).unwrap();
+        assert_eq!([0; 3].map(|_| call(&library, "program")), program, "{name}");
+        // The weak variable too is the domain's: bound to the program's, this would be 14.
+        assert_eq!([0; 2].map(|_| call(&library, "own")), [11, 22], "{name}");
+    }
+}
