@@ -23,7 +23,6 @@ use crate::trap::Traps;
 /// One copy of an image: its own data, its image's text.
 ///
 /// Invariant: from publication until the domain is closed, `base..base + span` is mapped.
-#[derive(Debug)]
 pub(crate) struct Replica {
     pub image: Arc<Image>,
     pub domain: DomainId,
@@ -50,6 +49,17 @@ pub(crate) struct Replica {
     pub constructed: AtomicU64,
     /// What its references to functions without a definition are bound to, if it has some.
     pub traps: OnceCell<Traps>,
+}
+
+impl std::fmt::Debug for Replica {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("Replica")
+            .field("path", &self.image.path)
+            .field("domain", &self.domain)
+            .field("base", &format_args!("{:#x}", self.base))
+            .finish_non_exhaustive()
+    }
 }
 
 impl Replica {

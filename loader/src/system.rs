@@ -24,7 +24,6 @@ use crate::sys::file::FileId;
 pub(crate) struct SystemId(u32);
 
 /// An object that the system loader mapped: the executable, libc, a library shared by all domains.
-#[derive(Debug)]
 pub(crate) struct SystemObject {
     pub id: SystemId,
     pub base: usize,
@@ -40,6 +39,16 @@ pub(crate) struct SystemObject {
     pub tls_module: usize,
     pub file_id: Option<FileId>,
     dynamic: Vec<(u64, u64)>,
+}
+
+impl std::fmt::Debug for SystemObject {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("SystemObject")
+            .field("path", &self.path)
+            .field("base", &format_args!("{:#x}", self.base))
+            .finish_non_exhaustive()
+    }
 }
 
 impl SystemObject {

@@ -53,6 +53,17 @@ fn opening_again_in_a_domain_returns_the_same_replica() {
 }
 
 #[test]
+fn a_library_s_debug_output_says_what_and_where_it_is_in_few_words() {
+    let shop = Workshop::new("debug");
+    let path = shop.build("libshown.so", "int f(void) { return 1; }", &[]);
+    let library = domains(1)[0].open(&path, OpenFlags::NOW).unwrap();
+    let text = format!("{library:?}");
+    assert!(text.contains("libshown.so") && text.contains("domain 0"), "{text}");
+    assert!(text.contains(&format!("{:#x}", library.base())), "{text}");
+    assert!(text.len() < 1000, "{} bytes", text.len());
+}
+
+#[test]
 fn text_is_mapped_from_the_file_in_every_replica_and_never_written() {
     let shop = Workshop::new("text");
     let path = shop.build("libtext.so", "int f(void) { return 7; }", &[]);
