@@ -5,16 +5,10 @@
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
-
-use once_cell::sync::OnceCell;
-use parking_lot::Mutex;
 
 use crate::closure::{Closure, Edge, Surroundings};
-use crate::debugger::LinkMap;
 use crate::domain::Domain;
 use crate::error::{Error, Result};
-use crate::exit::Registered;
 use crate::flags::OpenFlags;
 use crate::image::Image;
 use crate::library::Library;
@@ -298,34 +292,11 @@ fn map_replica(
     static_tls: bool,
 ) -> Result<Replica> {
     let memory = map::map(image)?;
-    let base = memory.base();
-    let bias = base.wrapping_sub(image.first);
     let tls = match image.tls {
-        Some(tls) => Some(tls::place(&image.path, tls, base + tls.address, static_tls)?),
+        Some(tls) => Some(tls::place(&image.path, tls, memory.base() + tls.address, static_tls)?),
         None => None,
     };
-    let dynamic = image
-        .program_headers
-        .iter()
-        .find(|header| header.p_type == libc::PT_DYNAMIC)
-        .map_or(0, |header| bias.wrapping_add(header.p_vaddr as usize));
-    Ok(Replica {
-        image: image.clone(),
-        domain: domain.id(),
-        base,
-        bias,
-        memory,
-        tls,
-        link_map: LinkMap::new(&image.path, bias, dynamic),
-        brought_by,
-        scope: OnceCell::new(),
-        later_scopes: Mutex::default(),
-        needs: OnceCell::new(),
-        bound: Mutex::default(),
-        registered: Registered::default(),
-        constructed: AtomicU64::new(0),
-        traps: OnceCell::new(),
-    })
+    Ok(Replica::new(image, domain.id(), memory, tls, brought_by))
 }
 
 /// Applies the plans to all replicas, then what only resolvers know, then protects.

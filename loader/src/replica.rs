@@ -63,6 +63,40 @@ impl std::fmt::Debug for Replica {
 }
 
 impl Replica {
+    /// The replica of `image` that was mapped into `memory`, not yet relocated.
+    pub(crate) fn new(
+        image: &Arc<Image>,
+        domain: DomainId,
+        memory: Reservation,
+        tls: Option<Block>,
+        brought_by: Vec<Arc<Image>>,
+    ) -> Replica {
+        let base = memory.base();
+        let bias = base.wrapping_sub(image.first);
+        let dynamic = image
+            .program_headers
+            .iter()
+            .find(|header| header.p_type == libc::PT_DYNAMIC)
+            .map_or(0, |header| bias.wrapping_add(header.p_vaddr as usize));
+        Replica {
+            image: image.clone(),
+            domain,
+            base,
+            bias,
+            memory,
+            tls,
+            link_map: LinkMap::new(&image.path, bias, dynamic),
+            brought_by,
+            scope: OnceCell::new(),
+            later_scopes: Mutex::default(),
+            needs: OnceCell::new(),
+            bound: Mutex::default(),
+            registered: Registered::default(),
+            constructed: AtomicU64::new(0),
+            traps: OnceCell::new(),
+        }
+    }
+
     /// The address of what the file has at `address`.
     pub(crate) fn address(&self, address: u64) -> usize {
         self.bias.wrapping_add(address as usize)

@@ -24,6 +24,7 @@ use crate::fork::Held;
 use crate::plan::PlanCache;
 use crate::sys::file::{self, FileId};
 pub(crate) use dynamic::Dynamic;
+use header::Layout;
 pub(crate) use header::{Segment, Tls};
 use relocations::Rela;
 pub(crate) use symbols::SymbolTable;
@@ -84,21 +85,21 @@ impl Image {
             return Err(Error::Malformed { object: path, reason: "the file is empty".into() });
         }
         let view = file::view(&file).map_err(io("map"))?;
-        let malformed = |reason: String| Error::Malformed { object: path.clone(), reason };
         // The view is not yet known to be worth keeping: validate on the borrow first.
-        let layout = header::Layout::parse(&view).map_err(|problem| problem.named(&path))?;
-        {
-            let dynamic = Dynamic::parse(&view, &layout).map_err(malformed)?;
-            SymbolTable::parse(&view, &layout, &dynamic).map_err(malformed)?;
-            dynamic
-                .refuse_unsupported()
-                .map_err(|reason| Error::Refused { object: path.clone(), reason })?;
-        }
+        tables(&path, &view)?;
         // Images live as long as the process (there is one per distinct file, however many
         // replicas), so their bytes may be borrowed for `'static`.
-        let bytes: &'static [u8] = Box::leak(Box::new(view));
-        let dynamic = Dynamic::parse(bytes, &layout).map_err(malformed)?;
-        let symbols = SymbolTable::parse(bytes, &layout, &dynamic).map_err(malformed)?;
+        Image::of_bytes(path, file, file_id, Box::leak(Box::new(view)))
+    }
+
+    /// The image that `bytes`, the content of `file`, hold.
+    pub(crate) fn of_bytes(
+        path: PathBuf,
+        file: File,
+        file_id: FileId,
+        bytes: &'static [u8],
+    ) -> Result<Image> {
+        let (layout, dynamic, symbols) = tables(&path, bytes)?;
         static NEXT: AtomicU32 = AtomicU32::new(0);
         Ok(Image {
             id: ImageId(NEXT.fetch_add(1, Ordering::Relaxed)),
@@ -162,6 +163,18 @@ impl Image {
     pub(crate) fn origin(&self) -> &Path {
         self.path.parent().unwrap_or(Path::new("/"))
     }
+}
+
+/// Parses and validates what `bytes` hold.
+fn tables<'a>(path: &Path, bytes: &'a [u8]) -> Result<(Layout, Dynamic<'a>, SymbolTable<'a>)> {
+    let malformed = |reason| Error::Malformed { object: path.to_owned(), reason };
+    let layout = Layout::parse(bytes).map_err(|problem| problem.named(path))?;
+    let dynamic = Dynamic::parse(bytes, &layout).map_err(malformed)?;
+    let symbols = SymbolTable::parse(&dynamic).map_err(malformed)?;
+    dynamic
+        .refuse_unsupported()
+        .map_err(|reason| Error::Refused { object: path.to_owned(), reason })?;
+    Ok((layout, dynamic, symbols))
 }
 
 /// All images of the process, by the identity of their files.

@@ -360,7 +360,7 @@ fn parse(image: &[u8]) {
     }
     let Ok(dynamic) = Dynamic::parse(image, &layout) else { return };
     let _ = dynamic.refuse_unsupported();
-    let Ok(symbols) = SymbolTable::parse(image, &layout, &dynamic) else { return };
+    let Ok(symbols) = SymbolTable::parse(&dynamic) else { return };
     for rela in dynamic.rela() {
         let named = symbols.symbol(rela.symbol).and_then(|symbol| symbols.name(&symbol));
         let version = symbols.versions.wanted(rela.symbol);

@@ -7,7 +7,6 @@ use goblin::elf::sym::{
 
 use super::Dynamic;
 use super::dynamic::bytes_at;
-use super::header::Layout;
 use super::versions::{Match, Version, Versions};
 
 /// Size of `Elf64_Sym`, in bytes.
@@ -129,12 +128,7 @@ enum Hash<'a> {
 }
 
 impl<'a> SymbolTable<'a> {
-    pub(crate) fn parse(
-        bytes: &'a [u8],
-        layout: &Layout,
-        dynamic: &Dynamic<'a>,
-    ) -> Result<SymbolTable<'a>, String> {
-        let _ = (bytes, layout);
+    pub(crate) fn parse(dynamic: &Dynamic<'a>) -> Result<SymbolTable<'a>, String> {
         SymbolTable::from_tables(Tables {
             symbols: dynamic.symbol_table,
             strings: dynamic.strings,

@@ -1,6 +1,9 @@
-//! For the loader's own test tools: the phases before publication, on real files.
+//! For the loader's own test tools: the phases before publication, on real files and, in
+//! [`specimen`], on bytes that nobody vouches for.
 //!
 //! No part of the crate's promises.
+
+pub mod specimen;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

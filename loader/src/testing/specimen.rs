@@ -1,0 +1,277 @@
+//! Images of bytes that nobody vouches for: each phase up to relocation, and nothing executed.
+//!
+//! What fuzzing and its regression tests are made of. An image otherwise lives as long as the
+//! process; a specimen takes everything with it, so that millions can follow one another.
+
+use std::fs::File;
+use std::mem::ManuallyDrop;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::SYSTEM;
+use crate::domain::DomainId;
+use crate::error::{Error, Result};
+use crate::image::relocations::relr_addresses;
+use crate::image::symbols::Name;
+use crate::image::{Image, Segment};
+use crate::map;
+use crate::plan::{Binder, Binding, InterposedNames, Plan};
+use crate::relocate::{self, Places};
+use crate::replica::Replica;
+use crate::scope::{Order, Scope};
+use crate::sys::file::{self, FileId};
+use crate::sys::{page_down, page_up};
+use crate::tls::Block;
+
+/// An image that goes away again, with its bytes.
+///
+/// Invariant: nothing that outlives it borrows from its bytes.
+#[derive(Debug)]
+pub struct Specimen {
+    image: ManuallyDrop<Arc<Image>>,
+    bytes: *mut [u8],
+}
+
+/// What the parser made of a specimen, for comparison with other readings. Addresses are those of
+/// the file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reading {
+    /// Address, size in memory, offset, size in the file, of each PT_LOAD.
+    pub segments: Vec<[u64; 4]>,
+    /// DT_SONAME.
+    pub soname: Option<String>,
+    /// DT_NEEDED, in order.
+    pub needed: Vec<String>,
+    /// Offset, type, symbol index and addend of each record of DT_RELA and DT_JMPREL.
+    pub relocations: Vec<(u64, u32, u32, i64)>,
+    /// The addresses that DT_RELR names.
+    pub relative: Vec<u64>,
+    /// Names of the symbols that the hash table reaches, by index.
+    pub symbols: Vec<Option<Vec<u8>>>,
+}
+
+/// Which of the rules of binding apply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rules {
+    /// Those of a domain beside the program; missing functions get traps.
+    Domain,
+    /// glibc's, as in a domain that continues the program; missing functions are errors.
+    Program,
+}
+
+/// A writable segment before and after relocation.
+#[derive(Clone, Debug)]
+pub struct Written {
+    /// Address of its first page, as in the file.
+    pub address: u64,
+    /// Its pages as mapped.
+    pub before: Vec<u8>,
+    /// Its pages when all relocations but those by resolvers are applied.
+    pub after: Vec<u8>,
+}
+
+/// A specimen that was mapped and relocated.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// What is added to the file's addresses.
+    pub bias: u64,
+    /// The segments that relocation may write to.
+    pub written: Vec<Written>,
+    /// Whether every relocation was applied, or why the first that was not could not be.
+    pub result: std::result::Result<(), String>,
+}
+
+/// What every specimen is named in errors.
+const NAME: &str = "specimen";
+
+impl Specimen {
+    /// Parses and validates `bytes`, of which the specimen keeps a copy.
+    ///
+    /// # Errors
+    /// As for any file that is opened.
+    pub fn parse(bytes: &[u8]) -> Result<Specimen> {
+        // Parsing reads the bytes alone; a file is needed by what maps it.
+        Specimen::of(bytes, File::open("/dev/null"))
+    }
+
+    /// As [`Specimen::parse`], with a memory file behind it, which [`Specimen::relocate`] maps.
+    ///
+    /// # Errors
+    /// As for any file that is opened.
+    pub fn in_memory(bytes: &[u8]) -> Result<Specimen> {
+        Specimen::of(bytes, file::sealed(NAME, bytes))
+    }
+
+    fn of(bytes: &[u8], file: std::io::Result<File>) -> Result<Specimen> {
+        let failed = |source| Error::Io { object: NAME.into(), action: "open", source };
+        let file = file.map_err(failed)?;
+        let file_id = FileId::of(&file).map_err(failed)?;
+        let bytes: *mut [u8] = Box::into_raw(bytes.into());
+        // SAFETY: the allocation lives until `free` below or `drop` takes it back.
+        let parsed = Image::of_bytes(PathBuf::from(NAME), file, file_id, unsafe { &*bytes });
+        match parsed {
+            Ok(image) => Ok(Specimen { image: ManuallyDrop::new(Arc::new(image)), bytes }),
+            Err(error) => {
+                // SAFETY: made by `into_raw` above, and an error borrows nothing.
+                drop(unsafe { Box::from_raw(bytes) });
+                Err(error)
+            }
+        }
+    }
+
+    /// Bytes of address space that a replica would take.
+    pub fn span(&self) -> usize {
+        self.image.span
+    }
+
+    /// All that the later phases may ask of the parser.
+    pub fn read(&self) -> Reading {
+        let Image { dynamic, symbols, first, segments, .. } = &**self.image;
+        Reading {
+            segments: segments.iter().map(|segment| described(segment, *first)).collect(),
+            soname: dynamic.soname.map(str::to_owned),
+            needed: dynamic.needed.iter().map(|&name| name.to_owned()).collect(),
+            relocations: dynamic
+                .rela()
+                .map(|rela| (rela.offset, rela.kind, rela.symbol, rela.addend))
+                .collect(),
+            relative: relr_addresses(dynamic.relative).collect(),
+            symbols: (0..symbols.count())
+                .map(|index| {
+                    symbols
+                        .symbol(index)
+                        .and_then(|symbol| symbols.name(&symbol))
+                        .map(<[u8]>::to_vec)
+                })
+                .collect(),
+        }
+    }
+
+    /// Whether the table finds `name`, in all the ways in which names are looked up.
+    pub fn look_up(&self, name: &[u8]) -> bool {
+        let symbols = &self.image.symbols;
+        let text = Name::new(name);
+        let newest = symbols.lookup(text, None, true);
+        let oldest = symbols.lookup(text, None, false);
+        let versioned = newest.and_then(|(index, _)| {
+            let wanted = symbols.versions.wanted(index);
+            symbols.lookup(text, wanted, false)
+        });
+        if let Some((_, symbol)) = newest {
+            symbols.nearest(symbol.value);
+        }
+        newest.or(oldest).or(versioned).is_some()
+    }
+
+    /// Binds everything that its relocations name, in a scope of itself and the process's system
+    /// objects. Returns how many bindings there are.
+    ///
+    /// # Errors
+    /// As for any load.
+    pub fn plan(&self, rules: Rules) -> Result<usize> {
+        let plan = self.planned(rules)?;
+        plan.static_tls(&self.image).count();
+        let bound = |binding: &&Binding| !matches!(binding, Binding::Unreferenced);
+        Ok(plan.bindings().iter().filter(bound).count())
+    }
+
+    fn planned(&self, rules: Rules) -> Result<Arc<Plan>> {
+        let system = SYSTEM.global();
+        let image = Arc::clone(&self.image);
+        let scope = Scope {
+            uniques: if image.defines_uniques() { vec![image.clone()] } else { Vec::new() },
+            local: vec![image.clone()],
+            program: system.len(),
+            system,
+            order: match rules {
+                Rules::Domain => Order::Domain,
+                Rules::Program => Order::Program,
+            },
+            ..Scope::default()
+        };
+        let interposed: InterposedNames = INTERPOSED.iter().map(|&name| name.to_owned()).collect();
+        Binder::new(&scope, interposed, rules == Rules::Program).plan(&image)
+    }
+
+    /// Maps the specimen, applies its plan, and protects what is to be read-only: all but the
+    /// resolvers' answers. Only for a specimen [`in_memory`](Specimen::in_memory).
+    ///
+    /// # Errors
+    /// As for any load, up to mapping; a relocation that cannot be applied is in the outcome.
+    pub fn relocate(&self, rules: Rules) -> Result<Outcome> {
+        let plan = self.planned(rules)?;
+        let image = &*self.image;
+        let memory = map::map(image)?;
+        let tls = image.tls.map(|_| block(plan.static_tls(image).next().is_some()));
+        let replica = Replica::new(image, NO_DOMAIN, memory, tls, Vec::new());
+        let pages = |segment: &Segment| {
+            let end = page_up(segment.address + segment.memory_size).expect("validated");
+            page_down(segment.address)..end
+        };
+        let contents = || -> Vec<(u64, Vec<u8>)> {
+            let writable = image.segments.iter().filter(|segment| segment.write);
+            writable
+                .map(|segment| {
+                    let pages = pages(segment);
+                    let start = replica.base + pages.start;
+                    // SAFETY: the pages of a segment are mapped and, being writable, readable; no
+                    // other thread knows of them.
+                    let bytes =
+                        unsafe { std::slice::from_raw_parts(start as *const u8, pages.len()) };
+                    ((image.first + pages.start) as u64, bytes.to_vec())
+                })
+                .collect()
+        };
+        let before = contents();
+        let own = |id: &_| (*id == image.id).then_some(&replica);
+        let places = Places {
+            replicas: plan.images.iter().map(own).collect(),
+            interpositions: &[INTERPOSITION; INTERPOSED.len()],
+        };
+        let result = relocate::relocate(&replica, &plan, &places);
+        let written = before
+            .into_iter()
+            .zip(contents())
+            .map(|((address, before), (_, after))| Written { address, before, after })
+            .collect();
+        map::protect_relro(image, &replica.memory)?;
+        Ok(Outcome {
+            bias: replica.bias as u64,
+            written,
+            result: result.map(drop).map_err(|error| error.to_string()),
+        })
+    }
+}
+
+impl Drop for Specimen {
+    fn drop(&mut self) {
+        // SAFETY: neither is used again. Plans and scopes that borrow from the bytes are the
+        // image's own, or went with the calls that made them.
+        unsafe {
+            ManuallyDrop::drop(&mut self.image);
+            drop(Box::from_raw(self.bytes));
+        }
+    }
+}
+
+/// Names whose references are answered by a table, as `dl*` functions are in every domain.
+const INTERPOSED: [&str; 3] = ["__tls_get_addr", "dlopen", "malloc"];
+/// What they are answered with. Nothing calls it.
+const INTERPOSITION: usize = 0x1000;
+/// The domain that replicas of specimens are in: none that is ever made.
+const NO_DOMAIN: DomainId = DomainId(u32::MAX);
+
+/// A block such as [`crate::tls::place`] gives. The arena hands out each byte once, so millions of
+/// specimens may not ask it.
+fn block(at_one_offset: bool) -> Block {
+    if at_one_offset { Block::Arena { offset: -0x1000 } } else { Block::Lazy { index: 7 } }
+}
+
+fn described(segment: &Segment, first: usize) -> [u64; 4] {
+    [
+        (first + segment.address) as u64,
+        segment.memory_size as u64,
+        segment.offset,
+        segment.file_size as u64,
+    ]
+}
