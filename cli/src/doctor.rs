@@ -1,24 +1,27 @@
 //! `hydrozoa doctor`.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result};
-use hydrozoa::python::{Installation, discover};
+use hydrozoa::python::{Installation, discover, examine};
 
-/// Mappings that one more interpreter with torch adds (measured, docs/specification.md).
-const MAPPINGS: u64 = 340;
-/// Thread-specific keys that one more interpreter with torch takes (measured).
+/// Mappings that one more interpreter with torch and torchvision adds (measured, release 2.11).
+const MAPPINGS: u64 = 240;
+/// Thread-specific keys that it takes (measured).
 const KEYS: u64 = 4;
-/// Private memory in MiB that one more interpreter with torch takes under policy `shared` (measured).
-const MEMORY: u64 = 85;
+/// Private memory in MiB that it takes under policy `shared` (measured).
+const MEMORY: u64 = 160;
 
 #[derive(clap::Args)]
 pub struct Options {
     /// Only look; start no interpreter
     #[arg(long)]
     quick: bool,
+    /// Looks at this virtual environment alone, instead of every Python that is found
+    #[arg(long, value_name = "DIR")]
+    venv: Option<PathBuf>,
 }
 
 /// Collects what is wrong, with the mend.
@@ -51,9 +54,20 @@ pub fn run(options: &Options) -> Result<i32> {
 fn pythons(options: &Options, findings: &mut Findings) -> Result<()> {
     println!("Pythons, best first:");
     let mut usable = 0;
-    for candidate in discover() {
+    let candidates = match &options.venv {
+        Some(venv) => vec![examine(venv)],
+        None => discover(),
+    };
+    for candidate in candidates {
         println!("  {candidate}");
-        let Ok(python) = &candidate.verdict else { continue };
+        let python = match &candidate.verdict {
+            Ok(python) => python,
+            Err(refusal) if options.venv.is_some() => {
+                findings.add(format!("{}: {refusal}", candidate.path.display()));
+                return Ok(());
+            }
+            Err(_) => continue,
+        };
         usable += 1;
         let first = usable == 1;
         if let Some(version) = torch_version(python) {
@@ -133,7 +147,9 @@ fn system(findings: &mut Findings) -> Result<()> {
     let mappings = number("/proc/sys/vm/max_map_count");
     if let Some(limit) = mappings {
         let fit = limit.saturating_sub(2000) / MAPPINGS;
-        println!("  vm.max_map_count {limit}: room for about {fit} interpreters with torch");
+        println!(
+            "  vm.max_map_count {limit}: room for about {fit} interpreters with torch and torchvision"
+        );
         if fit < 16 {
             findings
                 .add(format!("vm.max_map_count {limit} is low: sysctl -w vm.max_map_count=262144"));
@@ -141,7 +157,7 @@ fn system(findings: &mut Findings) -> Result<()> {
     }
     if let Some(keys) = getconf("PTHREAD_KEYS_MAX").and_then(|text| text.parse::<u64>().ok()) {
         println!(
-            "  PTHREAD_KEYS_MAX {keys}: room for about {} interpreters with torch",
+            "  PTHREAD_KEYS_MAX {keys}: room for about {} interpreters with torch and torchvision",
             keys.saturating_sub(64) / KEYS
         );
     }
@@ -151,7 +167,7 @@ fn system(findings: &mut Findings) -> Result<()> {
     });
     if let Some(kib) = memory {
         println!(
-            "  {} MiB of memory available: room for about {} interpreters with torch",
+            "  {} MiB of memory available: room for about {} interpreters with torch and torchvision",
             kib / 1024,
             kib / 1024 / MEMORY
         );

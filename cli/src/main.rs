@@ -2,6 +2,7 @@
 
 mod bench;
 mod doctor;
+mod inspect;
 mod python;
 
 use std::path::PathBuf;
@@ -23,6 +24,8 @@ enum Command {
     Python(python::Options),
     /// Measures a model package: throughput, latency, private memory of each interpreter
     Bench(bench::Options),
+    /// Says what a library is, whether each interpreter has its own copy of it and why, and what that costs
+    Inspect(inspect::Options),
     /// Says which Pythons, torch and limits were found, what would fail, and the mend
     Doctor(doctor::Options),
 }
@@ -83,6 +86,7 @@ fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::Python(options) => python::run(options),
         Command::Bench(options) => bench::run(&options),
+        Command::Inspect(options) => inspect::run(&options),
         Command::Doctor(options) => doctor::run(&options),
     };
     match outcome {

@@ -71,8 +71,21 @@ pub(crate) struct Surroundings<'a> {
 }
 
 impl Closure {
-    /// The closure of `root`; `forced` gives the root's class whatever the rules and symbols say.
+    /// The closure of `root`, as [`Closure::survey`] finds it, if it can be loaded.
     pub(crate) fn of(
+        root: Arc<Image>,
+        forced: Option<Class>,
+        around: &Surroundings<'_>,
+    ) -> Result<Closure> {
+        let closure = Closure::survey(root, forced, around)?;
+        closure.check_missing()?;
+        closure.check_openable()?;
+        Ok(closure)
+    }
+
+    /// What `root` needs, found or not, with the class of each; `forced` gives the root's class
+    /// whatever the rules and symbols say.
+    pub(crate) fn survey(
         root: Arc<Image>,
         forced: Option<Class>,
         around: &Surroundings<'_>,
@@ -95,8 +108,6 @@ impl Closure {
             next += 1;
         }
         closure.classify(forced, around);
-        closure.check_missing()?;
-        closure.check_openable()?;
         Ok(closure)
     }
 

@@ -18,6 +18,7 @@ use crate::flags::OpenFlags;
 use crate::fork::Held;
 use crate::image::ImageId;
 use crate::image::symbols::Name;
+use crate::inspect::{self, Inspection};
 use crate::library::Library;
 use crate::lifetime::Uses;
 use crate::load;
@@ -260,6 +261,15 @@ impl Domain {
     pub fn open_bytes(&self, name: &str, bytes: &[u8], flags: OpenFlags) -> Result<Library> {
         let image = IMAGES.open_bytes(name, bytes)?;
         load::open(self, image, Some(Class::Replicate), flags)
+    }
+
+    /// What the file at `path` is, which class it has for code of this domain and why, and what a
+    /// replica costs. Nothing is loaded; dependencies that cannot be found are told, not an error.
+    ///
+    /// # Errors
+    /// The file cannot be read, is no ELF file, or is one that the loader refuses.
+    pub fn inspect(&self, path: &Path) -> Result<Inspection> {
+        inspect::inspect(self, path)
     }
 
     /// The library that this file is in the domain, if it is loaded there.

@@ -144,6 +144,15 @@ pub(crate) fn discover(
     root: Arc<Image>,
     forced: Option<Class>,
 ) -> Result<Closure> {
+    within(domain, |around| Closure::of(root, forced, around))
+}
+
+/// As [`discover`], of a root that may be impossible to load.
+pub(crate) fn survey(domain: &Domain, root: Arc<Image>, forced: Option<Class>) -> Result<Closure> {
+    within(domain, |around| Closure::survey(root, forced, around))
+}
+
+fn within<T>(domain: &Domain, find: impl FnOnce(&Surroundings<'_>) -> T) -> T {
     let (replicas, globals) = {
         let state = domain.0.state.lock();
         (state.replicas.clone(), state.globals.clone())
@@ -154,19 +163,15 @@ pub(crate) fn discover(
         .as_ref()
         .map(|commons| commons.state.lock().replicas.clone())
         .unwrap_or_default();
-    Closure::of(
-        root,
-        forced,
-        &Surroundings {
-            images: &IMAGES,
-            policy: &domain.0.policy,
-            program: domain.0.program,
-            system: &SYSTEM,
-            replicas: &replicas,
-            globals: &globals,
-            commons: &commons,
-        },
-    )
+    find(&Surroundings {
+        images: &IMAGES,
+        policy: &domain.0.policy,
+        program: domain.0.program,
+        system: &SYSTEM,
+        replicas: &replicas,
+        globals: &globals,
+        commons: &commons,
+    })
 }
 
 pub(crate) fn open_by_system(domain: &Domain, path: &Path, flags: OpenFlags) -> Result<Library> {

@@ -87,6 +87,11 @@ impl<'a> Versions<'a> {
         Some(())
     }
 
+    /// The names of all versions in the tables.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &'a [u8]> + '_ {
+        self.by_index.iter().flatten().map(|version| version.name)
+    }
+
     fn set(&mut self, index: u16, version: Version<'a>) {
         let index = (index & !HIDDEN) as usize;
         if self.by_index.len() <= index {

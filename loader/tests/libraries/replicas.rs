@@ -552,3 +552,41 @@ fn the_program_s_own_copy_of_a_replicated_library_is_another_world() {
         assert_eq!([0; 2].map(|_| call(&library, "own")), [11, 22], "{name}");
     }
 }
+
+#[test]
+fn an_inspection_tells_class_cost_and_needs_and_loads_nothing() {
+    let shop = Workshop::new("inspect");
+    let core = shop.build("libinspect_core.so", "int inspected; int f(void) { return 1; }", &[]);
+    let user = shop.build(
+        "libinspect_user.so",
+        "extern int inspected; int *where = &inspected; static __thread int counter = 3;
+         char zeros[100000]; int next(void) { return ++counter + zeros[counter]; }
+         void nobody(void); void call(void) { nobody(); }",
+        &["-L{dir}", "-l:libinspect_core.so", "-Wl,-rpath,$ORIGIN"],
+    );
+    let loader = Loader::builder().build().unwrap();
+    let domain = loader.domain("inspection").build().unwrap();
+    let alone = domain.inspect(&user).unwrap();
+    assert_eq!((alone.class, alone.dependencies[0].class), (Class::System, Some(Class::System)));
+    domain.open(&core, OpenFlags::NOW | OpenFlags::GLOBAL).unwrap();
+    let inspection = domain.inspect(&user).unwrap();
+    assert_eq!(inspection.class, Class::Replicate);
+    assert!(inspection.reason.contains("inspected"), "{}", inspection.reason);
+    assert_eq!(inspection.soname, "libinspect_user.so");
+    assert_eq!(inspection.tls.unwrap().initialised, 4);
+    assert!(inspection.relocations["R_X86_64_64"] > 0, "{:?}", inspection.relocations);
+    assert!(inspection.private_at_most > 100_000 && inspection.private_at_load < 100_000);
+    assert!(inspection.private_at_load > 0 && inspection.shared > 0);
+    let needed = &inspection.dependencies[0];
+    assert_eq!(
+        (needed.name.as_str(), needed.class),
+        ("libinspect_core.so", Some(Class::Replicate))
+    );
+    assert_eq!(domain.inspect(&core).unwrap().reason, "the domain holds it already");
+    assert_eq!(domain.replicas().len(), 1, "the inspection loaded something");
+    // What is missing is told.
+    std::fs::remove_file(&core).unwrap();
+    let elsewhere = loader.domain("elsewhere").build().unwrap().inspect(&user).unwrap();
+    assert_eq!(elsewhere.dependencies[0].path, None);
+    assert!(elsewhere.dependencies[0].reason.starts_with("not found; searched: "));
+}

@@ -184,6 +184,12 @@ pub fn discover() -> Vec<Candidate> {
     candidates
 }
 
+/// What is at `path`: a libpython, a python executable, the prefix of an installation or a virtual
+/// environment, or why it is none of them.
+pub fn examine(path: &Path) -> Candidate {
+    Candidate { origin: Origin::Explicit, path: path.to_owned(), verdict: resolve(path) }
+}
+
 /// The Python to use: the one named, else the best that [`discover`] finds.
 ///
 /// # Errors
@@ -191,11 +197,7 @@ pub fn discover() -> Vec<Candidate> {
 /// [`Error::PythonNotFound`] with the reason for each candidate.
 pub fn find(named: Option<&Path>) -> Result<Installation> {
     let candidates = match named {
-        Some(path) => vec![Candidate {
-            origin: Origin::Explicit,
-            path: path.to_owned(),
-            verdict: resolve(path),
-        }],
+        Some(path) => vec![examine(path)],
         None => discover(),
     };
     candidates

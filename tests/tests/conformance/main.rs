@@ -18,6 +18,7 @@ const TESTS: &[Test] = &[
     ("interpreters_on_one_libtorch_register_for_themselves", torch_shared::registration),
     ("a_thread_takes_its_torch_modes_to_no_other_interpreter", torch_shared::thread_state),
     ("the_command_behaves_as_python_does", scripts::command_line),
+    ("the_command_tells_what_libraries_and_installations_are", scripts::command_tells),
     ("text_and_constants_are_shared_by_all_interpreters", shared_text::shared_text),
     ("weights_exist_once_and_a_dropped_movable_is_freed", models::weights_exist_once),
     (

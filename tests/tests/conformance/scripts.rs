@@ -1,6 +1,6 @@
 //! Python programs in four copies at once, by the `hydrozoa` command.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -219,4 +219,55 @@ pub fn command_line() -> Result<()> {
         .output()?;
     ensure!(output.status.code() == Some(5), "{}: {}", output.status, text(&output));
     Ok(())
+}
+
+/// `hydrozoa inspect` and `hydrozoa doctor` on the environment of the tests.
+pub fn command_tells() -> Result<()> {
+    let venv = place::venv()?;
+    let tell = |arguments: &[&str]| -> Result<(Option<i32>, String)> {
+        let mut command = clean(Command::new(place::command()?));
+        let output = command.args(arguments).arg("--venv").arg(&venv).output()?;
+        Ok((output.status.code(), text(&output)))
+    };
+    let packages = venv.join("lib").join(python_directory(&venv)?).join("site-packages");
+    let extension = find(&packages.join("numpy/_core"), "_multiarray_umath")?;
+    let blas = find(&packages.join("numpy.libs"), "libscipy_openblas")?;
+    for (file, class, reason) in
+        [(extension, "replicated", "needs Py"), (blas, "system", "nothing in it belongs")]
+    {
+        let (status, told) = tell(&["inspect", "--json", &file.to_string_lossy()])?;
+        let told: serde_json::Value =
+            serde_json::from_str(&told).with_context(|| format!("not JSON: {told}"))?;
+        ensure!(status == Some(0) && told["class"] == class, "{}: {told:#}", file.display());
+        let why = told["reason"].as_str().unwrap_or_default();
+        ensure!(why.contains(reason), "{}: {why}", file.display());
+        ensure!(told["relocations"]["R_X86_64_RELATIVE"].as_u64() > Some(0), "{told:#}");
+    }
+    let script = place::script("torch_areas.py");
+    let (status, told) = tell(&["inspect", &script.to_string_lossy()])?;
+    ensure!(status == Some(1) && told.contains("not a loadable ELF image"), "{told}");
+    let (status, told) = tell(&["doctor", "--quick"])?;
+    ensure!(status == Some(0) && told.contains("torch 2.11.0"), "{told}");
+    let output = clean(Command::new(place::command()?))
+        .args(["doctor", "--quick", "--venv", "/proc"])
+        .output()?;
+    ensure!(output.status.code() == Some(1), "{}", text(&output));
+    ensure!(text(&output).contains("/proc: it is neither"), "{}", text(&output));
+    Ok(())
+}
+
+/// `python3.N` of a virtual environment's `lib`.
+fn python_directory(venv: &Path) -> Result<PathBuf> {
+    let path = find(&venv.join("lib"), "python3.")?;
+    Ok(path.file_name().map(PathBuf::from).unwrap_or_default())
+}
+
+/// The entry of a directory that begins so.
+fn find(directory: &Path, beginning: &str) -> Result<PathBuf> {
+    let entries = std::fs::read_dir(directory).with_context(|| directory.display().to_string())?;
+    entries
+        .filter_map(Result::ok)
+        .find(|entry| entry.file_name().to_string_lossy().starts_with(beginning))
+        .map(|entry| entry.path())
+        .with_context(|| format!("{} has no {beginning}*", directory.display()))
 }

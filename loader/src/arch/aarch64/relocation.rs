@@ -31,7 +31,8 @@ pub(crate) fn action(kind: u32) -> Option<Action> {
 pub(crate) fn relocation_name(kind: u32) -> String {
     match goblin::elf::reloc::r_to_str(kind, goblin::elf::header::EM_AARCH64) {
         "R_UNKNOWN_AARCH64" => format!("type {kind}"),
-        name => name.to_owned(),
+        // goblin leaves the prefix out of some names.
+        name => format!("R_{}", name.trim_start_matches("R_")),
     }
 }
 
@@ -70,6 +71,7 @@ mod tests {
             assert_eq!(super::action(rela.kind), Some(action), "{}", relocation_name(kind));
         }
         assert_eq!(super::action(283), None, "R_AARCH64_CALL26 belongs in object files");
+        assert_eq!(relocation_name(1027), "R_AARCH64_RELATIVE");
         assert_eq!(relocation_name(60_000), "type 60000");
     }
 }

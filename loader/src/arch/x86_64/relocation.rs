@@ -30,6 +30,16 @@ pub(crate) fn action(kind: u32) -> Option<Action> {
 pub(crate) fn relocation_name(kind: u32) -> String {
     match goblin::elf::reloc::r_to_str(kind, goblin::elf::header::EM_X86_64) {
         "R_UNKNOWN_X86_64" => format!("type {kind}"),
-        name => name.to_owned(),
+        // goblin leaves the prefix out of some names.
+        name => format!("R_{}", name.trim_start_matches("R_")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn names_are_those_of_the_psabi() {
+        let names = [1, 8, 36, 60_000].map(super::relocation_name);
+        assert_eq!(names, ["R_X86_64_64", "R_X86_64_RELATIVE", "R_X86_64_TLSDESC", "type 60000"]);
     }
 }

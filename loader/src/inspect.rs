@@ -1,0 +1,246 @@
+//! What a file is to this loader, told without loading it.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use crate::IMAGES;
+use crate::arch;
+use crate::closure::{Closure, Edge};
+use crate::domain::{Domain, DomainInner};
+use crate::error::Result;
+use crate::image::Image;
+use crate::image::versions::Versions;
+use crate::load;
+use crate::policy::Class;
+use crate::sys::{PAGE, page_down};
+
+/// What a file is, which class it has in a domain and why, and what a replica of it costs.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Inspection {
+    /// The file, symbolic links resolved.
+    pub path: PathBuf,
+    /// The name that others need it by (DT_SONAME, else the file's name).
+    pub soname: String,
+    /// Its PT_LOAD segments, ascending.
+    pub segments: Vec<SegmentInfo>,
+    /// How many dynamic relocations of each type it has, by the psABI's names; packed relative ones
+    /// are counted as `DT_RELR`.
+    pub relocations: BTreeMap<String, usize>,
+    /// Its thread-local data, if it has some.
+    pub tls: Option<TlsInfo>,
+    /// Versions of other objects' symbols that it wants (DT_VERNEED), sorted.
+    pub versions_needed: Vec<String>,
+    /// Versions that it defines (DT_VERDEF), sorted.
+    pub versions_defined: Vec<String>,
+    /// What becomes of it when code in the domain opens it.
+    pub class: Class,
+    /// Why: the rule, or the symbol that decided.
+    pub reason: String,
+    /// Bytes that every replica has for itself once it is loaded: pages that relocation writes, and
+    /// those in which zero-initialised data begins.
+    pub private_at_load: usize,
+    /// Bytes that a replica can have for itself at most: all its writable segments.
+    pub private_at_most: usize,
+    /// Bytes that are never written and exist once, however many replicas there are.
+    pub shared: usize,
+    /// What loading it brings, breadth first: the needs of all that the domain does not hold yet.
+    pub dependencies: Vec<DependencyInfo>,
+}
+
+/// One PT_LOAD segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SegmentInfo {
+    /// Bytes from the image's lowest page.
+    pub address: usize,
+    /// Bytes of memory.
+    pub memory: usize,
+    /// Bytes of them that the file has; the rest begins as zeros.
+    pub file: usize,
+    /// Whether code and data in it may be written.
+    pub write: bool,
+    /// Whether it may be executed.
+    pub execute: bool,
+}
+
+/// Thread-local data (PT_TLS).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TlsInfo {
+    /// Bytes of each thread's block.
+    pub size: usize,
+    /// Bytes of it that do not begin as zeros.
+    pub initialised: usize,
+    /// Bytes.
+    pub alignment: usize,
+    /// Whether its own code reaches it by fixed offsets from the thread pointer (initial-exec).
+    pub initial_exec: bool,
+}
+
+/// An object that another one needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DependencyInfo {
+    /// Its DT_SONAME, else its file's name; what was asked for, if it was not found.
+    pub name: String,
+    /// Where it is; nothing for what was not found.
+    pub path: Option<PathBuf>,
+    /// Its class in the domain; nothing for what was not found.
+    pub class: Option<Class>,
+    /// Why it has the class, or where it was looked for.
+    pub reason: String,
+}
+
+/// Inspects the file at `path` for `domain`.
+pub(crate) fn inspect(domain: &Domain, path: &Path) -> Result<Inspection> {
+    let image = IMAGES.open(path)?;
+    let closure = load::survey(domain, image.clone(), None)?;
+    let root = &closure.nodes[0];
+    let (class, reason) = match held(domain, &image) {
+        Some(class) => (class, "the domain holds it already"),
+        None => (root.class, root.reason.as_str()),
+    };
+    let touched = pages_written(&image)?;
+    let bytes = |write| {
+        let segments = image.segments.iter().filter(|segment| segment.write == write);
+        segments.map(|segment| whole_pages(segment.address, segment.memory_size)).sum()
+    };
+    Ok(Inspection {
+        path: image.path.clone(),
+        soname: image.soname().to_owned(),
+        segments: image
+            .segments
+            .iter()
+            .map(|segment| SegmentInfo {
+                address: segment.address,
+                memory: segment.memory_size,
+                file: segment.file_size,
+                write: segment.write,
+                execute: segment.execute,
+            })
+            .collect(),
+        relocations: relocations(&image),
+        tls: image.tls.map(|tls| TlsInfo {
+            size: tls.memory_size,
+            initialised: tls.file_size,
+            alignment: tls.alignment,
+            initial_exec: image.needs_static_tls(),
+        }),
+        versions_needed: versions(&image, image.dynamic.version_needs, None),
+        versions_defined: versions(&image, None, image.dynamic.version_definitions),
+        class,
+        reason: reason.to_owned(),
+        private_at_load: touched * PAGE,
+        private_at_most: bytes(true),
+        shared: bytes(false),
+        dependencies: dependencies(&closure),
+    })
+}
+
+/// The class of what the domain, or its commons, has loaded.
+fn held(domain: &Domain, image: &Image) -> Option<Class> {
+    let holds = |inner: &DomainInner| inner.state.lock().by_image.contains_key(&image.id);
+    if holds(&domain.0) {
+        return Some(Class::Replicate);
+    }
+    domain.0.commons.as_ref().is_some_and(|commons| holds(commons)).then_some(Class::Commons)
+}
+
+/// Bytes of the pages that `length` bytes at `address` lie in.
+fn whole_pages(address: usize, length: usize) -> usize {
+    (address + length).div_ceil(PAGE) * PAGE - page_down(address)
+}
+
+/// How many pages a replica writes before its code runs.
+fn pages_written(image: &Image) -> Result<usize> {
+    let relocated: usize = image.targets()?.pages().map(|run| run.len() / PAGE).sum();
+    // Where a segment's file part ends within a page, the rest of that page is cleared.
+    let cleared = image
+        .segments
+        .iter()
+        .filter(|segment| segment.memory_size > segment.file_size)
+        .map(|segment| segment.address + segment.file_size)
+        .filter(|end| end % PAGE != 0)
+        .filter(|end| !image.targets().is_ok_and(|t| t.pages().any(|run| run.contains(end))));
+    Ok(relocated + cleared.count())
+}
+
+fn relocations(image: &Image) -> BTreeMap<String, usize> {
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    for rela in image.dynamic.rela() {
+        *counts.entry(arch::relocation_name(rela.kind)).or_default() += 1;
+    }
+    let packed = crate::image::relocations::relr_addresses(image.dynamic.relative).count();
+    if packed > 0 {
+        counts.insert("DT_RELR".to_owned(), packed);
+    }
+    counts
+}
+
+type Records = Option<(&'static [u8], usize)>;
+
+/// The names in one of the two version tables, which were valid when the image was parsed.
+fn versions(image: &Image, needs: Records, definitions: Records) -> Vec<String> {
+    let strings = image.dynamic.strings;
+    let Ok(versions) = Versions::parse(None, needs, definitions, strings) else { return vec![] };
+    let mut names: Vec<String> =
+        versions.names().map(|name| String::from_utf8_lossy(name).into_owned()).collect();
+    names.sort();
+    names.dedup();
+    names
+}
+
+fn dependencies(closure: &Closure) -> Vec<DependencyInfo> {
+    let mut found: Vec<DependencyInfo> = Vec::new();
+    for edge in closure.nodes.iter().flat_map(|node| &node.edges) {
+        let dependency = dependency(edge, closure);
+        if !found.iter().any(|known| known.name == dependency.name) {
+            found.push(dependency);
+        }
+    }
+    found
+}
+
+fn dependency(edge: &Edge, closure: &Closure) -> DependencyInfo {
+    let of_image = |image: &Image, class, reason: &str| DependencyInfo {
+        name: image.soname().to_owned(),
+        path: Some(image.path.clone()),
+        class: Some(class),
+        reason: reason.to_owned(),
+    };
+    match edge {
+        Edge::Node(index) => {
+            let node = &closure.nodes[*index];
+            of_image(&node.image, node.class, &node.reason)
+        }
+        Edge::Replica(replica) => {
+            of_image(&replica.image, Class::Replicate, "the domain holds it already")
+        }
+        Edge::Commons(replica) => {
+            of_image(&replica.image, Class::Commons, "it is loaded once for all domains already")
+        }
+        Edge::System(object) => DependencyInfo {
+            name: object.soname.clone(),
+            path: Some(object.path.clone()),
+            class: Some(Class::System),
+            reason: "the program holds it already".to_owned(),
+        },
+        Edge::SystemName(path) => DependencyInfo {
+            name: file_name(path),
+            path: Some(PathBuf::from(path)),
+            class: Some(Class::System),
+            reason: "a rule leaves it to the system loader".to_owned(),
+        },
+        Edge::Missing { name, searched } => DependencyInfo {
+            name: name.clone(),
+            path: None,
+            class: None,
+            reason: format!("not found; searched: {}", searched.join(", ")),
+        },
+    }
+}
+
+fn file_name(path: &str) -> String {
+    Path::new(path).file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
