@@ -3,6 +3,7 @@
 mod bench;
 mod doctor;
 mod inspect;
+mod package;
 mod python;
 
 use std::path::PathBuf;
@@ -26,6 +27,8 @@ enum Command {
     Bench(bench::Options),
     /// Says what a library is, whether each interpreter has its own copy of it and why, and what that costs
     Inspect(inspect::Options),
+    /// Builds, shows and checks packages of models
+    Package(package::Options),
     /// Says which Pythons, torch and limits were found, what would fail, and the mend
     Doctor(doctor::Options),
 }
@@ -42,6 +45,21 @@ struct Choice {
     /// Whether the copies share torch's C++ libraries
     #[arg(long, value_enum, default_value_t = Torch::Auto)]
     torch: Torch,
+}
+
+impl Choice {
+    /// A pool of that Python.
+    fn pool(&self, interpreters: usize) -> hydrozoa::Result<hydrozoa::Pool> {
+        let mut builder =
+            hydrozoa::Pool::builder().interpreters(interpreters).torch(self.torch.into());
+        if let Some(python) = &self.python {
+            builder = builder.python(python);
+        }
+        if let Some(venv) = &self.venv {
+            builder = builder.venv(venv);
+        }
+        builder.build()
+    }
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -87,6 +105,7 @@ fn main() -> ExitCode {
         Command::Python(options) => python::run(options),
         Command::Bench(options) => bench::run(&options),
         Command::Inspect(options) => inspect::run(&options),
+        Command::Package(options) => package::run(options),
         Command::Doctor(options) => doctor::run(&options),
     };
     match outcome {

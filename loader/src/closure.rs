@@ -19,6 +19,7 @@ use crate::error::{Error, Result};
 use crate::image::symbols::Name;
 use crate::image::{Image, ImageCache};
 use crate::policy::{Class, Policy};
+use crate::provided;
 use crate::replica::Replica;
 use crate::search::{self, Level};
 use crate::system::{System, SystemObject};
@@ -163,7 +164,7 @@ impl Closure {
             if let Some(object) = loaded.filter(|object| around.system.pin(object)) {
                 return Ok(Edge::System(object));
             }
-            if rule == Some(Class::System) {
+            if rule == Some(Class::System) && !provided::is_provided(&path) {
                 return Ok(Edge::SystemName(path.to_string_lossy().into_owned()));
             }
         }
@@ -222,6 +223,12 @@ impl Closure {
             settled[index] = true;
         }
         while self.settle_by_exclusive_symbols(&mut settled, around) {}
+        for node in &mut self.nodes {
+            if node.class == Class::System && provided::is_provided(&node.image.path) {
+                (node.class, node.reason) =
+                    (Class::Commons, "the system's loader does not know its path".into());
+            }
+        }
         for index in (0..self.nodes.len()).filter(|&index| !settled[index]) {
             if self.reaches_replica(index, &mut vec![false; self.nodes.len()]) {
                 let node = &mut self.nodes[index];

@@ -9,7 +9,7 @@ use std::{mem, ptr};
 use parking_lot::lock_api::{RawMutex as _, RawRwLock as _};
 use parking_lot::{Mutex, RawMutex, RawRwLock, RwLock};
 
-use crate::{dl, domain, publish, sys, tls};
+use crate::{dl, domain, provided, publish, sys, tls};
 
 /// A lock that is held over a fork.
 pub(crate) trait Held: Sync {
@@ -62,7 +62,8 @@ impl<T: Send + Sync> Held for RwLock<T> {
 
 /// All locks but those of domains, in an order in which no code takes them the other way round.
 fn locks() -> Vec<&'static dyn Held> {
-    let mut locks: Vec<&'static dyn Held> = vec![crate::IMAGES.lock(), crate::SYSTEM.lock()];
+    let mut locks: Vec<&'static dyn Held> =
+        vec![provided::lock(), crate::IMAGES.lock(), crate::SYSTEM.lock()];
     locks.extend(dl::locks());
     locks.push(publish::lock());
     locks.extend(tls::locks());

@@ -50,6 +50,7 @@ mod plan;
 mod policy;
 #[doc(hidden)]
 pub mod preload;
+mod provided;
 mod providers;
 mod publish;
 mod relocate;
@@ -75,6 +76,7 @@ pub use inspect::{DependencyInfo, Inspection, SegmentInfo, TlsInfo};
 pub use library::Library;
 pub use loader::{Loader, LoaderBuilder};
 pub use policy::{Class, Policy, Rule};
+pub use provided::provide;
 pub use thunk::Interposition;
 
 /// Every image of the process: parsed once, whichever loader asks.

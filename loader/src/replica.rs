@@ -13,6 +13,7 @@ use crate::exit::Registered;
 use crate::image::symbols::Symbol;
 use crate::image::{Image, ImageId};
 use crate::needs::Need;
+use crate::provided;
 use crate::publish::Range;
 use crate::scope::{Definition, Scope, call_resolver};
 use crate::search::Level;
@@ -85,7 +86,7 @@ impl Replica {
             bias,
             memory,
             tls,
-            link_map: LinkMap::new(&image.path, bias, dynamic),
+            link_map: LinkMap::new(&provided::public_path(&image.path), bias, dynamic),
             brought_by,
             scope: OnceCell::new(),
             later_scopes: Mutex::default(),

@@ -8,6 +8,7 @@ use once_cell::sync::Lazy;
 
 use crate::arch;
 use crate::image::Image;
+use crate::provided;
 
 /// One object's own search path.
 #[derive(Clone, Copy)]
@@ -46,13 +47,17 @@ pub(crate) fn find(name: &str, chain: &Chain<'_>) -> Result<PathBuf, Vec<String>
             Some(requester) => expand(name, requester.origin),
             None => PathBuf::from(name),
         };
-        return if path.is_file() { Ok(path) } else { Err(vec![path.display().to_string()]) };
+        return if provided::is_file(&path) {
+            Ok(path)
+        } else {
+            Err(vec![path.display().to_string()])
+        };
     }
     let mut searched = Vec::new();
     let mut try_in = |directory: &Path| {
         let candidate = directory.join(name);
         // An ELF of another machine in the path is passed over, as glibc does.
-        if candidate.is_file() && is_native(&candidate) {
+        if provided::is_file(&candidate) && is_native(&candidate) {
             return Some(candidate);
         }
         searched.push(directory.display().to_string());
@@ -120,7 +125,7 @@ fn expand(text: &str, origin: &Path) -> PathBuf {
 fn is_native(path: &Path) -> bool {
     use std::io::Read;
     let mut head = [0u8; 20];
-    let read = std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut head));
+    let read = provided::open(path).and_then(|mut file| file.read_exact(&mut head));
     // A file too short or with another magic is an error for the loader to name, not to skip.
     read.is_err()
         || &head[..4] != b"\x7fELF"

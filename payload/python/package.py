@@ -54,14 +54,16 @@ class Archive:
     bytes, checked against its CRC-32, as a bytes-like object. `storage(name)` gives an object with
     `__dlpack__` over a record as one-dimensional uint8, shared by all interpreters.
     `open()` gives the whole file as a bytes-like object; only TorchScript needs it.
+    `library(name)` gives a path by which this process can load a record that is a shared library.
     """
 
-    def __init__(self, label, names, read, storage, open):
+    def __init__(self, label, names, read, storage, open, library=None):
         self.label = label
         self.names = frozenset(names)
         self.read = read
         self.storage = storage
         self.open = open
+        self.library = library
 
     def text(self, name):
         return bytes(self.read(name)).decode("utf-8")
@@ -84,6 +86,7 @@ class _Tree:
             for depth in range(1, len(folders) + 1):
                 self.packages.add(".".join(folders[:depth]))
             if not last.endswith(".py"):
+                self._add_library(folders, last, record)
                 continue
             name = ".".join(folders if last == "__init__.py" else [*folders, last[:-3]])
             extern = self.extern_of(name)
@@ -92,10 +95,25 @@ class _Tree:
                     f"{archive.label}: the module {name} is in the archive ({record}), "
                     f"and the archive declares {extern} as external"
                 )
-            if last == "__init__.py" or name not in self.sources:
+            if last == "__init__.py" or not self._has_source(name):
                 self.sources[name] = record
         for name in self.packages:
             self.sources.setdefault(name, None)
+
+    def _add_library(self, folders, last, record):
+        for suffix in importlib.machinery.EXTENSION_SUFFIXES:
+            if last.endswith(suffix):
+                name = ".".join([*folders, last[: -len(suffix)]])
+                if not self._has_source(name) and self.extern_of(name) is None:
+                    self.sources[name] = record
+                return
+
+    def _has_source(self, name):
+        return (self.sources.get(name) or "").endswith(".py")
+
+    def is_library(self, name):
+        source = self.sources[name]
+        return source is not None and not source.endswith(".py")
 
     def extern_of(self, name):
         """The declared external module that covers `name`, or None."""
@@ -198,6 +216,25 @@ class PackageImporter:
         for filename in [f for f in linecache.cache if f.startswith(self._prefix)]:
             del linecache.cache[filename]
 
+    def library_path(self, record):
+        """A path by which this process can load a shared library of the archive, as ctypes.CDLL
+        and torch.ops.load_library take it. Nothing else can open it."""
+        if record not in self.archive.names:
+            raise FileNotFoundError(f"{self.filename} has no record {record}")
+        return self.archive.library(record)
+
+    def find_file(self, finder, folder, fullname):
+        """What importlib's FileFinder is asked for a folder of the archive."""
+        tail = fullname.rpartition(".")[2]
+        for suffix, loader in finder._loaders:
+            record = f"{folder}/{tail}{suffix}"
+            if record in self.archive.names and not suffix.startswith(".py"):
+                path = self.archive.library(record)
+                return importlib.util.spec_from_file_location(
+                    fullname, path, loader=loader(fullname, path)
+                )
+        return None
+
     # What torch.jit and torch.fx expect of the importer that they are given while it unpickles
     # (torch/jit/_script.py, unpackage_script_module).
 
@@ -283,6 +320,10 @@ class PackageImporter:
             # importlib.import_module(".x", __name__) where x is external.
             return importlib.machinery.ModuleSpec(fullname, _ExternLoader(name))
         source = self._tree.sources[name]
+        if self._tree.is_library(name):
+            path = self.archive.library(source)
+            loader = importlib.machinery.ExtensionFileLoader(fullname, path)
+            return importlib.util.spec_from_file_location(fullname, path, loader=loader)
         spec = importlib.machinery.ModuleSpec(
             fullname,
             self,
@@ -420,18 +461,41 @@ class _Finder:
         return importer.find_spec(fullname) if importer is not None else None
 
 
+def _look_into_archives():
+    """Has importlib.machinery.FileFinder find libraries in folders of archives: packages ask it
+    where their own library is, by the folder of their `__file__`, to have torch.ops load it
+    (torchvision/_internally_replaced_utils.py). Other folders are answered as before."""
+    finder = importlib.machinery.FileFinder
+    if getattr(finder.find_spec, "_hydrozoa", False):
+        return
+    plain = finder.find_spec
+
+    def find_spec(self, fullname, target=None):
+        match = _MANGLED.search(self.path)
+        importer = _importers.get(int(match[1])) if match else None
+        if importer is None:
+            return plain(self, fullname, target)
+        # FileFinder puts the current folder in front of what is no absolute path.
+        return importer.find_file(self, self.path[match.end() + 1 :], fullname)
+
+    find_spec._hydrozoa = True
+    finder.find_spec = find_spec
+
+
 # The archives of this interpreter, by their numbers.
 _importers = {}
 
 
-def install(identity, label, names, read, storage, open):
+def install(identity, label, names, read, storage, open, library=None, kind=PackageImporter):
     """The importer of archive `identity`, made at the first call."""
     importer = _importers.get(identity)
     if importer is None:
         if _Finder not in sys.meta_path:
             sys.meta_path.insert(0, _Finder)
-        archive = Archive(label, names, read, storage, open)
-        importer = _importers.setdefault(identity, PackageImporter(archive, identity))
+        archive = Archive(label, names, read, storage, open, library)
+        if any(name.endswith(".so") for name in archive.names):
+            _look_into_archives()
+        importer = _importers.setdefault(identity, kind(archive, identity))
     return importer
 
 

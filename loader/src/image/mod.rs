@@ -22,6 +22,7 @@ use crate::arch::{self, Action};
 use crate::error::{Error, Result};
 use crate::fork::Held;
 use crate::plan::PlanCache;
+use crate::provided;
 use crate::sys::file::{self, FileId};
 pub(crate) use dynamic::Dynamic;
 use header::Layout;
@@ -191,13 +192,13 @@ impl ImageCache {
     /// The image of the file at `path`, parsed now if it was not before.
     pub(crate) fn open(&self, path: &Path) -> Result<Arc<Image>> {
         let io = |action| move |source| Error::Io { object: path.to_owned(), action, source };
-        let file = File::open(path).map_err(io("open"))?;
+        let file = provided::open(path).map_err(io("open"))?;
         let id = FileId::of(&file).map_err(io("stat"))?;
         if let Some(image) = self.by_file.lock().get(&id) {
             return Ok(image.clone());
         }
         // $ORIGIN and debuggers want the real place, not the symbolic link that led to it.
-        let resolved = path.canonicalize().map_err(io("resolve"))?;
+        let resolved = provided::canonical(path).map_err(io("resolve"))?;
         self.insert(Image::parse(resolved, file)?)
     }
 
@@ -216,6 +217,11 @@ impl ImageCache {
             source,
         })?;
         self.insert(Image::parse(path, file)?)
+    }
+
+    /// The image with these bytes, if there is one.
+    pub(crate) fn with_bytes(&self, bytes: &[u8]) -> Option<Arc<Image>> {
+        self.by_file.lock().values().find(|image| image.bytes == bytes).cloned()
     }
 
     fn insert(&self, image: Image) -> Result<Arc<Image>> {

@@ -154,6 +154,13 @@ struct States(RefCell<Vec<Arc<Gate>>>);
 
 impl Drop for States {
     fn drop(&mut self) {
+        // The process's first thread ends with the process: destructors of the libraries in an
+        // interpreter that is still alive run behind this one, and enter it on this thread (those
+        // of libtorch_python do, to let go of what it has registered).
+        // SAFETY: neither call has a precondition.
+        if unsafe { libc::gettid() == libc::getpid() } {
+            return;
+        }
         for gate in self.0.take() {
             gate.forget_thread();
         }

@@ -2,6 +2,7 @@
 
 use super::PackageError;
 use super::directory::{Entry, directory, reason};
+use super::libraries::Libraries;
 use super::limits::Limits;
 use super::mapping::{Mapping, Reader};
 use crate::movable::memory::Memory;
@@ -37,6 +38,7 @@ struct Inner {
     records: BTreeMap<String, Entry>,
     extern_modules: Vec<String>,
     python_version: Option<String>,
+    libraries: Libraries,
 }
 
 impl Archive {
@@ -68,6 +70,19 @@ impl Archive {
         Self::check(label.to_owned(), Mapping::bytes(bytes)?, Limits::default())
     }
 
+    /// As [`Archive::from_bytes`], from a reader, to its end.
+    ///
+    /// # Errors
+    ///
+    /// As [`Archive::open`]; [`PackageError::Open`] if reading fails.
+    pub fn from_reader(label: &str, mut reader: impl Read) -> Result<Self, PackageError> {
+        let mut bytes = Vec::new();
+        reader
+            .read_to_end(&mut bytes)
+            .map_err(|source| PackageError::Open { path: label.into(), source })?;
+        Self::from_bytes(label, &bytes)
+    }
+
     fn check(label: String, mapping: Mapping, limits: Limits) -> Result<Self, PackageError> {
         let mapping = Arc::new(mapping);
         let (zip, records) = directory(&label, &mapping, limits)?;
@@ -78,6 +93,7 @@ impl Archive {
             records,
             extern_modules: Vec::new(),
             python_version: None,
+            libraries: Libraries::default(),
         };
         inner.check_kind()?;
         inner.check_code()?;
@@ -101,6 +117,16 @@ impl Archive {
     /// The paths of its records in ascending order, without the archive's top folder.
     pub fn records(&self) -> impl Iterator<Item = &str> {
         self.0.records.keys().map(String::as_str)
+    }
+
+    /// The records that match a pattern: `*` and `?` within a part of the path, `**` for any parts,
+    /// as in `model/*.pkl` and `**/*.py`. A pattern that is none matches nothing.
+    pub fn find<'a>(&'a self, pattern: &str) -> impl Iterator<Item = &'a str> {
+        let options = glob::MatchOptions { require_literal_separator: true, ..Default::default() };
+        let pattern = glob::Pattern::new(pattern).ok();
+        self.records().filter(move |record| {
+            pattern.as_ref().is_some_and(|pattern| pattern.matches_with(record, options))
+        })
     }
 
     /// Whether it has that record.
@@ -201,6 +227,11 @@ impl Archive {
         };
         // Of two threads that race, one's memory wins.
         Ok(Arc::clone(entry.shared.get_or_init(|| memory)))
+    }
+
+    /// Where its shared libraries are.
+    pub(super) fn provided(&self) -> &Libraries {
+        &self.0.libraries
     }
 
     /// The whole file.

@@ -107,6 +107,14 @@ pub enum PackageError {
         /// The record that begins inside of it.
         second: String,
     },
+    /// Modules that the object needs cannot be packaged.
+    #[error("{target} cannot be packaged:{}", list(problems))]
+    Build {
+        /// The `MODULE:CALLABLE` that was to be packaged.
+        target: String,
+        /// Each with the way that leads to it, and what to do about it.
+        problems: Vec<String>,
+    },
     /// There is no such record.
     #[error("{package} has no record {record}{}", nearest.as_ref().map(|near| format!("; did you mean {near}?")).unwrap_or_default())]
     NoRecord {
@@ -117,4 +125,8 @@ pub enum PackageError {
         /// A record of the same file name, if there is one.
         nearest: Option<String>,
     },
+}
+
+fn list(problems: &[String]) -> String {
+    problems.iter().map(|problem| format!("\n  {problem}")).collect()
 }

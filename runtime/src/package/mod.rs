@@ -26,8 +26,10 @@
 //! ```
 
 mod archive;
+pub mod build;
 mod directory;
 mod error;
+mod libraries;
 mod limits;
 pub(crate) mod mapping;
 
@@ -234,6 +236,13 @@ impl Package {
                 archive.memory(&name)?.lend_tensor(session)
             })?
         };
+        let library = {
+            let archive = archive.clone();
+            session.function("library", move |session, arguments| {
+                let name: String = arguments.extract(0)?;
+                session.object_from(&*archive.library(&name)?.to_string_lossy())
+            })?
+        };
         let open = {
             let mapping = Arc::clone(archive.mapping());
             session.function("open", move |session, _| {
@@ -249,8 +258,8 @@ impl Package {
                 }
             })?
         };
-        module
-            .call_method("install", (self.0.identity, archive.label(), names, read, storage, open))
+        let label = archive.label();
+        module.call_method("install", (self.0.identity, label, names, read, storage, open, library))
     }
 }
 

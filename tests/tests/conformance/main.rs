@@ -1,6 +1,7 @@
 //! The promises of docs/specification.md on stock CPython, stock torch and real models. Run by `cargo xtask test`.
 
 mod errors;
+mod kernels;
 mod models;
 mod scripts;
 mod shared_text;
@@ -34,6 +35,12 @@ const TESTS: &[Test] = &[
     ("a_missing_symbol_is_named", errors::missing_symbol),
     ("a_truncated_library_is_named", errors::truncated_library),
     ("a_corrupt_package_is_named", errors::corrupt_package),
+    ("an_extension_loads_from_inside_a_package_shared", kernels::extension_shared),
+    ("an_extension_loads_from_inside_a_package_isolated", kernels::extension_isolated),
+    ("mask_rcnn_runs_with_the_kernels_of_its_package_shared", kernels::mask_rcnn_shared),
+    ("mask_rcnn_runs_with_the_kernels_of_its_package_isolated", kernels::mask_rcnn_isolated),
+    ("a_build_reports_what_is_in_and_what_need_not_be", kernels::report),
+    ("the_command_shows_extracts_and_verifies_packages", kernels::command),
 ];
 
 fn main() -> ExitCode {

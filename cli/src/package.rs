@@ -1,0 +1,249 @@
+//! `hydrozoa package`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, Subcommand};
+use hydrozoa::package::Archive;
+use hydrozoa::package::build::{Action, Recipe, Verdict};
+
+use crate::Choice;
+
+#[derive(Args)]
+pub struct Options {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Calls MODULE:CALLABLE and packages the model that it returns; then loads that and compares
+    Build(Box<Build>),
+    /// Says what a package holds
+    Show {
+        /// The package
+        file: PathBuf,
+        /// Only records that match, such as 'model/*' or '**/*.so'
+        #[arg(value_name = "PATTERN")]
+        pattern: Option<String>,
+    },
+    /// Writes a package's records to files
+    Extract {
+        /// The package
+        file: PathBuf,
+        /// Only records that match
+        #[arg(value_name = "PATTERN")]
+        pattern: Option<String>,
+        /// Into this folder
+        #[arg(short = 'C', long = "directory", value_name = "DIR", default_value = ".")]
+        folder: PathBuf,
+    },
+    /// Checks the structure and every byte of a package
+    Verify {
+        /// The package
+        file: PathBuf,
+    },
+}
+
+#[derive(Args)]
+struct Build {
+    #[command(flatten)]
+    choice: Choice,
+    /// A function without parameters that returns the model, or the model and a tuple of arguments to call it with
+    #[arg(value_name = "MODULE:CALLABLE")]
+    target: String,
+    /// The package to write
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+    #[command(flatten)]
+    rules: Rules,
+    /// A shared library to put in, with the `*.libs` that it needs; RECORD is its place, by default where Python finds it
+    #[arg(long = "with-extension", value_name = "SO[=RECORD]")]
+    extensions: Vec<String>,
+    /// Also look for modules here; the current folder is always looked into
+    #[arg(long = "path", value_name = "DIR")]
+    paths: Vec<PathBuf>,
+    /// Write the dependency report as a page
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Print the whole dependency tree
+    #[arg(long)]
+    tree: bool,
+    /// How long to look for false dependencies; 0 for not at all
+    #[arg(long, value_name = "SECONDS", default_value_t = 60.0)]
+    search: f64,
+}
+
+/// The rules in the order of the command line, which counts and which clap's derive does not keep.
+struct Rules(Vec<(Action, String)>);
+
+const ACTIONS: [(Action, &str); 4] = [
+    (Action::Intern, "Modules whose source goes into the package"),
+    (Action::Extern, "Modules that the serving machine has"),
+    (Action::Mock, "Modules to replace by mocks that raise when used"),
+    (Action::Deny, "Modules that must not be needed"),
+];
+
+impl Args for Rules {
+    fn augment_args(command: Command) -> Command {
+        ACTIONS.into_iter().fold(command, |command, (action, help)| {
+            command.arg(
+                Arg::new(action.name())
+                    .long(action.name())
+                    .value_name("PATTERN")
+                    .action(ArgAction::Append)
+                    .help(format!("{help}; of all these rules the first that matches counts")),
+            )
+        })
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for Rules {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let mut rules = Vec::new();
+        for (action, _) in ACTIONS {
+            let places = matches.indices_of(action.name()).into_iter().flatten();
+            let patterns = matches.get_many::<String>(action.name()).into_iter().flatten();
+            rules.extend(places.zip(patterns).map(|(at, pattern)| (at, action, pattern.clone())));
+        }
+        rules.sort_by_key(|(at, ..)| *at);
+        Ok(Self(rules.into_iter().map(|(_, action, pattern)| (action, pattern)).collect()))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+/// Runs the task and returns the exit status: 1 if a package was written that does not work.
+pub fn run(options: Options) -> Result<i32> {
+    match options.task {
+        Task::Build(options) => build(&options),
+        Task::Show { file, pattern } => show(&file, pattern.as_deref()),
+        Task::Extract { file, pattern, folder } => extract(&file, pattern.as_deref(), &folder),
+        Task::Verify { file } => verify(&file),
+    }
+}
+
+fn build(options: &Build) -> Result<i32> {
+    let mut recipe = Recipe::new(&options.target);
+    recipe.rules = options.rules.0.clone();
+    recipe.extensions = options
+        .extensions
+        .iter()
+        .map(|text| match text.split_once('=') {
+            Some((file, record)) => (file.into(), Some(record.to_owned())),
+            None => (text.into(), None),
+        })
+        .collect();
+    recipe.paths = options
+        .paths
+        .iter()
+        .cloned()
+        .chain([std::env::current_dir().context("finding the current folder")?])
+        .collect();
+    recipe.search = Duration::try_from_secs_f64(options.search).context("--search")?;
+    // One makes the package, the other loads it.
+    let pool = options.choice.pool(2)?;
+    let report = pool.build_package(&recipe, &options.output)?;
+    if options.tree {
+        print!("{}", report.tree());
+    }
+    let count = |action: &str| report.modules.iter().filter(|m| m.action == action).count();
+    println!(
+        "{}: {} bytes; {} storages of {} bytes; {} modules interned, {} external, {} mocked; {} libraries",
+        report.file.display(),
+        report.bytes,
+        report.storages.0,
+        report.storages.1,
+        count("intern"),
+        count("extern"),
+        count("mock"),
+        report.libraries.len(),
+    );
+    let proposed = report.proposed_mocks();
+    if !proposed.is_empty() {
+        println!("false dependencies: it computes the same bits with these mocked");
+        for pattern in proposed {
+            println!("  --mock '{pattern}'");
+        }
+        if !report.complete {
+            println!("  and maybe more: --search {} was not enough to try all", options.search);
+        }
+    }
+    if let Some(path) = &options.html {
+        fs::write(path, report.html()).with_context(|| format!("writing {}", path.display()))?;
+    }
+    match &report.verdict {
+        Verdict::Same => {
+            println!("loaded hermetically, it computes the same bits as the unpackaged model");
+        }
+        Verdict::Loads => println!(
+            "loaded hermetically; to compare outputs, have {} return (model, arguments)",
+            options.target
+        ),
+        Verdict::Differs(what) => {
+            println!("loaded hermetically, it computes something else: {what}");
+            return Ok(1);
+        }
+        Verdict::Fails(error) => {
+            println!("the package was written, and does not work by itself:\n{error}");
+            return Ok(1);
+        }
+    }
+    Ok(0)
+}
+
+/// The records that match, of which there must be one if a pattern was given.
+fn chosen<'a>(archive: &'a Archive, pattern: Option<&str>) -> Result<Vec<&'a str>> {
+    let Some(pattern) = pattern else { return Ok(archive.records().collect()) };
+    let found: Vec<&str> = archive.find(pattern).collect();
+    ensure!(!found.is_empty(), "{}: no record matches {pattern}", archive.label());
+    Ok(found)
+}
+
+fn show(file: &Path, pattern: Option<&str>) -> Result<i32> {
+    let archive = Archive::open(file)?;
+    let records = chosen(&archive, pattern)?;
+    if pattern.is_none() {
+        println!("python {}", archive.python_version().unwrap_or("version not stated"));
+        println!("external modules: {}", archive.extern_modules().join(", "));
+        let libraries: Vec<&str> = archive.libraries().collect();
+        if !libraries.is_empty() {
+            println!("libraries: {}", libraries.join(", "));
+        }
+    }
+    for record in records {
+        println!("{:>12}  {record}", archive.size(record)?);
+    }
+    Ok(0)
+}
+
+fn extract(file: &Path, pattern: Option<&str>, folder: &Path) -> Result<i32> {
+    let archive = Archive::open(file)?;
+    // No name leaves the folder: `Archive::open` has refused such.
+    for record in chosen(&archive, pattern)? {
+        let path = folder.join(record);
+        let parent = path.parent().context("a record has a name")?;
+        fs::create_dir_all(parent).with_context(|| format!("creating {}", parent.display()))?;
+        fs::write(&path, archive.read(record)?)
+            .with_context(|| format!("writing {}", path.display()))?;
+    }
+    Ok(0)
+}
+
+fn verify(file: &Path) -> Result<i32> {
+    let archive = Archive::open(file)?;
+    if let Err(error) = archive.verify() {
+        bail!("{error}");
+    }
+    println!("{}: {} records, all as they were written", file.display(), archive.records().count());
+    Ok(0)
+}

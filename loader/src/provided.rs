@@ -1,0 +1,152 @@
+//! Files that are on no disk: a path, for this loader only, with bytes that the caller has.
+//!
+//! For libraries inside of containers (an archive, an executable). Everything that goes by paths
+//! works on them as on files: rules, RPATH with `$ORIGIN`, needed names, `dlopen` by code in
+//! replicas. Their bytes are in sealed memory files, one for equal bytes, so their text is shared
+//! between replicas like that of any file; and debuggers, which are outside of the process, read
+//! them by `/proc/PID/fd/N`.
+//!
+//! The system's loader knows nothing of such paths: what would be left to it is loaded by us, once
+//! for all domains.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+
+use once_cell::sync::Lazy;
+use parking_lot::RwLock;
+
+use crate::IMAGES;
+use crate::error::{Error, Result};
+use crate::fork::Held;
+use crate::sys::file;
+
+/// By normalized path.
+static FILES: Lazy<RwLock<HashMap<PathBuf, Arc<File>>>> = Lazy::new(RwLock::default);
+
+/// Makes `path`, an absolute path that should not exist, a file with these bytes for this loader,
+/// for as long as the process runs. Bytes that are an image already, from wherever it came, are
+/// that image: nothing is loaded twice for being called by two paths.
+///
+/// # Errors
+/// [`Error::Io`] if there is no memory file to be had, or if the path stands for other bytes.
+pub fn provide(path: &Path, bytes: &[u8]) -> Result<()> {
+    let failed = |action| {
+        let object = path.to_owned();
+        move |source| Error::Io { object, action, source }
+    };
+    let key = normalized(path);
+    let mut files = FILES.write();
+    if let Some(known) = files.get(&key) {
+        let same = file::view(known).is_ok_and(|view| *view == *bytes);
+        return match same {
+            true => Ok(()),
+            false => Err(failed("provide")(io::ErrorKind::AlreadyExists.into())),
+        };
+    }
+    let known = files.values().find(|known| file::view(known).is_ok_and(|view| *view == *bytes));
+    let file = match (known, IMAGES.with_bytes(bytes)) {
+        (Some(known), _) => known.clone(),
+        (None, Some(image)) => {
+            Arc::new(image.file.try_clone().map_err(failed("duplicate the file of"))?)
+        }
+        (None, None) => {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            Arc::new(file::sealed(&name, bytes).map_err(failed("create a memory file for"))?)
+        }
+    };
+    files.insert(key, file);
+    Ok(())
+}
+
+/// Opens the file at `path`, provided or not.
+pub(crate) fn open(path: &Path) -> io::Result<File> {
+    match find(path) {
+        Some(file) => file.try_clone(),
+        None => File::open(path),
+    }
+}
+
+/// Whether there is a regular file at `path`, provided or not.
+pub(crate) fn is_file(path: &Path) -> bool {
+    find(path).is_some() || path.is_file()
+}
+
+/// The path without symbolic links. No provided path has one.
+pub(crate) fn canonical(path: &Path) -> io::Result<PathBuf> {
+    match find(path) {
+        Some(_) => Ok(normalized(path)),
+        None => path.canonicalize(),
+    }
+}
+
+/// Whether the path is one that only this loader knows.
+pub(crate) fn is_provided(path: &Path) -> bool {
+    find(path).is_some()
+}
+
+/// Where other processes find the content of `path`.
+pub(crate) fn public_path(path: &Path) -> PathBuf {
+    match find(path) {
+        // The descriptor lives as long as the process.
+        Some(file) => format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd()).into(),
+        None => path.to_owned(),
+    }
+}
+
+/// The lock, for a fork.
+pub(crate) fn lock() -> &'static dyn Held {
+    &*FILES
+}
+
+fn find(path: &Path) -> Option<Arc<File>> {
+    let files = FILES.read();
+    if files.is_empty() { None } else { files.get(&normalized(path)).cloned() }
+}
+
+/// `/a/b/../c` is `/a/c`.
+fn normalized(path: &Path) -> PathBuf {
+    let mut normal = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::ParentDir => drop(normal.pop()),
+            Component::CurDir => {}
+            other => normal.push(other),
+        }
+    }
+    normal
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+
+    #[test]
+    fn a_provided_path_is_a_file_with_its_bytes_and_no_others() {
+        let path = Path::new("/provided-for-a-test/lib/x.so");
+        provide(path, b"bytes of a library").unwrap();
+        provide(path, b"bytes of a library").unwrap();
+        assert!(provide(path, b"other bytes").is_err());
+        let roundabout = Path::new("/provided-for-a-test/lib.d/../lib/./x.so");
+        assert!(is_file(roundabout) && !roundabout.exists());
+        assert_eq!(canonical(roundabout).unwrap(), path);
+        let mut read = String::new();
+        File::open(public_path(path)).unwrap().read_to_string(&mut read).unwrap();
+        assert_eq!(read, "bytes of a library");
+        assert!(!is_file(Path::new("/provided-for-a-test/lib/y.so")));
+    }
+
+    #[test]
+    fn equal_bytes_are_one_file() {
+        let paths = ["/provided-for-a-test/1.so", "/provided-for-a-test/2.so"].map(Path::new);
+        for path in paths {
+            provide(path, b"the same bytes twice").unwrap();
+        }
+        let [one, two] = paths.map(|path| file::FileId::of(&open(path).unwrap()).unwrap());
+        assert_eq!(one, two);
+    }
+}

@@ -1,0 +1,178 @@
+"""Trying a package out: does it compute what the unpackaged object computes, and which of its
+modules could be mocks?
+
+A module is a *false dependency* if the object loads and computes the same bits with that module
+replaced by a mock: code that is imported, or only could be, and decides nothing. Asking that takes
+no new archive: an importer over the same records, some of which read as mocks, answers it.
+"""
+
+import itertools
+import os
+import pickle
+import sys
+import time
+
+from . import package
+from .exporting import call
+
+_MOCK = b"from _mock import MockedObject\ndef __getattr__(attr: str):\n    return MockedObject(__name__ + '.' + attr, _suppress_err=True)\n"
+
+# Far above the host's numbers.
+_identities = itertools.count(10**12)
+
+
+class _Observed(package.PackageImporter):
+    """Notes which external modules are asked for."""
+
+    def __init__(self, archive, identity):
+        self.externs_used = set()
+        super().__init__(archive, identity)
+
+    def import_module(self, name, package=None):
+        if name not in self._tree.sources:
+            self.externs_used.add(name)
+        return super().import_module(name, package)
+
+
+def check(importer, resource, arguments, expected):
+    """Loads and calls the object. Returns `(difference or "", modules, external modules)`, the
+    latter two as far as they were imported. Without arguments it is only loaded."""
+    trial = _install(importer.archive, frozenset())
+    try:
+        obj = trial.load_pickle(*resource)
+        difference = ""
+        if arguments is not None:
+            difference = unlike(call(obj, arguments), expected) or ""
+        return difference, sorted(trial.modules), sorted(trial.externs_used)
+    finally:
+        package.remove(trial.identity)
+
+
+def false_dependencies(importer, resource, arguments, expected, imported, used, seconds):
+    """The false dependencies among an archive's modules and declared external modules, and whether
+    there was time to try all."""
+    archive = importer.archive
+    tree = package._Tree(archive)
+    stdlib = sys.stdlib_module_names | {"torch"}
+    interned = {name for name in tree.sources if tree._has_source(name)} - {"_mock"}
+    already = {name for name in interned if bytes(archive.read(tree.sources[name])) == _MOCK}
+    externs = {name for name in tree.externs if name.partition(".")[0] not in stdlib}
+    candidates = interned - already | externs
+    deadline = time.monotonic() + seconds
+    complete = True
+
+    def works(mocked):
+        nonlocal complete
+        if time.monotonic() > deadline:
+            complete = False
+            return False
+        trial = None
+        try:
+            trial = _install(archive, mocked)
+            return unlike(call(trial.load_pickle(*resource), arguments), expected) is None
+        except Exception:
+            # Also a mock below a package that stays external, which no archive can have.
+            return False
+        finally:
+            if trial is not None:
+                package.remove(trial.identity)
+
+    def among(group, others):
+        """Those of `group` that can be mocked together with `others`."""
+        if not group or not complete:
+            return []
+        if works(frozenset(group) | others):
+            return group
+        if len(group) == 1:
+            return []
+        middle = len(group) // 2
+        first = among(group[:middle], others)
+        return first + among(group[middle:], others | frozenset(first))
+
+    never = sorted(candidates - set(imported) - set(used))
+    false = among(never, frozenset())
+    # Neighbours in the alphabet are of one package, and often all needed or all not.
+    false += among(sorted(candidates - set(never)), frozenset(false))
+    return sorted(false), complete
+
+
+def _install(archive, mocked):
+    """An importer over the archive's records, in which `mocked` modules are mocks."""
+    tree = package._Tree(archive)
+    overlay = {}
+    names = set(archive.names)
+    if mocked:
+        externs = [name for name in tree.externs if name not in mocked]
+        overlay[".data/extern_modules"] = "\n".join([*externs, ""]).encode()
+        for name in mocked:
+            record = tree.sources.get(name) or f"{name.replace('.', '/')}/__init__.py"
+            overlay[record] = _MOCK
+        if "_mock.py" not in names:
+            import torch.package
+
+            path = os.path.join(os.path.dirname(torch.package.__file__), "_mock.py")
+            with open(path, "rb") as stream:
+                overlay["_mock.py"] = stream.read()
+
+    def read(name):
+        return overlay[name] if name in overlay else archive.read(name)
+
+    return package.install(
+        next(_identities),
+        archive.label,
+        names | overlay.keys(),
+        read,
+        archive.storage,
+        archive.open,
+        archive.library,
+        kind=_Observed,
+    )
+
+
+def unlike(found, expected, where="the output"):
+    """What differs between two results, or None: tensors and arrays to the bit."""
+    import torch
+
+    if isinstance(expected, torch.Tensor):
+        if not isinstance(found, torch.Tensor):
+            return f"{where} is a {type(found).__name__} instead of a tensor"
+        if (found.dtype, found.shape) != (expected.dtype, expected.shape):
+            return (
+                f"{where} is {found.dtype} {tuple(found.shape)} instead of "
+                f"{expected.dtype} {tuple(expected.shape)}"
+            )
+        if not _same_bits(found, expected):
+            return f"{where} has other values"
+        return None
+    if isinstance(expected, dict):
+        if not isinstance(found, dict) or list(found) != list(expected):
+            return f"{where} has other keys"
+        pairs = [(f"{where}[{key!r}]", found[key], expected[key]) for key in expected]
+    elif isinstance(expected, (list, tuple)):
+        if not isinstance(found, (list, tuple)) or len(found) != len(expected):
+            return f"{where} has another length"
+        pairs = [(f"{where}[{i}]", *pair) for i, pair in enumerate(zip(found, expected))]
+    elif hasattr(expected, "__dict__"):
+        if type(found).__qualname__ != type(expected).__qualname__:
+            return f"{where} is a {type(found).__qualname__}"
+        return unlike(vars(found), vars(expected), where)
+    else:
+        if type(found) is type(expected) and pickle.dumps(found) == pickle.dumps(expected):
+            return None
+        return f"{where} is {found!r:.80} instead of {expected!r:.80}"
+    for place, one, other in pairs:
+        difference = unlike(one, other, place)
+        if difference is not None:
+            return difference
+    return None
+
+
+def _same_bits(one, other):
+    import torch
+
+    if one.layout != torch.strided or one.is_quantized:
+        return torch.equal(one.to_dense(), other.to_dense())
+    one, other = (t.detach().resolve_conj().resolve_neg().contiguous().cpu() for t in (one, other))
+    if one.numel() == 0:
+        return True
+    return torch.equal(one.reshape(-1).view(torch.uint8), other.reshape(-1).view(torch.uint8))

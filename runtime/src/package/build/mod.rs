@@ -1,0 +1,197 @@
+//! Building packages: stock torch.package's exporter in one interpreter, a trial in another.
+
+mod page;
+mod report;
+
+pub use report::{Module, Report, Verdict};
+
+use super::PackageError;
+use crate::object::Object;
+use crate::pool::Pool;
+use crate::session::Session;
+use crate::{Error, Result};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// What becomes of the modules that a rule covers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Their source goes into the package.
+    Intern,
+    /// They are taken from the machine that loads it.
+    Extern,
+    /// They are replaced by mocks, which raise when they are used.
+    Mock,
+    /// They must not be needed.
+    Deny,
+}
+
+impl Action {
+    /// As torch.package calls it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Intern => "intern",
+            Self::Extern => "extern",
+            Self::Mock => "mock",
+            Self::Deny => "deny",
+        }
+    }
+}
+
+/// What to package, and how.
+#[derive(Clone, Debug)]
+pub struct Recipe {
+    /// `MODULE:CALLABLE`: a function without parameters that returns the object, or the object
+    /// and a tuple of arguments for one call of it.
+    pub target: String,
+    /// Patterns of module names as torch.package has them (`torchvision.**`), first match counts.
+    /// What none covers is settled by rules that the report names: the object's own package and
+    /// packages without C extensions are interned, those with C extensions are external. What is
+    /// not installed is left out: importing it raises as it does here.
+    pub rules: Vec<(Action, String)>,
+    /// Shared libraries to put in, each with its record, or where Python finds it. The libraries
+    /// that they name and bring along (`*.libs`) come with them.
+    pub extensions: Vec<(PathBuf, Option<String>)>,
+    /// Put in front of `sys.path` while the object is made.
+    pub paths: Vec<PathBuf>,
+    /// How long may be spent on finding false dependencies.
+    pub search: Duration,
+}
+
+impl Recipe {
+    /// A recipe without rules.
+    pub fn new(target: impl Into<String>) -> Self {
+        Self {
+            target: target.into(),
+            rules: Vec::new(),
+            extensions: Vec::new(),
+            paths: Vec::new(),
+            search: Duration::from_secs(60),
+        }
+    }
+}
+
+/// Where the object and its arguments go.
+const OBJECT: (&str, &str) = ("model", "model.pkl");
+
+/// What `_hydrozoa.exporting.build` returns: object, arguments, modules, problems.
+type Built<'s> = (Object<'s>, Object<'s>, Vec<Row>, Vec<String>);
+
+/// Name, action, reason, size in bytes, names of those that import it.
+type Row = (String, String, String, u64, Vec<String>);
+
+impl Pool {
+    /// Makes the object that `recipe` names, in the pool's first interpreter, writes a package of
+    /// it to `output`, and loads and calls that in the last one, in the package's own modules.
+    ///
+    /// The package holds the object as `model/model.pkl`, and the arguments, if there are some, as
+    /// `model/example.pkl`.
+    ///
+    /// # Errors
+    ///
+    /// [`PackageError::Build`] with every module that cannot be packaged and what to do about it;
+    /// [`Error::Python`] for what making or calling the object raises. That the package does not
+    /// load, or computes something else, is no error but the report's verdict.
+    pub fn build_package(&self, recipe: &Recipe, output: impl AsRef<Path>) -> Result<Report> {
+        let output = output.as_ref();
+        let partial = output.with_extension("partial");
+        let maker = self.acquire_on(0)?;
+        let checker = self.acquire_on(self.interpreters().len() - 1)?;
+        let (object, arguments, rows, problems) = export(&maker, recipe, &partial)?;
+        if !problems.is_empty() {
+            let target = recipe.target.clone();
+            return Err(PackageError::Build { target, problems }.into());
+        }
+        fs::rename(&partial, output)
+            .map_err(|source| Error::Io { path: output.to_owned(), source })?;
+        let mut report = Report::new(output, rows)?;
+        // What the unpackaged object computes, in a form that the checker can have.
+        let case = match arguments.is_none() {
+            true => None,
+            false => {
+                let exporting = maker.import("_hydrozoa.exporting")?;
+                let expected = exporting.call_method("call", (&object, &arguments))?;
+                Some([self.create_movable(&arguments)?, self.create_movable(&expected)?])
+            }
+        };
+        insert_paths(&checker, &recipe.paths)?;
+        let case = match &case {
+            None => [checker.none()?, checker.none()?],
+            Some([arguments, expected]) => {
+                [arguments.to_object(&checker)?, expected.to_object(&checker)?]
+            }
+        };
+        report.verdict = self.rehearse(&checker, output, &case, recipe.search, &mut report)?;
+        // The checker's copies keep the maker's storages: they go before the interpreters do.
+        drop(case);
+        checker.import("gc")?.call_method("collect", ())?;
+        checker.interpreter().drain();
+        Ok(report)
+    }
+
+    fn rehearse(
+        &self,
+        session: &Session,
+        file: &Path,
+        case: &[Object<'_>; 2],
+        search: Duration,
+        report: &mut Report,
+    ) -> Result<Verdict> {
+        let [arguments, expected] = case;
+        let package = self.load_package(file)?;
+        let importer = package.importer(session)?;
+        let rehearsal = session.import("_hydrozoa.rehearsal")?;
+        let checked = rehearsal.call_method("check", (&importer, OBJECT, arguments, expected));
+        let (difference, imported, used) = match checked {
+            Ok(result) => result.extract::<(String, Vec<String>, Vec<String>)>()?,
+            Err(error) => {
+                let traceback = error.traceback().unwrap_or_default();
+                return Ok(Verdict::Fails(format!("{error}\n{traceback}")));
+            }
+        };
+        report.set_imported(&imported, &used);
+        if !difference.is_empty() {
+            return Ok(Verdict::Differs(difference));
+        }
+        if arguments.is_none() {
+            return Ok(Verdict::Loads);
+        }
+        let (falses, complete): (Vec<String>, bool) = rehearsal
+            .call_method(
+                "false_dependencies",
+                (&importer, OBJECT, arguments, expected, imported, used, search.as_secs_f64()),
+            )?
+            .extract()?;
+        report.set_false(&falses, complete);
+        Ok(Verdict::Same)
+    }
+}
+
+/// Runs the exporter.
+fn export<'s>(session: &'s Session, recipe: &Recipe, file: &Path) -> Result<Built<'s>> {
+    insert_paths(session, &recipe.paths)?;
+    let rules: Vec<(&str, &str)> =
+        recipe.rules.iter().map(|(action, pattern)| (action.name(), pattern.as_str())).collect();
+    let extensions: Vec<(String, String)> = recipe
+        .extensions
+        .iter()
+        .map(|(file, record)| (file.display().to_string(), record.clone().unwrap_or_default()))
+        .collect();
+    let target = recipe.target.as_str();
+    session
+        .import("_hydrozoa.exporting")?
+        .call_method("build", (target, file.display().to_string(), rules, extensions))?
+        .extract()
+}
+
+fn insert_paths(session: &Session, paths: &[PathBuf]) -> Result<()> {
+    let list = session.import("sys")?.getattr("path")?;
+    for path in paths.iter().rev() {
+        let path = path.display().to_string();
+        if !list.call_method("__contains__", (path.as_str(),))?.truth()? {
+            list.call_method("insert", (0, path))?;
+        }
+    }
+    Ok(())
+}
