@@ -16,7 +16,7 @@ use once_cell::sync::OnceCell;
 use crate::replica::Replica;
 use crate::system::System;
 
-/// The public head of `struct link_map` (`<link.h>`): all that debuggers read.
+/// The public head of `struct link_map` (`<link.h>`): all that debuggers read. It owns its name.
 #[repr(C)]
 #[derive(Debug)]
 pub(crate) struct LinkMap {
@@ -27,7 +27,7 @@ pub(crate) struct LinkMap {
     previous: AtomicPtr<LinkMap>,
 }
 
-// SAFETY: the name points to a leaked string; the links are atomics that only the holder of the
+// SAFETY: the name is this value's own and never changes; the links are atomics that only the holder of the
 // directory's lock writes.
 unsafe impl Send for LinkMap {}
 // SAFETY: as above.
@@ -38,12 +38,19 @@ impl LinkMap {
         let name = CString::new(path.as_os_str().as_bytes()).unwrap_or_default();
         Box::new(LinkMap {
             load_bias,
-            // One name per replica, kept: a debugger may read the list at any time.
             name: name.into_raw(),
             dynamic,
             next: AtomicPtr::new(ptr::null_mut()),
             previous: AtomicPtr::new(ptr::null_mut()),
         })
+    }
+}
+
+impl Drop for LinkMap {
+    fn drop(&mut self) {
+        // SAFETY: made by `into_raw` in `new`. Nobody finds it here any more: what was published is
+        // taken off the list before.
+        drop(unsafe { CString::from_raw(self.name.cast_mut()) });
     }
 }
 

@@ -100,12 +100,15 @@ impl<'a> Binder<'a> {
             if index == 0 {
                 continue;
             }
+            if !matches!(bindings.get(index), None | Some(Binding::Unreferenced)) {
+                continue;
+            }
+            // Bound first: it is what says whether the symbol table reaches that far.
+            let binding = self.bind(image, rela.symbol, &mut images, &mut missing)?;
             if bindings.len() <= index {
                 bindings.resize(index + 1, Binding::Unreferenced);
             }
-            if matches!(bindings[index], Binding::Unreferenced) {
-                bindings[index] = self.bind(image, rela.symbol, &mut images, &mut missing)?;
-            }
+            bindings[index] = binding;
         }
         Ok(Plan { bindings, images, missing })
     }

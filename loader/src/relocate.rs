@@ -70,8 +70,9 @@ pub(crate) fn relocate(
     for (index, rela) in replica.image.dynamic.rela().enumerate() {
         // Nearly all relocations of a library are of this kind.
         if arch::action(rela.kind) == Some(Action::Relative) {
+            let value = (bias as u64).wrapping_add_signed(rela.addend);
             // SAFETY: `targets` has checked that this is a writable word of the image.
-            unsafe { write_word(relocator.target(rela.offset), bias as u64 + rela.addend as u64) };
+            unsafe { write_word(relocator.target(rela.offset), value) };
             continue;
         }
         relocator
@@ -150,7 +151,7 @@ impl Relocator<'_> {
                 }
             }
         };
-        if action.size() == 4 {
+        if action.size(rela.symbol) == 4 {
             let fits = match action {
                 Action::Relative32 => word as i64 == i64::from(word as i32),
                 _ => word == u64::from(word as u32),

@@ -72,9 +72,11 @@ pub(crate) enum Action {
 }
 
 impl Action {
-    /// Bytes that it writes.
-    pub(crate) fn size(self) -> usize {
+    /// Bytes that it writes for a reference to symbol `symbol`, 0 being none.
+    pub(crate) fn size(self, symbol: u32) -> usize {
         match self {
+            // Both words of the `tls_index`: no other relocation names the second.
+            Action::TlsModule if symbol == 0 => 16,
             Action::None | Action::Copy => 0,
             Action::Absolute32 | Action::Relative32 | Action::Size32 => 4,
             Action::TlsDescriptor => 16,

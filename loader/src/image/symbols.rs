@@ -216,7 +216,8 @@ impl<'a> SymbolTable<'a> {
 
     /// One more than the highest index that the hash table reaches, and so of every definition.
     pub(crate) fn count(&self) -> u32 {
-        self.hash.count()
+        let room = self.symbols.len() / SYMBOL_SIZE;
+        self.hash.count().min(u32::try_from(room).unwrap_or(u32::MAX))
     }
 
     /// The definition at or below `address` (as in the file) that is nearest to it.
@@ -225,8 +226,8 @@ impl<'a> SymbolTable<'a> {
             .filter_map(|index| self.symbol(index))
             .filter(|symbol| symbol.is_definition() && !symbol.is_tls() && !symbol.is_absolute())
             .filter(|symbol| {
-                symbol.value <= address
-                    && (symbol.size == 0 || address < symbol.value + symbol.size)
+                let distance = address.checked_sub(symbol.value);
+                distance.is_some_and(|distance| symbol.size == 0 || distance < symbol.size)
             })
             .max_by_key(|symbol| symbol.value)
     }
@@ -298,10 +299,10 @@ impl<'a> Hash<'a> {
                     if (entry | 1) == (hash | 1) && visit(index) {
                         return;
                     }
-                    if entry & 1 != 0 {
+                    let Some(next) = index.checked_add(1).filter(|_| entry & 1 == 0) else {
                         return;
-                    }
-                    index += 1;
+                    };
+                    index = next;
                 }
             }
             Hash::SysV { buckets, chains } => {
@@ -332,9 +333,10 @@ impl<'a> Hash<'a> {
                 }
                 let mut index = highest;
                 while word(chains, (index - first) as usize).is_some_and(|entry| entry & 1 == 0) {
-                    index += 1;
+                    let Some(next) = index.checked_add(1) else { break };
+                    index = next;
                 }
-                index + 1
+                index.saturating_add(1)
             }
         }
     }

@@ -43,7 +43,8 @@ impl Targets {
             let refuse = |reason: &str| Error::relocation(&image.path, index, &rela, reason.into());
             let action = arch::action(rela.kind)
                 .ok_or_else(|| refuse("no such relocation type on this machine"))?;
-            if action.size() > 0 && !mark(rela.offset, action.size()) {
+            let size = action.size(rela.symbol);
+            if size > 0 && !mark(rela.offset, size) {
                 return Err(refuse("it applies outside the writable segments"));
             }
         }

@@ -59,6 +59,16 @@ pub enum Rules {
     Program,
 }
 
+/// What one symbol that relocations name is bound to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bound {
+    /// The reference's name.
+    pub name: Vec<u8>,
+    /// The name of the specimen's own symbol that it is bound to; none if something else, or
+    /// nothing, answers it.
+    pub own: Option<Vec<u8>>,
+}
+
 /// A writable segment before and after relocation.
 #[derive(Clone, Debug)]
 pub struct Written {
@@ -164,15 +174,25 @@ impl Specimen {
     }
 
     /// Binds everything that its relocations name, in a scope of itself and the process's system
-    /// objects. Returns how many bindings there are.
+    /// objects.
     ///
     /// # Errors
     /// As for any load.
-    pub fn plan(&self, rules: Rules) -> Result<usize> {
+    pub fn plan(&self, rules: Rules) -> Result<Vec<Bound>> {
         let plan = self.planned(rules)?;
         plan.static_tls(&self.image).count();
-        let bound = |binding: &&Binding| !matches!(binding, Binding::Unreferenced);
-        Ok(plan.bindings().iter().filter(bound).count())
+        let name = |symbol| self.image.symbols.name(&symbol).unwrap_or_default().to_vec();
+        let bindings = (0..).zip(plan.bindings());
+        let bound = bindings.filter(|(_, binding)| !matches!(binding, Binding::Unreferenced));
+        Ok(bound
+            .map(|(index, binding)| Bound {
+                name: self.image.symbols.symbol(index).map(name).unwrap_or_default(),
+                own: match binding {
+                    Binding::Image { symbol, .. } => Some(name(*symbol)),
+                    _ => None,
+                },
+            })
+            .collect())
     }
 
     fn planned(&self, rules: Rules) -> Result<Arc<Plan>> {

@@ -1,0 +1,170 @@
+//! Untrusted input, without a fuzzer: what fuzzing found, and a fixed number of its mutations.
+//!
+//! The mutations and the model of relocation are the fuzz targets' own (`loader/fuzz`).
+
+#[path = "../../fuzz/src/elf.rs"]
+mod elf;
+mod forge;
+#[path = "../../fuzz/src/model.rs"]
+mod model;
+#[path = "../../fuzz/src/mutate.rs"]
+mod mutate;
+
+use forge::{DATA, Forge, Symbol};
+use hydrozoa_loader::testing::specimen::{Outcome, Rules, Specimen};
+
+const R_64: u32 = 1;
+const PC32: u32 = 2;
+const GLOB_DAT: u32 = 6;
+const JUMP_SLOT: u32 = 7;
+const RELATIVE: u32 = 8;
+const DTPMOD64: u32 = 16;
+const DTPOFF64: u32 = 17;
+const TPOFF64: u32 = 18;
+const TLSDESC: u32 = 36;
+const SIZE32: u32 = 32;
+const SIZE64: u32 = 33;
+
+/// STB_GLOBAL with STT_OBJECT, STT_FUNC, STT_TLS.
+const OBJECT: u8 = 0x11;
+const FUNCTION: u8 = 0x12;
+const THREAD_LOCAL: u8 = 0x16;
+
+fn symbol(name: &'static str, info: u8, section: u16, value: u64) -> Symbol {
+    Symbol { name, info, section, value, size: 8 }
+}
+
+/// An object with a relocation of nearly every type.
+fn whole() -> Forge {
+    Forge {
+        symbols: vec![
+            symbol("counter", OBJECT, 1, DATA),
+            symbol("malloc", FUNCTION, 0, 0),
+            symbol("environ", OBJECT, 0, 0),
+            symbol("own_thread_local", THREAD_LOCAL, 1, 8),
+            symbol("nobody_defines_this", FUNCTION, 0, 0),
+        ],
+        rela: vec![
+            (DATA, 0, RELATIVE, 0x123),
+            (DATA + 8, 1, R_64, -8),
+            (DATA + 16, 2, GLOB_DAT, 0),
+            (DATA + 24, 3, R_64, 4),
+            (DATA + 32, 4, DTPMOD64, 0),
+            (DATA + 40, 4, DTPOFF64, 0),
+            (DATA + 48, 0, DTPMOD64, 0),
+            (DATA + 64, 4, TLSDESC, 0),
+            (DATA + 80, 5, JUMP_SLOT, 0),
+            (DATA + 88, 1, SIZE64, 1),
+            (DATA + 96, 1, SIZE32, 1),
+            (DATA + 100, 1, PC32, 0),
+        ],
+        relr: vec![DATA + 104, 0b1011],
+        tls: Some((8, 16)),
+        data: vec![0x11; 0x100],
+        ..Forge::default()
+    }
+}
+
+fn relocated(forge: &Forge) -> Outcome {
+    let file = forge.build();
+    let specimen = Specimen::in_memory(&file).unwrap();
+    let outcome = specimen.relocate(Rules::Domain).unwrap();
+    model::check(&file, &outcome);
+    outcome
+}
+
+fn word(outcome: &Outcome, address: u64) -> u64 {
+    let written = &outcome.written[0];
+    let at = (address - written.address) as usize;
+    u64::from_le_bytes(written.after[at..at + 8].try_into().unwrap())
+}
+
+#[test]
+fn a_specimen_is_relocated_as_its_file_asks() {
+    let outcome = relocated(&whole());
+    assert_eq!(outcome.result, Ok(()));
+    let bias = outcome.bias;
+    assert_eq!(word(&outcome, DATA), bias + 0x123);
+    assert_eq!(word(&outcome, DATA + 8), bias + DATA - 8);
+    assert_eq!(word(&outcome, DATA + 88), 9, "the size of `counter` and one");
+    let packed = 0x1111_1111_1111_1111u64.wrapping_add(bias);
+    for address in [DATA + 104, DATA + 112, DATA + 128] {
+        assert_eq!(word(&outcome, address), packed);
+    }
+}
+
+#[test]
+fn both_hash_tables_lead_to_the_symbols() {
+    for sysv_hash in [false, true] {
+        let specimen = Specimen::parse(&Forge { sysv_hash, ..whole() }.build()).unwrap();
+        assert!(specimen.look_up(b"counter") && !specimen.look_up(b"malloc"));
+        assert_eq!(specimen.read().symbols.len(), 6);
+    }
+}
+
+#[test]
+fn a_relative_relocation_may_lie_below_the_object() {
+    let forge =
+        Forge { rela: vec![(DATA, 0, RELATIVE, -0x10)], data: vec![0; 8], ..Forge::default() };
+    let outcome = relocated(&forge);
+    assert_eq!(word(&outcome, DATA), outcome.bias - 0x10);
+}
+
+#[test]
+fn a_symbol_index_beyond_the_table_is_refused_before_room_is_made_for_it() {
+    let forge = Forge { rela: vec![(DATA, u32::MAX, R_64, 0)], ..whole() };
+    let error = Specimen::parse(&forge.build()).unwrap().plan(Rules::Domain).unwrap_err();
+    assert!(error.to_string().contains("beyond the table"), "{error}");
+}
+
+#[test]
+fn a_hash_table_that_reaches_beyond_the_symbols_has_those_that_are_there() {
+    // Its chains begin with the highest symbol index that there can be.
+    let table = vec![1, u32::MAX, 1, 0, u32::MAX, u32::MAX, u32::MAX, 0];
+    let specimen = Specimen::parse(&Forge { gnu_hash: Some(table), ..whole() }.build()).unwrap();
+    assert_eq!(specimen.read().symbols.len(), 6);
+    assert!(!specimen.look_up(b"counter"));
+}
+
+#[test]
+fn a_symbol_may_claim_to_end_beyond_the_address_space() {
+    let mut forge = whole();
+    forge.symbols[0].value = u64::MAX - 1;
+    assert!(Specimen::parse(&forge.build()).unwrap().look_up(b"counter"));
+}
+
+#[test]
+fn both_words_of_a_tls_index_lie_in_the_segment() {
+    // Without a symbol the second word is written too, and here it lies beyond the segment.
+    let mut forge = whole();
+    forge.rela = vec![(DATA + forge.data.len() as u64 - 8, 0, DTPMOD64, 0)];
+    let reason = relocated(&forge).result.unwrap_err();
+    assert!(reason.contains("outside the writable segments"), "{reason}");
+    forge.rela[0].1 = 4;
+    assert_eq!(relocated(&forge).result, Ok(()), "with one, it is the first alone");
+}
+
+#[test]
+fn mutated_objects_are_relocated_as_they_ask_or_refused() {
+    let initial_exec = Forge { rela: vec![(DATA, 4, TPOFF64, 0)], ..whole() };
+    let seeds = [whole(), Forge { sysv_hash: true, ..whole() }, initial_exec];
+    for seed in 0..3000 {
+        let mut file = seeds[seed as usize % seeds.len()].build();
+        // Some several times over: one change alone is often refused by the parser.
+        for round in 0..=seed % 3 {
+            mutate::mutate(&mut file, seed << 2 | round);
+        }
+        let Ok(specimen) = Specimen::in_memory(&file) else { continue };
+        for name in specimen.read().symbols.iter().flatten() {
+            specimen.look_up(name);
+        }
+        for bound in specimen.plan(Rules::Program).into_iter().flatten() {
+            assert!(bound.own.is_none_or(|own| own == bound.name));
+        }
+        if specimen.span() <= 1 << 18
+            && let Ok(outcome) = specimen.relocate(Rules::Domain)
+        {
+            model::check(&file, &outcome);
+        }
+    }
+}
