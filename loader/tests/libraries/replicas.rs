@@ -457,6 +457,44 @@ fn a_closed_domain_runs_its_destructors_and_leaves_no_mapping() {
     assert!(!executable, "the text is still mapped");
 }
 
+#[test]
+fn a_closed_replica_stays_mapped_until_threads_have_destroyed_its_thread_local_objects() {
+    let shop = Workshop::new("pinned");
+    let flag = shop.path("flag");
+    let path = shop.build(
+        "libpinned++.so",
+        &format!(
+            "#include <cstdio>
+             struct Kept {{ int value = 7; ~Kept() {{
+                 FILE *f = fopen(\"{}\", \"a\"); fputs(\"gone \", f); fclose(f); }} }};
+             thread_local Kept kept; extern \"C\" int touch() {{ return kept.value; }}",
+            flag.display()
+        ),
+        &[],
+    );
+    let domain = domains(1).remove(0);
+    let library = domain.open(&path, OpenFlags::NOW).unwrap();
+    let (touched, is_touched) = std::sync::mpsc::channel();
+    let (end, ends) = std::sync::mpsc::channel::<()>();
+    // SAFETY: declared as `int touch()`.
+    let touch: extern "C-unwind" fn() -> c_int = unsafe { function(&library, "touch") };
+    let thread = std::thread::spawn(move || {
+        touched.send(touch()).unwrap();
+        ends.recv().unwrap();
+    });
+    assert_eq!(is_touched.recv().unwrap(), 7);
+    drop(library);
+    // SAFETY: nothing refers to the library but the thread's object, which `close` allows.
+    unsafe { domain.close() };
+    let text = || crate::common::mappings(&path).iter().any(|line| line.contains("r-xp"));
+    assert!(text(), "unmapped under a thread that has to run its destructor");
+    assert!(!flag.exists());
+    end.send(()).unwrap();
+    thread.join().unwrap();
+    assert_eq!(std::fs::read_to_string(&flag).unwrap(), "gone ");
+    assert!(!text(), "still mapped after the last destructor");
+}
+
 /// Runs this test binary again for the test `name` alone, with `variable` set.
 fn in_child(name: &str, variable: &str) -> std::process::Output {
     std::process::Command::new(std::env::current_exe().unwrap())
