@@ -130,6 +130,14 @@ impl Closure {
         images
     }
 
+    /// Replicates a node that was left to the system loader.
+    pub(crate) fn replicate(&mut self, index: usize, reason: String) -> Result<()> {
+        let node = &mut self.nodes[index];
+        (node.class, node.reason) = (Class::Replicate, reason);
+        self.check_missing()?;
+        self.check_openable()
+    }
+
     /// Indices of the nodes of `class`, in breadth-first order.
     pub(crate) fn of_class(&self, class: Class) -> impl Iterator<Item = usize> + '_ {
         (0..self.nodes.len()).filter(move |&index| self.nodes[index].class == class)

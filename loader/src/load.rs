@@ -107,11 +107,11 @@ fn shared_part(
     {
         return Ok(Shared::Whole(Library::of_replica(commons, replica)));
     }
-    let closure = discover(domain, image.clone(), forced)?;
+    let mut closure = discover(domain, image.clone(), forced)?;
     if closure.nodes[0].class == Class::System {
         return open_by_system(domain, &image.path, flags).map(Shared::Whole);
     }
-    open_system_nodes(&closure)?;
+    open_system_nodes(&mut closure)?;
     if let Some(commons) = domain.0.commons.clone().map(Domain) {
         load_group(&commons, &closure, Class::Commons, flags)?;
         if closure.nodes[0].class == Class::Commons {
@@ -185,12 +185,26 @@ pub(crate) fn open_by_system(domain: &Domain, path: &Path, flags: OpenFlags) -> 
 }
 
 /// Has the system loader load what the closure's other nodes need of it.
-pub(crate) fn open_system_nodes(closure: &Closure) -> Result<()> {
-    for node in closure.nodes.iter().filter(|node| node.class != Class::System) {
-        for edge in &node.edges {
+pub(crate) fn open_system_nodes(closure: &mut Closure) -> Result<()> {
+    let mut index = 0;
+    while index < closure.nodes.len() {
+        if closure.nodes[index].class == Class::System {
+            index += 1;
+            continue;
+        }
+        let mut alone = None;
+        for edge in &closure.nodes[index].edges {
             match edge {
                 Edge::Node(to) if closure.nodes[*to].class == Class::System => {
-                    open_system_node(*to, closure, &mut vec![false; closure.nodes.len()])?;
+                    let opened =
+                        open_system_node(*to, closure, &mut vec![false; closure.nodes.len()]);
+                    match opened {
+                        Err(Error::System { message, .. }) if leans_on_others(&message) => {
+                            alone = Some((*to, message));
+                            break;
+                        }
+                        opened => opened?,
+                    }
                 }
                 Edge::SystemName(path) => {
                     SYSTEM.open(Path::new(path), libc::RTLD_LAZY)?;
@@ -198,8 +212,22 @@ pub(crate) fn open_system_nodes(closure: &Closure) -> Result<()> {
                 _ => {}
             }
         }
+        match alone {
+            // It has needs of its own, which may stand before this node.
+            Some((node, message)) => {
+                closure.replicate(node, format!("it cannot be opened on its own: {message}"))?;
+                index = 0;
+            }
+            None => index += 1,
+        }
     }
     Ok(())
+}
+
+/// Whether the system loader's message says that a symbol is defined nowhere: by an object that
+/// counts on the scope of those that need it. Only our loader has that scope.
+fn leans_on_others(message: &str) -> bool {
+    message.contains("undefined symbol")
 }
 
 /// Opens one node by path. Opened so, it loses the RPATH of who needs it, which some find their

@@ -247,6 +247,10 @@ pub(crate) fn system_definition(object: &SystemObject, symbol: &Symbol) -> Defin
     } else {
         object.base.wrapping_add(symbol.value as usize)
     };
+    // Of all definitions of a unique symbol the first that anything referred to counts, in whichever
+    // object it is (glibc, do_lookup_unique).
+    let unique = symbol.is_unique().then(|| object.symbols.name(symbol)).flatten();
+    let address = unique.and_then(|name| object.ask(name)).unwrap_or(address);
     let address = if symbol.is_indirect_function() { call_resolver(address) } else { address };
     Definition::Fixed { address, size: symbol.size }
 }

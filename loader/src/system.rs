@@ -62,12 +62,19 @@ impl SystemObject {
         self.needed.iter().any(|name| other.is_called(name))
     }
 
-    /// Whether `name` is its soname or its file's name.
+    /// What `dlsym` on this object finds.
+    pub(crate) fn ask(&self, name: &[u8]) -> Option<usize> {
+        let path = CString::new(self.path.as_os_str().as_bytes()).ok()?;
+        let handle = SystemHandle::open(&path, libc::RTLD_LAZY | libc::RTLD_NOLOAD).ok()?;
+        (handle.base() == Some(self.base)).then(|| handle.symbol(&CString::new(name).ok()?))?
+    }
+
     /// Whether it is what is mapped at `base` from the file at `path`.
     fn is(&self, base: usize, path: &Path) -> bool {
         self.base == base && self.path == path
     }
 
+    /// Whether `name` is its soname or its file's name.
     fn is_called(&self, name: &str) -> bool {
         self.soname == name
             || self.path.file_name().is_some_and(|own| own.as_bytes() == name.as_bytes())
@@ -96,7 +103,7 @@ pub(crate) struct System {
 struct State {
     generation: (u64, u64),
     objects: Vec<Arc<SystemObject>>,
-    /// The executable and what it needs, in breadth-first order.
+    /// The executable, what was preloaded, and what they need.
     global: Vec<Arc<SystemObject>>,
     /// Handles that keep opened objects loaded.
     opened: HashMap<PathBuf, usize>,
@@ -113,7 +120,7 @@ impl System {
         state.objects.clone()
     }
 
-    /// The executable and its dependencies: the scope that every object sees.
+    /// The executable, what was preloaded, and what they need: the scope that every object sees.
     pub(crate) fn global(&self) -> Vec<Arc<SystemObject>> {
         let state = self.current();
         state.global.clone()
@@ -234,7 +241,7 @@ impl System {
         if state.global.is_empty()
             && let Some(executable) = state.objects.first().cloned()
         {
-            state.global = state.closure(&executable);
+            state.global = state.at_start(&executable);
         }
         state
     }
@@ -262,6 +269,30 @@ fn index(loaded: &LoadedObject, path: PathBuf) -> Option<Arc<SystemObject>> {
 }
 
 impl State {
+    /// The executable, what was preloaded (LD_PRELOAD), and what they need, in glibc's order, which
+    /// is that of its list: preloaded objects stand between the executable and its needs
+    /// (glibc, rtld.c). What was opened since stands behind all of them.
+    fn at_start(&self, executable: &Arc<SystemObject>) -> Vec<Arc<SystemObject>> {
+        let needed = self.closure(executable);
+        let among = |object: &Arc<SystemObject>| needed.iter().any(|known| known.id == object.id);
+        let last = self.objects.iter().rposition(among).unwrap_or(0);
+        // The vDSO is in the list, and in no scope. It alone has a name without a directory.
+        let is_file = |object: &&Arc<SystemObject>| {
+            object.id == executable.id || object.path.components().count() > 1
+        };
+        let mut global: Vec<_> = self.objects[..=last].iter().filter(is_file).cloned().collect();
+        let mut next = 0;
+        while let Some(object) = global.get(next).cloned() {
+            next += 1;
+            for needed in self.closure(&object) {
+                if !global.iter().any(|known| known.id == needed.id) {
+                    global.push(needed);
+                }
+            }
+        }
+        global
+    }
+
     fn by_name(&self, name: &str) -> Option<Arc<SystemObject>> {
         self.objects.iter().find(|object| object.is_called(name)).cloned()
     }

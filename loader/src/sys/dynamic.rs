@@ -32,6 +32,18 @@ impl SystemHandle {
         (status == 0 && !map.is_null()).then(|| unsafe { (*map).address })
     }
 
+    /// `dlsym(handle, name)`.
+    pub(crate) fn symbol(&self, name: &CStr) -> Option<usize> {
+        // SAFETY: the handle is open, the name NUL-terminated.
+        let address = unsafe { (functions().dlsym)(self.0, name.as_ptr()) };
+        if address.is_null() {
+            // Clears the thread's error, as in `global_symbol`.
+            // SAFETY: no arguments.
+            unsafe { (functions().dlerror)() };
+        }
+        (!address.is_null()).then_some(address as usize)
+    }
+
     /// Gives up the reference without closing the object: it stays loaded for good.
     pub(crate) fn keep(self) -> *mut c_void {
         let handle = self.0;

@@ -42,8 +42,8 @@ pub struct Member {
 /// Libraries that the policy leaves to the system are loaded.
 pub fn relocate(domain: &Domain, path: &Path, flags: OpenFlags) -> Result<Relocated> {
     let image = IMAGES.open(path)?;
-    let closure = load::discover(domain, image, Some(Class::Replicate))?;
-    load::open_system_nodes(&closure)?;
+    let mut closure = load::discover(domain, image, Some(Class::Replicate))?;
+    load::open_system_nodes(&mut closure)?;
     let replicas = load::prepare_group(domain, &closure, Class::Replicate, flags)?;
     Ok(Relocated { replicas })
 }
@@ -58,6 +58,11 @@ impl Relocated {
 /// The published replicas of a domain.
 pub fn members(domain: &Domain) -> Vec<Member> {
     domain.0.state.lock().replicas.iter().map(|replica| member(replica)).collect()
+}
+
+/// What references to `name` bind to if the domain interposes it.
+pub fn interposition(domain: &Domain, name: &str) -> Option<usize> {
+    domain.interposed(name)
 }
 
 fn member(replica: &Replica) -> Member {

@@ -1,6 +1,6 @@
 //! Replicas of small libraries: separate data, shared text, and the semantics of glibc.
 
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::path::Path;
 
 use crate::common::{Workshop, function};
@@ -242,6 +242,66 @@ fn unique_symbols_are_one_per_domain() {
     let (one, two) = (open("one"), open("two"));
     call(&one, "run_set");
     assert_eq!((call(&one, "read_b"), call(&two, "read_b")), (9, 0));
+}
+
+#[test]
+fn a_unique_symbol_of_the_system_s_is_the_one_that_the_system_uses() {
+    let shop = Workshop::new("unique-system");
+    let header = "template <class T> struct Holder { static int value; }; template <class T> int Holder<T>::value = 0;
+        extern \"C\" int *";
+    let build = |name: &str, function: &str, arguments: &[&str]| {
+        let source = format!("{header} {function}() {{ return &Holder<int>::value; }}");
+        shop.build(name, &source, arguments)
+    };
+    let first = build("libfirst++.so", "first", &[]);
+    build("libsecond++.so", "second", &[]);
+    let user = build(
+        "libuser++.so",
+        "own",
+        &["-L{dir}", "-Wl,--no-as-needed", "-l:libsecond++.so", "-Wl,-rpath,$ORIGIN"],
+    );
+    // Neither library needs the other; whoever is opened first has the definition for all.
+    let name = CString::new(first.to_str().unwrap()).unwrap();
+    // SAFETY: a library of ours, whose constructors do nothing.
+    let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
+    // SAFETY: `int *first(void)` of the library that was just opened.
+    let first: extern "C" fn() -> usize =
+        unsafe { std::mem::transmute(libc::dlsym(handle, c"first".as_ptr())) };
+    let library = domains(1)[0].open(&user, OpenFlags::NOW).unwrap();
+    // SAFETY: declared as `int *own(void)` and `int *second(void)`.
+    let (own, second): (extern "C" fn() -> usize, extern "C" fn() -> usize) =
+        unsafe { (function(&library, "own"), function(&library, "second")) };
+    assert_eq!(second(), first());
+    assert_eq!(own(), first());
+}
+
+#[test]
+fn a_dependency_that_counts_on_its_users_scope_is_replicated_with_them() {
+    let shop = Workshop::new("leaning");
+    shop.build("libprovider.so", "int provided = 40;", &[]);
+    // Names nothing in DT_NEEDED: it works only beside a library that brings the provider.
+    shop.build(
+        "libleaning.so",
+        "extern int provided; int lean(void) { return provided + 2; }",
+        &[],
+    );
+    let path = shop.build(
+        "libbrings.so",
+        "int lean(void); int run(void) { return lean(); }",
+        &[
+            "-L{dir}",
+            "-l:libleaning.so",
+            "-l:libprovider.so",
+            "-Wl,--no-as-needed",
+            "-l:libprovider.so",
+            "-Wl,-rpath,$ORIGIN",
+        ],
+    );
+    let domains = domains(2);
+    for library in open_in(&domains, &path) {
+        assert_eq!(call(&library, "run"), 42);
+    }
+    assert_eq!(domains[1].replicas().len(), 2, "{:?}", domains[1].replicas());
 }
 
 #[test]

@@ -153,10 +153,13 @@ fn difference(expected: &str, found: &str) -> String {
 
 fn execute(case: &Case, job: &Job) -> Result<Run> {
     let stderr = fs::File::create(job.results.join("stderr"))?;
+    let folder = job.folder.display().to_string();
+    let variables =
+        case.environment.iter().map(|(name, value)| (name, value.replace("{folder}", &folder)));
     let mut child = Command::new(std::env::current_exe()?)
         .args(["linker", "job"])
         .arg(serde_json::to_string(job)?)
-        .envs(case.environment.iter().map(|(name, value)| (name, value)))
+        .envs(variables)
         .env_remove("RUST_BACKTRACE")
         .stdin(Stdio::null())
         .stdout(Stdio::null())
