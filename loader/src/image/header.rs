@@ -107,16 +107,14 @@ impl Layout {
         for (index, load) in loads.iter().enumerate() {
             let name = format!("PT_LOAD {index}");
             alignment = alignment.max(check_load(&name, load, bytes.len() as u64)?);
+            let Some(address) = load.p_vaddr.checked_sub(first) else {
+                return malformed(format!("{name} is not in ascending order of address"));
+            };
             if end_of(load).is_none_or(|end| end > span) {
                 return malformed(format!("{name} reaches beyond the last segment"));
             }
             let segment = Segment {
-                address: match load.p_vaddr.checked_sub(first) {
-                    Some(address) => address as usize,
-                    None => {
-                        return malformed(format!("{name} is not in ascending order of address"));
-                    }
-                },
+                address: address as usize,
                 memory_size: load.p_memsz as usize,
                 offset: load.p_offset,
                 file_size: load.p_filesz as usize,
