@@ -15,6 +15,8 @@ pub(super) struct Place {
     pub offset: u64,
     /// Relocation type; RELATIVE for DT_RELR.
     pub kind: u32,
+    /// What is added to the symbol's value.
+    pub addend: i64,
     /// Bytes written: 4 or 8.
     pub size: usize,
     /// The symbol's name; empty if there is none.
@@ -53,6 +55,7 @@ pub(super) fn places(bytes: &[u8]) -> anyhow::Result<Vec<Place>> {
         places.push(Place {
             offset: rela.r_offset,
             kind: rela.r_type,
+            addend: rela.r_addend.unwrap_or(0),
             size,
             symbol: name.to_owned(),
             vague: symbol.is_some_and(|symbol| {
@@ -67,6 +70,7 @@ pub(super) fn places(bytes: &[u8]) -> anyhow::Result<Vec<Place>> {
     places.extend(packed_relative(&elf, bytes)?.into_iter().map(|offset| Place {
         offset,
         kind: reloc::R_X86_64_RELATIVE,
+        addend: 0,
         size: 8,
         symbol: String::new(),
         vague: false,

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
 use goblin::elf::reloc;
-use hydrozoa_loader::{Loader, OpenFlags, testing};
+use hydrozoa_loader::{Domain, Loader, OpenFlags, testing};
 
 use super::object::{self, Place};
 
@@ -31,9 +31,18 @@ pub(super) enum By {
     Glibc,
 }
 
+/// The owner of words that hold the loader's own function of the name they refer to.
+pub(super) const INTERPOSED: &str = "interposed";
+
+/// Stands before the owner of words for which the loader preferred the definition of a system object
+/// to the object's own weak or unique one; the system loader says that this is one.
+pub(super) const UNIFIED: &str = "unified:";
+
 /// A loaded object's place in this process.
 struct Owner {
     name: String,
+    /// What the system loader calls it; `None` for what is ours.
+    path: Option<CString>,
     start: usize,
     end: usize,
     bias: usize,
@@ -46,13 +55,19 @@ struct Owner {
 }
 
 /// Writes one line a place: `index owner offset`. Values in no object are written with the owner
-/// `-`, thread-local words with `tls:` before the owner.
+/// `-`, thread-local words with `tls:` before the owner, references that the loader answers itself
+/// with the owner [`INTERPOSED`], to definitions that it unified with [`UNIFIED`] before all.
 pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let bytes = std::fs::read(&arguments.object)?;
     let places = object::places(&bytes)?;
-    let (bias, owners, _keep) = match arguments.by {
+    let (bias, owners, keep) = match arguments.by {
         By::Hydrozoa => load_by_hydrozoa(&arguments.python, &arguments.object)?,
         By::Glibc => load_by_glibc(&arguments.python, &arguments.object)?,
+    };
+    let is_interposed = |place: &Place, word: usize| {
+        keep.as_ref().is_some_and(|(domain, _)| {
+            testing::interposition(domain, &place.symbol).is_some_and(|address| address == word)
+        })
     };
     let mut output = std::io::BufWriter::new(std::io::stdout().lock());
     for (index, place) in places.iter().enumerate() {
@@ -67,8 +82,19 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
                 ),
             }
         };
-        let (owner, offset) = meaning(place, at, word, after, &owners, arguments.by);
-        writeln!(output, "{index} {owner} {offset:x}")?;
+        let found = meaning(place, at, word, after, &owners, arguments.by);
+        let owner = found.owner.map_or("-", |owner| &owner.name);
+        let Meaning { what, offset, target, .. } = found;
+        if is_interposed(place, word as usize) {
+            writeln!(output, "{index} {INTERPOSED} 0")?;
+        } else if keep.is_some()
+            && place.vague
+            && found.owner.is_some_and(|owner| owner.defines(&place.symbol, target))
+        {
+            writeln!(output, "{index} {UNIFIED}{what}{owner} {offset:x}")?;
+        } else {
+            writeln!(output, "{index} {what}{owner} {offset:x}")?;
+        }
     }
     output.flush()?;
     drop(output);
@@ -77,64 +103,105 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     unsafe { libc::_exit(0) }
 }
 
-fn meaning(
+/// What a word stands for.
+struct Meaning<'a> {
+    /// Which kind of word, if it is no address.
+    what: &'static str,
+    /// The object that it refers to, if any.
+    owner: Option<&'a Owner>,
+    /// Where in it.
+    offset: u64,
+    /// The address that it leads to in this thread.
+    target: usize,
+}
+
+fn meaning<'a>(
     place: &Place,
     at: usize,
     word: u64,
     after: u64,
-    owners: &[Owner],
+    owners: &'a [Owner],
     by: By,
-) -> (String, u64) {
+) -> Meaning<'a> {
     let module = |word: u64| owners.iter().find(|owner| owner.tls_module == word && word != 0);
+    let variable = |owner: Option<&Owner>, index: [u64; 2]| {
+        // SAFETY: the system loader's ids of loaded objects only.
+        owner
+            .filter(|owner| owner.path.is_some())
+            .map_or(0, |_| unsafe { __tls_get_addr(index.as_ptr()) as usize })
+    };
     match place.kind {
-        reloc::R_X86_64_DTPMOD64 => match module(word) {
-            // The offset word of a reference to the object's own data has no relocation.
-            Some(owner) if place.symbol.is_empty() => {
-                (format!("tls:{}", owner.name), after.wrapping_sub(owner.tls_offset))
-            }
-            Some(owner) => (format!("tls:{}", owner.name), 0),
-            None => ("tls:-".into(), word),
-        },
+        reloc::R_X86_64_DTPMOD64 => {
+            let owner = module(word);
+            let offset = match owner {
+                // The offset word of a reference to the object's own data has no relocation.
+                Some(owner) if place.symbol.is_empty() => after.wrapping_sub(owner.tls_offset),
+                Some(_) => 0,
+                None => word,
+            };
+            Meaning { what: "tls:", owner, offset, target: variable(owner, [word, after]) }
+        }
         reloc::R_X86_64_DTPOFF64 => {
             // SAFETY: the module word stands before the offset word (psABI, `tls_index`).
             let before = unsafe { std::ptr::read_unaligned((at - 8) as *const u64) };
-            let start = module(before).map_or(0, |owner| owner.tls_offset);
-            ("tls-offset".into(), word.wrapping_sub(start))
+            let owner = module(before);
+            let offset = word.wrapping_sub(owner.map_or(0, |owner| owner.tls_offset));
+            Meaning { what: "tls-offset:", owner, offset, target: variable(owner, [before, word]) }
         }
         reloc::R_X86_64_TPOFF64 => {
             let owner = owners
                 .iter()
                 .filter_map(|owner| Some((owner, owner.tls_block?)))
                 .filter(|(_, block)| (word as i64) >= (*block as i64))
-                .max_by_key(|(_, block)| *block as i64);
-            match owner {
-                Some((owner, block)) if by == By::Glibc || owner.tls_block.is_some() => {
-                    (format!("tp:{}", owner.name), word.wrapping_sub(block))
-                }
-                _ => ("tp:-".into(), word),
+                .max_by_key(|(_, block)| *block as i64)
+                .filter(|(owner, _)| by == By::Glibc || owner.tls_block.is_some());
+            Meaning {
+                what: "tp:",
+                owner: owner.map(|(owner, _)| owner),
+                offset: owner.map_or(word, |(_, block)| word.wrapping_sub(block)),
+                target: thread_pointer().wrapping_add(word as usize),
             }
         }
         _ => {
-            match owners.iter().find(|owner| (owner.start..owner.end).contains(&(word as usize))) {
-                Some(owner) => (owner.name.clone(), word.wrapping_sub(owner.bias as u64)),
-                None => ("-".into(), word),
-            }
+            let owner =
+                owners.iter().find(|owner| (owner.start..owner.end).contains(&(word as usize)));
+            let bias = owner.map_or(0, |owner| owner.bias as u64);
+            let addend = if place.kind == reloc::R_X86_64_64 { place.addend as usize } else { 0 };
+            let target = (word as usize).wrapping_sub(addend);
+            Meaning { what: "", owner, offset: word.wrapping_sub(bias), target }
         }
     }
 }
 
-fn base_name(path: &Path) -> String {
+impl Owner {
+    /// Whether the system loader says that this object of its has the definition of `symbol` at
+    /// `target`.
+    fn defines(&self, symbol: &str, target: usize) -> bool {
+        let Some(path) = &self.path else { return false };
+        let Ok(symbol) = CString::new(symbol) else { return false };
+        // SAFETY: both names are NUL-terminated; the object is loaded, nothing is run.
+        unsafe {
+            let handle = libc::dlopen(path.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD);
+            !handle.is_null() && libc::dlsym(handle, symbol.as_ptr()) as usize == target
+        }
+    }
+}
+
+/// What an object is called in the lines that are written.
+pub(super) fn base_name(path: &Path) -> String {
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     name.strip_prefix(".inert-").unwrap_or(&name).replace(' ', "_")
 }
 
-type Loaded = (usize, Vec<Owner>, Option<testing::Relocated>);
+type Loaded = (usize, Vec<Owner>, Option<(Domain, testing::Relocated)>);
 
 fn load_by_hydrozoa(python: &Path, object: &Path) -> anyhow::Result<Loaded> {
     let loader = Loader::builder().build()?;
     let domain = loader.domain("differential").build()?;
     domain.open(python, OpenFlags::NOW | OpenFlags::GLOBAL)?;
-    let relocated = testing::relocate(&domain, object, OpenFlags::LAZY)?;
+    // As glibc is asked below: functions that nobody defines are bound late only where they must be.
+    let relocated = testing::relocate(&domain, object, OpenFlags::NOW)
+        .or_else(|_| testing::relocate(&domain, object, OpenFlags::LAZY))?;
     let mut owners: Vec<Owner> = relocated
         .members()
         .into_iter()
@@ -145,6 +212,7 @@ fn load_by_hydrozoa(python: &Path, object: &Path) -> anyhow::Result<Loaded> {
             let in_arena = tls_module == 1 << 63;
             Owner {
                 name: base_name(&member.path),
+                path: None,
                 start: member.base,
                 end: member.base + member.size,
                 bias: member.bias,
@@ -157,7 +225,7 @@ fn load_by_hydrozoa(python: &Path, object: &Path) -> anyhow::Result<Loaded> {
     let bias = owners[0].bias;
     // Several modules of ours share the arena's module word: the object itself stands first.
     owners.extend(system_owners());
-    Ok((bias, owners, Some(relocated)))
+    Ok((bias, owners, Some((domain, relocated))))
 }
 
 fn load_by_glibc(python: &Path, object: &Path) -> anyhow::Result<Loaded> {
@@ -202,6 +270,7 @@ fn system_owners() -> Vec<Owner> {
             let name = unsafe { std::ffi::CStr::from_ptr(info.dlpi_name) };
             PathBuf::from(std::ffi::OsStr::from_bytes(name.to_bytes()))
         };
+        let path = CString::new(name.as_os_str().as_bytes()).ok();
         let name = name.canonicalize().unwrap_or(name);
         // SAFETY: glibc reports the address and number of the program headers.
         let headers =
@@ -223,6 +292,7 @@ fn system_owners() -> Vec<Owner> {
         });
         list.push(Owner {
             name: base_name(&name),
+            path,
             start: bias + start as usize,
             end: bias + end as usize,
             bias,

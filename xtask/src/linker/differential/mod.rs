@@ -1,0 +1,148 @@
+//! Every relocated word of real libraries, ours beside glibc's.
+
+mod inputs;
+mod report;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, ensure};
+
+use super::object::{self, Place};
+use super::words::{self, INTERPOSED, UNIFIED};
+use crate::progress::Progress;
+
+/// What became of one object.
+#[derive(Default)]
+struct Outcome {
+    words: usize,
+    /// Weak or unique definitions of its own for which ours has the one of a shared object, as the
+    /// loader documents and as glibc does for objects of the global scope.
+    unified: usize,
+    /// References to functions that the loader answers itself (`dlopen`, `__tls_get_addr`, ...).
+    interposed: usize,
+    differences: Vec<String>,
+    /// Why it was not compared.
+    refused: Option<Refusal>,
+}
+
+/// An object that glibc does not open.
+struct Refusal {
+    glibc: String,
+    /// `None` if this loader opens it.
+    ours: Option<String>,
+}
+
+/// Compares everything under `inputs` and prints the table.
+pub(super) fn run(
+    inputs: &[PathBuf],
+    python: Option<&Path>,
+    page: Option<&Path>,
+) -> anyhow::Result<()> {
+    ensure!(
+        !inputs.is_empty(),
+        "name what to compare: cargo xtask linker --differential FILE|DIR|WHEEL…"
+    );
+    let python = python
+        .context("name the libpython whose symbols extensions refer to: --python LIBPYTHON")?;
+    let mut rows = Vec::new();
+    for input in inputs {
+        // One input's files at a time: unpacked wheels take room.
+        let scratch = tempfile::tempdir()?;
+        for source in inputs::sources(input, scratch.path())? {
+            let progress = Progress::new(&source.name, source.objects.len() as u64);
+            let outcomes = source
+                .objects
+                .iter()
+                .map(|object| {
+                    progress.item(&object.file_name().unwrap_or_default().to_string_lossy());
+                    compare(python, object)
+                })
+                .collect::<anyhow::Result<Vec<_>>>()?;
+            rows.push((source, outcomes));
+        }
+    }
+    report::write(&rows, page)
+}
+
+fn compare(python: &Path, object: &Path) -> anyhow::Result<Outcome> {
+    let bytes = std::fs::read(object)?;
+    let places = object::places(&bytes)?;
+    let mut outcome = Outcome { words: places.len(), ..Outcome::default() };
+    let (theirs, ours) =
+        (run_worker("glibc", python, object)?, run_worker("hydrozoa", python, object)?);
+    let (theirs, ours) = match (theirs, ours) {
+        (Ok(theirs), Ok(ours)) => (theirs, ours),
+        (Err(glibc), ours) => {
+            outcome.refused = Some(Refusal { glibc, ours: ours.err() });
+            return Ok(outcome);
+        }
+        (Ok(_), Err(ours)) => {
+            outcome.differences.push(format!("only glibc loads it: {ours}"));
+            return Ok(outcome);
+        }
+    };
+    ensure!(
+        theirs.len() == places.len() && ours.len() == places.len(),
+        "a worker lost words of {}",
+        object.display()
+    );
+    let name = words::base_name(object);
+    for ((place, theirs), ours) in places.iter().zip(&theirs).zip(&ours) {
+        classify(&mut outcome, &name, place, theirs, ours);
+    }
+    Ok(outcome)
+}
+
+fn classify(outcome: &mut Outcome, object: &str, place: &Place, theirs: &str, ours: &str) {
+    let unified = ours.strip_prefix(UNIFIED);
+    if theirs == unified.unwrap_or(ours) {
+        return;
+    }
+    // `[tls:]OBJECT OFFSET`
+    let owner = |meaning: &str| {
+        let name = meaning.split(' ').next().unwrap_or_default();
+        name.rsplit(':').next().unwrap_or_default().to_owned()
+    };
+    if ours.starts_with(INTERPOSED) {
+        outcome.interposed += 1;
+    } else if unified.is_some_and(|ours| owner(ours) != object) && owner(theirs) == object {
+        outcome.unified += 1;
+    } else {
+        outcome.differences.push(format!(
+            "{:#x} {} {}: glibc {theirs}, ours {ours}",
+            place.offset,
+            goblin::elf::reloc::r_to_str(place.kind, goblin::elf::header::EM_X86_64),
+            place.symbol
+        ));
+    }
+}
+
+/// The meaning of each word, or why the loader refused the object.
+fn run_worker(
+    by: &str,
+    python: &Path,
+    object: &Path,
+) -> anyhow::Result<Result<Vec<String>, String>> {
+    let output = Command::new(std::env::current_exe()?)
+        .args(["linker", "words", by])
+        .arg(python)
+        .arg(object)
+        .output()?;
+    if !output.status.success() {
+        let text = String::from_utf8_lossy(&output.stderr);
+        let reason = text.lines().find(|line| !line.trim().is_empty()).unwrap_or("no message");
+        // Where it was looked for is a matter of the machine, no part of the reason.
+        let folder = format!("{}/", object.parent().unwrap_or(object).display());
+        let reason = reason.trim_start_matches("error: ").trim_start_matches("glibc: ");
+        let reason = reason.split_once(" in ").map_or(reason, |(reason, _)| reason);
+        return Ok(Err(reason.replace(&folder, "").replace(".inert-", "")));
+    }
+    let text = String::from_utf8(output.stdout)?;
+    // Constructors of dependencies may print: the words are the lines that begin with a number.
+    let lines = text.lines().filter_map(|line| {
+        let (index, meaning) = line.split_once(' ')?;
+        index.parse::<usize>().ok().map(|_| meaning.to_owned())
+    });
+    Ok(Ok(lines.collect()))
+}
