@@ -104,18 +104,25 @@ fn supports_namespaces() -> bool {
     (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) >= (2, 35)
 }
 
-/// Appends replicas to the list. The caller holds the directory's lock.
+/// The last entry of our list.
+static LAST: AtomicPtr<LinkMap> = AtomicPtr::new(ptr::null_mut());
+
+/// Appends replicas to the list, in load order: gdb looks for each object that it knows from the
+/// head of the list on, and takes it out when found, so that a list which only grows at its end
+/// costs it linear time. The caller holds the directory's lock.
 pub(crate) fn add(replicas: &[Arc<Replica>]) {
     notify(ADD, || {
         for replica in replicas {
             let map = ptr::from_ref(&*replica.link_map).cast_mut();
-            let head = OURS.map.load(Ordering::Relaxed);
-            replica.link_map.next.store(head, Ordering::Relaxed);
+            let last = LAST.load(Ordering::Relaxed);
+            replica.link_map.next.store(ptr::null_mut(), Ordering::Relaxed);
+            replica.link_map.previous.store(last, Ordering::Relaxed);
             // SAFETY: entries of the list belong to published replicas, which live until `remove`.
-            if let Some(head) = unsafe { head.as_ref() } {
-                head.previous.store(map, Ordering::Relaxed);
+            match unsafe { last.as_ref() } {
+                Some(last) => last.next.store(map, Ordering::Release),
+                None => OURS.map.store(map, Ordering::Release),
             }
-            OURS.map.store(map, Ordering::Release);
+            LAST.store(map, Ordering::Relaxed);
         }
     });
 }
@@ -132,8 +139,9 @@ pub(crate) fn remove(replicas: &[Arc<Replica>]) {
                     Some(previous) => previous.next.store(next, Ordering::Release),
                     None => OURS.map.store(next, Ordering::Release),
                 }
-                if let Some(next) = next.as_ref() {
-                    next.previous.store(previous, Ordering::Relaxed);
+                match next.as_ref() {
+                    Some(next) => next.previous.store(previous, Ordering::Relaxed),
+                    None => LAST.store(previous, Ordering::Relaxed),
                 }
             }
         }

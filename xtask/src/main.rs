@@ -3,6 +3,7 @@
 //! `demo` and `test` do all of their set-up themselves ([`environment`]); what they download stays outside the checkout.
 
 mod cache;
+mod debugger;
 mod demo;
 mod environment;
 mod linker;
@@ -37,6 +38,8 @@ enum Task {
     Setup(environment::Arguments),
     /// The loader beside glibc's, on real files
     Linker(linker::Arguments),
+    /// What gdb, lldb and perf see of replicas
+    Debugger(debugger::Arguments),
     /// Resolves the pinned packages again and rewrites xtask/locks
     Lock,
 }
@@ -62,6 +65,7 @@ fn run(task: Task) -> anyhow::Result<()> {
             Ok(())
         }
         Task::Linker(arguments) => linker::run(&arguments),
+        Task::Debugger(arguments) => debugger::run(&arguments),
         Task::Lock => lock::run(),
     }
 }

@@ -1,0 +1,36 @@
+"""For gdb, attached: the frames of one thread, and how often each object is there.
+
+Prints `objects NAME COUNT` and `frame FUNCTION FILE LINE OBJECT START COPY`.
+"""
+
+import collections
+import os
+
+import gdb
+
+thread = int(os.environ["FRAME_THREAD"])
+for candidate in gdb.selected_inferior().threads():
+    if candidate.ptid[1] == thread:
+        candidate.switch()
+objects = collections.Counter(
+    os.path.basename(objfile.filename) for objfile in gdb.objfiles() if objfile.is_valid()
+)
+for name, count in objects.items():
+    print("objects", name, count)
+frame = gdb.newest_frame()
+while frame is not None:
+    function = frame.function()
+    sal = frame.find_sal()
+    copy = "-"
+    if function is not None and function.name == "wait_here":
+        copy = int(frame.read_var("copy"))
+    print(
+        "frame",
+        frame.name() or "-",
+        os.path.basename(sal.symtab.filename) if sal.symtab else "-",
+        sal.line,
+        os.path.basename(gdb.solib_name(frame.pc()) or "-"),
+        hex(int(function.value().address)) if function is not None else "-",
+        copy,
+    )
+    frame = frame.older()
