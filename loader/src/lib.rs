@@ -50,6 +50,7 @@ mod plan;
 mod policy;
 #[doc(hidden)]
 pub mod preload;
+mod prepared;
 mod provided;
 mod providers;
 mod publish;

@@ -5,6 +5,7 @@
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use crate::closure::{Closure, Edge, Surroundings};
 use crate::domain::Domain;
@@ -64,7 +65,7 @@ fn open_uncounted(
             None => Err(Error::NotLoaded { object: image.path.clone() }),
         };
     }
-    let started = std::time::Instant::now();
+    let started = Instant::now();
     let closure = match shared_part(domain, &image, forced, flags)? {
         Shared::Whole(library) => return Ok(library),
         Shared::Part(closure) => closure,
@@ -75,12 +76,17 @@ fn open_uncounted(
         domain = domain.name(),
         object = %image.path.display(),
         objects = closure.nodes.len(),
-        closure_us = closure_done.as_micros() as u64,
-        total_us = started.elapsed().as_micros() as u64,
+        closure_us = microseconds(closure_done),
+        total_us = microseconds(started.elapsed()),
         "loaded"
     );
     let replica = loaded(domain, &image).expect("the group just loaded holds its root");
     Ok(Library::of_replica(domain.clone(), replica))
+}
+
+/// For events: with fractions.
+fn microseconds(duration: Duration) -> f64 {
+    duration.as_secs_f64() * 1e6
 }
 
 /// What of a load happens once for all domains.
@@ -252,6 +258,7 @@ fn open_system_node(index: usize, closure: &Closure, seen: &mut [bool]) -> Resul
 fn load_group(domain: &Domain, closure: &Closure, class: Class, flags: OpenFlags) -> Result<()> {
     let replicas = prepare_group(domain, closure, class, flags)?;
     let Some(first) = replicas.first() else { return Ok(()) };
+    let started = Instant::now();
     publish::publish(&replicas).map_err(Error::Unsupported)?;
     {
         let mut state = domain.0.state.lock();
@@ -267,10 +274,16 @@ fn load_group(domain: &Domain, closure: &Closure, class: Class, flags: OpenFlags
     if flags.has(OpenFlags::GLOBAL) || domain.0.commons.is_none() {
         make_global(domain, &first.image);
     }
+    let published = started.elapsed();
     run::destroy_at_exit();
     for replica in run::order(&replicas) {
         run::construct(&replica);
     }
+    tracing::debug!(
+        publish_us = microseconds(published),
+        run_us = microseconds(started.elapsed() - published),
+        "visible"
+    );
     Ok(())
 }
 
@@ -285,6 +298,7 @@ pub(crate) fn prepare_group(
     if members.is_empty() {
         return Ok(Vec::new());
     }
+    let started = Instant::now();
     let images: Vec<Arc<Image>> =
         members.iter().map(|&index| closure.nodes[index].image.clone()).collect();
     let scope = Arc::new(scope_of(domain, closure, &members, &images, flags));
@@ -294,6 +308,7 @@ pub(crate) fn prepare_group(
 
     let static_tls: HashSet<_> =
         images.iter().zip(&plans).flat_map(|(image, plan)| plan.static_tls(image)).collect();
+    let planned = started.elapsed();
     let replicas = images
         .iter()
         .zip(&members)
@@ -303,7 +318,14 @@ pub(crate) fn prepare_group(
         })
         .collect::<Result<Vec<_>>>()?;
 
+    let mapped = started.elapsed();
     relocate_all(domain, &replicas, &plans)?;
+    tracing::debug!(
+        plan_us = microseconds(planned),
+        map_us = microseconds(mapped - planned),
+        relocate_us = microseconds(started.elapsed() - mapped),
+        "relocated"
+    );
     for (replica, &index) in replicas.iter().zip(&members) {
         let _ = replica.scope.set(scope.clone());
         let _ = replica.needs.set(needs_of(closure, index));

@@ -1,12 +1,18 @@
 //! Mapping: an image's segments at an address of their own.
+//!
+//! A page of data that relocation will write is made the replica's own here, all of them in few
+//! requests, because a page fault costs more than the relocations of a page. Where they are many in
+//! a row, the file's bytes are copied into fresh memory: the kernel's copy on write takes twice as
+//! long for each page. A page that holds no relocation stays the file's until the program writes it.
 
+use std::ops::Range;
 use std::path::Path;
 use std::ptr;
 
 use crate::error::{Error, Result};
 use crate::image::{Image, Segment};
-use crate::sys::memory::{Protection, Reservation};
-use crate::sys::{page_down, page_up};
+use crate::sys::memory::{self, Protection, Reservation};
+use crate::sys::{PAGE, page_down, page_up};
 
 /// Maps the segments of `image` from its file, private to the process: pages that nobody writes
 /// stay the page cache's.
@@ -66,6 +72,13 @@ fn map_run(memory: &Reservation, image: &Image, run: &[Segment]) -> std::io::Res
     memory.map_file(start, end - start, &image.file, offset, protection)
 }
 
+/// As many pages in a row that relocation writes are copied; fewer are not worth the mapping of
+/// their own that they get.
+const WORTH_COPYING: usize = 16 * PAGE;
+
+/// As many bytes are copied while the kernel's zeroes are still in a cache near by.
+const CACHED: usize = 16 * PAGE;
+
 fn map_segment(memory: &Reservation, image: &Image, segment: &Segment) -> std::io::Result<()> {
     let protection = match (segment.write, segment.execute) {
         (true, _) => Protection::ReadWrite,
@@ -75,19 +88,41 @@ fn map_segment(memory: &Reservation, image: &Image, segment: &Segment) -> std::i
     let end = |size| page_up(segment.address + size).expect("the span was validated");
     let start = page_down(segment.address);
     let file_end = if segment.file_size > 0 { end(segment.file_size) } else { start };
-    if file_end > start {
-        let skipped = segment.address - start;
-        memory.map_file(
-            start,
-            file_end - start,
-            &image.file,
-            segment.offset - skipped as u64,
-            protection,
-        )?;
-    }
     let memory_end = end(segment.memory_size);
-    if memory_end > file_end {
-        memory.map_zeroes(file_end, memory_end - file_end, protection)?;
+    let copied: Vec<Range<usize>> = written_runs(image, segment, start..file_end)
+        .filter(|run| run.len() >= WORTH_COPYING)
+        .collect();
+    // What is not copied stays the file's; what lies behind the file's part begins as zeroes.
+    let map_file = |pages: Range<usize>| {
+        let offset = file_offset(segment, pages.start);
+        memory.map_file(pages.start, pages.len(), &image.file, offset as u64, protection)
+    };
+    let mut at = start;
+    for run in &copied {
+        if at < run.start {
+            map_file(at..run.start)?;
+        }
+        let fresh_end = if run.end == file_end { memory_end } else { run.end };
+        memory.map_zeroes(run.start, fresh_end - run.start, protection)?;
+        at = fresh_end;
+    }
+    if at < file_end {
+        map_file(at..file_end)?;
+        at = file_end;
+    }
+    if at < memory_end {
+        memory.map_zeroes(at, memory_end - at, protection)?;
+    }
+    for run in written_runs(image, segment, start..file_end) {
+        if run.len() < WORTH_COPYING {
+            memory::populate(memory.base() + run.start, run.len());
+            continue;
+        }
+        for at in run.clone().step_by(CACHED) {
+            let part = at..run.end.min(at + CACHED);
+            memory::populate(memory.base() + part.start, part.len());
+            copy(memory, image, segment, part);
+        }
     }
     let tail = segment.address + segment.file_size;
     if segment.write && segment.memory_size > segment.file_size && file_end > tail {
@@ -97,6 +132,40 @@ fn map_segment(memory: &Reservation, image: &Image, segment: &Segment) -> std::i
         unsafe { ptr::write_bytes((memory.base() + tail) as *mut u8, 0, file_end - tail) };
     }
     Ok(())
+}
+
+/// The runs of pages within `pages` of a segment that relocation writes.
+fn written_runs<'a>(
+    image: &'a Image,
+    segment: &Segment,
+    pages: Range<usize>,
+) -> impl Iterator<Item = Range<usize>> + 'a {
+    // An image whose relocations are no good is refused when they are to be applied.
+    let targets = if segment.write { image.targets().ok() } else { None };
+    targets.into_iter().flat_map(|targets| targets.pages()).filter_map(move |run| {
+        let run = run.start.max(pages.start)..run.end.min(pages.end);
+        (run.start < run.end).then_some(run)
+    })
+}
+
+/// Copies what a mapping of the file would show in `run`, pages of a segment's file part.
+fn copy(memory: &Reservation, image: &Image, segment: &Segment, run: Range<usize>) {
+    let offset = file_offset(segment, run.start);
+    let bytes = image.bytes();
+    // Behind the file's end a mapping shows zeroes.
+    let bytes = &bytes[offset..bytes.len().min(offset + run.len())];
+    // SAFETY: the run was just mapped, is writable, and is referred to by nobody; the view of the
+    // file is another mapping.
+    unsafe {
+        let target = (memory.base() + run.start) as *mut u8;
+        ptr::copy_nonoverlapping(bytes.as_ptr(), target, bytes.len());
+    }
+}
+
+/// Where in the file is what a segment has at `at`, which may lie before it in its first page: then
+/// it lies before it in the file too.
+fn file_offset(segment: &Segment, at: usize) -> usize {
+    (segment.offset as usize + at) - segment.address
 }
 
 /// Makes the RELRO range read-only, as the last act of relocation.

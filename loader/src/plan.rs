@@ -12,6 +12,7 @@ use crate::error::{Error, Result};
 use crate::image::relocations::Rela;
 use crate::image::symbols::{Name, Symbol};
 use crate::image::{Image, ImageId};
+use crate::prepared::Prepared;
 use crate::scope::{Definition, Scope, ScopeKey};
 use crate::tls::Block;
 use crate::trap::Missing;
@@ -43,6 +44,8 @@ pub(crate) struct Plan {
     pub images: Vec<ImageId>,
     /// Functions that nothing defined.
     pub missing: Vec<Missing>,
+    /// The image's relocations, as far as they are known without a replica.
+    pub prepared: Prepared,
 }
 
 /// Names that a domain interposes, sorted: the same list in all domains of one kind.
@@ -110,7 +113,12 @@ impl<'a> Binder<'a> {
             }
             bindings[index] = binding;
         }
-        Ok(Plan { bindings, images, missing })
+        let prepared = Prepared::of(
+            image,
+            |symbol| bindings[symbol as usize],
+            |index| images[index as usize] == image.id,
+        );
+        Ok(Plan { bindings, images, missing, prepared })
     }
 
     fn bind(

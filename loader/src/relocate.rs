@@ -1,7 +1,7 @@
 //! Relocation: a plan applied to a mapped replica.
 //!
-//! Only pages that hold a relocation are written (see [`crate::image::Targets`]); they are made
-//! private in one request before, because a page fault costs more than the relocations of a page.
+//! Only pages that hold a relocation are written (see [`crate::image::Targets`]); mapping has made
+//! them private before.
 
 use std::ptr;
 
@@ -10,9 +10,9 @@ use crate::error::{Error, Result};
 use crate::image::relocations::{Rela, relr_addresses};
 use crate::image::symbols::Symbol;
 use crate::plan::{Binding, Plan};
+use crate::prepared::Prepared;
 use crate::replica::Replica;
 use crate::scope::call_resolver;
-use crate::sys::memory;
 use crate::tls::Block;
 use crate::trap::Traps;
 
@@ -56,25 +56,28 @@ pub(crate) fn relocate(
     places: &Places<'_>,
 ) -> Result<Vec<Deferred>> {
     let relocator = Relocator { replica, plan, places };
-    let targets = replica.image.targets()?;
-    for run in targets.pages() {
-        memory::populate(replica.base + run.start, run.len());
-    }
+    // Checks all targets, once for an image.
+    replica.image.targets()?;
     let bias = replica.bias;
     for address in relr_addresses(replica.image.dynamic.relative) {
         let target = relocator.target(address) as *mut usize;
         // SAFETY: `targets` has checked that this is a writable word of the image.
         unsafe { ptr::write_unaligned(target, ptr::read_unaligned(target).wrapping_add(bias)) };
     }
+    let Prepared { biased, fixed, others } = &plan.prepared;
+    for &(offset, constant) in biased {
+        let word = (bias as u64).wrapping_add(u64::from(constant));
+        // SAFETY: `targets` has checked that this is a writable word of the image.
+        unsafe { write_word(bias.wrapping_add(offset as usize), word) };
+    }
+    for &(offset, word) in fixed {
+        // SAFETY: as above.
+        unsafe { write_word(bias.wrapping_add(offset as usize), word) };
+    }
     let mut deferred = Vec::new();
-    for (index, rela) in replica.image.dynamic.rela().enumerate() {
-        // Nearly all relocations of a library are of this kind.
-        if arch::action(rela.kind) == Some(Action::Relative) {
-            let value = (bias as u64).wrapping_add_signed(rela.addend);
-            // SAFETY: `targets` has checked that this is a writable word of the image.
-            unsafe { write_word(relocator.target(rela.offset), value) };
-            continue;
-        }
+    for &index in others {
+        let index = index as usize;
+        let rela = replica.image.dynamic.rela_at(index).expect("the plan is this image's");
         relocator
             .apply(rela, &mut deferred)
             .map_err(|reason| Error::relocation(&replica.image.path, index, &rela, reason))?;
@@ -188,6 +191,7 @@ impl Relocator<'_> {
             }
         };
         let offset = offset.wrapping_add(rela.addend as u64);
+        let word = |offset| block.offset_word(offset).ok_or("it names what lies before its block");
         // SAFETY: `target` is a writable place of the relocation's size in this replica.
         unsafe {
             match action {
@@ -197,10 +201,10 @@ impl Relocator<'_> {
                     // offset (zero for local-dynamic code) into the second word.
                     if rela.symbol == 0 {
                         let second = ptr::read_unaligned((target + 8) as *const u64);
-                        write_word(target + 8, block.offset_word(second));
+                        write_word(target + 8, word(second)?);
                     }
                 }
-                Action::TlsOffset => write_word(target, block.offset_word(offset)),
+                Action::TlsOffset => write_word(target, word(offset)?),
                 Action::ThreadPointerOffset => {
                     let value = block.thread_pointer_offset(offset).ok_or(
                         "the thread-local data that it names is not at one offset in all threads",

@@ -98,10 +98,10 @@ mod tests {
             "an offset from the thread pointer"
         );
         assert_eq!(
-            words(Block::Lazy { index: 5 }, 0x1234),
+            words(Block::Lazy { index: 5, slot: None }, 0x1234),
             Some([0x200, 1 << 63 | 5 << 32 | 0x1234]),
             "ours, module, offset"
         );
-        assert_eq!(words(Block::Lazy { index: 5 }, 1 << 32), None, "beyond any block");
+        assert_eq!(words(Block::Lazy { index: 5, slot: None }, 1 << 32), None, "beyond any block");
     }
 }

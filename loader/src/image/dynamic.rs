@@ -185,6 +185,14 @@ impl<'a> Dynamic<'a> {
         let [first, second] = self.relocations;
         Rela::all(first).chain(Rela::all(second))
     }
+
+    /// Number `index` of [`Dynamic::rela`].
+    pub(crate) fn rela_at(&self, index: usize) -> Option<Rela> {
+        let [first, second] = self.relocations;
+        let behind = index.checked_sub(first.len() / RELA_SIZE);
+        let (table, index) = behind.map_or((first, index), |behind| (second, behind));
+        Rela::all(table.get(index * RELA_SIZE..)?).next()
+    }
 }
 
 /// The entries of the section, up to DT_NULL.

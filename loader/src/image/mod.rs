@@ -66,6 +66,7 @@ pub(crate) struct Image {
     bytes: &'static [u8],
     defines_uniques: OnceCell<bool>,
     targets: OnceCell<Targets>,
+    thread_pointer_offsets: OnceCell<Vec<Rela>>,
 }
 
 impl std::fmt::Debug for Image {
@@ -120,6 +121,7 @@ impl Image {
             bytes,
             defines_uniques: OnceCell::new(),
             targets: OnceCell::new(),
+            thread_pointer_offsets: OnceCell::new(),
             path,
         })
     }
@@ -155,9 +157,17 @@ impl Image {
 
     /// The relocations of initial-exec code.
     pub(crate) fn thread_pointer_offsets(&self) -> impl Iterator<Item = Rela> {
-        self.dynamic
-            .rela()
-            .filter(|rela| arch::action(rela.kind) == Some(Action::ThreadPointerOffset))
+        let offsets = self.thread_pointer_offsets.get_or_init(|| {
+            let of_kind =
+                |rela: &Rela| arch::action(rela.kind) == Some(Action::ThreadPointerOffset);
+            self.dynamic.rela().filter(of_kind).collect()
+        });
+        offsets.iter().copied()
+    }
+
+    /// The whole file.
+    pub(crate) fn bytes(&self) -> &'static [u8] {
+        self.bytes
     }
 
     /// The directory that `$ORIGIN` stands for.

@@ -71,6 +71,8 @@ fn member(replica: &Replica) -> Member {
         base: replica.base,
         bias: replica.bias,
         size: replica.memory.length(),
-        tls: replica.tls.map(|block: Block| (block.module_word(), block.offset_word(0))),
+        tls: replica
+            .tls
+            .map(|block: Block| (block.module_word(), block.offset_word(0).unwrap_or(0))),
     }
 }

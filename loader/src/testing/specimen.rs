@@ -284,7 +284,11 @@ const NO_DOMAIN: DomainId = DomainId(u32::MAX);
 /// A block such as [`crate::tls::place`] gives. The arena hands out each byte once, so millions of
 /// specimens may not ask it.
 fn block(at_one_offset: bool) -> Block {
-    if at_one_offset { Block::Arena { offset: -0x1000 } } else { Block::Lazy { index: 7 } }
+    if at_one_offset {
+        Block::Arena { offset: -0x1000 }
+    } else {
+        Block::Lazy { index: 7, slot: None }
+    }
 }
 
 fn described(segment: &Segment, first: usize) -> [u64; 4] {

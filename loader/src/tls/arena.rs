@@ -118,9 +118,26 @@ pub(super) fn lock() -> &'static dyn Held {
     &USED
 }
 
+/// What is left of the arena to blocks that can be nowhere else.
+const RESERVE: usize = SIZE / 4;
+
 /// Takes `size` bytes whose address is congruent to `skew` modulo `alignment`; returns their
 /// offset from the thread pointer, or why there are none.
 pub(super) fn allocate(size: usize, alignment: usize, skew: usize) -> Result<isize, String> {
+    allocate_up_to(SIZE, size, alignment, skew)
+}
+
+/// As [`allocate`], for what is only faster here.
+pub(super) fn allocate_spare(size: usize, alignment: usize, skew: usize) -> Result<isize, String> {
+    allocate_up_to(SIZE - RESERVE, size, alignment, skew)
+}
+
+fn allocate_up_to(
+    limit: usize,
+    size: usize,
+    alignment: usize,
+    skew: usize,
+) -> Result<isize, String> {
     let Some(Place { start, .. }) = *PLACE else {
         return Err(
             "there is no static TLS to place it in: the loader is not part of the executable \
@@ -136,7 +153,7 @@ pub(super) fn allocate(size: usize, alignment: usize, skew: usize) -> Result<isi
     let mut used = USED.lock();
     // The arena's start is aligned to ALIGNMENT, so offsets into it are aligned as addresses are.
     let begin = used.next_multiple_of(alignment) + skew % alignment;
-    if begin + size > SIZE {
+    if begin + size > limit {
         return Err(format!(
             "it asks for {size} bytes of static TLS, and {} of {SIZE} are free",
             SIZE - *used
@@ -144,6 +161,11 @@ pub(super) fn allocate(size: usize, alignment: usize, skew: usize) -> Result<isi
     }
     *used = begin + size;
     Ok(start + begin as isize)
+}
+
+/// The word of the calling thread at `offset` from its thread pointer.
+pub(super) fn word(offset: isize) -> *mut usize {
+    arch::thread_pointer().wrapping_add_signed(offset) as *mut usize
 }
 
 /// Has the block at `offset` begin with `image` in every thread, those that run and those to come.

@@ -10,7 +10,7 @@ use std::ptr;
 use once_cell::sync::OnceCell;
 use parking_lot::RwLock;
 
-use super::{TlsIndex, arena};
+use super::{ARENA, TlsIndex, arena};
 use crate::fork::Held;
 use crate::image::Tls;
 use crate::sys::thread;
@@ -24,6 +24,8 @@ struct Template {
     alignment: usize,
     /// p_vaddr modulo the alignment: what the block's address is congruent to.
     skew: usize,
+    /// Where a thread keeps the address of its block: a word of the arena.
+    slot: Option<isize>,
 }
 
 impl Template {
@@ -41,7 +43,7 @@ pub(super) fn lock() -> &'static dyn Held {
 }
 
 /// Registers a module and returns its index.
-pub(super) fn register(tls: Tls, template: usize) -> io::Result<u32> {
+pub(super) fn register(tls: Tls, template: usize, slot: Option<isize>) -> io::Result<u32> {
     KEY.get_or_try_init(|| thread::key(release_blocks))?;
     let mut templates = TEMPLATES.write();
     templates.push(Template {
@@ -50,6 +52,7 @@ pub(super) fn register(tls: Tls, template: usize) -> io::Result<u32> {
         memory_size: tls.memory_size,
         alignment: tls.alignment,
         skew: tls.address % tls.alignment,
+        slot,
     });
     Ok(templates.len() as u32 - 1)
 }
@@ -71,11 +74,21 @@ thread_local! {
 /// The part of `__tls_get_addr` for blocks of this kind.
 ///
 /// # Safety
-/// `index` must hold words that [`super::Block::Lazy`] made.
+/// `index` must hold words that [`super::Block::Lazy`] made, or such as name a place in the arena.
 pub(crate) unsafe extern "C" fn lazy_block_address(index: *const TlsIndex) -> *mut c_void {
     // SAFETY: the caller's promise.
     let TlsIndex { module, offset } = unsafe { index.read() };
-    let module = (module << 1 >> 2) as usize;
+    if module == ARENA {
+        return arena::word(offset as isize).cast();
+    }
+    let module = if module & 1 == 1 {
+        (module << 1 >> 2) as usize
+    } else {
+        // Once per thread and module.
+        let templates = TEMPLATES.read();
+        let slot = Some(module as isize);
+        templates.iter().rposition(|template| template.slot == slot).expect("a slot has a module")
+    };
     let known = BLOCKS.with(|blocks| {
         // SAFETY: the cell is this thread's, and the reference ends with the closure, which calls
         // nothing that could come back here.
@@ -125,6 +138,10 @@ fn first_access(module: usize) -> *mut u8 {
             blocks.addresses.resize(module + 1, ptr::null_mut());
         }
         blocks.addresses[module] = block;
+        if let Some(slot) = template.slot {
+            // SAFETY: the slot is this module's, in this thread.
+            unsafe { arena::word(slot).write_volatile(block as usize) };
+        }
         arena::set_table(blocks.addresses.as_ptr() as usize, blocks.addresses.len());
         blocks.rounds = 0;
         if let Some(&key) = KEY.get() {
@@ -155,6 +172,10 @@ extern "C" fn release_blocks(_value: *mut c_void) {
         let templates = TEMPLATES.read();
         for (block, template) in addresses.into_iter().zip(templates.iter()) {
             if !block.is_null() {
+                if let Some(slot) = template.slot {
+                    // SAFETY: the slot is this module's, in this thread.
+                    unsafe { arena::word(slot).write_volatile(0) };
+                }
                 // SAFETY: allocated in `first_access` with this template's layout.
                 unsafe { dealloc(block.sub(template.skew), template.layout()) };
             }

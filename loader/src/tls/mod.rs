@@ -35,6 +35,9 @@ pub(crate) struct TlsIndex {
 /// Marks a module word as ours; glibc's ids are small positive numbers.
 const OURS: u64 = 1 << 63;
 
+/// The module word of all blocks in the arena.
+pub(crate) const ARENA: u64 = u64::MAX;
+
 /// Where the blocks of one module are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Block {
@@ -42,8 +45,9 @@ pub(crate) enum Block {
     System { module: u64 },
     /// Offset of the block's start from the thread pointer.
     Arena { offset: isize },
-    /// Index of a lazily allocated block.
-    Lazy { index: u32 },
+    /// Index of a lazily allocated block, and the offset from the thread pointer of the place where
+    /// each thread keeps the address of its own, if there is such a place.
+    Lazy { index: u32, slot: Option<isize> },
 }
 
 impl Block {
@@ -51,16 +55,20 @@ impl Block {
     pub(crate) fn module_word(self) -> u64 {
         match self {
             Block::System { module } => module,
-            Block::Arena { .. } => OURS,
-            Block::Lazy { index } => OURS | u64::from(index) << 1 | 1,
+            Block::Arena { .. } => ARENA,
+            Block::Lazy { slot: Some(slot), .. } => slot as u64,
+            Block::Lazy { index, slot: None } => OURS | u64::from(index) << 1 | 1,
         }
     }
 
-    /// The offset word for `offset` bytes into the block.
-    pub(crate) fn offset_word(self, offset: u64) -> u64 {
+    /// The offset word for `offset` bytes into the block; none if that lies before the block, which
+    /// `__tls_get_addr` would take for an offset from the thread pointer.
+    pub(crate) fn offset_word(self, offset: u64) -> Option<u64> {
         match self {
-            Block::Arena { offset: start } => (start as u64).wrapping_add(offset),
-            Block::System { .. } | Block::Lazy { .. } => offset,
+            Block::Arena { offset: start } => Some((start as u64).wrapping_add(offset)),
+            Block::System { .. } | Block::Lazy { .. } => {
+                (offset <= i64::MAX as u64).then_some(offset)
+            }
         }
     }
 
@@ -81,7 +89,7 @@ impl Block {
     pub(crate) fn descriptor_argument(self, offset: u64) -> Option<u64> {
         let (ours, module) = match self {
             Block::System { module } => (0, module),
-            Block::Lazy { index } => (OURS, u64::from(index)),
+            Block::Lazy { index, .. } => (OURS, u64::from(index)),
             Block::Arena { .. } => return None,
         };
         (module < 1 << 31 && offset < 1 << 32).then_some(ours | module << 32 | offset)
@@ -91,16 +99,18 @@ impl Block {
     pub(crate) fn existing_address(self) -> Option<usize> {
         match self {
             Block::Arena { .. } => Some(self.address(0)),
-            Block::Lazy { index } => lazy::existing(index),
+            Block::Lazy { index, .. } => lazy::existing(index),
             Block::System { .. } => None,
         }
     }
 
     /// The address of `offset` bytes into the calling thread's block.
     pub(crate) fn address(self, offset: u64) -> usize {
-        let index = TlsIndex { module: self.module_word(), offset: self.offset_word(offset) };
+        let word = self.offset_word(0).expect("a block does not begin before itself");
+        let index = TlsIndex { module: self.module_word(), offset: word };
         // SAFETY: the index names a block that was placed for a loaded module.
-        unsafe { crate::arch::tls_get_addr(&index) as usize }
+        let start = unsafe { crate::arch::tls_get_addr(&index) as usize };
+        start.wrapping_add(offset as usize)
     }
 }
 
@@ -112,7 +122,8 @@ const SMALL: usize = 256;
 /// `needs_static` says that code reaches it by an offset from the thread pointer.
 pub(crate) fn place(object: &Path, tls: Tls, template: usize, needs_static: bool) -> Result<Block> {
     if needs_static || (tls.file_size == 0 && tls.memory_size <= SMALL) {
-        match arena::allocate(tls.memory_size, tls.alignment, tls.address) {
+        let allocate = if needs_static { arena::allocate } else { arena::allocate_spare };
+        match allocate(tls.memory_size, tls.alignment, tls.address) {
             Ok(offset) => return Ok(Block::Arena { offset }),
             Err(reason) if needs_static => {
                 return Err(Error::Tls { object: object.to_owned(), reason });
@@ -120,12 +131,16 @@ pub(crate) fn place(object: &Path, tls: Tls, template: usize, needs_static: bool
             Err(_) => {}
         }
     }
-    let index = lazy::register(tls, template).map_err(|source| Error::Io {
+    // A module word with the top bit clear is a module id of glibc (see Block::module_word).
+    let slot = arena::allocate_spare(size_of::<usize>(), align_of::<usize>(), 0)
+        .ok()
+        .filter(|&slot| slot < 0);
+    let index = lazy::register(tls, template, slot).map_err(|source| Error::Io {
         object: object.to_owned(),
         action: "create a thread key for",
         source,
     })?;
-    Ok(Block::Lazy { index })
+    Ok(Block::Lazy { index, slot })
 }
 
 /// The locks of this module.
@@ -172,7 +187,7 @@ fn system_offset(module: u64) -> Option<isize> {
 pub(crate) extern "C" fn descriptor_address(argument: u64) -> usize {
     let module = (argument & !OURS) >> 32;
     let block = if argument & OURS != 0 {
-        Block::Lazy { index: module as u32 }
+        Block::Lazy { index: module as u32, slot: None }
     } else {
         Block::System { module }
     };

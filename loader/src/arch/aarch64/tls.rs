@@ -25,13 +25,14 @@ pub(crate) unsafe extern "C" fn tls_get_addr(index: *const TlsIndex) -> *mut c_v
     naked_asm!(
         "bti c",
         "ldr x1, [x0]",
-        "tbz x1, #63, 3f",
-        "tbnz x1, #0, 2f",
+        "cmn x1, #1", // all ones: an offset from the thread pointer
+        "b.ne 2f",
         "ldr x0, [x0, #8]",
         "mrs x1, tpidr_el0",
         "add x0, x0, x1",
         "ret",
         "2:",
+        "tbz x1, #63, 3f",
         "b {lazy}",
         "3:",
         "b {system}",

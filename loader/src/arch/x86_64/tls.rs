@@ -21,23 +21,36 @@ unsafe extern "C" {
 
 /// `__tls_get_addr` as replicas see it.
 ///
-/// The module word says what the offset word is (see [`crate::tls::Block::module_word`]):
-/// - top bit clear: a module id of glibc, passed on to glibc;
-/// - top bit set, bit 0 clear: an offset from the thread pointer, four instructions in all;
-/// - both set: an offset into a block that the thread gets at its first access. Later accesses
-///   find it in the thread's table, whose address and length are at `TABLE_OFFSET`.
+/// A negative offset word is an offset from the thread pointer, behind which no static TLS lies
+/// here: one test of a register. It comes first, and adds nothing that can be measured to the call
+/// through the PLT itself, because an interpreter that keeps its thread's state in such a block
+/// asks for it all the time. Otherwise the module word says what the offset word is (see
+/// [`crate::tls::Block::module_word`]):
+/// - top bit set, bit 0 clear: an offset into a block that the thread gets at its first access. The
+///   word is the place, relative to the thread pointer, where later accesses find its address;
+/// - both set: likewise, but the address is in the thread's table, whose own address and length are
+///   at `TABLE_OFFSET`;
+/// - else a module id of glibc, passed on to glibc.
 #[unsafe(naked)]
 pub(crate) unsafe extern "C" fn tls_get_addr(index: *const TlsIndex) -> *mut c_void {
     naked_asm!(
+        "mov rax, [rdi + 8]",
+        "test rax, rax",
+        "jns 2f",
+        "add rax, qword ptr fs:[0]",
+        "ret",
+        "2:",
         "mov rax, [rdi]",
         "test rax, rax",
         "jns 3f",
         "test al, 1",
-        "jnz 2f",
-        "mov rax, [rdi + 8]",
-        "add rax, qword ptr fs:[0]",
+        "jnz 5f",
+        "mov rax, qword ptr fs:[rax]",
+        "test rax, rax",
+        "jz 4f",
+        "add rax, [rdi + 8]",
         "ret",
-        "2:",
+        "5:",
         "mov rcx, [rip + {table}]",
         "test rcx, rcx",
         "jz 4f",
