@@ -9,11 +9,14 @@ Modules of packages keep their names: `<torch_package_N>.name` is the same modul
 archive in every interpreter (package.py). The caller sees to it that the archives are installed.
 """
 
+import builtins
+import importlib
 import io
 import pickle
 import re
 import sys
 
+from . import package
 from .storages import shared_storage, typed
 
 # DLDeviceType of the devices whose memory one process's interpreters can share.
@@ -36,7 +39,8 @@ def dump(obj):
     data = stream.getvalue()
     # Names stand in the pickle as they are. A string that only looks like one costs nothing: the
     # caller ignores numbers that it does not know.
-    packages = sorted({int(number) for number in _PACKAGE_NAME.findall(data)})
+    named = {int(number) for number in _PACKAGE_NAME.findall(data)}
+    packages = sorted(named | pickler.packages)
     return data, pickler.storages, pickler.buffers, packages, pickler.copied
 
 
@@ -57,11 +61,19 @@ class _Pickler(pickle.Pickler):
         self.copied = []
         # StorageImpl address -> index into `storages`. Several Python objects may stand for one.
         self._indices = {}
+        self._copies = {}
+        self._reduced = {}
+        self._kept = []
+        self.packages = set()
         # Where torch has not been imported, there are no storages.
         torch = sys.modules.get("torch")
         self._torch = torch if hasattr(torch, "UntypedStorage") else None
 
     def persistent_id(self, obj):
+        # torch::deploy's hook, which torch.fx has: how to make the object in another interpreter,
+        # as a function of the importer there.
+        if hasattr(type(obj), "__reduce_deploy__") and not isinstance(obj, type):
+            return self._deployed(obj)
         torch = self._torch
         if torch is None:
             return None
@@ -80,6 +92,29 @@ class _Pickler(pickle.Pickler):
                 return _load_script, (self._script(obj), {})
         return NotImplemented
 
+    def _deployed(self, obj):
+        if id(obj) in self._reduced:
+            return self._reduced[id(obj)]
+        failure = None
+        for identity, importer in _orders(obj):
+            try:
+                function, arguments = obj.__reduce_deploy__(importer)
+                break
+            except Exception as error:
+                # This importer has no names for what the object refers to.
+                failure = failure or error
+        else:
+            raise pickle.PicklingError(
+                f"{type(obj).__name__}.__reduce_deploy__ failed with every importer: {failure}"
+            ) from failure
+        if identity is not None:
+            self.packages.add(identity)
+        # The object lives as long as this pickler, so its id is its own.
+        saved = "deploy", len(self._reduced), identity, function, arguments
+        self._kept.append(obj)
+        self._reduced[id(obj)] = saved
+        return saved
+
     def _storage_id(self, storage, dtype):
         device = storage.device
         nbytes = storage.nbytes()
@@ -94,12 +129,27 @@ class _Pickler(pickle.Pickler):
                 f"a storage of {nbytes} bytes on {device}: "
                 f"memory of {device.type} devices cannot be passed by DLPack between interpreters"
             )
-            return "copied", bytes(storage.cpu()), str(device), dtype
+            return "copied", bytes(storage.cpu()), str(device), storage._cdata, dtype
         if storage._cdata not in self._indices:
+            try:
+                address = storage.data_ptr()
+            except RuntimeError:
+                # A read-only storage of a package: nobody gets a pointer to it.
+                return self._copied(storage, dtype)
             self._indices[storage._cdata] = len(self.storages)
-            entry = (storage, storage.data_ptr(), nbytes, kind, device.index or 0)
+            entry = (storage, address, nbytes, kind, device.index or 0)
             self.storages.append(entry)
         return "shared", self._indices[storage._cdata], None, dtype
+
+    def _copied(self, storage, dtype):
+        if storage._cdata not in self._copies:
+            self.copied.append(
+                f"a storage of {storage.nbytes()} bytes: it is read-only; the package's own "
+                "movable (load_pickle) shares it"
+            )
+            copy = self._torch.empty(0, dtype=self._torch.uint8).set_(storage).clone()
+            self._copies[storage._cdata] = "copied", copy.numpy().tobytes(), "cpu", storage._cdata
+        return (*self._copies[storage._cdata], dtype)
 
     def _reduce_script(self, module):
         shared = dict(module.named_parameters(remove_duplicate=False))
@@ -114,6 +164,26 @@ class _Pickler(pickle.Pickler):
             "buffers are shared after loading, constants and other tensors are not"
         )
         return stream.getvalue()
+
+
+class _System:
+    """What stands for a PackageImporter where there is no package."""
+
+    patched_builtins = vars(builtins)
+    import_module = staticmethod(importlib.import_module)
+
+
+_system = _System()
+
+
+def _orders(obj):
+    # Only torch's own classes ask their importer for names, as torch.package's importers have them.
+    if "torch" in sys.modules:
+        from . import importers
+
+        return importers.orders(obj)
+    own = package.find(package.mangled_identity(type(obj).__module__))
+    return [(None, _system)] if own is None else [(own.identity, own)]
 
 
 def _take(buffer, buffers):
@@ -132,6 +202,8 @@ class _Unpickler(pickle.Unpickler):
         super().__init__(io.BytesIO(data), buffers=buffers)
         self._sources = storages
         self._storages = {}
+        self._copies = {}
+        self._reduced = {}
 
     def load(self):
         result = super().load()
@@ -147,9 +219,15 @@ class _Unpickler(pickle.Unpickler):
         return super().find_class(module, name)
 
     def persistent_load(self, saved):
+        if saved[0] == "deploy":
+            _, index, identity, function, arguments = saved
+            if index not in self._reduced:
+                importer = _system if identity is None else package.find(identity)
+                self._reduced[index] = function(importer, *arguments)
+            return self._reduced[index]
         import torch
 
-        kind, what, device, dtype = saved
+        kind, what, device, *same, dtype = saved
         if kind == "shared":
             if what not in self._storages:
                 self._storages[what] = shared_storage(*self._sources[what])
@@ -157,8 +235,11 @@ class _Unpickler(pickle.Unpickler):
         elif kind == "new":
             storage = torch.UntypedStorage(what, device=device)
         elif kind == "copied":
-            storage = torch.frombuffer(bytearray(what), dtype=torch.uint8)
-            storage = storage.to(device).untyped_storage()
+            # Tensors of one storage stay tied.
+            if same[0] not in self._copies:
+                tensor = torch.frombuffer(bytearray(what), dtype=torch.uint8)
+                self._copies[same[0]] = tensor.to(device).untyped_storage()
+            storage = self._copies[same[0]]
         else:
             raise pickle.UnpicklingError(f"unknown persistent id {saved!r}")
         return storage if dtype is None else typed(storage, dtype)

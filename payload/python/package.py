@@ -55,15 +55,17 @@ class Archive:
     `__dlpack__` over a record as one-dimensional uint8, shared by all interpreters.
     `open()` gives the whole file as a bytes-like object; only TorchScript needs it.
     `library(name)` gives a path by which this process can load a record that is a shared library.
+    With `read_only`, tensors over its storages refuse to be written.
     """
 
-    def __init__(self, label, names, read, storage, open, library=None):
+    def __init__(self, label, names, read, storage, open, library=None, read_only=False):
         self.label = label
         self.names = frozenset(names)
         self.read = read
         self.storage = storage
         self.open = open
         self.library = library
+        self.read_only = read_only
 
     def text(self, name):
         return bytes(self.read(name)).decode("utf-8")
@@ -208,6 +210,19 @@ class PackageImporter:
             for name, module in list(sys.modules.items())
             if name.startswith(self._prefix)
         }
+
+    @property
+    def patched_builtins(self):
+        """The builtins of the archive's modules; torch.fx runs generated code with them."""
+        return self._builtins
+
+    @property
+    def torch_importer(self):
+        """This importer as torch.package knows importers: an entry of a PackageExporter's
+        `importer`, to export again what was loaded from here."""
+        from .importers import Packaged
+
+        return Packaged(self)
 
     def unload(self):
         """Forgets the modules. Objects that still refer to them keep them alive."""
@@ -486,17 +501,22 @@ def _look_into_archives():
 _importers = {}
 
 
-def install(identity, label, names, read, storage, open, library=None, kind=PackageImporter):
+def install(identity, label, names, read, storage, open, library=None, read_only=False, kind=PackageImporter):
     """The importer of archive `identity`, made at the first call."""
     importer = _importers.get(identity)
     if importer is None:
         if _Finder not in sys.meta_path:
             sys.meta_path.insert(0, _Finder)
-        archive = Archive(label, names, read, storage, open, library)
+        archive = Archive(label, names, read, storage, open, library, read_only)
         if any(name.endswith(".so") for name in archive.names):
             _look_into_archives()
         importer = _importers.setdefault(identity, kind(archive, identity))
     return importer
+
+
+def installed():
+    """The importers of this interpreter."""
+    return list(_importers.values())
 
 
 def find(identity):

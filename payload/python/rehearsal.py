@@ -125,6 +125,7 @@ def _install(archive, mocked):
         archive.storage,
         archive.open,
         archive.library,
+        archive.read_only,
         kind=_Observed,
     )
 

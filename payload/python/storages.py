@@ -7,9 +7,10 @@ its deleter; two interpreters that free each other's storages would then wait fo
 """
 
 
-def shared_storage(memory, nbytes):
+def shared_storage(memory, nbytes, read_only=False):
     """A torch.UntypedStorage over `memory`, an object with `__dlpack__`, of `nbytes` bytes. In the
-    interpreter that owns the memory, `memory` is the storage itself."""
+    interpreter that owns the memory, `memory` is the storage itself. A read-only storage raises
+    when something would write to it."""
     import torch
 
     if isinstance(memory, torch.UntypedStorage):
@@ -17,7 +18,12 @@ def shared_storage(memory, nbytes):
     if nbytes == 0:
         # DLPack has no address for an empty tensor.
         return torch.UntypedStorage(0)
-    return torch.from_dlpack(memory).untyped_storage()
+    tensor = torch.from_dlpack(memory)
+    if read_only:
+        # torch's own flag of a storage (c10::StorageImpl::throw_on_mutable_data_ptr): operators ask
+        # for a mutable pointer where they write, and for a const one where they read.
+        torch._C._set_throw_on_mutable_data_ptr(tensor)
+    return tensor.untyped_storage()
 
 
 def typed(storage, dtype):

@@ -77,7 +77,7 @@ class PackageUnpickler(pickle.Unpickler):
                 raise pickle.UnpicklingError(f"{archive.label} has no record {record}")
             nbytes = numel * dtype.itemsize
             memory = archive.storage(record)
-            storage = shared_storage(memory, nbytes)
+            storage = shared_storage(memory, nbytes, archive.read_only)
             if storage.nbytes() < nbytes:
                 raise pickle.UnpicklingError(
                     f"{archive.label}: {record} has {storage.nbytes()} bytes, "
@@ -112,7 +112,10 @@ class PackageUnpickler(pickle.Unpickler):
             for record in archive.names:
                 if record.startswith(".data/") and record.endswith(".storage"):
                     memory = archive.storage(record)
-                    self._context.add_storage(record[6:], torch.from_dlpack(memory))
+                    tensor = torch.from_dlpack(memory)
+                    if archive.read_only:
+                        torch._C._set_throw_on_mutable_data_ptr(tensor)
+                    self._context.add_storage(record[6:], tensor)
         return self._context
 
 

@@ -98,7 +98,9 @@ impl Builder {
             paths: self.paths,
             ..Configuration::new(python.clone(), torch)
         };
-        Ok(Pool { interpreters: start_all(count, &configuration)?.into(), python })
+        let interpreters = start_all(count, &configuration)?.into();
+        Interpreter::set_siblings(&interpreters);
+        Ok(Pool { interpreters, python })
     }
 }
 
@@ -147,6 +149,10 @@ impl Pool {
         Builder::default()
     }
 
+    pub(crate) fn of(interpreters: Arc<[Interpreter]>, python: Installation) -> Self {
+        Self { interpreters, python }
+    }
+
     /// The interpreters, in order.
     pub fn interpreters(&self) -> &[Interpreter] {
         &self.interpreters
@@ -191,6 +197,20 @@ impl Pool {
                 return Ok(session);
             }
         }
+    }
+
+    /// Makes a module of `source` importable as `name` in every interpreter, in front of what
+    /// `sys.path` has. One that was imported under that name is forgotten.
+    ///
+    /// # Errors
+    ///
+    /// None in practice: the source is compiled when it is imported.
+    pub fn register_module(&self, name: &str, source: &str) -> Result<()> {
+        for interpreter in self.interpreters() {
+            let session = interpreter.session();
+            session.import("_hydrozoa.sources")?.call_method("register", (name, source))?;
+        }
+        Ok(())
     }
 
     /// A lease on the interpreter at `index`, from 0.

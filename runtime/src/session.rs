@@ -3,7 +3,9 @@
 use crate::Result;
 use crate::convert::ToPython;
 use crate::interpreter::{Attached, Inner, Interpreter};
+use crate::movable::Movable;
 use crate::object::Object;
+use crate::package::Package;
 use crate::payload::{Sink, table::Handle, table::Status, table::Text};
 use std::ptr;
 use std::sync::Arc;
@@ -24,12 +26,48 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct Session {
     interpreter: Interpreter,
+    /// The package that it was acquired from.
+    package: Option<Package>,
 }
 
 impl Session {
     /// The lease itself has been counted by the caller.
     pub(crate) fn leased(interpreter: Interpreter) -> Self {
-        Self { interpreter }
+        Self { interpreter, package: None }
+    }
+
+    pub(crate) fn of_package(mut self, package: Package) -> Self {
+        self.package = Some(package);
+        self
+    }
+
+    /// The importer of the package that this session was acquired from
+    /// ([`Package::acquire_session`]): what torch::deploy calls the session's `self`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Configuration`](crate::Error::Configuration) for a session of no package.
+    pub fn importer(&self) -> Result<Object<'_>> {
+        match &self.package {
+            Some(package) => package.importer(self),
+            None => Err(crate::Error::Configuration(
+                "this session has no importer: it was not acquired from a package \
+                 (Package::acquire_session)"
+                    .to_owned(),
+            )),
+        }
+    }
+
+    /// [`Pool::create_movable`](crate::Pool::create_movable) for an object of this session: a
+    /// movable of the pool that its interpreter belongs to.
+    ///
+    /// # Errors
+    ///
+    /// `PicklingError`, or what the object's own reduction raises;
+    /// [`Error::Foreign`](crate::Error::Foreign) for an object of another interpreter.
+    pub fn create_movable(&self, object: &Object<'_>) -> Result<Movable> {
+        object.check_receiver(self)?;
+        self.interpreter.pool().create_movable(object)
     }
 
     /// The interpreter that is leased.

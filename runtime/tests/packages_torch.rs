@@ -5,6 +5,7 @@ mod common;
 use common::{alone, exported, venv};
 use hydrozoa::memory::Usage;
 use hydrozoa::movable::{SharedMemory, shared_memory};
+use hydrozoa::package::{Archive, Weights};
 use hydrozoa::{Movable, Pool, Session, Tensor, TorchPolicy};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -326,4 +327,85 @@ fn a_dropped_package_is_unmapped() {
         collect(pool);
         assert!(!mapped(), "{name} is still mapped");
     }
+}
+
+#[test]
+fn read_only_weights_compute_and_refuse_to_be_written() {
+    let _alone = alone();
+    let pool = pool();
+    let archive = Archive::open(exported().join("mobilenet_v3_small.pt")).unwrap();
+    let package = pool.load_archive_with(archive, Weights::ReadOnly);
+    let model = package.load_pickle("model", "model.pkl").unwrap();
+    let x =
+        Tensor::from_vec(floats(&exported().join("mobilenet_v3_small.input")), &[1, 3, 224, 224]);
+    let x = x.unwrap();
+    let expected = floats(&exported().join("mobilenet_v3_small.output"));
+    let code = "def write(model):\n    import torch\n    with torch.no_grad():\n        model.classifier[0].bias.add_(1)\n\
+                def pointer(model):\n    return model.classifier[0].bias.data_ptr()\n\
+                def copy(model):\n    return model.classifier[0].bias.detach().clone().add_(1).shape[0]\n";
+    for interpreter in pool.interpreters() {
+        let session = interpreter.session();
+        let functions = session.run(code, "write.py").unwrap();
+        let call = |name: &str| {
+            let object = model.to_object(&session).unwrap();
+            functions.get_item(name).unwrap().call((object,))
+        };
+        for refused in ["write", "pointer"] {
+            let error = call(refused).unwrap_err();
+            assert!(error.to_string().starts_with("RuntimeError"), "{refused}: {error}");
+        }
+        assert!(call("copy").unwrap().extract::<i64>().unwrap() > 0);
+        assert_eq!(infer(&session, &model, &x), expected);
+    }
+    // Moved on as an object, it is copied, and says so.
+    let session = pool.acquire_on(0).unwrap();
+    let moved = session.create_movable(&model.to_object(&session).unwrap()).unwrap();
+    assert!(moved.copied().iter().any(|line| line.contains("read-only")), "{:?}", moved.copied());
+    assert_eq!(infer(&pool.acquire_on(1).unwrap(), &moved, &x), expected);
+}
+
+/// What was loaded from one package goes into another, by stock torch.package's exporter, and stock
+/// torch.package loads that.
+#[test]
+fn a_loaded_object_is_exported_again_and_loads_in_stock() {
+    let _alone = alone();
+    let pool = pool();
+    let package = pool.load_package(exported().join("mobilenet_v3_small.pt")).unwrap();
+    let session = package.acquire_session().unwrap();
+    let file = exported().join("exported_again.pt");
+    let code = "
+import warnings
+import torch.package
+def export(importer, path):
+    warnings.filterwarnings('ignore', message='TypedStorage is deprecated')
+    model = importer.load_pickle('model', 'model.pkl')
+    order = importer.torch_importer, torch.package.sys_importer
+    with torch.package.PackageExporter(path, importer=order) as exporter:
+        exporter.extern(['torch.**', 'numpy.**', 'PIL.**', 'sys', 'io'])
+        exporter.intern('torchvision.**')
+        exporter.save_pickle('model', 'model.pkl', model)
+";
+    let export = session.run(code, "export.py").unwrap().get_item("export").unwrap();
+    export.call((session.importer().unwrap(), file.to_str().unwrap())).unwrap();
+    let program = "
+import sys, torch, warnings
+warnings.simplefilter('ignore')
+torch.set_num_threads(1)
+model = torch.package.PackageImporter(sys.argv[1]).load_pickle('model', 'model.pkl')
+x = torch.frombuffer(bytearray(open(sys.argv[2], 'rb').read()), dtype=torch.float32).reshape(1, 3, 224, 224)
+y = torch.frombuffer(bytearray(open(sys.argv[3], 'rb').read()), dtype=torch.float32)
+with torch.no_grad():
+    assert torch.equal(model(x).reshape(-1), y)
+";
+    let status = std::process::Command::new(venv().join("bin/python"))
+        .args(["-c", &format!("import torch.package{program}")])
+        .arg(&file)
+        .arg(exported().join("mobilenet_v3_small.input"))
+        .arg(exported().join("mobilenet_v3_small.output"))
+        .status()
+        .unwrap();
+    assert!(status.success(), "stock torch.package does not load it");
+    let again = pool.load_package(&file).unwrap();
+    let model = again.load_pickle("model", "model.pkl").unwrap();
+    assert!(model.to_object(&pool.acquire().unwrap()).is_ok());
 }

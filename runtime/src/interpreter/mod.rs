@@ -9,6 +9,7 @@ pub(crate) use main_thread::STACK;
 pub(crate) use start::{Configuration, run_command, start};
 
 use crate::payload::table::PayloadTable;
+use crate::pool::Pool;
 use crate::python::Installation;
 use crate::session::Session;
 use crate::torch_policy::Place;
@@ -16,8 +17,8 @@ use attach::Gate;
 use hydrozoa_loader::Domain;
 use main_thread::MainThread;
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 
 /// One complete CPython interpreter in this process, with a GIL of its own.
 ///
@@ -37,6 +38,8 @@ pub(crate) struct Inner {
     /// Sessions that are open: the load by which a pool chooses.
     leases: AtomicUsize,
     gate: Arc<Gate>,
+    /// The interpreters of its pool, once that is complete.
+    siblings: OnceLock<Weak<[Interpreter]>>,
     /// `None` only while this is dropped.
     main: Option<MainThread>,
     /// Dropped last, after the interpreter has been finalized.
@@ -52,6 +55,20 @@ impl Interpreter {
     /// Its name, as it stands in messages: `interpreter 1` for index 1.
     pub fn name(&self) -> &str {
         &self.0.name
+    }
+
+    /// The pool that it belongs to; one of this interpreter alone, when that is gone.
+    pub fn pool(&self) -> Pool {
+        let siblings = self.0.siblings.get().and_then(Weak::upgrade);
+        Pool::of(siblings.unwrap_or_else(|| Arc::new([self.clone()])), self.python().clone())
+    }
+
+    /// Says which interpreters are one pool.
+    pub(crate) fn set_siblings(siblings: &Arc<[Self]>) {
+        for interpreter in siblings.iter() {
+            // An interpreter is started for one pool.
+            let _ = interpreter.0.siblings.set(Arc::downgrade(siblings));
+        }
     }
 
     /// The Python that it was loaded from.

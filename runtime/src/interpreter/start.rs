@@ -11,8 +11,8 @@ use hydrozoa_loader::{Domain, Interposition, Library, OpenFlags};
 use std::ffi::{OsStr, OsString, c_int};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, OnceLock};
 
 /// How interpreters start.
 #[derive(Clone, Debug)]
@@ -59,6 +59,7 @@ pub(crate) fn start(index: usize, configuration: &Configuration) -> Result<Inter
         table,
         leases: AtomicUsize::new(0),
         gate: Gate::new(place.domain.clone(), table),
+        siblings: OnceLock::new(),
         main: Some(main),
         place,
     })))

@@ -20,6 +20,7 @@ use load::Source;
 use std::collections::HashMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
+use std::time::{Duration, Instant};
 
 /// An object that every interpreter of a pool can have, each its own copy of it, loaded at first
 /// use; with the storages of its tensors shared by all.
@@ -39,6 +40,16 @@ struct Shared {
     copies: Mutex<HashMap<usize, Copy>>,
     /// Some copy has been loaded, or has failed to.
     settled: Condvar,
+    misses: Mutex<Misses>,
+}
+
+/// Uses of a movable on interpreters that had no copy of it; see [`Movable::misses`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Misses {
+    /// How many copies have been loaded.
+    pub count: u64,
+    /// How long that took, all together.
+    pub time: Duration,
 }
 
 #[derive(Debug)]
@@ -66,7 +77,13 @@ impl Pool {
 
 impl Movable {
     fn new(pool: Pool, source: Source) -> Self {
-        Self(Arc::new(Shared { pool, source, copies: Mutex::default(), settled: Condvar::new() }))
+        Self(Arc::new(Shared {
+            pool,
+            source,
+            copies: Mutex::default(),
+            settled: Condvar::new(),
+            misses: Mutex::default(),
+        }))
     }
 
     /// What a package has pickled.
@@ -89,6 +106,11 @@ impl Movable {
     /// As [`Pool::acquire`].
     pub fn acquire_session(&self) -> Result<Session> {
         self.0.pool.acquire_preferring(|interpreter| self.is_loaded(interpreter))
+    }
+
+    /// How often an interpreter was to use it without having a copy, and what that took.
+    pub fn misses(&self) -> Misses {
+        *self.0.misses.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether that interpreter has a copy.
@@ -186,7 +208,9 @@ impl Movable {
         drop(copies);
         // From here on the entry is taken back unless it is filled, also by a panic.
         let loading = Loading { shared: &self.0, key };
+        let begin = Instant::now();
         let object = self.0.source.load(session)?;
+        self.0.missed(session, begin.elapsed());
         self.0.copies().insert(key, Copy::Loaded(Kept::new(object.clone())));
         drop(loading);
         Ok(object)
@@ -205,6 +229,18 @@ impl Movable {
 }
 
 impl Shared {
+    fn missed(&self, session: &Session, took: Duration) {
+        let mut misses = self.misses.lock().unwrap_or_else(PoisonError::into_inner);
+        misses.count += 1;
+        misses.time += took;
+        tracing::debug!(
+            interpreter = session.interpreter().name(),
+            took_us = took.as_micros() as u64,
+            count = misses.count,
+            "a movable was loaded"
+        );
+    }
+
     fn copies(&self) -> MutexGuard<'_, HashMap<usize, Copy>> {
         // Whoever panicked did so between two changes, each of which is one call.
         self.copies.lock().unwrap_or_else(PoisonError::into_inner)

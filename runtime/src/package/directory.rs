@@ -7,6 +7,7 @@ use crate::movable::memory::Memory;
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
+use zip::read::{ArchiveOffset, Config};
 use zip::result::ZipError;
 use zip::{CompressionMethod, ZipArchive};
 
@@ -34,7 +35,10 @@ pub(super) fn directory(
     limits: Limits,
 ) -> Result<(ZipArchive<Reader>, BTreeMap<String, Entry>), PackageError> {
     let reader = Reader { mapping: Arc::clone(mapping), position: 0 };
-    let mut zip = ZipArchive::new(reader).map_err(|error| {
+    // Nothing stands in front of a package. Looking for something that does, the crate takes other
+    // bytes for the directory of some of torch's archives.
+    let config = Config { archive_offset: ArchiveOffset::Known(0) };
+    let mut zip = ZipArchive::with_config(config, reader).map_err(|error| {
         let package = label.to_owned();
         let reason = reason(&error);
         // A local header's magic number: it has been a zip archive.
@@ -52,6 +56,12 @@ pub(super) fn directory(
     };
     let count = zip.len();
     limit("the number of records".to_owned(), count as u64, limits.records, "Limits::records")?;
+
+    // What the directory says of a record, the record's own header must say too; no name twice.
+    zip.validate_header_consistency().map_err(|error| PackageError::Damaged {
+        package: label.to_owned(),
+        reason: reason(&error),
+    })?;
 
     let mut top: Option<String> = None;
     let mut records = BTreeMap::new();

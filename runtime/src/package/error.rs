@@ -36,6 +36,14 @@ pub enum PackageError {
         /// What the reader stumbled over.
         reason: String,
     },
+    /// Its directory and its records contradict each other.
+    #[error("{package} is damaged: {reason}; copy it again from where it was exported")]
+    Damaged {
+        /// The package.
+        package: String,
+        /// What the reader stumbled over.
+        reason: String,
+    },
     /// It is a zip archive of another kind.
     #[error("{package} is no torch.package archive: it has no record {missing}; {hint}")]
     NotPackage {

@@ -69,10 +69,25 @@ pub struct Package(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     archive: Archive,
+    weights: Weights,
     identity: u64,
     pool: Pool,
     /// Where its importer has been made, by the address of the interpreter's state.
     interpreters: Mutex<HashMap<usize, Weak<Inner>>>,
+}
+
+/// Whether code may write to the storages of a package.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Weights {
+    /// A write is seen by all interpreters of this process, and never by the file or other
+    /// processes: torch's semantics for storage that threads share.
+    #[default]
+    Writable,
+    /// A write raises a `RuntimeError`. So does whatever asks torch for a pointer by which it could
+    /// write: `Tensor.numpy()`, `Tensor.data_ptr()`, handing the tensor out by DLPack, and
+    /// operators that ask for one although they only read (`nn.LSTM` on the CPU does, in torch
+    /// 2.11). Reading them, computing with them and copying them works.
+    ReadOnly,
 }
 
 impl Pool {
@@ -88,9 +103,15 @@ impl Pool {
     /// Makes a package of this pool from an archive. Every call makes modules of its own; the
     /// storages are the archive's.
     pub fn load_archive(&self, archive: Archive) -> Package {
+        self.load_archive_with(archive, Weights::Writable)
+    }
+
+    /// As [`Pool::load_archive`], and says whether the weights may be written.
+    pub fn load_archive_with(&self, archive: Archive, weights: Weights) -> Package {
         static NEXT_IDENTITY: AtomicU64 = AtomicU64::new(FIRST_IDENTITY);
         let shared = Arc::new(Shared {
             archive,
+            weights,
             identity: NEXT_IDENTITY.fetch_add(1, Ordering::Relaxed),
             pool: self.clone(),
             interpreters: Mutex::default(),
@@ -184,7 +205,8 @@ impl Package {
         self.importer(session)?.call_method("import_module", (name,))
     }
 
-    /// A session on the least loaded interpreter, in which the importer exists.
+    /// A session on the least loaded interpreter, which has the package's importer:
+    /// [`Session::importer`].
     ///
     /// # Errors
     ///
@@ -192,7 +214,7 @@ impl Package {
     pub fn acquire_session(&self) -> Result<Session> {
         let session = self.0.pool.acquire()?;
         self.importer(&session)?;
-        Ok(session)
+        Ok(session.of_package(self.clone()))
     }
 
     /// The package's importer in the session's interpreter, with the methods of
@@ -259,7 +281,9 @@ impl Package {
             })?
         };
         let label = archive.label();
-        module.call_method("install", (self.0.identity, label, names, read, storage, open, library))
+        let read_only = self.0.weights == Weights::ReadOnly;
+        let arguments = (self.0.identity, label, names, read, storage, open, library, read_only);
+        module.call_method("install", arguments)
     }
 }
 

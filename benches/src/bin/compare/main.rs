@@ -4,6 +4,7 @@ mod comparison;
 mod report;
 mod serve;
 mod soak;
+mod weights;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -27,6 +28,8 @@ enum Role {
     Serve(serve::Options),
     /// Works for a long time and watches private memory
     Soak(soak::Options),
+    /// Loads large weights: time beside stock, memory of many interpreters and of a second process
+    Weights(weights::Options),
 }
 
 /// What all roles need.
@@ -55,5 +58,6 @@ fn run(role: Role) -> anyhow::Result<()> {
         Role::Run(options) => comparison::run(&options),
         Role::Serve(options) => serve::run(&options),
         Role::Soak(options) => soak::run(&options),
+        Role::Weights(options) => weights::run(&options),
     }
 }
