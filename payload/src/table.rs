@@ -313,7 +313,7 @@ pub struct PayloadTable {
     pub finalize: unsafe extern "C" fn(sink: *mut c_void) -> Status,
 
     // Threads and the GIL. They nest; each returns to its caller only when it has been done.
-    /// Attaches this thread: takes the GIL, drains the queue of `release`. If bit 8 of the result is
+    /// Attaches this thread: takes the GIL and, from outside, drains the queue of `release`. If bit 8 of the result is
     /// set, the thread has got a state, and the host calls `forget_thread` when it ends.
     pub enter: unsafe extern "C" fn() -> c_int,
     /// Undoes the `enter` that returned `token`.

@@ -44,15 +44,19 @@ static QUEUED: AtomicBool = AtomicBool::new(false);
 /// See [`crate::table::PayloadTable::enter`].
 pub(crate) unsafe extern "C" fn enter() -> c_int {
     // SAFETY: the host calls this only between start and finalization.
-    let token = unsafe {
+    let (token, outermost) = unsafe {
         let new = PyGILState_GetThisThreadState().is_null();
         let state = PyGILState_Ensure();
         if new {
             PyGILState_Ensure();
         }
-        token_of(state) | if new { NEW_THREAD } else { 0 }
+        (token_of(state) | if new { NEW_THREAD } else { 0 }, token_of(state) != 0)
     };
-    drain();
+    // Not in a nested entry: what is freed may run any code and let go of the GIL meanwhile, and
+    // the host may hold a lock around a call that only takes a reference.
+    if outermost {
+        drain();
+    }
     token
 }
 

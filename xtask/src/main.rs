@@ -6,6 +6,7 @@ mod cache;
 mod debugger;
 mod demo;
 mod environment;
+mod large;
 mod linker;
 mod lock;
 mod progress;
@@ -34,6 +35,10 @@ enum Task {
     Test(suite::Arguments),
     /// Ten minutes of two models on two interpreters; reports the slope of private memory
     Soak(soak::Arguments),
+    /// The weights of BERT-base: time to the first output beside stock, memory of eight interpreters and two processes
+    Weights(large::Weights),
+    /// Sixteen threads that make, call and drop fifty movables at random for five minutes
+    Race(large::Race),
     /// Only the set-up: the virtual environment that the other tasks use
     Setup(environment::Arguments),
     /// The loader beside glibc's, on real files
@@ -59,6 +64,8 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Demo(arguments) => demo::run(&arguments),
         Task::Test(arguments) => suite::run(&arguments),
         Task::Soak(arguments) => soak::run(&arguments),
+        Task::Weights(arguments) => large::weights(&arguments),
+        Task::Race(arguments) => large::race(&arguments),
         Task::Setup(arguments) => {
             let environment = environment::Environment::prepare(&arguments)?;
             println!("{}", environment.root().display());

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail, ensure};
 use crate::environment::{self, Environment};
 use crate::linker::cases;
 use crate::steps::{Count, Steps, libtest};
-use crate::{cache, demo, workspace};
+use crate::{cache, demo, large, workspace};
 
 /// How the tests are run.
 #[derive(clap::Args, Clone)]
@@ -59,6 +59,12 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         steps.run("cargo feature tch: lints and tests", || tch(place));
         steps.run("layer rules and conformance", || {
             tests(place, &["--release", "--package", "hydrozoa-tests", "--no-fail-fast"])
+        });
+        steps.run("movables raced by 16 threads, 15 seconds", || {
+            check(&mut large::race_command(&place.compare, place.environment, 15.0, false))
+        });
+        steps.run("weights of BERT-base: time, memory, a second process", || {
+            check(&mut large::weights_command(&place.compare, place.environment, 3)?)
         });
         steps.run("demo in short form, with the promised speed", || {
             let mut command = demo::comparison(&place.compare, place.environment, &place.models);

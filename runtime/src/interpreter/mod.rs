@@ -97,7 +97,8 @@ impl Interpreter {
     ///
     /// A handle dropped outside of a call is queued, and freed by whichever thread enters the
     /// interpreter next. Call this when nobody may enter for long; it waits for the GIL. When it
-    /// returns, what was queued before has been freed, or is being freed by a thread inside.
+    /// returns, what was queued before has been freed, or is being freed by a thread inside. Inside
+    /// of a call or of [`Session::with_gil`] it does nothing: the next entry from outside does it.
     pub fn drain(&self) {
         drop(self.0.attach());
     }

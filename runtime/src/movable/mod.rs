@@ -211,7 +211,9 @@ impl Movable {
         let begin = Instant::now();
         let object = self.0.source.load(session)?;
         self.0.missed(session, begin.elapsed());
-        self.0.copies().insert(key, Copy::Loaded(Kept::new(object.clone())));
+        // Made before the lock is taken: no lock is held while Python runs.
+        let copy = Copy::Loaded(Kept::new(object.clone()));
+        self.0.copies().insert(key, copy);
         drop(loading);
         Ok(object)
     }

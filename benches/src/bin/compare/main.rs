@@ -1,6 +1,7 @@
 //! Interpreters beside threads, processes and prefork, on the same work in the same run.
 
 mod comparison;
+mod race;
 mod report;
 mod serve;
 mod soak;
@@ -28,6 +29,8 @@ enum Role {
     Serve(serve::Options),
     /// Works for a long time and watches private memory
     Soak(soak::Options),
+    /// Makes, calls and drops movables from many threads at random
+    Race(race::Options),
     /// Loads large weights: time beside stock, memory of many interpreters and of a second process
     Weights(weights::Options),
 }
@@ -58,6 +61,7 @@ fn run(role: Role) -> anyhow::Result<()> {
         Role::Run(options) => comparison::run(&options),
         Role::Serve(options) => serve::run(&options),
         Role::Soak(options) => soak::run(&options),
+        Role::Race(options) => race::run(&options),
         Role::Weights(options) => weights::run(&options),
     }
 }

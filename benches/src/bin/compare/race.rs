@@ -1,0 +1,214 @@
+//! Many threads that make, call, unload and drop the same movables at random: does anything hang, leak or differ?
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use hydrozoa::memory::Usage;
+use hydrozoa::movable::shared_memory;
+use hydrozoa::{Movable, Pool, Tensor, TorchPolicy};
+use hydrozoa_benches::trend::Trend;
+
+const INTERPRETERS: usize = 4;
+const THREADS: usize = 16;
+const MOVABLES: usize = 50;
+/// Inputs of the objects that are moved.
+const WIDTH: usize = 32;
+/// How long one turn of one thread may take before it counts as a deadlock. One takes milliseconds.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// As in the soak: KiB a minute that no one would notice.
+const NEGLIGIBLE: f64 = 128.0;
+/// Shorter runs have no trend: the allocators' arenas are still filling.
+const TREND_FROM: f64 = 120.0;
+
+#[derive(clap::Args)]
+pub struct Options {
+    /// The virtual environment with torch
+    #[arg(long)]
+    venv: std::path::PathBuf,
+    /// How long, in seconds
+    #[arg(long, default_value_t = 300.0)]
+    seconds: f64,
+    /// Each interpreter has a libtorch of its own
+    #[arg(long)]
+    isolated: bool,
+}
+
+/// A movable and what it must answer.
+type Slot = Mutex<Option<(Movable, f32)>>;
+
+#[derive(Default)]
+struct Turns {
+    of: [AtomicU64; THREADS],
+    made: AtomicU64,
+    called: AtomicU64,
+    dropped: AtomicU64,
+    stop: AtomicBool,
+}
+
+pub fn run(options: &Options) -> Result<()> {
+    let policy = if options.isolated { TorchPolicy::Isolated } else { TorchPolicy::Shared };
+    let pool =
+        Pool::builder().interpreters(INTERPRETERS).venv(&options.venv).torch(policy).build()?;
+    for interpreter in pool.interpreters() {
+        interpreter.session().run("import torch, gc\ntorch.set_num_threads(1)", "prepare.py")?;
+    }
+    let alive = layers(&pool)?;
+    let slots: Vec<Slot> = (0..MOVABLES).map(|_| Mutex::default()).collect();
+    let turns = Turns::default();
+    let points = thread::scope(|scope| {
+        let threads: Vec<_> = (0..THREADS)
+            .map(|thread| {
+                let (pool, slots, turns) = (&pool, &slots, &turns);
+                scope.spawn(move || {
+                    let mut random = Random(thread as u64 + 1);
+                    while !turns.stop.load(Ordering::Relaxed) {
+                        turn(pool, slots, turns, &mut random).inspect_err(|_| {
+                            turns.stop.store(true, Ordering::Relaxed);
+                        })?;
+                        turns.of[thread].fetch_add(1, Ordering::Relaxed);
+                    }
+                    Ok::<_, anyhow::Error>(())
+                })
+            })
+            .collect();
+        let points = watch(options, &turns);
+        turns.stop.store(true, Ordering::Relaxed);
+        for thread in threads {
+            match thread.join() {
+                Ok(done) => done?,
+                Err(_) => bail!("a thread panicked"),
+            }
+        }
+        points
+    })?;
+    drop(slots);
+    report(&pool, &turns, &points, &alive)
+}
+
+/// Knuth's MMIX generator: each thread's sequence is the same in every run.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) as usize % bound
+    }
+}
+
+fn lock(slot: &Slot) -> std::sync::MutexGuard<'_, Option<(Movable, f32)>> {
+    slot.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn turn(pool: &Pool, slots: &[Slot], turns: &Turns, random: &mut Random) -> Result<()> {
+    let slot = &slots[random.below(MOVABLES)];
+    let interpreter = random.below(INTERPRETERS);
+    let held = lock(slot).clone();
+    match (random.below(10), held) {
+        (0, Some(_)) => {
+            let taken = lock(slot).take();
+            // Half of them under the GIL of some interpreter.
+            if random.below(2) == 0 {
+                pool.acquire_on(interpreter)?.with_gil(|| drop(taken));
+            }
+            turns.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+        (1, Some((movable, _))) => movable.unload(&pool.acquire_on(interpreter)?),
+        (2, Some((movable, value))) => {
+            // Moved on from an interpreter that has only borrowed its memory.
+            let session = pool.acquire_on(interpreter)?;
+            let moved = session.create_movable(&movable.to_object(&session)?)?;
+            *lock(slot) = Some((moved, value));
+            turns.made.fetch_add(1, Ordering::Relaxed);
+        }
+        (_, Some((movable, value))) => {
+            let x = Tensor::from_vec(vec![1.0_f32; WIDTH], &[1, WIDTH as i64])?;
+            let y: Tensor = match random.below(2) {
+                0 => movable.call((&x,))?.extract()?,
+                _ => {
+                    let session = pool.acquire_on(interpreter)?;
+                    movable.to_object(&session)?.call((&x,))?.extract()?
+                }
+            };
+            ensure!(y.to_vec::<f32>()? == [value * WIDTH as f32], "a wrong result");
+            turns.called.fetch_add(1, Ordering::Relaxed);
+        }
+        (_, None) => {
+            let value = random.below(1000) as f32;
+            let session = pool.acquire_on(interpreter)?;
+            let code = format!(
+                "import torch\nobject = torch.nn.Linear({WIDTH}, 1, bias=False).requires_grad_(False)\nobject.weight.fill_({value})\n"
+            );
+            let object = session.run(&code, "make.py")?.get_item("object")?;
+            *lock(slot) = Some((session.create_movable(&object)?, value));
+            turns.made.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+    Ok(())
+}
+
+/// Private memory over minutes, once a second; ends the process if a thread stands still.
+fn watch(options: &Options, turns: &Turns) -> Result<Vec<(f64, f64)>> {
+    let begin = Instant::now();
+    let mut points = Vec::new();
+    let mut seen = [(u64::MAX, begin); THREADS];
+    while begin.elapsed().as_secs_f64() < options.seconds && !turns.stop.load(Ordering::Relaxed) {
+        thread::sleep(Duration::from_secs(1));
+        points.push((
+            begin.elapsed().as_secs_f64() / 60.0,
+            Usage::of_process()?.anonymous as f64 / 1024.0,
+        ));
+        for (thread, (last, since)) in seen.iter_mut().enumerate() {
+            let now = turns.of[thread].load(Ordering::Relaxed);
+            if now != *last {
+                (*last, *since) = (now, Instant::now());
+            } else if since.elapsed() > PATIENCE {
+                // The thread cannot be joined: what it waits for never comes.
+                eprintln!(
+                    "error: deadlock: thread {thread} has stood still for {PATIENCE:?} after {now} turns"
+                );
+                std::process::exit(1);
+            }
+        }
+    }
+    Ok(points)
+}
+
+/// How many of the moved objects' class live in each interpreter.
+fn layers(pool: &Pool) -> Result<Vec<i64>> {
+    let count = "import gc, torch\ngc.collect()\nn = sum(type(o) is torch.nn.Linear for o in gc.get_objects())";
+    let all = pool.interpreters().iter().map(|interpreter| {
+        interpreter.drain();
+        Ok(interpreter.session().run(count, "count.py")?.get_item("n")?.extract()?)
+    });
+    all.collect()
+}
+
+fn report(pool: &Pool, turns: &Turns, points: &[(f64, f64)], alive: &[i64]) -> Result<()> {
+    let [made, called, dropped] =
+        [&turns.made, &turns.called, &turns.dropped].map(|count| count.load(Ordering::Relaxed));
+    println!(
+        "{THREADS} threads on {INTERPRETERS} interpreters: {made} movables made, {called} calls, {dropped} dropped; every result right"
+    );
+    ensure!(made > 0 && called > 0 && dropped > 0, "too short to say anything");
+    // What one interpreter's object kept of another's is given back in a second round.
+    layers(pool)?;
+    let left = layers(pool)?;
+    ensure!(left == alive, "objects are left: {left:?} instead of {alive:?}");
+    let shared = shared_memory();
+    ensure!(shared.ranges == 0, "shared memory is left: {shared:?}");
+    println!("nothing is left of them");
+    if points.last().is_none_or(|(minutes, _)| minutes * 60.0 < TREND_FROM) {
+        return Ok(());
+    }
+    let trend = Trend::of(&points[points.len() / 5..]).context("a run this long has a trend")?;
+    println!(
+        "slope of private memory after warm-up: {:.1} KiB/min, standard error {:.1} KiB/min",
+        trend.slope, trend.error
+    );
+    ensure!(trend.slope < NEGLIGIBLE.max(3.0 * trend.error), "private memory grows");
+    Ok(())
+}

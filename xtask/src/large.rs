@@ -1,0 +1,93 @@
+//! `cargo xtask weights` and `cargo xtask race`: promises about packages and movables that take minutes.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use crate::environment::{self, Environment};
+use crate::{cache, workspace};
+
+/// How the weights are measured.
+#[derive(clap::Args, Clone)]
+pub struct Weights {
+    #[command(flatten)]
+    environment: environment::Arguments,
+    /// How often the first output is timed
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    rounds: usize,
+}
+
+/// How the race is run.
+#[derive(clap::Args, Clone)]
+pub struct Race {
+    #[command(flatten)]
+    environment: environment::Arguments,
+    /// How long, in minutes
+    #[arg(long, value_name = "M", default_value_t = 5.0)]
+    minutes: f64,
+    /// Each interpreter has a libtorch of its own
+    #[arg(long)]
+    isolated: bool,
+}
+
+/// Sets up and measures; an error if a promise is not kept.
+pub fn weights(arguments: &Weights) -> Result<()> {
+    let environment = Environment::prepare(&arguments.environment)?;
+    let compare = workspace::build("hydrozoa-benches", "compare")?;
+    ran(&mut weights_command(&compare, &environment, arguments.rounds)?)
+}
+
+/// Sets up and runs the race; an error if something hangs, leaks or differs.
+pub fn race(arguments: &Race) -> Result<()> {
+    let environment = Environment::prepare(&arguments.environment)?;
+    let compare = workspace::build("hydrozoa-benches", "compare")?;
+    ran(&mut race_command(&compare, &environment, arguments.minutes * 60.0, arguments.isolated))
+}
+
+/// The command that measures, with the package that it needs.
+pub fn weights_command(
+    compare: &Path,
+    environment: &Environment,
+    rounds: usize,
+) -> Result<Command> {
+    let script = workspace::root().join("benches/python/weights.py");
+    let name = environment.root().file_name().context("an environment has a name")?;
+    let folder = cache::root()?.join("weights").join(name);
+    let package = folder.join("encoder.pt");
+    if !folder.join("encoder.expected").exists() || !package.exists() {
+        eprintln!("exporting a model of BERT-base's size, 440 MB");
+        let status = environment.python().arg(&script).arg("export").arg(&folder).status()?;
+        if !status.success() {
+            bail!("exporting failed: {status}");
+        }
+    }
+    let mut command = Command::new(compare);
+    command.arg("weights").arg("--package").arg(package).arg("--script").arg(script);
+    command.arg("--venv").arg(environment.root()).args(["--rounds", &rounds.to_string()]);
+    Ok(command)
+}
+
+/// The command that races.
+pub fn race_command(
+    compare: &Path,
+    environment: &Environment,
+    seconds: f64,
+    isolated: bool,
+) -> Command {
+    let mut command = Command::new(compare);
+    command.arg("race").arg("--venv").arg(environment.root());
+    command.args(["--seconds", &seconds.to_string()]).env("OMP_NUM_THREADS", "1");
+    if isolated {
+        command.arg("--isolated");
+    }
+    command
+}
+
+fn ran(command: &mut Command) -> Result<()> {
+    let status = command.env("OMP_NUM_THREADS", "1").status().context("starting it")?;
+    if !status.success() {
+        bail!("a promise was not kept");
+    }
+    Ok(())
+}
