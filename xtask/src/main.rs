@@ -12,6 +12,7 @@ mod lock;
 mod progress;
 mod python;
 mod soak;
+mod speed;
 mod steps;
 mod suite;
 mod workspace;
@@ -39,6 +40,8 @@ enum Task {
     Weights(large::Weights),
     /// Sixteen threads that make, call and drop fifty movables at random for five minutes
     Race(large::Race),
+    /// What the loader promises of its speed, beside glibc's loader in the same run
+    Speed(speed::Arguments),
     /// Only the set-up: the virtual environment that the other tasks use
     Setup(environment::Arguments),
     /// The loader beside glibc's, on real files
@@ -66,6 +69,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Soak(arguments) => soak::run(&arguments),
         Task::Weights(arguments) => large::weights(&arguments),
         Task::Race(arguments) => large::race(&arguments),
+        Task::Speed(arguments) => speed::run(&arguments),
         Task::Setup(arguments) => {
             let environment = environment::Environment::prepare(&arguments)?;
             println!("{}", environment.root().display());

@@ -1,0 +1,87 @@
+//! Whether a load costs more when many replicas are there: what is published is indexed, and an
+//! index that is rebuilt at every load would make the loads of all domains together quadratic.
+
+use std::fs;
+use std::time::Instant;
+
+use anyhow::{Result, ensure};
+use hydrozoa_benches::samples::median;
+use hydrozoa_loader::{Loader, OpenFlags};
+
+use crate::fixture::Folder;
+
+const SOURCE: &str = "
+extern \"C\" {
+int value = 1;
+int *place = &value;
+int get() { return *place; }
+}
+";
+
+/// A load of the last quarter of the domains takes at most so many times one of the first quarter.
+const PROMISED: f64 = 1.5;
+
+#[derive(clap::Args)]
+pub struct Options {
+    /// How many domains
+    #[arg(long, default_value_t = 64)]
+    domains: usize,
+    /// How many libraries each of them loads
+    #[arg(long, default_value_t = 100)]
+    libraries: usize,
+    /// How often all domains are loaded, and closed again
+    #[arg(long, default_value_t = 5)]
+    rounds: usize,
+}
+
+pub fn run(options: &Options) -> Result<()> {
+    ensure!(options.domains >= 8, "fewer than 8 domains have no quarters to compare");
+    let folder = Folder::new("many")?;
+    let library = folder.compile("libsmall.so", SOURCE, &[])?;
+    let copies = (0..options.libraries)
+        .map(|index| {
+            let copy = folder.path().join(format!("libsmall-{index}.so"));
+            fs::copy(&library, &copy).map(|_| copy)
+        })
+        .collect::<std::io::Result<Vec<_>>>()?;
+    let loader = Loader::builder().build()?;
+    let mut times = vec![Vec::new(); options.domains];
+    for round in 0..=options.rounds {
+        let mut domains = Vec::new();
+        for times in &mut times {
+            let domain = loader.domain("one of many").build()?;
+            let start = Instant::now();
+            for copy in &copies {
+                domain.open(copy, OpenFlags::NOW)?;
+            }
+            // The first round makes the images and plans.
+            if round > 0 {
+                times.push(start.elapsed().as_secs_f64() * 1e6 / copies.len() as f64);
+            }
+            domains.push(domain);
+        }
+        for domain in domains {
+            // SAFETY: nothing of the domain runs, and nothing was taken from it.
+            unsafe { domain.close() };
+        }
+    }
+    let each: Vec<f64> = times.iter().map(|times| median(times)).collect();
+    for (from, part) in each.chunks(options.domains / 8).enumerate() {
+        let first = from * (options.domains / 8) + 1;
+        println!(
+            "domains {first:3} to {:3}: {:.1} us a load",
+            first + part.len() - 1,
+            median(part)
+        );
+    }
+    let quarter = options.domains / 4;
+    let (first, last) = (median(&each[..quarter]), median(&each[options.domains - quarter..]));
+    let ratio = last / first;
+    println!(
+        "{} domains of {} replicas: a load of the last quarter takes {ratio:.2} times one of the first \
+         (promised: at most {PROMISED})",
+        options.domains, options.libraries
+    );
+    ensure!(ratio <= PROMISED, "loads take longer the more replicas there are: {ratio:.2} times");
+    Ok(())
+}
