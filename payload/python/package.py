@@ -27,6 +27,7 @@ import linecache
 import re
 import sys
 import threading
+import types
 import typing
 
 from .unpickling import PackageUnpickler
@@ -144,6 +145,8 @@ class PackageImporter:
         self._root = f"<torch_package_{identity}>"
         self._prefix = self._root + "."
         self._tree = _Tree(archive)
+        # Undeclared parents of declared modules.
+        self._stand_ins = {}
         self._builtins = dict(builtins.__dict__)
         self._builtins["__import__"] = self.__import__
         # State of the load_pickle that is under way on a thread; torch.jit reads it through the
@@ -273,6 +276,9 @@ class PackageImporter:
             top = None
         else:
             top = name.partition(".")[0]
+        if not self._has(name) and self._declares(name, fromlist):
+            # `from importlib import machinery`, of which the exporter declares the submodule alone.
+            return self._parent(name, fromlist)
         module = self.import_module(name)
         if fromlist:
             if name in self._tree.sources:
@@ -285,7 +291,37 @@ class PackageImporter:
             # `__import__("x.y", level=1)` gives the module that "x" is relative to the package;
             # no import statement compiles to this.
             return module
-        return module if top == name else self.import_module(top)
+        if top == name:
+            return module
+        return self.import_module(top) if self._has(top) else self._parents(name, module)
+
+    def _has(self, name):
+        return name in self._tree.sources or name == SELF_NAME or self._is_external(name)
+
+    def _declares(self, name, fromlist):
+        return any(
+            isinstance(item, str) and self._tree.extern_of(f"{name}.{item}") for item in fromlist or ()
+        )
+
+    def _parent(self, name, fromlist):
+        """A module that stands for `name`, which is not in the archive nor declared: it has what is
+        declared below it, and nothing else."""
+        parent = self._stand_ins.get(name)
+        if parent is None:
+            parent = self._stand_ins[name] = types.ModuleType(self._prefix + name)
+        for item in fromlist:
+            if self._tree.extern_of(f"{name}.{item}"):
+                setattr(parent, item, importlib.import_module(f"{name}.{item}"))
+        return parent
+
+    def _parents(self, name, module):
+        """What `import name` binds where only `name` is declared: its first part."""
+        while "." in name:
+            name, _, child = name.rpartition(".")
+            parent = self._parent(name, ())
+            setattr(parent, child, module)
+            module = parent
+        return module
 
     def _absolute(self, name, globals, level):
         """The plain name that a relative import means."""

@@ -142,9 +142,19 @@ class Imports(Case):
 
     def test_a_declared_submodule_leaves_its_parent_hermetic(self):
         importer = self.package(
-            {"a.py": "import json.decoder\nj = json\n", "b.py": "import json\njson.loads\n"},
+            {
+                "a.py": "import json.decoder\nfrom json import decoder as d\nj = json\n",
+                "b.py": "import json\njson.loads\n",
+                "c.py": "from json import loads\n",
+            },
             externs=["json.decoder"],
         )
+        a = importer.import_module("a")
+        self.assertIs(a.j.decoder, importlib.import_module("json.decoder"))
+        self.assertIs(a.d, a.j.decoder)
+        self.assertFalse(hasattr(a.j, "loads"))
+        with self.assertRaises(ModuleNotFoundError):
+            importer.import_module("c")
         with self.assertRaises(ModuleNotFoundError):
             importer.import_module("b")
 

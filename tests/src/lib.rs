@@ -8,3 +8,8 @@ pub mod place;
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
 pub struct Readme;
+
+/// Compiles the example of the guide to packages.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/packages.md")]
+pub struct Packages;
