@@ -134,19 +134,28 @@ pub(crate) fn scope_of(
                     queue.extend(needed.replicas.into_iter().skip(1).map(Provider::Replica));
                     queue.extend(needed.system.into_iter().map(Provider::System));
                 } else {
-                    inherited.extend(replica.scope.get().cloned());
+                    inherited.extend(replica.scope.get().cloned().map(|scope| (scope, None)));
                 }
             }
             Provider::Commons(replica) => {
-                inherited.extend(replica.scope.get().cloned());
+                let commons = domain.0.commons.as_ref();
+                inherited.extend(replica.scope.get().cloned().map(|scope| (scope, commons)));
                 scope.add_commons(Some(replica));
             }
             Provider::System(object) => queue.extend(scope.add_object(object)),
         }
     }
     // What replicas of earlier loads were bound in stands behind everything of this load.
-    for other in inherited {
-        other.local.iter().for_each(|image| scope.add_local(image));
+    for (other, commons) in inherited {
+        match commons {
+            None => other.local.iter().for_each(|image| scope.add_local(image)),
+            // Local there is what is loaded there: no image of this domain.
+            Some(commons) => {
+                let there = commons.state.lock().by_image.clone();
+                let replicas = other.local.iter().map(|image| there.get(&image.id).cloned());
+                replicas.for_each(|replica| scope.add_commons(replica));
+            }
+        }
         other.commons.iter().for_each(|replica| scope.add_commons(Some(replica.clone())));
         other.system.iter().for_each(|object| scope.add_system(object.clone()));
     }
