@@ -1,21 +1,21 @@
 //! Replicas of small libraries: separate data, shared text, and the semantics of glibc.
 
-use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::path::Path;
 
 use crate::common::{Workshop, function};
 use hydrozoa_loader::{Class, Domain, Interposition, Library, Loader, OpenFlags, Policy, current};
 
-fn domains(count: usize) -> Vec<Domain> {
+pub fn domains(count: usize) -> Vec<Domain> {
     let loader = Loader::builder().build().unwrap();
     (0..count).map(|index| loader.domain(&format!("domain {index}")).build().unwrap()).collect()
 }
 
-fn open_in(domains: &[Domain], path: &Path) -> Vec<Library> {
+pub fn open_in(domains: &[Domain], path: &Path) -> Vec<Library> {
     domains.iter().map(|domain| domain.open(path, OpenFlags::NOW).unwrap()).collect()
 }
 
-fn call(library: &Library, name: &str) -> c_int {
+pub fn call(library: &Library, name: &str) -> c_int {
     // SAFETY: the tests call functions that they declare as `int name(void)`.
     let function: extern "C-unwind" fn() -> c_int = unsafe { function(library, name) };
     function()
@@ -245,66 +245,6 @@ fn unique_symbols_are_one_per_domain() {
 }
 
 #[test]
-fn a_unique_symbol_of_the_system_s_is_the_one_that_the_system_uses() {
-    let shop = Workshop::new("unique-system");
-    let header = "template <class T> struct Holder { static int value; }; template <class T> int Holder<T>::value = 0;
-        extern \"C\" int *";
-    let build = |name: &str, function: &str, arguments: &[&str]| {
-        let source = format!("{header} {function}() {{ return &Holder<int>::value; }}");
-        shop.build(name, &source, arguments)
-    };
-    let first = build("libfirst++.so", "first", &[]);
-    build("libsecond++.so", "second", &[]);
-    let user = build(
-        "libuser++.so",
-        "own",
-        &["-L{dir}", "-Wl,--no-as-needed", "-l:libsecond++.so", "-Wl,-rpath,$ORIGIN"],
-    );
-    // Neither library needs the other; whoever is opened first has the definition for all.
-    let name = CString::new(first.to_str().unwrap()).unwrap();
-    // SAFETY: a library of ours, whose constructors do nothing.
-    let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
-    // SAFETY: `int *first(void)` of the library that was just opened.
-    let first: extern "C" fn() -> usize =
-        unsafe { std::mem::transmute(libc::dlsym(handle, c"first".as_ptr())) };
-    let library = domains(1)[0].open(&user, OpenFlags::NOW).unwrap();
-    // SAFETY: declared as `int *own(void)` and `int *second(void)`.
-    let (own, second): (extern "C" fn() -> usize, extern "C" fn() -> usize) =
-        unsafe { (function(&library, "own"), function(&library, "second")) };
-    assert_eq!(second(), first());
-    assert_eq!(own(), first());
-}
-
-#[test]
-fn a_dependency_that_counts_on_its_users_scope_is_replicated_with_them() {
-    let shop = Workshop::new("leaning");
-    shop.build("libprovider.so", "int provided = 40;", &[]);
-    // Names nothing in DT_NEEDED: it works only beside a library that brings the provider.
-    shop.build(
-        "libleaning.so",
-        "extern int provided; int lean(void) { return provided + 2; }",
-        &[],
-    );
-    let path = shop.build(
-        "libbrings.so",
-        "int lean(void); int run(void) { return lean(); }",
-        &[
-            "-L{dir}",
-            "-l:libleaning.so",
-            "-l:libprovider.so",
-            "-Wl,--no-as-needed",
-            "-l:libprovider.so",
-            "-Wl,-rpath,$ORIGIN",
-        ],
-    );
-    let domains = domains(2);
-    for library in open_in(&domains, &path) {
-        assert_eq!(call(&library, "run"), 42);
-    }
-    assert_eq!(domains[1].replicas().len(), 2, "{:?}", domains[1].replicas());
-}
-
-#[test]
 fn indirect_functions_are_resolved_from_calls_and_from_data() {
     let shop = Workshop::new("ifunc");
     let path = shop.build(
@@ -397,58 +337,6 @@ fn dlopen_and_its_kin_act_for_the_domain_of_their_caller() {
             assert_eq!(call(&library, check), 1, "{check} in {name}");
         }
     }
-}
-
-#[test]
-fn a_library_without_a_domain_s_symbols_is_shared_and_one_with_them_is_not() {
-    let shop = Workshop::new("classes");
-    let core =
-        shop.build("libcore.so", "int core_state; int core(void) { return ++core_state; }", &[]);
-    shop.build("libplain.so", "static int n; int plain(void) { return ++n; }", &[]);
-    let user = shop.build(
-        "libuses_core.so",
-        "int core(void); int plain(void); int both(void) { return core() * 10 + plain(); }",
-        &["-L{dir}", "-l:libplain.so", "-Wl,-rpath,$ORIGIN"],
-    );
-    let loader = Loader::builder().build().unwrap();
-    let open = |name: &str| {
-        let domain = loader.domain(name).build().unwrap();
-        domain.open(&core, OpenFlags::NOW | OpenFlags::GLOBAL).unwrap();
-        domain.open(&user, OpenFlags::NOW).unwrap()
-    };
-    let (one, two) = (open("one"), open("two"));
-    // libcore counts per domain, libplain for the process.
-    assert_eq!((call(&one, "both"), call(&two, "both"), call(&one, "both")), (11, 12, 23));
-}
-
-#[test]
-fn a_library_that_only_names_a_replica_as_needed_is_loaded_once_for_all_domains() {
-    let shop = Workshop::new("commons");
-    let core = shop.build("libcommon_core.so", "int core_symbol; int core_init; ", &[]);
-    let operators = shop.build(
-        "liboperators.so",
-        "static int n; static int constructed; __attribute__((constructor)) static void c(void) { constructed++; }
-         int operators(void) { return constructed * 100 + ++n; }",
-        &["-Wl,--no-as-needed", "-L{dir}", "-l:libcommon_core.so", "-Wl,-rpath,$ORIGIN"],
-    );
-    let user = shop.build(
-        "libcommon_user.so",
-        "#include <dlfcn.h>\n extern int core_symbol; int *use = &core_symbol;
-         int load(const char *path) { void *h = dlopen(path, RTLD_NOW); if (!h) return -1;
-             int (*f)(void) = dlsym(h, \"operators\"); return f ? f() : -2; }",
-        &[],
-    );
-    let loader = Loader::builder().build().unwrap();
-    let operators = std::ffi::CString::new(operators.to_str().unwrap()).unwrap();
-    for (name, expected) in [("one", 101), ("two", 102)] {
-        let domain = loader.domain(name).build().unwrap();
-        domain.open(&core, OpenFlags::NOW | OpenFlags::GLOBAL).unwrap();
-        let library = domain.open(&user, OpenFlags::NOW).unwrap();
-        // SAFETY: declared as `int load(const char *)`.
-        let load: extern "C" fn(*const c_char) -> c_int = unsafe { function(&library, "load") };
-        assert_eq!(load(operators.as_ptr()), expected, "{name}");
-    }
-    assert_eq!(loader.commons().replicas().len(), 1);
 }
 
 extern "C" fn answer(argument: c_int, context: usize) -> c_int {
@@ -605,50 +493,6 @@ fn calling_a_function_that_nobody_defines_names_it_and_ends_the_process() {
     assert_eq!(output.status.code(), Some(127));
     let text = String::from_utf8_lossy(&output.stderr);
     assert!(text.contains("libtrap.so: undefined symbol: nobody"), "{text}");
-}
-
-#[test]
-fn the_program_s_own_copy_of_a_replicated_library_is_another_world() {
-    let shop = Workshop::new("worlds");
-    let near = ["-L{dir}", "-Wl,-rpath,$ORIGIN", "-Wl,--no-as-needed"];
-    let linked = |libraries: &[&'static str]| [&near, libraries].concat();
-    shop.build("libworld.so", "int world; int next(void) { return ++world; }", &[]);
-    shop.build(
-        "libworld_kernels.so",
-        "int next(void); __attribute__((weak)) int added;
-         int add(void) { return next() * 10 + ++added; }",
-        &linked(&["-l:libworld.so"]),
-    );
-    // Is the program's, and has it hold its own copies of both.
-    let bridge = shop.build(
-        "libworld_bridge.so",
-        "int add(void); int by_bridge(void) { return add(); }",
-        &linked(&["-l:libworld_kernels.so"]),
-    );
-    let user = shop.build(
-        "libworld_user.so",
-        "int add(void); int by_bridge(void);
-         int own(void) { return add(); } int program(void) { return by_bridge(); }",
-        &linked(&["-l:libworld_bridge.so", "-l:libworld_kernels.so"]),
-    );
-    let policy = Policy::default().with("*/libworld*", Class::Replicate, "test").with(
-        "*/libworld_bridge.so",
-        Class::System,
-        "test",
-    );
-    let loader = Loader::builder().policy(policy).build().unwrap();
-    // SAFETY: the library was built above; its constructors are the compiler's own.
-    let handle = unsafe {
-        let path = std::ffi::CString::new(bridge.to_str().unwrap()).unwrap();
-        libc::dlopen(path.as_ptr(), libc::RTLD_NOW)
-    };
-    assert!(!handle.is_null());
-    for (name, program) in [("one", [11, 22, 33]), ("two", [44, 55, 66])] {
-        let library = loader.domain(name).build().unwrap().open(&user, OpenFlags::NOW).unwrap();
-        assert_eq!([0; 3].map(|_| call(&library, "program")), program, "{name}");
-        // The weak variable too is the domain's: bound to the program's, this would be 14.
-        assert_eq!([0; 2].map(|_| call(&library, "own")), [11, 22], "{name}");
-    }
 }
 
 #[test]
