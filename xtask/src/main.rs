@@ -6,6 +6,7 @@ mod cache;
 mod debugger;
 mod demo;
 mod environment;
+mod fuzz;
 mod large;
 mod linker;
 mod lock;
@@ -48,6 +49,8 @@ enum Task {
     Linker(linker::Arguments),
     /// What gdb, lldb and perf see of replicas
     Debugger(debugger::Arguments),
+    /// The loader on inputs that nobody vouches for: parser, plan and relocation, nothing executed
+    Fuzz(fuzz::Arguments),
     /// Resolves the pinned packages again and rewrites xtask/locks
     Lock,
 }
@@ -77,6 +80,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         }
         Task::Linker(arguments) => linker::run(&arguments),
         Task::Debugger(arguments) => debugger::run(&arguments),
+        Task::Fuzz(arguments) => fuzz::run(&arguments),
         Task::Lock => lock::run(),
     }
 }

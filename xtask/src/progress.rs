@@ -30,7 +30,12 @@ impl Progress {
 
     /// One more item is being worked on.
     pub fn item(&self, message: &str) {
-        self.bar.inc(1);
+        self.advance(1, message);
+    }
+
+    /// So many more items are done; what happens now.
+    pub fn advance(&self, items: u64, message: &str) {
+        self.bar.inc(items);
         self.note(message);
     }
 

@@ -163,7 +163,20 @@ impl Layout {
             _ => malformed(format!("{what} does not lie in a PT_LOAD segment")),
         };
         match header.p_type {
-            PT_DYNAMIC => self.dynamic = (relative("PT_DYNAMIC")?, header.p_memsz as usize),
+            PT_DYNAMIC => {
+                let address = relative("PT_DYNAMIC")?;
+                // Loaders find it by its address, other tools by its offset; linkers write it
+                // where both find the same.
+                let mapped = |segment: &Segment| {
+                    segment.holds(address, 0)
+                        && header.p_offset.wrapping_sub(segment.offset)
+                            == (address - segment.address) as u64
+                };
+                if header.p_filesz != header.p_memsz || !self.segments.iter().any(mapped) {
+                    return malformed("PT_DYNAMIC lies elsewhere in the file than in memory");
+                }
+                self.dynamic = (address, header.p_memsz as usize);
+            }
             PT_GNU_EH_FRAME => self.unwind_header = Some(relative("PT_GNU_EH_FRAME")?),
             PT_GNU_RELRO => {
                 let start = header.p_vaddr.wrapping_sub(self.first) as usize;

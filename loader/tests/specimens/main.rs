@@ -168,3 +168,14 @@ fn mutated_objects_are_relocated_as_they_ask_or_refused() {
         }
     }
 }
+
+#[test]
+fn a_dynamic_section_that_other_tools_find_elsewhere_is_refused() {
+    let mut file = whole().build();
+    // p_offset of the third program header.
+    let at = 64 + 2 * 56 + 8;
+    assert_eq!(file[at..at + 8], 0x1000u64.to_le_bytes());
+    file[at] = 0x10;
+    let error = Specimen::parse(&file).unwrap_err();
+    assert!(error.to_string().contains("elsewhere in the file"), "{error}");
+}

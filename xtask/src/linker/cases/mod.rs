@@ -80,6 +80,22 @@ pub(crate) fn run(selection: &Selection) -> Result<(usize, usize)> {
     Ok(report(&outcomes.into_inner().expect("no panic holds it")))
 }
 
+/// Builds the cases, each with its first compiler and linker, and returns all of their libraries.
+pub(crate) fn libraries() -> Result<Vec<PathBuf>> {
+    let root = target()?.join("linker-cases");
+    let folder = workspace::root().join("tests/linker/cases");
+    let mut libraries = Vec::new();
+    for case in select(&folder, &Selection::default())? {
+        for toolchain in toolchains(&case, true) {
+            if toolchain.is_installed() {
+                let built = build::build(&case, &toolchain, &root)?;
+                libraries.extend(case.libraries.iter().map(|library| built.join(&library.file)));
+            }
+        }
+    }
+    Ok(libraries)
+}
+
 /// `target`, wherever this executable was built.
 fn target() -> Result<PathBuf> {
     let executable = std::env::current_exe()?;

@@ -1,0 +1,130 @@
+//! The parser's reading beside that of readelf (binutils), over a corpus.
+
+use std::collections::HashSet;
+use std::ops::Range;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use hydrozoa_loader::testing::specimen::{Reading, Specimen};
+
+/// What came of a corpus.
+#[derive(Default)]
+pub(super) struct Readings {
+    /// Inputs that the loader takes for images.
+    pub accepted: usize,
+    /// Those of them that readelf reads without a warning.
+    pub compared: usize,
+    pub differences: Vec<String>,
+}
+
+/// Reads every input of `corpus` in both ways.
+pub(super) fn compare(corpus: &Path) -> Result<Readings> {
+    let mut readings = Readings::default();
+    let scratch = tempfile::tempdir()?;
+    let copy = scratch.path().join("input");
+    for entry in std::fs::read_dir(corpus)? {
+        let input = entry?.path();
+        let mut bytes = std::fs::read(&input)?;
+        let Ok(specimen) = Specimen::parse(&bytes) else { continue };
+        readings.accepted += 1;
+        // Where there are sections, readelf takes names and tables from them, which loaders do not.
+        bytes[SECTION_HEADERS].fill(0);
+        bytes[SECTION_COUNTS].fill(0);
+        std::fs::write(&copy, bytes)?;
+        let Some(other) = read(&copy)? else { continue };
+        readings.compared += 1;
+        let ours = said(&specimen.read());
+        if let Some((ours, other)) = ours.iter().zip(&other).find(|(ours, other)| ours != other) {
+            readings.differences.push(format!(
+                "{}: the loader reads {ours:x?}, readelf {other:x?}",
+                input.display()
+            ));
+        }
+    }
+    Ok(readings)
+}
+
+/// e_shoff; e_shentsize, e_shnum, e_shstrndx.
+const SECTION_HEADERS: Range<usize> = 40..48;
+const SECTION_COUNTS: Range<usize> = 58..64;
+
+/// One part of a reading: what it is, and its numbers and names in order.
+type Part = (&'static str, Vec<Vec<u64>>, Vec<String>);
+
+fn said(reading: &Reading) -> [Part; 4] {
+    let relocations = reading.relocations.iter();
+    let relocations = relocations
+        .map(|&(offset, kind, symbol, _)| vec![offset, u64::from(symbol) << 32 | u64::from(kind)]);
+    [
+        ("PT_LOAD", reading.segments.iter().map(|segment| segment.to_vec()).collect(), vec![]),
+        ("DT_RELA", relocations.collect(), vec![]),
+        ("DT_RELR", reading.relative.iter().map(|&address| vec![address]).collect(), vec![]),
+        ("names", vec![], names(&reading.needed, reading.soname.as_deref())),
+    ]
+}
+
+fn names(needed: &[String], soname: Option<&str>) -> Vec<String> {
+    needed.iter().map(String::as_str).chain(soname).map(str::to_owned).collect()
+}
+
+/// Whether readelf took one of several entries, or a table without an address to be at 0.
+fn is_guess(text: &str) -> bool {
+    let mut tags = HashSet::new();
+    text.lines().any(|line| {
+        // ` 0x000000000000000e (SONAME)             Library soname: [main.so]`
+        let entry = line.strip_prefix(" 0x").and_then(|rest| rest.split_once(' '));
+        let again =
+            entry.is_some_and(|(tag, rest)| !rest.contains("(NEEDED)") && !tags.insert(tag));
+        again || line.contains(" relocation section at offset 0 ")
+    })
+}
+
+/// readelf's reading; none if it warns, which means that it does not vouch for it.
+fn read(input: &Path) -> Result<Option<[Part; 4]>> {
+    let output = Command::new("readelf")
+        .args(["--wide", "--segments", "--dynamic", "--relocs", "--use-dynamic"])
+        .arg(input)
+        .env("LC_ALL", "C")
+        .output()
+        .context("readelf (binutils) is needed to compare with")?;
+    if !output.status.success() || !output.stderr.is_empty() {
+        return Ok(None);
+    }
+    let text = String::from_utf8_lossy(&output.stdout);
+    if is_guess(&text) {
+        return Ok(None);
+    }
+    let mut loads = Vec::new();
+    let mut relocations = Vec::new();
+    let mut relative = Vec::new();
+    let mut needed = Vec::new();
+    let mut soname = None;
+    for line in text.lines() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let number = |word: &str| u64::from_str_radix(word.trim_start_matches("0x"), 16);
+        let digits = |word: &str| word.len() == 16 && number(word).is_ok();
+        match *words.as_slice() {
+            // Offset, virtual and physical address, size in the file, in memory.
+            ["LOAD", offset, address, _, file, memory, ..] => {
+                let numbers = [address, memory, offset, file].map(number);
+                loads.push(numbers.into_iter().collect::<Result<Vec<_>, _>>()?);
+            }
+            [address] if digits(address) => relative.push(vec![number(address)?]),
+            [offset, info, kind, ..] if digits(offset) && digits(info) && !kind.is_empty() => {
+                relocations.push(vec![number(offset)?, number(info)?]);
+            }
+            _ => {}
+        }
+        let bracketed = |what: &str| Some(line.split_once(what)?.1.strip_suffix(']')?.to_owned());
+        needed.extend(bracketed("(NEEDED)             Shared library: ["));
+        soname = bracketed("(SONAME)             Library soname: [").or(soname);
+    }
+    ensure!(!loads.is_empty(), "{}: readelf prints no PT_LOAD", input.display());
+    Ok(Some([
+        ("PT_LOAD", loads, vec![]),
+        ("DT_RELA", relocations, vec![]),
+        ("DT_RELR", relative, vec![]),
+        ("names", vec![], names(&needed, soname.as_deref())),
+    ]))
+}
