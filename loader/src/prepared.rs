@@ -33,7 +33,10 @@ impl Prepared {
         let mut targets = Vec::new();
         for (index, rela) in image.dynamic.rela().enumerate() {
             let offset = u32::try_from(rela.offset);
-            targets.push(rela.offset);
+            let size = arch::action(rela.kind).map_or(0, |action| action.size(rela.symbol));
+            if size > 0 {
+                targets.push(rela.offset..rela.offset.wrapping_add(size as u64));
+            }
             match (offset, word(&rela, &binding, &own)) {
                 (Ok(offset), Some(Word::Biased(constant))) => {
                     prepared.biased.push((offset, constant));
@@ -42,10 +45,10 @@ impl Prepared {
                 _ => prepared.others.push(index as u32),
             }
         }
-        targets.sort_unstable();
-        // Where two records have one target, the order of the table counts.
-        if targets.windows(2).any(|pair| pair[1] - pair[0] < 8) {
-            let others = (0..targets.len() as u32).collect();
+        targets.sort_unstable_by_key(|target| target.start);
+        // Where two records write to one byte, the order of the table counts.
+        if targets.windows(2).any(|pair| pair[1].start < pair[0].end) {
+            let others = (0..image.dynamic.rela().count() as u32).collect();
             return Prepared { others, ..Prepared::default() };
         }
         prepared.biased.shrink_to_fit();
