@@ -19,7 +19,8 @@ pub(crate) struct Arguments {
     /// The libpython whose symbols extensions refer to
     #[arg(long, value_name = "LIBPYTHON")]
     python: Option<PathBuf>,
-    /// Run glibc's own tests of its loader, whose source tree this is, against ours
+    /// Run the tests of glibc's loader, or those of mold that call dlopen, whose source tree this is,
+    /// against ours
     #[arg(long, value_name = "DIR", conflicts_with = "differential")]
     shim: Option<PathBuf>,
     /// Write the table as Markdown

@@ -6,6 +6,7 @@
 
 mod build;
 mod execute;
+mod mold;
 mod report;
 mod table;
 
@@ -30,6 +31,9 @@ pub(super) fn run(sources: &Path, only: &[String], table: Option<&Path>) -> anyh
         products: target()?.join("linker-shim"),
     };
     let shim = build_shim()?;
+    if mold::is_tree(&tree.sources) {
+        return mold::run(&tree.sources, only, &shim, &tree.products);
+    }
     tree.build_support()?;
     let mut rows = BTreeMap::new();
     for mut directory in table::parse(GLIBC)? {
