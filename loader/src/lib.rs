@@ -20,6 +20,16 @@
 //! # Ok(()) }
 //! ```
 //!
+//! [`Domain::open`] replicates the file that it is given. Of what that needs, a [`Policy`] and the
+//! symbols decide: what refers to symbols of the domain's global replicas is replicated too, all
+//! else is loaded once, by the system's own loader or in the commons. Code in replicas that calls
+//! `dlopen` and its kin is answered for its domain, and [`DomainBuilder::interpose`] puts functions
+//! of the caller in the place of any others. `examples/counters.rs` is a program to begin with.
+//!
+//! Debuggers, profilers and unwinders know replicas without help (gdb 13, perf, libgcc); lldb by the
+//! command in `debuggers/`. What is supported, what is refused in which words, and the test of each
+//! is in `docs/loader.md` of the repository.
+//!
 //! A load goes through phases, each of which only reads what the one before made:
 //! closure (find and classify) → plan (bind symbols) → map → relocate → publish → run.
 //!
