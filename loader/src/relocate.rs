@@ -35,7 +35,6 @@ enum Value {
     Absent,
     Address {
         address: usize,
-        size: u64,
     },
     Tls {
         block: Block,
@@ -124,18 +123,17 @@ impl Relocator<'_> {
                 return self.apply_tls(action, rela, target);
             }
             Action::Copy => return Err("copy relocations belong in executables".into()),
+            Action::Size32 | Action::Size64 => self.size(rela.symbol)?.wrapping_add(addend),
             Action::Absolute
             | Action::Slot
             | Action::Absolute32
             | Action::Relative32
-            | Action::Relative64
-            | Action::Size32
-            | Action::Size64 => {
+            | Action::Relative64 => {
                 let counts = action != Action::Slot || arch::SLOT_HAS_ADDEND;
                 let addend = if counts { addend } else { 0 };
-                let (symbol, size) = match self.value(rela.symbol)? {
-                    Value::Absent => (0, 0),
-                    Value::Address { address, size } => (address as u64, size),
+                let symbol = match self.value(rela.symbol)? {
+                    Value::Absent => 0,
+                    Value::Address { address } => address as u64,
                     Value::Indirect { resolver }
                         if matches!(action, Action::Absolute | Action::Slot) =>
                     {
@@ -149,7 +147,6 @@ impl Relocator<'_> {
                     Action::Relative32 | Action::Relative64 => {
                         symbol.wrapping_add(addend).wrapping_sub(target as u64)
                     }
-                    Action::Size32 | Action::Size64 => size.wrapping_add(addend),
                     _ => symbol.wrapping_add(addend),
                 }
             }
@@ -224,21 +221,21 @@ impl Relocator<'_> {
     /// The value of symbol `index` in this domain; index 0 is the value zero (gABI, STN_UNDEF).
     fn value(&self, index: u32) -> Result<Value, String> {
         if index == 0 {
-            return Ok(Value::Address { address: 0, size: 0 });
+            return Ok(Value::Address { address: 0 });
         }
         Ok(match self.plan.binding(index) {
             Binding::Absent | Binding::Unreferenced => Value::Absent,
-            Binding::Fixed { address, size } => Value::Address { address, size },
+            Binding::Fixed { address, .. } => Value::Address { address },
             Binding::FixedTls { block, offset } => Value::Tls { block, offset },
             Binding::Interposed(entry) => {
-                Value::Address { address: self.places.interpositions[entry as usize], size: 0 }
+                Value::Address { address: self.places.interpositions[entry as usize] }
             }
             Binding::Missing(index) => {
                 let Replica { domain, image, traps, .. } = self.replica;
                 let traps = traps
                     .get_or_try_init(|| Traps::new(*domain, image, &self.plan.missing))
                     .map_err(|error| format!("its traps cannot be mapped: {error}"))?;
-                Value::Address { address: traps.address(index), size: 0 }
+                Value::Address { address: traps.address(index) }
             }
             Binding::Image { image, symbol } => {
                 let replica = self.places.replicas[image as usize]
@@ -246,6 +243,21 @@ impl Relocator<'_> {
                 symbol_value(replica, &symbol)?
             }
         })
+    }
+
+    /// The size of symbol `index`, whatever kind of symbol it is.
+    fn size(&self, index: u32) -> Result<u64, String> {
+        match self.plan.binding(index) {
+            Binding::Image { symbol, .. } => Ok(symbol.size),
+            Binding::Fixed { size, .. } => Ok(size),
+            Binding::FixedTls { .. } => {
+                Err("the sizes of the system's thread-local symbols are not known".into())
+            }
+            Binding::Absent
+            | Binding::Unreferenced
+            | Binding::Interposed(_)
+            | Binding::Missing(_) => Ok(0),
+        }
     }
 
     /// The address of what the file has at `offset`.
@@ -264,7 +276,7 @@ fn symbol_value(replica: &Replica, symbol: &Symbol) -> Result<Value, String> {
     Ok(if symbol.is_indirect_function() {
         Value::Indirect { resolver: address }
     } else {
-        Value::Address { address, size: symbol.size }
+        Value::Address { address }
     })
 }
 

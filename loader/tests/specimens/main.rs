@@ -179,3 +179,19 @@ fn a_dynamic_section_that_other_tools_find_elsewhere_is_refused() {
     let error = Specimen::parse(&file).unwrap_err();
     assert!(error.to_string().contains("elsewhere in the file"), "{error}");
 }
+
+#[test]
+fn a_size_relocation_may_name_a_thread_local_symbol() {
+    let forge = Forge { rela: vec![(DATA, 4, SIZE64, 2)], ..whole() };
+    assert_eq!(word(&relocated(&forge), DATA), 10);
+}
+
+#[test]
+fn a_distance_that_does_not_fit_is_an_error_and_not_cut_off() {
+    let mut forge = Forge { rela: vec![(DATA, 6, PC32, 0)], ..whole() };
+    // SHN_ABS: no object is within two gigabytes of address 16.
+    forge.symbols.push(symbol("absolute", OBJECT, 0xfff1, 16));
+    let outcome = relocated(&forge);
+    assert_eq!(word(&outcome, DATA), 0x1111_1111_1111_1111);
+    assert!(outcome.result.unwrap_err().contains("does not fit into 32 bits"));
+}

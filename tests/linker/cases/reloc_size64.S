@@ -3,7 +3,7 @@
 //# Lib: main.so dep.so
 //# Expect-output: *
 //# Expect-output: *
-/* R_X86_64_SIZE64: the size of another object's symbol (42) and of a thread-local one (0). */
+/* R_X86_64_SIZE64: the size of another object's symbol (42). */
 #ifdef DEP
         .data
         .globl block
