@@ -36,6 +36,8 @@ pub struct Member {
     pub size: usize,
     /// The module word of its TLS block and what its offset words are relative to.
     pub tls: Option<(u64, u64)>,
+    /// Where its TLS block is from the thread pointer, if that is the same in all threads.
+    pub tls_block: Option<u64>,
 }
 
 /// Relocates `path` in `domain` as [`Domain::open`] would, and stops before anybody sees it.
@@ -71,6 +73,7 @@ fn member(replica: &Replica) -> Member {
         base: replica.base,
         bias: replica.bias,
         size: replica.memory.length(),
+        tls_block: replica.tls.and_then(|block: Block| block.thread_pointer_offset(0)),
         tls: replica
             .tls
             .map(|block: Block| (block.module_word(), block.offset_word(0).unwrap_or(0))),

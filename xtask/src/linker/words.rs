@@ -208,8 +208,6 @@ fn load_by_hydrozoa(python: &Path, object: &Path) -> anyhow::Result<Loaded> {
         .chain(testing::members(&domain))
         .map(|member| {
             let (tls_module, tls_offset) = member.tls.unwrap_or((0, 0));
-            // Only blocks of the arena are at one offset from the thread pointer.
-            let in_arena = tls_module == 1 << 63;
             Owner {
                 name: base_name(&member.path),
                 path: None,
@@ -218,7 +216,7 @@ fn load_by_hydrozoa(python: &Path, object: &Path) -> anyhow::Result<Loaded> {
                 bias: member.bias,
                 tls_module,
                 tls_offset,
-                tls_block: in_arena.then_some(tls_offset),
+                tls_block: member.tls_block,
             }
         })
         .collect();
