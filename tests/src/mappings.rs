@@ -26,6 +26,8 @@ pub struct Mapping {
     pub anonymous: u64,
     /// KiB of pages that were written and not yet written back.
     pub dirty: u64,
+    /// KiB of resident pages.
+    pub resident: u64,
     /// KiB of resident pages, each divided by how often it is mapped.
     pub proportional: u64,
 }
@@ -52,6 +54,7 @@ pub fn own() -> Result<Vec<Mapping>> {
             match name {
                 "Anonymous" => mapping.anonymous = kib,
                 "Private_Dirty" | "Shared_Dirty" => mapping.dirty += kib,
+                "Rss" => mapping.resident = kib,
                 "Pss" => mapping.proportional = kib,
                 _ => {}
             }
@@ -67,7 +70,15 @@ fn header(line: &str) -> Option<Mapping> {
     let (start, end) = (u64::from_str_radix(start, 16).ok()?, u64::from_str_radix(end, 16).ok()?);
     let offset = u64::from_str_radix(fields.nth(1)?, 16).ok()?;
     let path = line.find('/').map(|at| PathBuf::from(&line[at..]));
-    Some(Mapping { range: start..end, offset, path, anonymous: 0, dirty: 0, proportional: 0 })
+    Some(Mapping {
+        range: start..end,
+        offset,
+        path,
+        anonymous: 0,
+        dirty: 0,
+        resident: 0,
+        proportional: 0,
+    })
 }
 
 /// The addresses of an ELF file that nothing may write: text and read-only data, whole pages, relative to the base, what

@@ -31,6 +31,7 @@ fn minor(text: &str) -> Result<u8, String> {
 /// A complete virtual environment.
 pub struct Environment {
     root: PathBuf,
+    python: Python,
 }
 
 impl Environment {
@@ -38,15 +39,31 @@ impl Environment {
     pub fn prepare(arguments: &Arguments) -> Result<Self> {
         let python = python::find(arguments.python)?;
         let lock = lock::text(python.minor);
-        let mut hasher = Sha256::new();
-        hasher.update(lock);
         // A venv refers to its base Python by path: another base is another environment.
-        hasher.update(python.executable.as_os_str().as_encoded_bytes());
-        let key: String =
-            hasher.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect();
-        let entry = Entry::open(&format!("venv-cp3{}-{key}", python.minor))?;
+        let entry =
+            Entry::open(&name("venv", &python, &[lock, &python.executable.to_string_lossy()]))?;
         entry.complete(|folder| install(&python, lock, folder))?;
-        Ok(Self { root: entry.folder().to_owned() })
+        Ok(Self { root: entry.folder().to_owned(), python })
+    }
+
+    /// An environment with the packages of the models as well, in which they are exported: it has those alone, and sees this
+    /// one's. No interpreter of ours ever sees it.
+    pub fn with_models(&self) -> Result<Self> {
+        let minor = self.python.minor;
+        let lock = lock::models(minor).with_context(|| {
+            format!("the models' packages are pinned for CPython 3.11 and 3.12, not for 3.{minor}")
+        })?;
+        let entry =
+            Entry::open(&name("models", &self.python, &[lock, &self.root.to_string_lossy()]))?;
+        entry.complete(|folder| {
+            install(&self.python, lock, folder)?;
+            let packages = format!("lib/python3.{}/site-packages", self.python.minor);
+            // A line of a .pth file is a folder to be searched as well (site's documentation).
+            let path = folder.join(&packages).join("hydrozoa-base.pth");
+            std::fs::write(&path, format!("{}\n", self.root.join(&packages).display()))
+                .with_context(|| format!("writing {}", path.display()))
+        })?;
+        Ok(Self { root: entry.folder().to_owned(), python: self.python.clone() })
     }
 
     /// The environment's folder, as `--venv` takes it.
@@ -62,6 +79,16 @@ impl Environment {
         }
         command
     }
+}
+
+/// The name of a cache entry: what decides its content is part of it.
+fn name(kind: &str, python: &Python, contents: &[&str]) -> String {
+    let mut hasher = Sha256::new();
+    for content in contents {
+        hasher.update(content);
+    }
+    let key: String = hasher.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+    format!("{kind}-cp3{}-{key}", python.minor)
 }
 
 fn install(python: &Python, lock: &str, folder: &Path) -> Result<()> {

@@ -12,6 +12,10 @@ use crate::workspace;
 /// What is asked for; the lock files add what these need.
 const WANTED: [&str; 5] = ["torch==2.11.0", "torchvision==0.26.0", "numpy", "ninja", "setuptools"];
 
+/// What the models of `cargo xtask models` are asked for beside those.
+const MODELS: [&str; 4] =
+    ["torchaudio==2.11.0", "transformers==5.23.0", "demucs==4.1.0", "torch-struct==0.5"];
+
 /// The lock file of CPython 3.`minor`, compiled into this program.
 pub fn text(minor: u8) -> &'static str {
     match minor {
@@ -20,6 +24,16 @@ pub fn text(minor: u8) -> &'static str {
         12 => include_str!("../locks/cp312.txt"),
         13 => include_str!("../locks/cp313.txt"),
         _ => unreachable!("MINORS lists the versions that have a lock file"),
+    }
+}
+
+/// The lock file of the models' own packages for CPython 3.`minor`; none for 3.10, which transformers 5 has left,
+/// nor yet for 3.13.
+pub fn models(minor: u8) -> Option<&'static str> {
+    match minor {
+        11 => Some(include_str!("../locks/models-cp311.txt")),
+        12 => Some(include_str!("../locks/models-cp312.txt")),
+        _ => None,
     }
 }
 
@@ -60,36 +74,61 @@ struct Archive {
 pub fn run() -> Result<()> {
     for minor in MINORS {
         let python = python::find(Some(minor))?;
-        let output = Command::new(&python.executable)
-            .args([
-                "-m",
-                "pip",
-                "install",
-                "--dry-run",
-                "--ignore-installed",
-                "--quiet",
-                "--only-binary=:all:",
-                "--report",
-                "-",
-            ])
-            .args(WANTED)
-            .stderr(Stdio::inherit())
-            .output()
-            .context("starting pip")?;
-        if !output.status.success() {
-            bail!("pip could not resolve the packages for CPython 3.{minor}");
+        let base = resolve(&python, &WANTED.map(str::to_owned))?;
+        write(minor, &format!("cp3{minor}.txt"), &base, &WANTED)?;
+        if models(minor).is_none() {
+            continue;
         }
-        let report: Report =
-            serde_json::from_slice(&output.stdout).context("reading pip's report")?;
-        let path = workspace::root().join(format!("xtask/locks/cp3{minor}.txt"));
-        std::fs::write(&path, render(minor, report)?)
-            .with_context(|| format!("writing {}", path.display()))?;
-        println!("{}", path.display());
+        // The models' packages must get on with the pinned ones, and their lock file has what they add.
+        let pinned = base.lines().filter_map(|line| Some(line.split_once(' ')?.0.to_owned()));
+        let wanted: Vec<String> = pinned.clone().chain(MODELS.map(str::to_owned)).collect();
+        let pinned: Vec<String> = pinned.collect();
+        let added: String = resolve(&python, &wanted)?
+            .lines()
+            .filter(|line| !pinned.iter().any(|pin| line.starts_with(&format!("{pin} "))))
+            .map(|line| format!("{line}\n"))
+            .collect();
+        write(minor, &format!("models-cp3{minor}.txt"), &added, &MODELS)?;
     }
     Ok(())
 }
 
-fn render(minor: u8, report: Report) -> Result<String> {
+/// The lines of a lock file, without its head.
+fn resolve(python: &python::Python, wanted: &[String]) -> Result<String> {
+    let output = Command::new(&python.executable)
+        .args([
+            "-m",
+            "pip",
+            "install",
+            "--dry-run",
+            "--ignore-installed",
+            "--quiet",
+            "--only-binary=:all:",
+            "--report",
+            "-",
+        ])
+        .args(wanted)
+        .stderr(Stdio::inherit())
+        .output()
+        .context("starting pip")?;
+    if !output.status.success() {
+        bail!("pip could not resolve the packages for CPython 3.{}", python.minor);
+    }
+    render(serde_json::from_slice(&output.stdout).context("reading pip's report")?)
+}
+
+fn write(minor: u8, file: &str, lines: &str, wanted: &[&str]) -> Result<()> {
+    let path = workspace::root().join("xtask/locks").join(file);
+    let text = format!(
+        "# CPython 3.{minor}, x86-64, manylinux wheels. Written by `cargo xtask lock` for: {}.\n{lines}",
+        wanted.join(", ")
+    );
+    std::fs::write(&path, text).with_context(|| format!("writing {}", path.display()))?;
+    println!("{}", path.display());
+    Ok(())
+}
+
+fn render(report: Report) -> Result<String> {
     let mut lines = Vec::new();
     for Item { metadata: Metadata { name, version }, download_info } in report.install {
         let hash = download_info
@@ -104,10 +143,7 @@ fn render(minor: u8, report: Report) -> Result<String> {
         ));
     }
     lines.sort();
-    let mut text = format!(
-        "# CPython 3.{minor}, x86-64, manylinux wheels. Written by `cargo xtask lock` for: {}.\n",
-        WANTED.join(", ")
-    );
+    let mut text = String::new();
     for line in lines {
         writeln!(text, "{line}")?;
     }
@@ -128,6 +164,29 @@ mod tests {
                 assert!(name.contains("==") && hash.len() == 64, "{line}");
             }
             assert!(packages(text) > 20);
+        }
+    }
+
+    #[test]
+    fn the_models_packages_are_hashed_and_leave_the_pinned_ones_alone() {
+        for minor in MINORS {
+            let Some(own) = models(minor) else {
+                assert!(minor != 11 && minor != 12, "3.{minor} has no lock file");
+                continue;
+            };
+            let base = text(minor);
+            for wanted in MODELS {
+                assert!(own.contains(&format!("\n{wanted} --hash=sha256:")), "3.{minor}: {wanted}");
+            }
+            for line in own.lines().skip(1) {
+                let (pin, hash) = line.split_once(" --hash=sha256:").expect(line);
+                let (name, _) = pin.split_once("==").expect(line);
+                assert!(hash.len() == 64, "{line}");
+                assert!(
+                    !base.contains(&format!("\n{name}==")),
+                    "3.{minor}: {name} is pinned twice"
+                );
+            }
         }
     }
 }

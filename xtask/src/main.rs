@@ -10,6 +10,7 @@ mod fuzz;
 mod large;
 mod linker;
 mod lock;
+mod models;
 mod progress;
 mod python;
 mod soak;
@@ -43,6 +44,8 @@ enum Task {
     Race(large::Race),
     /// What the loader promises of its speed, beside glibc's loader in the same run
     Speed(speed::Arguments),
+    /// The fifteen models of torch::deploy's paper: packaged, loaded in two interpreters at once, compared bit for bit
+    Models(models::Arguments),
     /// Only the set-up: the virtual environment that the other tasks use
     Setup(environment::Arguments),
     /// The loader beside glibc's, on real files
@@ -73,6 +76,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Weights(arguments) => large::weights(&arguments),
         Task::Race(arguments) => large::race(&arguments),
         Task::Speed(arguments) => speed::run(&arguments),
+        Task::Models(arguments) => models::run(&arguments),
         Task::Setup(arguments) => {
             let environment = environment::Environment::prepare(&arguments)?;
             println!("{}", environment.root().display());

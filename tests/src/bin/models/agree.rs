@@ -1,0 +1,146 @@
+//! One package in two interpreters at once.
+
+use std::sync::{Barrier, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use hydrozoa::{Buffer, Interpreter, Movable, Package};
+use hydrozoa_benches::package::{EXAMPLE, MODEL};
+use hydrozoa_tests::mappings;
+
+use crate::{CHECK, Place, Policy};
+
+/// How many interpreters, each with a thread that calls.
+const INTERPRETERS: usize = 2;
+
+#[derive(clap::Args)]
+pub struct Options {
+    #[command(flatten)]
+    place: Place,
+    /// How often each interpreter is called
+    #[arg(long, default_value_t = 3)]
+    rounds: usize,
+    /// The model draws from torch's generator. libtorch has one generator: under policy `shared` the calls whose results are
+    /// compared take turns
+    #[arg(long)]
+    draws: bool,
+    /// A top-level module that the package brings: it is as if the machine did not have it
+    #[arg(long, value_name = "MODULE")]
+    absent: Vec<String>,
+}
+
+/// What a thread has found out.
+struct Found {
+    loaded: Duration,
+    differences: Vec<String>,
+}
+
+pub fn run(options: &Options) -> Result<()> {
+    let place = &options.place;
+    let expected = std::fs::read(&place.expected)
+        .with_context(|| format!("reading {}", place.expected.display()))?;
+    let pool = place.pool(INTERPRETERS)?;
+    for interpreter in pool.interpreters() {
+        let session = interpreter.session();
+        let modules = session.import("sys")?.getattr("modules")?;
+        for name in &options.absent {
+            // "ModuleNotFoundError is raised" for a name with None (Python's reference, 5.3.1).
+            modules.set_item(name.as_str(), session.none()?)?;
+        }
+    }
+    let start = Instant::now();
+    let package = pool.load_package(&place.package)?;
+    let model = package.load_pickle(MODEL.0, MODEL.1)?;
+    let example = package.load_pickle(EXAMPLE.0, EXAMPLE.1)?;
+    let opened = start.elapsed();
+    let generator = (options.draws && place.policy == Policy::Shared).then(|| Mutex::new(()));
+    let barrier = Barrier::new(INTERPRETERS);
+    let work =
+        Work { options, expected: &expected, package: &package, model: &model, example: &example };
+    let found = thread::scope(|scope| {
+        let threads: Vec<_> = pool
+            .interpreters()
+            .iter()
+            .map(|interpreter| {
+                let (work, barrier, generator) = (&work, &barrier, generator.as_ref());
+                scope.spawn(move || work.on(interpreter, barrier, generator))
+            })
+            .collect();
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            .collect::<Result<Vec<_>>>()
+    })?;
+    for mapping in mappings::own()? {
+        let file = mapping.path.unwrap_or_default();
+        for name in &options.absent {
+            let folder = format!("site-packages/{name}/");
+            ensure!(
+                !file.to_string_lossy().contains(&folder),
+                "the machine's {} is used",
+                file.display()
+            );
+        }
+    }
+    let differences: Vec<&String> = found.iter().flat_map(|found| &found.differences).collect();
+    let loaded = found.iter().map(|found| found.loaded).max().unwrap_or_default();
+    println!(
+        "{}",
+        serde_json::json!({
+            "calls": INTERPRETERS * options.rounds,
+            "opened": opened.as_secs_f64(),
+            "loaded": loaded.as_secs_f64(),
+            "differences": differences,
+        })
+    );
+    Ok(())
+}
+
+struct Work<'a> {
+    options: &'a Options,
+    expected: &'a [u8],
+    package: &'a Package,
+    model: &'a Movable,
+    example: &'a Movable,
+}
+
+impl Work<'_> {
+    fn on(
+        &self,
+        interpreter: &Interpreter,
+        barrier: &Barrier,
+        generator: Option<&Mutex<()>>,
+    ) -> Result<Found> {
+        // Whatever fails here fails before the barrier's other threads wait: they are counted in first.
+        barrier.wait();
+        let session = interpreter.session();
+        let check = session.run(CHECK, "check.py")?;
+        let call = check.get_item("call")?;
+        let start = Instant::now();
+        let model = self.model.to_object(&session)?;
+        let example = self.example.to_object(&session)?;
+        let loaded = start.elapsed();
+        let mut differences = Vec::new();
+        for round in 0..self.options.rounds {
+            if generator.is_some() {
+                // Unordered draws: nothing to compare, but both interpreters run it at once.
+                call.call((&model, &example))?;
+            }
+            let turn = generator.map(|mutex| mutex.lock().expect("no thread panics with it"));
+            let output: Buffer = call.call((&model, &example))?.extract()?;
+            drop(turn);
+            // SAFETY: `call` returns `bytes`, which nobody ever writes.
+            let bytes = unsafe { output.as_slice::<u8>() }?;
+            if bytes != self.expected {
+                let difference: String =
+                    check.get_item("difference")?.call((self.expected, bytes))?.extract()?;
+                differences.push(format!("{}, call {round}: {difference}", interpreter.name()));
+            }
+        }
+        let modules = session.eval("lambda importer: len(importer.modules)")?;
+        let modules: usize = modules.call((self.package.importer(&session)?,))?.extract()?;
+        ensure!(modules > 0, "{}: no module came from the package", interpreter.name());
+        Ok(Found { loaded, differences })
+    }
+}

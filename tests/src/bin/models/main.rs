@@ -1,0 +1,87 @@
+//! What `cargo xtask models` runs on a package that stock torch.package has written.
+
+mod agree;
+mod memory;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand, ValueEnum};
+use hydrozoa::{Pool, TorchPolicy};
+
+#[derive(Parser)]
+#[command(about = "Packaged models in several interpreters, beside what plain python computes")]
+struct Arguments {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Loads a package into two interpreters, calls it in both at once, and compares with plain python
+    Agree(agree::Options),
+    /// Private memory of each further interpreter, and of a second process with the same file
+    Memory(memory::Options),
+}
+
+/// What both tasks need.
+#[derive(clap::Args)]
+struct Place {
+    /// The package
+    #[arg(long)]
+    package: PathBuf,
+    /// What plain python computed, as tests/models/check.py encodes it
+    #[arg(long)]
+    expected: PathBuf,
+    /// A virtual environment with torch, and without what the package brings
+    #[arg(long)]
+    venv: PathBuf,
+    /// How the interpreters have torch
+    #[arg(long)]
+    policy: Policy,
+}
+
+#[derive(Clone, Copy, PartialEq, ValueEnum)]
+enum Policy {
+    Shared,
+    Isolated,
+}
+
+impl Place {
+    fn pool(&self, interpreters: usize) -> Result<Pool> {
+        let policy = match self.policy {
+            Policy::Shared => TorchPolicy::Shared,
+            Policy::Isolated => TorchPolicy::Isolated,
+        };
+        let pool =
+            Pool::builder().interpreters(interpreters).venv(&self.venv).torch(policy).build()?;
+        for interpreter in pool.interpreters() {
+            // As the exporter has it: the number of threads decides how sums are split, and so their bits.
+            interpreter
+                .session()
+                .run("import torch, numpy\ntorch.set_num_threads(1)", "prepare.py")?;
+        }
+        Ok(pool)
+    }
+}
+
+/// The functions with which plain python made its bytes, compiled in, so that both are of one version.
+const CHECK: &str = include_str!("../../../models/check.py");
+
+fn main() -> ExitCode {
+    let result = match Arguments::parse().task {
+        Task::Agree(options) => agree::run(&options),
+        Task::Memory(options) => memory::run(&options),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            if let Some(hydrozoa::Error::Python { traceback, .. }) = error.downcast_ref() {
+                eprintln!("{traceback}");
+            }
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! `cargo xtask models`: the fifteen models of figure 4 of "Using Python for Model Inference in Deep Learning" (DeVito et al., 2021).
+//!
+//! Each is packaged by stock torch.package in an environment that has its implementation, and loaded by two interpreters at
+//! once in the environment of the tests, which has not.
+
+mod memory;
+mod table;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail, ensure};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use crate::environment::{self, Environment};
+use crate::{cache, workspace};
+
+/// Which models are run, and how.
+#[derive(clap::Args, Clone)]
+pub struct Arguments {
+    #[command(flatten)]
+    environment: environment::Arguments,
+    /// Only this model; may be repeated
+    #[arg(long, value_name = "NAME")]
+    only: Vec<String>,
+    /// Only this policy for torch; without it both
+    #[arg(long)]
+    policy: Option<Policy>,
+    /// Instead: private memory of eight interpreters with BERT base, and the pages that a second process shares
+    #[arg(long)]
+    memory: bool,
+    /// Leave the packages in the cache: 5 GB
+    #[arg(long)]
+    keep: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, clap::ValueEnum)]
+enum Policy {
+    Shared,
+    Isolated,
+}
+
+impl Policy {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Shared => "shared",
+            Self::Isolated => "isolated",
+        }
+    }
+}
+
+/// A model, as tests/models/export.py lists it.
+#[derive(Deserialize)]
+struct Model {
+    name: String,
+    title: String,
+    source: String,
+    draws: bool,
+}
+
+/// What packaging took.
+#[derive(Deserialize)]
+struct Export {
+    mocks: Vec<String>,
+    patched: usize,
+    seconds: f64,
+    bytes: u64,
+    weights: u64,
+    /// Whether plain python had the same bits when it was called again.
+    repeatable: bool,
+    /// Top-level modules in the package.
+    brings: Vec<String>,
+}
+
+/// What two interpreters under one policy said.
+#[derive(Deserialize)]
+struct Agreement {
+    calls: usize,
+    differences: Vec<String>,
+    /// Seconds until the package was open and the model loaded in the first interpreter.
+    opened: f64,
+}
+
+/// A model's line of the table.
+struct Row {
+    model: Model,
+    export: Export,
+    agreements: Vec<(Policy, Result<Agreement>)>,
+}
+
+impl Row {
+    fn agrees(&self) -> bool {
+        self.export.repeatable
+            && self
+                .agreements
+                .iter()
+                .all(|(_, result)| result.as_ref().is_ok_and(|found| found.differences.is_empty()))
+    }
+}
+
+/// Packages, loads and compares; an error if a model does not package or load, or differs.
+pub fn run(arguments: &Arguments) -> Result<()> {
+    let place = Place::prepare(arguments)?;
+    if arguments.memory {
+        return memory::run(&place, arguments.keep);
+    }
+    let mut models: Vec<Model> = json(place.exporter().arg("--list"))?;
+    if let Some(unknown) =
+        arguments.only.iter().find(|name| models.iter().all(|model| model.name != **name))
+    {
+        let names: Vec<_> = models.iter().map(|model| model.name.as_str()).collect();
+        bail!("there is no model {unknown}; there are {}", names.join(", "));
+    }
+    models.retain(|model| arguments.only.is_empty() || arguments.only.contains(&model.name));
+    let policies = match arguments.policy {
+        Some(policy) => vec![policy],
+        None => vec![Policy::Shared, Policy::Isolated],
+    };
+    let mut rows = Vec::new();
+    let mut failed = Vec::new();
+    for model in models {
+        eprintln!("{}", model.title);
+        let name = model.name.clone();
+        match row(&place, model, &policies) {
+            Ok(row) => {
+                table::explain(&row);
+                if !row.agrees() {
+                    failed.push(name.clone());
+                }
+                rows.push(row);
+            }
+            Err(error) => {
+                eprintln!("  error: {error:#}");
+                failed.push(name.clone());
+            }
+        }
+        if !arguments.keep {
+            place.remove(&name)?;
+        }
+    }
+    table::print(&rows);
+    ensure!(failed.is_empty(), "failed: {}", failed.join(", "));
+    Ok(())
+}
+
+fn row(place: &Place, model: Model, policies: &[Policy]) -> Result<Row> {
+    let export = place.export(&model.name)?;
+    let agreements = policies
+        .iter()
+        .map(|policy| {
+            let mut command = place.runner("agree", &model.name, *policy);
+            for module in &export.brings {
+                command.args(["--absent", module]);
+            }
+            if model.draws {
+                command.arg("--draws");
+            }
+            (*policy, json(&mut command))
+        })
+        .collect();
+    Ok(Row { model, export, agreements })
+}
+
+/// Environments, programs and the folder of the packages.
+struct Place {
+    base: Environment,
+    models: Environment,
+    runner: PathBuf,
+    folder: PathBuf,
+}
+
+impl Place {
+    fn prepare(arguments: &Arguments) -> Result<Self> {
+        let base = Environment::prepare(&arguments.environment)?;
+        let models = base.with_models()?;
+        let runner = workspace::build("hydrozoa-tests", "models")?;
+        let folder = cache::root()?.join("figure4");
+        std::fs::create_dir_all(&folder)
+            .with_context(|| format!("creating {}", folder.display()))?;
+        Ok(Self { base, models, runner, folder })
+    }
+
+    fn exporter(&self) -> Command {
+        let mut command = self.models.python();
+        command.arg(workspace::root().join("tests/models/export.py")).env("OMP_NUM_THREADS", "1");
+        command
+    }
+
+    fn export(&self, name: &str) -> Result<Export> {
+        json(self.exporter().arg(name).arg(&self.folder))
+    }
+
+    fn package(&self, name: &str) -> PathBuf {
+        self.folder.join(format!("{name}.pt"))
+    }
+
+    fn runner(&self, task: &str, name: &str, policy: Policy) -> Command {
+        let mut command = Command::new(&self.runner);
+        command.arg(task).arg("--package").arg(self.package(name));
+        command.arg("--expected").arg(self.folder.join(format!("{name}.expected")));
+        command.arg("--venv").arg(self.base.root());
+        command.args(["--policy", policy.name()]).env("OMP_NUM_THREADS", "1");
+        command
+    }
+
+    fn remove(&self, name: &str) -> Result<()> {
+        remove(&self.package(name))?;
+        remove(&self.folder.join(format!("{name}.expected")))
+    }
+}
+
+/// Removes a file that need not be there.
+fn remove(path: &Path) -> Result<()> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("removing {}", path.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Runs a command whose last line of output is JSON.
+fn json<T: DeserializeOwned>(command: &mut Command) -> Result<T> {
+    let output = command
+        .stderr(Stdio::inherit())
+        .output()
+        .with_context(|| format!("starting {command:?}"))?;
+    ensure!(output.status.success(), "{command:?} failed: {}", output.status);
+    let text = String::from_utf8_lossy(&output.stdout);
+    let line = text.lines().last().with_context(|| format!("{command:?} printed nothing"))?;
+    serde_json::from_str(line).with_context(|| format!("reading {line:?}"))
+}
