@@ -121,12 +121,15 @@ impl Work<'_> {
         let model = self.model.to_object(&session)?;
         let example = self.example.to_object(&session)?;
         let loaded = start.elapsed();
+        if generator.is_some() {
+            // Both at once: draws in no order, so there is nothing to compare. All are over before a compared call begins,
+            // into whose draws they would come.
+            let called = call.call((&model, &example));
+            barrier.wait();
+            called?;
+        }
         let mut differences = Vec::new();
         for round in 0..self.options.rounds {
-            if generator.is_some() {
-                // Unordered draws: nothing to compare, but both interpreters run it at once.
-                call.call((&model, &example))?;
-            }
             let turn = generator.map(|mutex| mutex.lock().expect("no thread panics with it"));
             let output: Buffer = call.call((&model, &example))?.extract()?;
             drop(turn);
