@@ -9,6 +9,7 @@ mod weights;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::thread::ScopedJoinHandle;
 
 use clap::{Parser, Subcommand};
 
@@ -64,4 +65,15 @@ fn run(role: Role) -> anyhow::Result<()> {
         Role::Race(options) => race::run(&options),
         Role::Weights(options) => weights::run(&options),
     }
+}
+
+/// Waits for threads; the first failure is the result, and the scope that they are of waits for the others.
+fn join(threads: Vec<ScopedJoinHandle<'_, anyhow::Result<()>>>) -> anyhow::Result<()> {
+    for thread in threads {
+        match thread.join() {
+            Ok(done) => done?,
+            Err(_) => anyhow::bail!("a thread panicked"),
+        }
+    }
+    Ok(())
 }

@@ -5,11 +5,13 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use hydrozoa::memory::Usage;
 use hydrozoa::movable::shared_memory;
 use hydrozoa::{Movable, Pool, Tensor, TorchPolicy};
 use hydrozoa_benches::trend::Trend;
+
+use crate::join;
 
 const INTERPRETERS: usize = 4;
 const THREADS: usize = 16;
@@ -77,12 +79,7 @@ pub fn run(options: &Options) -> Result<()> {
             .collect();
         let points = watch(options, &turns);
         turns.stop.store(true, Ordering::Relaxed);
-        for thread in threads {
-            match thread.join() {
-                Ok(done) => done?,
-                Err(_) => bail!("a thread panicked"),
-            }
-        }
+        join(threads)?;
         points
     })?;
     drop(slots);

@@ -4,14 +4,14 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use hydrozoa::memory::Usage;
 use hydrozoa::{Pool, Tensor, TorchPolicy};
 use hydrozoa_benches::models::manifest;
 use hydrozoa_benches::package::MODEL;
 use hydrozoa_benches::trend::Trend;
 
-use crate::Place;
+use crate::{Place, join};
 
 const INTERPRETERS: usize = 2;
 
@@ -62,12 +62,7 @@ pub fn run(options: &Options) -> Result<()> {
             .collect();
         let points = watch(options, &work);
         work.stop.store(true, Ordering::Relaxed);
-        for thread in threads {
-            match thread.join() {
-                Ok(done) => done?,
-                Err(_) => bail!("a thread panicked"),
-            }
-        }
+        join(threads)?;
         points
     })?;
     report(options, &work, &points)
