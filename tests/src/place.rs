@@ -4,6 +4,7 @@ use std::env;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use tempfile::TempDir;
 
 /// The virtual environment with torch: `HYDROZOA_TEST_VENV`.
 ///
@@ -37,15 +38,15 @@ pub fn script(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts").join(name)
 }
 
-/// An empty folder for one test, in cargo's own folder for what tests write.
+/// An empty folder for one test, removed with the value.
 ///
 /// # Errors
 ///
 /// It cannot be made.
-pub fn scratch(name: &str) -> Result<PathBuf> {
-    let folder = env::temp_dir().join(format!("hydrozoa-{name}-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).with_context(|| format!("creating {}", folder.display()))?;
-    Ok(folder)
+pub fn scratch(name: &str) -> Result<TempDir> {
+    let prefix = format!("hydrozoa-{name}-");
+    let made = tempfile::Builder::new().prefix(&prefix).tempdir();
+    made.with_context(|| format!("a folder for {name} in {}", env::temp_dir().display()))
 }
 
 fn named(variable: &str) -> Result<PathBuf> {

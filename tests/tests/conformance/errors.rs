@@ -93,8 +93,10 @@ pub fn missing_symbol() -> Result<()> {
     let folder = place::scratch("missing-symbol")?;
     let function = "extern int hydrozoa_missing_function(void);\nvoid *PyInit_missing_function(void) { return (void *)(long)hydrozoa_missing_function(); }\n";
     let data = "extern int hydrozoa_missing_data;\nvoid *PyInit_missing_data(void) { return &hydrozoa_missing_data; }\n";
-    let (function, data) =
-        (compile(&folder, "missing_function", function)?, compile(&folder, "missing_data", data)?);
+    let (function, data) = (
+        compile(folder.path(), "missing_function", function)?,
+        compile(folder.path(), "missing_data", data)?,
+    );
     with_survivors(|_, session| {
         for (name, path) in [("missing_function", &function), ("missing_data", &data)] {
             let (type_name, message, _) = raised(import_file(session, name, path)?)?;
@@ -117,10 +119,10 @@ pub fn truncated_library() -> Result<()> {
     let folder = place::scratch("truncated")?;
     // Imports from libpython, so that the loader itself maps it; and large enough to be cut at interesting places.
     let source = "extern void *PyLong_FromLong(long);\nstatic char table[70000] = {1};\nvoid *PyInit_cut(void) { return PyLong_FromLong(table[0]); }\n";
-    let whole = fs::read(compile(&folder, "cut", source)?)?;
+    let whole = fs::read(compile(folder.path(), "cut", source)?)?;
     with_survivors(|_, session| {
         for length in [0, 3, 63, 64, 500, 4096, 8192, whole.len() / 2] {
-            let path = folder.join(format!("cut_{length}.so"));
+            let path = folder.path().join(format!("cut_{length}.so"));
             fs::write(&path, &whole[..length])?;
             let (type_name, message, _) = raised(import_file(session, "cut", &path)?)
                 .with_context(|| format!("cut at {length}"))?;
@@ -144,7 +146,7 @@ pub fn corrupt_package() -> Result<()> {
     ];
     with_survivors(|pool, _| {
         for (name, bytes) in &broken {
-            let path = folder.join(format!("{name}.pt"));
+            let path = folder.path().join(format!("{name}.pt"));
             fs::write(&path, bytes)?;
             match pool
                 .load_package(&path)
@@ -161,7 +163,7 @@ pub fn corrupt_package() -> Result<()> {
         let place = find(&changed, b"torchvision.models.mobilenetv3")
             .context("the pickle names its module")?;
         changed[place + 4] ^= 0x20;
-        let path = folder.join("changed.pt");
+        let path = folder.path().join("changed.pt");
         fs::write(&path, &changed)?;
         match pool.load_package(&path).and_then(|package| package.load_pickle("model", "model.pkl"))
         {

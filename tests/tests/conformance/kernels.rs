@@ -9,6 +9,7 @@ use anyhow::{Context, Result, ensure};
 use hydrozoa::package::build::{Action, Recipe, Verdict};
 use hydrozoa::{Pool, TorchPolicy};
 use hydrozoa_tests::place;
+use tempfile::TempDir;
 
 /// A model of the C++ extension's operators, classes and static state.
 const PROJECT: &str = "
@@ -94,13 +95,13 @@ fn pool(venv: &Path, policy: TorchPolicy) -> Result<Pool> {
 
 /// A folder with the project in it, and the place of the extension that it is to be built with: a
 /// copy, so that it can be taken away.
-fn project(name: &str) -> Result<(PathBuf, PathBuf)> {
+fn project(name: &str) -> Result<(TempDir, PathBuf)> {
     let folder = place::scratch(name)?;
-    fs::write(folder.join("kernel_project.py"), PROJECT)?;
+    fs::write(folder.path().join("kernel_project.py"), PROJECT)?;
     let built = std::env::var_os("HYDROZOA_TEST_EXTENSION")
         .map(PathBuf::from)
         .context("HYDROZOA_TEST_EXTENSION is not set")?;
-    let extension = folder.join("areas_extension.so");
+    let extension = folder.path().join("areas_extension.so");
     fs::copy(built, &extension)?;
     Ok((folder, extension))
 }
@@ -133,8 +134,8 @@ fn extension(policy: TorchPolicy) -> Result<()> {
     let (folder, library) = project(&format!("kernels-extension-{policy:?}"))?;
     let mut recipe = Recipe::new("kernel_project:packaged");
     recipe.extensions.push((library.clone(), None));
-    let file = folder.join("twice.pt");
-    build(&folder, &recipe, &file)?;
+    let file = folder.path().join("twice.pt");
+    build(folder.path(), &recipe, &file)?;
     fs::remove_file(&library)?;
 
     let pool = pool(&place::venv()?, policy)?;
@@ -197,8 +198,8 @@ fn mask_rcnn(policy: TorchPolicy) -> Result<()> {
     recipe.rules.push((Action::Intern, "torchvision.**".to_owned()));
     recipe.extensions.push((torchvision_library("_C.so")?, None));
     recipe.extensions.push((torchvision_library("image.so")?, None));
-    let file = folder.join("rcnn.pt");
-    build(&folder, &recipe, &file)?;
+    let file = folder.path().join("rcnn.pt");
+    build(folder.path(), &recipe, &file)?;
 
     // What plain python computes with the torchvision on its disk.
     let program = format!(
@@ -206,12 +207,12 @@ fn mask_rcnn(policy: TorchPolicy) -> Result<()> {
     );
     let plain = std::process::Command::new(place::venv()?.join("bin/python"))
         .args(["-c", &program])
-        .env("PYTHONPATH", &folder)
+        .env("PYTHONPATH", folder.path())
         .output()?;
     ensure!(plain.status.success(), "{}", String::from_utf8_lossy(&plain.stderr));
     let expected = String::from_utf8(plain.stdout)?;
 
-    let pool = pool(&without(&["torchvision"], &folder)?, policy)?;
+    let pool = pool(&without(&["torchvision"], folder.path())?, policy)?;
     let package = pool.load_package(&file)?;
     let model = package.load_pickle("model", "model.pkl")?;
     let example = package.load_pickle("model", "example.pkl")?;
@@ -266,9 +267,9 @@ pub fn mask_rcnn_isolated() -> Result<()> {
 /// A report of the library, as the command prints it.
 pub fn report() -> Result<()> {
     let folder = place::scratch("build-report")?;
-    fs::write(folder.join("unused_plots.py"), "import fractions\nclass Plot: pass\n")?;
+    fs::write(folder.path().join("unused_plots.py"), "import fractions\nclass Plot: pass\n")?;
     fs::write(
-        folder.join("reported_project.py"),
+        folder.path().join("reported_project.py"),
         "import torch\nimport unused_plots\n\
          try:\n    import module_that_nobody_has\nexcept ImportError:\n    pass\n\
          class Net(torch.nn.Module):\n    def forward(self, x): return x * 2\n\
@@ -280,10 +281,10 @@ pub fn report() -> Result<()> {
     let pool = pool(&place::venv()?, TorchPolicy::Auto)?;
     let recipe = |target: &str| {
         let mut recipe = Recipe::new(target);
-        recipe.paths.push(folder.clone());
+        recipe.paths.push(folder.path().to_owned());
         recipe
     };
-    let file = folder.join("net.pt");
+    let file = folder.path().join("net.pt");
     let report = pool.build_package(&recipe("reported_project:packaged"), &file)?;
     ensure!(report.verdict == Verdict::Same && report.complete, "{:?}", report.verdict);
     ensure!(report.proposed_mocks() == ["unused_plots"], "{:?}", report.proposed_mocks());
@@ -294,10 +295,11 @@ pub fn report() -> Result<()> {
     // What was proposed holds: the package is smaller and computes the same.
     let mut mocked = recipe("reported_project:packaged");
     mocked.rules.push((Action::Mock, "unused_plots".to_owned()));
-    let again = pool.build_package(&mocked, folder.join("mocked.pt"))?;
+    let again = pool.build_package(&mocked, folder.path().join("mocked.pt"))?;
     ensure!(again.verdict == Verdict::Same && again.proposed_mocks().is_empty());
     // A package that loads and whose call raises is written, and says so.
-    let raised = pool.build_package(&recipe("reported_project:raising"), folder.join("raising.pt"));
+    let raised =
+        pool.build_package(&recipe("reported_project:raising"), folder.path().join("raising.pt"));
     ensure!(raised.is_err_and(|error| error.to_string().contains("forward()")));
     for (target, words) in [
         ("reported_project", "MODULE:CALLABLE"),
@@ -319,7 +321,7 @@ pub fn report() -> Result<()> {
     ] {
         let mut denied = recipe(target);
         denied.rules.push((action, "unused_plots".to_owned()));
-        let partial = folder.join("denied.pt");
+        let partial = folder.path().join("denied.pt");
         let error = pool.build_package(&denied, &partial).err().context("no error")?;
         ensure!(error.to_string().contains(words), "{error}");
         ensure!(!partial.exists() && !partial.with_extension("partial").exists());
@@ -334,8 +336,12 @@ pub fn command() -> Result<()> {
     let run = |arguments: &[&str], file: &Path| -> Result<(bool, String)> {
         let mut command = std::process::Command::new(place::command()?);
         let (task, rest) = arguments.split_first().context("a task")?;
-        let ended =
-            command.args(["package", task]).arg(file).args(rest).current_dir(&folder).output()?;
+        let ended = command
+            .args(["package", task])
+            .arg(file)
+            .args(rest)
+            .current_dir(folder.path())
+            .output()?;
         let text =
             [ended.stdout, ended.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
         Ok((ended.status.success(), text.concat()))
@@ -348,15 +354,15 @@ pub fn command() -> Result<()> {
     let (good, verified) = run(&["verify"], &file)?;
     ensure!(good && verified.contains("as they were written"), "{verified}");
     let (good, said) = run(&["extract", "model/*", "-C", "out"], &file)?;
-    ensure!(good && folder.join("out/model/model.pkl").is_file(), "{said}");
-    ensure!(!folder.join("out/.data").exists(), "more than what was asked for");
+    ensure!(good && folder.path().join("out/model/model.pkl").is_file(), "{said}");
+    ensure!(!folder.path().join("out/.data").exists(), "more than what was asked for");
     let (good, said) = run(&["show", "no/such/*"], &file)?;
     ensure!(!good && said.contains("no record matches no/such/*"), "{said}");
     // One bit of a storage, which nothing reads when the package is opened.
     let mut bytes = fs::read(&file)?;
     let middle = bytes.len() / 2;
     bytes[middle] ^= 1;
-    let damaged = folder.join("damaged.pt");
+    let damaged = folder.path().join("damaged.pt");
     fs::write(&damaged, bytes)?;
     let (good, said) = run(&["verify"], &damaged)?;
     ensure!(!good && said.contains("is damaged: its CRC-32"), "{said}");

@@ -50,7 +50,8 @@ fn repetitions() -> Result<usize> {
 
 fn areas(policy: &str) -> Result<()> {
     let script = place::script("torch_areas.py");
-    let expected = place::scratch("areas")?.join("expected.json");
+    let folder = place::scratch("areas")?;
+    let expected = folder.path().join("expected.json");
     run(plain_python()?.arg(&script).arg("--record").arg(&expected))?;
     let mut failures = Vec::new();
     let repetitions = repetitions()?;
@@ -142,7 +143,7 @@ fn same(arguments: &[&str], input: &str) -> Result<()> {
 
 pub fn command_line() -> Result<()> {
     let folder = place::scratch("command-line")?;
-    let script = folder.join("script.py");
+    let script = folder.path().join("script.py");
     let program = "import sys, os\nprint(sys.argv, __name__, __file__ == sys.argv[0])\nprint(sys.path[0])\n\
                    print(input())\nprint('told', file=sys.stderr)\nsys.exit(len(sys.argv))\n";
     std::fs::write(&script, program)?;

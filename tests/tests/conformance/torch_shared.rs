@@ -22,7 +22,8 @@ pub fn registration() -> Result<()> {
     let mut command = Command::new(place::command()?);
     command.arg("python").arg("--venv").arg(place::venv()?);
     command.args(["--torch", "shared", "--copies", COPIES, "--in", "all", "--"]);
-    let printed = run(command.arg(&script).arg(place::scratch("registration")?).arg(COPIES))?;
+    let folder = place::scratch("registration")?;
+    let printed = run(command.arg(&script).arg(folder.path()).arg(COPIES))?;
     for copy in 1..=4 {
         let line = format!("copy {copy}: ");
         let done = printed.lines().any(|text| text.contains(&line) && text.contains(" 0 failed"));
