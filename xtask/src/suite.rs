@@ -40,6 +40,11 @@ pub fn run(arguments: &Arguments) -> Result<()> {
             "warnings",
         ]))
     });
+    steps.run("documentation, warnings are errors", || {
+        let mut command = workspace::cargo();
+        command.args(["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-Dwarnings");
+        check(&mut command)
+    });
     let mut place = None;
     if let Some(environment) = &prepared {
         steps.run("build of the command and the comparison, models, C++ extension", || {

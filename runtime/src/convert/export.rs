@@ -19,7 +19,7 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// `MemoryError` as [`Error::Python`].
+    /// `MemoryError` as [`Error::Python`](crate::Error::Python).
     pub fn lend_tensor(&self, tensor: &Tensor) -> Result<Object<'_>> {
         let loan = TensorLoan {
             context: Arc::into_raw(tensor.0.clone()).cast_mut().cast(),

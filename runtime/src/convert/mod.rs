@@ -46,7 +46,7 @@ pub trait ToPython {
     ///
     /// # Errors
     ///
-    /// [`Error::Foreign`](crate::Error::Foreign) or what making the object raises.
+    /// [`Error::Foreign`] or what making the object raises.
     fn to_python<'session>(&self, session: &'session Session) -> Result<Object<'session>>;
 
     /// What a slice of such values becomes: a list, or `bytes` for `u8`.
@@ -68,7 +68,7 @@ pub trait FromPython<'session>: Sized {
     ///
     /// # Errors
     ///
-    /// [`Error::Convert`](crate::Error::Convert) if it has none of this type.
+    /// [`Error::Convert`] if it has none of this type.
     fn from_python(object: &Object<'session>) -> Result<Self>;
 
     /// What a vector of such values is made from: a list or tuple, or `bytes` for `u8`.
