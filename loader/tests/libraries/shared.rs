@@ -119,6 +119,35 @@ fn a_library_that_only_names_a_replica_as_needed_is_loaded_once_for_all_domains(
 }
 
 #[test]
+fn what_a_library_of_the_commons_was_bound_in_is_the_commons_in_every_domain() {
+    let shop = Workshop::new("commons-scope");
+    let near = ["-L{dir}", "-Wl,-rpath,$ORIGIN"];
+    let linked = |libraries: &[&'static str]| [&near, libraries].concat();
+    shop.build("libshared_core.so", "static int n; int core(void) { return ++n; }", &[]);
+    shop.build(
+        "libshared_operators.so",
+        "int core(void); int operators(void) { return core() * 10; }",
+        &linked(&["-l:libshared_core.so"]),
+    );
+    // Names one library of the commons as needed, and also refers to what that one needs.
+    let user = shop.build(
+        "libshared_user.so",
+        "int core(void); int operators(void); static int own;
+         int run(void) { return operators() * 100 + core() * 10 + ++own; }",
+        &linked(&["-l:libshared_operators.so"]),
+    );
+    let policy = Policy::default().with("*/libshared_*", Class::Commons, "test");
+    let loader = Loader::builder().policy(policy).build().unwrap();
+    // The first domain has the commons loaded; the later ones find them there.
+    for (name, results) in [("one", [1021, 3042]), ("two", [5061, 7082]), ("three", [9101, 11122])]
+    {
+        let library = loader.domain(name).build().unwrap().open(&user, OpenFlags::NOW).unwrap();
+        assert_eq!([0; 2].map(|_| call(&library, "run")), results, "{name}");
+    }
+    assert_eq!(loader.commons().replicas().len(), 2);
+}
+
+#[test]
 fn the_program_s_own_copy_of_a_replicated_library_is_another_world() {
     let shop = Workshop::new("worlds");
     let near = ["-L{dir}", "-Wl,-rpath,$ORIGIN", "-Wl,--no-as-needed"];
