@@ -20,7 +20,7 @@ use crate::replica::Replica;
 /// What one replica has registered.
 #[derive(Debug, Default)]
 pub(crate) struct Registered {
-    /// The `__dso_handle` values that exit and fork handlers were registered with.
+    /// The `__dso_handle` values that handlers of exit, quick_exit and fork were registered with.
     handles: Mutex<BTreeSet<usize>>,
     /// Destructors of thread-local objects that have not run.
     thread_destructors: AtomicUsize,
@@ -34,11 +34,12 @@ impl Registered {
         self.thread_destructors.load(Ordering::Acquire) > 0
     }
 
-    /// Calls the exit handlers that have not run, and forgets the fork handlers.
+    /// Calls the exit handlers that have not run, and forgets those of quick_exit and of forks.
     pub(crate) fn finalize(&self) {
         unsafe extern "C" {
             /// Calls what was registered with `handle` by `__cxa_atexit`, last first, and removes
-            /// what was by `__register_atfork` (glibc's stdlib/cxa_finalize.c).
+            /// what was by `__cxa_at_quick_exit` and `__register_atfork` (glibc's
+            /// stdlib/cxa_finalize.c).
             fn __cxa_finalize(handle: *mut c_void);
         }
         for handle in std::mem::take(&mut *self.handles.lock()) {
@@ -90,6 +91,20 @@ pub(crate) unsafe extern "C" fn cxa_atexit(
     note(handle);
     // SAFETY: passed on.
     unsafe { __cxa_atexit(handler, argument, handle) }
+}
+
+/// `__cxa_at_quick_exit(handler, handle)`, which `at_quick_exit` is made of. glibc passes the handler
+/// no argument that means anything.
+///
+/// # Safety
+/// As at_quick_exit (C11, 7.22.4.3).
+pub(crate) unsafe extern "C" fn cxa_at_quick_exit(handler: Handler, handle: *mut c_void) -> c_int {
+    unsafe extern "C" {
+        fn __cxa_at_quick_exit(handler: Handler, handle: *mut c_void) -> c_int;
+    }
+    note(handle);
+    // SAFETY: passed on.
+    unsafe { __cxa_at_quick_exit(handler, handle) }
 }
 
 /// `__register_atfork(prepare, parent, child, handle)`, which `pthread_atfork` is made of.

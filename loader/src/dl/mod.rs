@@ -34,6 +34,7 @@ pub(crate) fn interpositions(domain: DomainId) -> Vec<(&'static str, Interpositi
     vec![
         ("__tls_get_addr", plain(arch::tls_get_addr as *const c_void)),
         ("__cxa_atexit", plain(exit::cxa_atexit as *const c_void)),
+        ("__cxa_at_quick_exit", plain(exit::cxa_at_quick_exit as *const c_void)),
         ("__cxa_thread_atexit", plain(exit::cxa_thread_atexit as *const c_void)),
         ("__cxa_thread_atexit_impl", plain(exit::cxa_thread_atexit as *const c_void)),
         ("__register_atfork", plain(exit::register_atfork as *const c_void)),

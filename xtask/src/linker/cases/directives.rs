@@ -14,6 +14,7 @@
 //! | `Program` | `glibc`: in a domain that continues the program nothing differs |
 //! | `Exit` | the exit status of the program (default 0) |
 //! | `Close` | any text: the copies are closed (`dlclose` in glibc) before the program ends |
+//! | `Ends` | `quick_exit`: the program ends by that, and not by a return from `main` |
 //! | `Symbols` | `off` and the reason: addresses of symbols are not compared |
 //! | `Sharing` | `off` and the reason: shared text and distinct data are not asserted |
 //! | `Modes` | of `one program interleaved threads`, those that apply, and the reason |
@@ -44,6 +45,7 @@ pub(super) struct Case {
     pub program_as_glibc: bool,
     pub exit: i32,
     pub close: bool,
+    pub quick_exit: bool,
     pub compare_symbols: bool,
     pub check_sharing: bool,
     pub modes: Vec<String>,
@@ -121,6 +123,10 @@ impl Case {
                 }
                 "Exit" => case.exit = value.trim().parse()?,
                 "Close" => case.close = true,
+                "Ends" => {
+                    ensure!(value.trim() == "quick_exit", "the only value is `quick_exit`");
+                    case.quick_exit = true;
+                }
                 "Symbols" => case.compare_symbols = !switched_off(value)?,
                 "Sharing" => case.check_sharing = !switched_off(value)?,
                 "Modes" => {

@@ -42,6 +42,7 @@ pub(super) fn judge(case: &Case, folder: &Path, support: &Path) -> Result<()> {
             opens: case.opens.clone(),
             steps: case.steps,
             close: case.close,
+            quick_exit: case.quick_exit,
             check_sharing: case.check_sharing,
             expects_error: case.error.is_some(),
         };
