@@ -29,10 +29,7 @@ pub struct Options {
 
 pub fn run(options: &Options) -> Result<i32> {
     let Choice { python, venv, torch } = &options.choice;
-    let mut python = python::find(python.as_deref())?;
-    if let Some(venv) = venv {
-        python = python.with_venv(venv)?;
-    }
+    let python = python::choose(python.as_deref(), venv.as_deref())?;
     let inspection = if options.modules.is_empty() {
         hydrozoa::inspect(&options.file, &python, (*torch).into())?
     } else {

@@ -2,8 +2,7 @@
 
 use crate::exit::Exit;
 use crate::interpreter::{Configuration, STACK, run_command};
-use crate::pool::choose;
-use crate::python::Installation;
+use crate::python::{self, Installation};
 use crate::torch::TorchPolicy;
 use crate::torch_policy::Torch;
 use crate::{Error, Result};
@@ -37,7 +36,7 @@ impl CommandLine {
         arguments: impl IntoIterator<Item = S>,
     ) -> Result<Self> {
         Ok(Self {
-            python: choose(python.as_deref(), venv)?,
+            python: python::choose(python.as_deref(), venv)?,
             torch: TorchPolicy::default(),
             arguments: arguments.into_iter().map(Into::into).collect(),
             environment: Vec::new(),

@@ -8,7 +8,7 @@ use crate::torch_policy::Torch;
 use crate::{Error, Result};
 use std::cell::Cell;
 use std::num::NonZeroUsize;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
 
@@ -91,7 +91,7 @@ impl Builder {
             Some(count) => count,
             None => thread::available_parallelism().map_or(1, NonZeroUsize::get),
         };
-        let python = choose(self.python.as_deref(), self.venv.as_deref())?;
+        let python = python::choose(self.python.as_deref(), self.venv.as_deref())?;
         let torch = Torch::settle(self.torch, &python, true)?;
         let configuration = Configuration {
             arguments: self.arguments.into_iter().map(Into::into).collect(),
@@ -101,15 +101,6 @@ impl Builder {
         let interpreters = start_all(count, &configuration)?.into();
         Interpreter::set_siblings(&interpreters);
         Ok(Pool { interpreters, python })
-    }
-}
-
-/// The installation that the settings name.
-pub(crate) fn choose(named: Option<&Path>, venv: Option<&Path>) -> Result<Installation> {
-    match (named, venv) {
-        (Some(named), Some(venv)) => python::find(Some(named))?.with_venv(venv),
-        (None, Some(venv)) => python::find(Some(venv)),
-        (named, None) => python::find(named),
     }
 }
 

@@ -66,7 +66,8 @@ impl Installation {
         })?;
         if described.minor.is_some_and(|minor| minor != self.minor) {
             return Err(Error::Configuration(format!(
-                "the virtual environment {} is one of Python 3.{}, and {} is Python 3.{}",
+                "the virtual environment {} is one of Python 3.{}, and {} is Python 3.{}; \
+                 name no Python, and the environment leads to its own",
                 directory.display(),
                 described.minor.unwrap_or_default(),
                 self.library.display(),
@@ -204,6 +205,19 @@ pub fn find(named: Option<&Path>) -> Result<Installation> {
         .iter()
         .find_map(|candidate| candidate.verdict.clone().ok())
         .ok_or(Error::PythonNotFound { candidates })
+}
+
+/// The Python to use with the packages of a virtual environment, if one is given: the one named,
+/// else the one that the environment was made from, else the best that [`discover`] finds.
+///
+/// # Errors
+///
+/// As [`find`] and [`Installation::with_venv`].
+pub fn choose(named: Option<&Path>, venv: Option<&Path>) -> Result<Installation> {
+    match (named, venv) {
+        (Some(named), Some(venv)) => find(Some(named))?.with_venv(venv),
+        (named, venv) => find(named.or(venv)),
+    }
 }
 
 /// Where to look, in the order of preference.
