@@ -99,8 +99,7 @@ impl<'a> Dynamic<'a> {
             table("DT_RELA", entries.value(DT_RELA), entries.value(DT_RELASZ).unwrap_or(0))?,
             table("DT_JMPREL", entries.value(DT_JMPREL), entries.value(DT_PLTRELSZ).unwrap_or(0))?,
         ];
-        // DT_JMPREL may be the tail of DT_RELA (old linkers): its entries are applied once.
-        let relocations = without_overlap(relocations);
+        let relocations = without_overlap(relocations)?;
         let flags = entries.value(DT_FLAGS).unwrap_or(0);
         let flags_1 = entries.value(DT_FLAGS_1).unwrap_or(0);
         let array = |at, size| {
@@ -220,15 +219,20 @@ impl Entries {
     }
 }
 
-fn without_overlap([rela, jump]: [&[u8]; 2]) -> [&[u8]; 2] {
+/// DT_JMPREL may be a part of DT_RELA (old linkers make it the tail): its entries are applied once.
+fn without_overlap([rela, jump]: [&[u8]; 2]) -> Result<[&[u8]; 2], String> {
     let (rela_range, jump_range) = (rela.as_ptr_range(), jump.as_ptr_range());
-    if !jump.is_empty()
-        && rela_range.contains(&jump_range.start)
-        && jump_range.end <= rela_range.end
-    {
-        return [rela, &[]];
+    let overlap = jump_range.start < rela_range.end && rela_range.start < jump_range.end;
+    if jump.is_empty() || rela.is_empty() || !overlap {
+        return Ok([rela, jump]);
     }
-    [rela, jump]
+    let inside = jump_range.start >= rela_range.start && jump_range.end <= rela_range.end;
+    let before = (jump_range.start as usize).wrapping_sub(rela_range.start as usize);
+    if inside && before.is_multiple_of(RELA_SIZE) {
+        Ok([rela, &[]])
+    } else {
+        Err("DT_JMPREL overlaps DT_RELA, but is not a number of its entries".into())
+    }
 }
 
 /// The NUL-terminated string at `offset` of a string table.

@@ -17,6 +17,8 @@ pub struct Forge {
     pub symbols: Vec<Symbol>,
     /// DT_RELA: offset, symbol, type, addend.
     pub rela: Vec<(u64, u32, u32, i64)>,
+    /// DT_JMPREL, laid over DT_RELA: how many bytes behind its start, and how many bytes.
+    pub jump: Option<(u64, u64)>,
     /// DT_RELR.
     pub relr: Vec<u64>,
     /// PT_TLS over the first bytes of the data: size in the file, in memory.
@@ -41,12 +43,14 @@ pub struct Symbol {
     pub size: u64,
 }
 
+const DT_PLTRELSZ: u64 = 2;
 const DT_HASH: u64 = 4;
 const DT_STRTAB: u64 = 5;
 const DT_SYMTAB: u64 = 6;
 const DT_RELA: u64 = 7;
 const DT_RELASZ: u64 = 8;
 const DT_STRSZ: u64 = 10;
+const DT_JMPREL: u64 = 23;
 const DT_RELRSZ: u64 = 35;
 const DT_RELR: u64 = 36;
 const DT_GNU_HASH: u64 = 0x6fff_fef5;
@@ -99,6 +103,9 @@ impl Forge {
             (DT_RELA, rela),
             (DT_RELASZ, rela_size),
         ];
+        if let Some((behind, size)) = self.jump {
+            dynamic.extend([(DT_JMPREL, rela + behind), (DT_PLTRELSZ, size)]);
+        }
         if relr_size > 0 {
             dynamic.extend([(DT_RELR, relr), (DT_RELRSZ, relr_size)]);
         }

@@ -181,6 +181,22 @@ fn a_dynamic_section_that_other_tools_find_elsewhere_is_refused() {
 }
 
 #[test]
+fn calls_that_are_a_part_of_all_relocations_are_whole_records_of_them() {
+    let jump = |behind, size| Forge { jump: Some((behind, size)), ..whole() };
+    // The last two of the twelve records, as old linkers have it; all of them.
+    for (behind, size) in [(240, 48), (0, 288)] {
+        let outcome = relocated(&jump(behind, size));
+        assert_eq!(outcome.result, Ok(()));
+        assert_eq!(word(&outcome, DATA), outcome.bias + 0x123);
+    }
+    // Found by fuzzing: a record of other bytes than DT_RELA's was passed over in silence.
+    for (behind, size) in [(40, 24), (264, 48)] {
+        let error = Specimen::parse(&jump(behind, size).build()).unwrap_err();
+        assert!(error.to_string().contains("DT_JMPREL overlaps DT_RELA"), "{error}");
+    }
+}
+
+#[test]
 fn a_size_relocation_may_name_a_thread_local_symbol() {
     let forge = Forge { rela: vec![(DATA, 4, SIZE64, 2)], ..whole() };
     assert_eq!(word(&relocated(&forge), DATA), 10);
