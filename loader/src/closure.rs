@@ -298,7 +298,7 @@ impl Closure {
     }
 
     /// `index` and every node that it needs, directly or not.
-    fn reachable(&self, index: usize) -> Vec<usize> {
+    pub(crate) fn reachable(&self, index: usize) -> Vec<usize> {
         let mut found = vec![index];
         let mut next = 0;
         while next < found.len() {

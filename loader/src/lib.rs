@@ -50,6 +50,7 @@ mod flags;
 mod fork;
 mod image;
 mod inspect;
+mod leaning;
 mod library;
 mod lifetime;
 mod load;

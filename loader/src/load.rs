@@ -12,6 +12,7 @@ use crate::domain::Domain;
 use crate::error::{Error, Result};
 use crate::flags::OpenFlags;
 use crate::image::Image;
+use crate::leaning::undefined_on_its_own;
 use crate::library::Library;
 use crate::map;
 use crate::needs;
@@ -198,18 +199,16 @@ pub(crate) fn open_system_nodes(closure: &mut Closure) -> Result<()> {
             index += 1;
             continue;
         }
-        let mut alone = None;
+        let mut leaning = None;
         for edge in &closure.nodes[index].edges {
             match edge {
                 Edge::Node(to) if closure.nodes[*to].class == Class::System => {
                     let opened =
                         open_system_node(*to, closure, &mut vec![false; closure.nodes.len()]);
-                    match opened {
-                        Err(Error::System { message, .. }) if leans_on_others(&message) => {
-                            alone = Some((*to, message));
-                            break;
-                        }
-                        opened => opened?,
+                    if let Err(error) = opened {
+                        let symbol = undefined_on_its_own(closure, *to).ok_or(error)?;
+                        leaning = Some((*to, symbol));
+                        break;
                     }
                 }
                 Edge::SystemName(path) => {
@@ -218,22 +217,17 @@ pub(crate) fn open_system_nodes(closure: &mut Closure) -> Result<()> {
                 _ => {}
             }
         }
-        match alone {
+        match leaning {
             // It has needs of its own, which may stand before this node.
-            Some((node, message)) => {
-                closure.replicate(node, format!("it cannot be opened on its own: {message}"))?;
+            Some((node, symbol)) => {
+                let reason = format!("on its own it lacks {symbol}, which its users bring");
+                closure.replicate(node, reason)?;
                 index = 0;
             }
             None => index += 1,
         }
     }
     Ok(())
-}
-
-/// Whether the system loader's message says that a symbol is defined nowhere: by an object that
-/// counts on the scope of those that need it. Only our loader has that scope.
-fn leans_on_others(message: &str) -> bool {
-    message.contains("undefined symbol")
 }
 
 /// Opens one node by path. Opened so, it loses the RPATH of who needs it, which some find their

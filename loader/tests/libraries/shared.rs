@@ -1,10 +1,12 @@
 //! What exists once beside replicas: the system's objects, the program's own, the commons.
 
-use std::ffi::{CString, c_char, c_int};
+use std::ffi::{CStr, CString, c_char, c_int};
+use std::path::PathBuf;
+use std::process::Command;
 
 use crate::common::{Workshop, function};
 use crate::replicas::{call, domains, open_in};
-use hydrozoa_loader::{Class, Loader, OpenFlags, Policy};
+use hydrozoa_loader::{Class, Error, Loader, OpenFlags, Policy};
 
 #[test]
 fn a_unique_symbol_of_the_system_s_is_the_one_that_the_system_uses() {
@@ -37,17 +39,16 @@ fn a_unique_symbol_of_the_system_s_is_the_one_that_the_system_uses() {
     assert_eq!(own(), first());
 }
 
-#[test]
-fn a_dependency_that_counts_on_its_users_scope_is_replicated_with_them() {
-    let shop = Workshop::new("leaning");
+/// Builds a library that brings another, which names nothing in DT_NEEDED and works only beside a
+/// library that defines `provided`.
+fn leaning(shop: &Workshop) -> PathBuf {
     shop.build("libprovider.so", "int provided = 40;", &[]);
-    // Names nothing in DT_NEEDED: it works only beside a library that brings the provider.
     shop.build(
         "libleaning.so",
         "extern int provided; int lean(void) { return provided + 2; }",
         &[],
     );
-    let path = shop.build(
+    shop.build(
         "libbrings.so",
         "int lean(void); int run(void) { return lean(); }",
         &[
@@ -58,12 +59,98 @@ fn a_dependency_that_counts_on_its_users_scope_is_replicated_with_them() {
             "-l:libprovider.so",
             "-Wl,-rpath,$ORIGIN",
         ],
-    );
+    )
+}
+
+#[test]
+fn a_dependency_that_counts_on_its_users_scope_is_replicated_with_them() {
+    let shop = Workshop::new("leaning");
+    let path = leaning(&shop);
     let domains = domains(2);
     for library in open_in(&domains, &path) {
         assert_eq!(call(&library, "run"), 42);
     }
     assert_eq!(domains[1].replicas().len(), 2, "{:?}", domains[1].replicas());
+}
+
+#[test]
+fn the_language_of_messages_says_nothing_about_what_is_replicated() {
+    let variable = "HYDROZOA_LOADER_TRANSLATED";
+    let Some(catalogues) = std::env::var_os(variable) else {
+        let shop = Workshop::new("translated");
+        let folder = shop.path("xx/LC_MESSAGES");
+        std::fs::create_dir_all(&folder).unwrap();
+        let catalogue = catalogue("undefined symbol: provided", "Symbol nicht definiert");
+        std::fs::write(folder.join("libc.mo"), catalogue).unwrap();
+        let name = "shared::the_language_of_messages_says_nothing_about_what_is_replicated";
+        let child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", name, "--nocapture"])
+            .env(variable, shop.path(""))
+            // gettext(3); it counts in any locale but the one called C.
+            .env("LANGUAGE", "xx")
+            .output()
+            .unwrap();
+        assert!(child.status.success(), "{}", String::from_utf8_lossy(&child.stderr));
+        return;
+    };
+    unsafe extern "C" {
+        fn bindtextdomain(domain: *const c_char, folder: *const c_char) -> *const c_char;
+    }
+    let catalogues = CString::new(catalogues.into_encoded_bytes()).unwrap();
+    // SAFETY: strings end in NUL; this process runs one test.
+    unsafe {
+        assert!(!libc::setlocale(libc::LC_ALL, c"C.UTF-8".as_ptr()).is_null());
+        assert!(!bindtextdomain(c"libc".as_ptr(), catalogues.as_ptr()).is_null());
+    }
+    let shop = Workshop::new("translated-child");
+    let path = leaning(&shop);
+    let name = CString::new(shop.path("libleaning.so").into_os_string().into_encoded_bytes());
+    // SAFETY: the library cannot be loaded; after a failure dlerror returns a string.
+    let message = unsafe {
+        assert!(libc::dlopen(name.unwrap().as_ptr(), libc::RTLD_LAZY).is_null());
+        CStr::from_ptr(libc::dlerror()).to_string_lossy().into_owned()
+    };
+    assert!(message.ends_with("Symbol nicht definiert"), "not translated: {message}");
+    let domains = domains(1);
+    assert_eq!(call(&open_in(&domains, &path)[0], "run"), 42);
+}
+
+/// A catalogue of gettext's with one message (GNU gettext's manual, "The Format of GNU MO Files").
+fn catalogue(message: &str, translation: &str) -> Vec<u8> {
+    const HEADER: u32 = 28;
+    let (length, strings) = (message.len() as u32, HEADER + 16);
+    let words = [0x9504_12de, 0, 1, HEADER, HEADER + 8, 0, 0].into_iter().chain([
+        length,
+        strings,
+        translation.len() as u32,
+        strings + length + 1,
+    ]);
+    let mut bytes: Vec<u8> = words.flat_map(u32::to_le_bytes).collect();
+    for text in [message, translation] {
+        bytes.extend(text.as_bytes());
+        bytes.push(0);
+    }
+    bytes
+}
+
+#[test]
+fn a_dependency_that_lacks_a_file_is_no_more_loadable_for_what_the_file_is_called() {
+    let shop = Workshop::new("lacking");
+    let near = ["-L{dir}", "-Wl,-rpath,$ORIGIN", "-Wl,--no-as-needed"];
+    let gone = shop.build("libundefined symbol.so", "int gone(void) { return 1; }", &[]);
+    shop.build("libmiddle.so", "int middle(void) { return 1; }", &{
+        [&near[..], &["-l:libundefined symbol.so"]].concat()
+    });
+    std::fs::remove_file(gone).unwrap();
+    let user = shop.build(
+        "libneeds_middle.so",
+        "int middle(void); int run(void) { return middle(); }",
+        &{ [&near[..], &["-l:libmiddle.so", "-Wl,--allow-shlib-undefined"]].concat() },
+    );
+    let domain = &domains(1)[0];
+    let error = domain.open(&user, OpenFlags::NOW).unwrap_err();
+    assert!(matches!(error, Error::System { .. }), "{error:?}");
+    assert_eq!(domain.replicas(), []);
 }
 
 #[test]
