@@ -1,9 +1,9 @@
-"""For gdb, attached: the frames of one thread, and how often each object is there.
+"""For gdb, attached: all objects, and the frames of one thread.
 
-Prints `objects NAME COUNT` and `frame FUNCTION FILE LINE OBJECT START COPY`.
+Prints `object NAME` and `frame FUNCTION FILE LINE OBJECT START COPY`, of which a function's name may
+hold blanks.
 """
 
-import collections
 import os
 
 import gdb
@@ -12,11 +12,9 @@ thread = int(os.environ["FRAME_THREAD"])
 for candidate in gdb.selected_inferior().threads():
     if candidate.ptid[1] == thread:
         candidate.switch()
-objects = collections.Counter(
-    os.path.basename(objfile.filename) for objfile in gdb.objfiles() if objfile.is_valid()
-)
-for name, count in objects.items():
-    print("objects", name, count)
+for objfile in gdb.objfiles():
+    if objfile.is_valid():
+        print("object", os.path.basename(objfile.filename))
 frame = gdb.newest_frame()
 while frame is not None:
     function = frame.function()

@@ -3,9 +3,9 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 
-use super::host::Host;
+use super::host::{Host, Waiting};
 use super::{text_of, tool};
 
 /// What a person may be asked to wait.
@@ -25,9 +25,32 @@ fn name(host: &Host) -> String {
     host.library.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// Attaches to `copies` interpreters: the last one's frames have their source lines, in time.
-pub(super) fn attach(host: &Host, copies: usize) -> Result<()> {
-    let waiting = host.wait(copies)?;
+/// A frame as gdb shows it.
+pub(super) struct Frame {
+    pub function: String,
+    pub file: String,
+    /// 0 without debug information.
+    pub line: usize,
+    /// The file's name of the object that the function is in.
+    pub object: String,
+    /// The function's address, and the value of its variable `copy`, if it has one.
+    pub start: String,
+    pub copy: String,
+}
+
+/// What gdb says of a program that waits.
+pub(super) struct Seen {
+    /// The names of the files of all objects, once for each replica.
+    pub objects: Vec<String>,
+    /// The frames of the thread that waits, the newest first.
+    pub frames: Vec<Frame>,
+    pub took: Duration,
+    /// All that it wrote.
+    pub text: String,
+}
+
+/// Attaches gdb to a program that waits.
+pub(super) fn look(host: &Host, waiting: &Waiting) -> Result<Seen> {
     let mut command = gdb(host, include_str!("attach.py"))?;
     command
         .env("FRAME_THREAD", waiting.thread.to_string())
@@ -37,83 +60,117 @@ pub(super) fn attach(host: &Host, copies: usize) -> Result<()> {
     let output = tool(&mut command, "gdb")?;
     let took = started.elapsed();
     let text = text_of(&output)?;
+    let after = |prefix: &'static str| text.lines().filter_map(move |l| l.strip_prefix(prefix));
+    let objects = after("object ").map(str::to_owned).collect();
+    // frame FUNCTION FILE LINE OBJECT START COPY; a function's name may hold blanks.
+    let frames = after("frame ")
+        .map(|line| {
+            let words: Vec<&str> = line.rsplitn(6, ' ').collect();
+            let [copy, start, object, line, file, function] = words[..] else {
+                bail!("unexpected: {line}")
+            };
+            let [function, file, object, start, copy] =
+                [function, file, object, start, copy].map(str::to_owned);
+            Ok(Frame { function, file, line: line.parse()?, object, start, copy })
+        })
+        .collect::<Result<_>>()?;
+    Ok(Seen { objects, frames, took, text })
+}
+
+impl Seen {
+    /// The frame of the extension module's function, which must be that of the replica that waits:
+    /// with its source line, and `copy` in its variable.
+    pub fn own(&self, waiting: &Waiting, copy: usize) -> Result<&Frame> {
+        let own = self
+            .frames
+            .iter()
+            .find(|frame| frame.function == "wait_here")
+            .with_context(|| format!("no frame of the extension module:\n{}", self.text))?;
+        let Frame { file, line, start, copy: found, .. } = own;
+        ensure!(file == "frame.c" && *line != 0, "it has no source line: {file}:{line}");
+        ensure!(*start == waiting.function, "the frame is another replica's: {start}");
+        ensure!(*found == copy.to_string(), "its variable has another copy's value: {found}");
+        Ok(own)
+    }
+}
+
+impl std::fmt::Display for Frame {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "{} at {}:{}", self.function, self.file, self.line)
+    }
+}
+
+/// Attaches to `copies` interpreters: the last one's frames have their source lines, in time.
+pub(super) fn attach(host: &Host, copies: usize) -> Result<()> {
+    let waiting = host.wait(copies)?;
+    let seen = look(host, &waiting)?;
     let library = name(host);
-    let seen = text
-        .lines()
-        .find_map(|line| line.strip_prefix(&format!("objects {library} ")))
-        .and_then(|count| count.parse().ok())
-        .unwrap_or(0usize);
-    ensure!(seen == copies, "gdb knows {seen} of {copies} replicas of {library}:\n{text}");
-    // frame FUNCTION FILE LINE OBJECT START COPY
-    let frames: Vec<Vec<&str>> = text
-        .lines()
-        .filter_map(|line| Some(line.strip_prefix("frame ")?.split(' ').collect()))
-        .collect();
-    let own = frames
+    let count = seen.objects.iter().filter(|name| **name == library).count();
+    ensure!(count == copies, "gdb knows {count} of {copies} replicas of {library}:\n{}", seen.text);
+    let own = seen.own(&waiting, copies)?;
+    let is_api = |frame: &&Frame| {
+        frame.object == library
+            && (frame.function.starts_with("_Py") || frame.function.starts_with("Py"))
+    };
+    let python = seen
+        .frames
         .iter()
-        .find(|frame| frame[0] == "wait_here")
-        .with_context(|| format!("no frame of the extension module:\n{text}"))?;
-    ensure!(own[1] == "frame.c" && own[2] != "0", "it has no source line: {own:?}");
-    ensure!(own[4] == waiting.function, "the frame is another replica's: {own:?}");
-    ensure!(own[5] == copies.to_string(), "its variable has another copy's value: {own:?}");
-    let python = frames
-        .iter()
-        .filter(|frame| frame[3] == library)
-        .find(|frame| frame[0].starts_with("_Py") || frame[0].starts_with("Py"))
-        .with_context(|| format!("no frame of {library} has a name:\n{text}"))?;
+        .find(is_api)
+        .with_context(|| format!("no frame of {library} has a name:\n{}", seen.text))?;
     ensure!(
-        python[2] != "0",
-        "{library} has no debug information, so that its frames have names only: {python:?}"
+        python.line != 0,
+        "{library} has no debug information, so that its frames have names only: {python}"
     );
+    let took = seen.took.as_secs_f64();
     println!(
-        "attached, listed {seen} replicas of {library} and unwound copy {copies} in {:.2} s: \
-         {} at {}:{}, {} at {}:{}",
-        took.as_secs_f64(),
-        own[0],
-        own[1],
-        own[2],
-        python[0],
-        python[1],
-        python[2],
+        "attached, listed {count} replicas of {library} and unwound copy {copies} in {took:.2} s: \
+         {own}, {python}"
     );
-    ensure!(took < LIMIT, "it took {:.1} s, {} are allowed", took.as_secs_f64(), LIMIT.as_secs());
+    ensure!(seen.took < LIMIT, "it took {took:.1} s, {} are allowed", LIMIT.as_secs());
     Ok(())
 }
 
 /// Starts three interpreters under gdb and stops in the third one's replica only.
 pub(super) fn live(host: &Host) -> Result<()> {
     const COPIES: usize = 3;
+    let code = "frame.meet_here(copy)\nimport time\n\
+                while True:\n    frame.visit(copy)\n    time.sleep(0.001)";
+    stop_in_one(host, COPIES, &host.arguments(COPIES, "all", code))
+}
+
+/// Starts a program under gdb whose `copies` interpreters, numbered from 1, meet and then visit for
+/// ever; stops in the last one's replica only.
+pub(super) fn stop_in_one(host: &Host, copies: usize, arguments: &[String]) -> Result<()> {
     let mut command = gdb(host, include_str!("live.py"))?;
     command
-        .env("FRAME_COPIES", COPIES.to_string())
-        .env("FRAME_COPY", COPIES.to_string())
+        .env("FRAME_COPIES", copies.to_string())
+        .env("FRAME_COPY", copies.to_string())
         .arg("-x")
         .arg(host.source().with_file_name("commands.py"))
         .arg("--args")
-        .args(host.arguments(
-            COPIES,
-            "all",
-            "frame.meet_here(copy)\nimport time\nwhile True:\n    frame.visit(copy)\n    time.sleep(0.001)",
-        ));
+        .args(arguments);
     let started = Instant::now();
     let text = text_of(&tool(&mut command, "gdb")?)?;
     let count = |prefix: &str| text.lines().filter(|line| line.starts_with(prefix)).count();
-    ensure!(count("met ") == COPIES, "the breakpoint was not met in every replica:\n{text}");
+    ensure!(count("met ") == copies, "the breakpoint was not met in every replica:\n{text}");
     let stops: Vec<Vec<i64>> = text
         .lines()
         .filter_map(|line| line.strip_prefix("stopped "))
         .map(|line| line.split(' ').map(|word| word.parse().unwrap_or(-1)).collect())
         .collect();
     ensure!(stops.len() == 5, "{} of 5 stops:\n{text}", stops.len());
-    let copy = COPIES as i64;
+    let copy = copies as i64;
+    // It may have visited before the others had met.
+    let first = stops[0].get(1).copied().unwrap_or(-1);
+    ensure!(first >= 0 && first % copy == 0, "its counter is another's: {first}\n{text}");
     for (visit, stop) in (0..).zip(&stops) {
         ensure!(
-            stop[..] == [copy, visit * copy, (visit + 1) * copy],
+            stop[..] == [copy, first + visit * copy, first + (visit + 1) * copy],
             "stop {visit} was {stop:?} (copy, its counter before and after one step):\n{text}"
         );
     }
     println!(
-        "met a breakpoint in {COPIES} replicas, then stopped 5 times in replica {COPIES} alone, \
+        "met a breakpoint in {copies} replicas, then stopped 5 times in replica {copies} alone, \
          stepped, and read its own counter: {:.2} s",
         started.elapsed().as_secs_f64()
     );

@@ -89,14 +89,37 @@ impl Host {
 
     /// A process of `copies` interpreters, the last of which waits.
     pub fn wait(&self, copies: usize) -> Result<Waiting> {
-        let arguments = self.arguments(copies, &copies.to_string(), "frame.wait_here(copy)");
+        Waiting::start(&self.arguments(copies, &copies.to_string(), "frame.wait_here(copy)"), 1)
+    }
+
+    /// The command, for other tasks of it than running Python.
+    pub fn command(&self) -> String {
+        self.command.display().to_string()
+    }
+
+    /// The extension module.
+    pub fn module(&self) -> PathBuf {
+        self.folder.path().join("frame.so")
+    }
+}
+
+impl Waiting {
+    /// Starts a program of which `count` threads wait, one after another; this is about the last.
+    pub fn start(arguments: &[String], count: usize) -> Result<Waiting> {
         let mut child =
             Command::new(&arguments[0]).args(&arguments[1..]).stdout(Stdio::piped()).spawn()?;
-        let mut lines = BufReader::new(child.stdout.take().context("stdout is piped")?).lines();
-        let line = lines.next().context("the program ended before it waited")??;
-        let words: Vec<&str> = line.split(' ').collect();
-        let ["READY", _, thread, function] = words[..] else { bail!("unexpected: {line}") };
-        Ok(Waiting { child, thread: thread.parse()?, function: function.to_owned() })
+        let lines = BufReader::new(child.stdout.take().context("stdout is piped")?).lines();
+        let mut waiting = Waiting { child, thread: 0, function: String::new() };
+        let mut seen = 0;
+        for line in lines.take(count) {
+            let line = line?;
+            let words: Vec<&str> = line.split(' ').collect();
+            let ["READY", _, thread, function] = words[..] else { bail!("unexpected: {line}") };
+            (waiting.thread, waiting.function) = (thread.parse()?, function.to_owned());
+            seen += 1;
+        }
+        ensure!(seen == count, "the program ended before it waited");
+        Ok(waiting)
     }
 }
 

@@ -5,6 +5,7 @@
 mod gdb;
 mod host;
 mod lldb;
+mod package;
 mod perf;
 
 use std::process::{Command, Output};
@@ -35,6 +36,10 @@ enum Check {
     GdbAttach,
     /// gdb starts the program, stops in one replica only, steps, reads variables
     GdbLive,
+    /// gdb attaches to interpreters that run a library from inside a package
+    PackageAttach,
+    /// gdb starts them, stops in one replica of that library only, steps, reads variables
+    PackageLive,
     /// lldb attaches and shows a frame by the command in loader/debuggers
     Lldb,
     /// perf names the functions of every replica
@@ -54,6 +59,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let name = format!("gdb attaches to {} interpreters", arguments.copies);
     step(Check::GdbAttach, &name, &|| gdb::attach(&host, arguments.copies));
     step(Check::GdbLive, "gdb stops in one replica of three", &|| gdb::live(&host));
+    step(Check::PackageAttach, "gdb attaches to a library from inside a package", &|| {
+        package::attach(&host)
+    });
+    step(Check::PackageLive, "gdb stops in one replica of such a library", &|| {
+        package::live(&host)
+    });
     step(Check::Lldb, "lldb names the frames of a replica", &|| lldb::attach(&host));
     step(Check::Perf, "perf names the functions of three replicas", &|| perf::record(&host));
     if !steps.summary() {
