@@ -3,19 +3,17 @@
 use std::collections::HashMap;
 use std::ffi::c_void;
 use std::path::{Path, PathBuf};
-use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use once_cell::sync::Lazy;
-use parking_lot::lock_api::RawMutex as _;
 use parking_lot::{Mutex, ReentrantMutex, RwLock};
 
 use crate::dl;
 use crate::error::{Error, Result};
 use crate::exit::{self};
 use crate::flags::OpenFlags;
-use crate::fork::Held;
+use crate::fork::{self, Held};
 use crate::image::ImageId;
 use crate::image::symbols::Name;
 use crate::inspect::{self, Inspection};
@@ -213,18 +211,8 @@ pub(crate) unsafe fn reset_all() {
     for domain in domains.values() {
         // SAFETY: the caller's promise.
         unsafe { domain.state.reset() };
-        if domain.serial.is_locked() && !domain.serial.is_owned_by_current_thread() {
-            // SAFETY: its owner does not exist; what it had published is complete, and the rest is
-            // seen by nobody. Locked without waiters, it can be given back as often as it was taken.
-            unsafe {
-                let raw = domain.serial.raw();
-                ptr::from_ref(raw).cast_mut().write(parking_lot::RawMutex::INIT);
-                raw.try_lock();
-                while domain.serial.is_locked() {
-                    domain.serial.force_unlock();
-                }
-            }
-        }
+        // SAFETY: as above.
+        unsafe { fork::reset_unless_own(&domain.serial) };
     }
     // SAFETY: the caller's promise.
     unsafe { DOMAINS.reset() };

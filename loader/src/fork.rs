@@ -7,7 +7,7 @@
 use std::{mem, ptr};
 
 use parking_lot::lock_api::{RawMutex as _, RawRwLock as _};
-use parking_lot::{Mutex, RawMutex, RawRwLock, RwLock};
+use parking_lot::{Mutex, RawMutex, RawRwLock, ReentrantMutex, RwLock};
 
 use crate::{dl, domain, provided, publish, sys, tls};
 
@@ -57,6 +57,28 @@ impl<T: Send + Sync> Held for RwLock<T> {
     unsafe fn reset(&self) {
         // SAFETY: nobody else refers to the raw lock, which consists of atomics.
         unsafe { ptr::from_ref(self.raw()).cast_mut().write(RawRwLock::INIT) }
+    }
+}
+
+/// Makes a lock free unless the calling thread has it, and without waiters either way.
+///
+/// # Safety
+/// The calling thread is the only one of the process.
+pub(crate) unsafe fn reset_unless_own(lock: &ReentrantMutex<()>) {
+    if lock.is_owned_by_current_thread() {
+        // SAFETY: the mutex consists of atomics, and is taken again at once; the owner and the
+        // count of its uses are beside it and stay.
+        unsafe {
+            let mutex = lock.raw();
+            ptr::from_ref(mutex).cast_mut().write(RawMutex::INIT);
+            mutex.try_lock();
+        }
+    } else {
+        // Not by unlocking it: its owner may have been anywhere within lock or unlock, with the
+        // mutex taken and the count of uses still, or again, 0.
+        // SAFETY: if it has an owner, that does not exist. It consists of atomics and a cell, and
+        // what it guards is no value of its own.
+        unsafe { ptr::from_ref(lock).cast_mut().write(ReentrantMutex::new(())) };
     }
 }
 
