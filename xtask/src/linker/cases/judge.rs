@@ -1,6 +1,7 @@
 //! Runs one build of a case in all its ways and compares.
 
 use std::fs;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -165,6 +166,7 @@ fn execute(case: &Case, job: &Job) -> Result<Run> {
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(stderr)
+        .process_group(0)
         .spawn()?;
     let started = Instant::now();
     let status = loop {
@@ -172,7 +174,9 @@ fn execute(case: &Case, job: &Job) -> Result<Run> {
             break status;
         }
         if started.elapsed() > LIMIT {
-            child.kill()?;
+            // With the children that it has forked.
+            // SAFETY: it has not been waited for: the process group is its own.
+            unsafe { libc::kill(-libc::pid_t::try_from(child.id())?, libc::SIGKILL) };
             child.wait()?;
             bail!("it hangs: no end after {} s", LIMIT.as_secs());
         }
