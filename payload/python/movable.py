@@ -16,11 +16,11 @@ import pickle
 import re
 import sys
 
-from . import package
+from . import devices, package
 from .storages import shared_storage, typed
 
-# DLDeviceType of the devices whose memory one process's interpreters can share.
-_CPU, _CUDA, _ROCM = 1, 2, 10
+# DLDeviceType of main memory.
+_CPU = 1
 
 _PACKAGE_NAME = re.compile(rb"<torch_package_(\d+)>")
 
@@ -29,13 +29,16 @@ def dump(obj):
     """Pickles `obj`.
 
     Returns `(pickle, storages, buffers, packages, copied)`: storages as
-    `(owner, address, nbytes, device type, device number)`, which live as long as their owner;
+    `(owner, address, nbytes, device type, device number, location)`, which live as long as their
+    owner, the location being "" for main memory; what was queued on a device to fill them is done;
     buffers as contiguous memoryviews; the numbers of the packages that are needed; and, of what
     had to be copied instead of shared, a line each that says what and why.
     """
     stream = io.BytesIO()
     pickler = _Pickler(stream)
     pickler.dump(obj)
+    for place in map(devices.find, pickler.places):
+        place.backend.finish(place.index)
     data = stream.getvalue()
     # Names stand in the pickle as they are. A string that only looks like one costs nothing: the
     # caller ignores numbers that it does not know.
@@ -65,6 +68,8 @@ class _Pickler(pickle.Pickler):
         self._reduced = {}
         self._kept = []
         self.packages = set()
+        # Devices that hold storages, by their locations.
+        self.places = set()
         # Where torch has not been imported, there are no storages.
         torch = sys.modules.get("torch")
         self._torch = torch if hasattr(torch, "UntypedStorage") else None
@@ -120,10 +125,11 @@ class _Pickler(pickle.Pickler):
         nbytes = storage.nbytes()
         if device.type == "meta" or nbytes == 0:
             return "new", nbytes, str(device), dtype
-        if device.type == "cuda":
-            kind = _ROCM if self._torch.version.hip else _CUDA
+        place = devices.find(str(device))
+        if place is not None:
+            (kind, number), location = place.backend.place(place.index), place.location
         elif device.type == "cpu":
-            kind = _CPU
+            kind, number, location = _CPU, 0, ""
         else:
             self.copied.append(
                 f"a storage of {nbytes} bytes on {device}: "
@@ -137,8 +143,9 @@ class _Pickler(pickle.Pickler):
                 # A read-only storage of a package: nobody gets a pointer to it.
                 return self._copied(storage, dtype)
             self._indices[storage._cdata] = len(self.storages)
-            entry = (storage, address, nbytes, kind, device.index or 0)
-            self.storages.append(entry)
+            self.storages.append((storage, address, nbytes, kind, number, location))
+            if location:
+                self.places.add(location)
         return "shared", self._indices[storage._cdata], None, dtype
 
     def _copied(self, storage, dtype):

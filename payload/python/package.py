@@ -57,9 +57,14 @@ class Archive:
     `open()` gives the whole file as a bytes-like object; only TorchScript needs it.
     `library(name)` gives a path by which this process can load a record that is a shared library.
     With `read_only`, tensors over its storages refuse to be written.
+    `resident(name, location, obstacle, upload)` gives an object as `storage` does, over a copy of a
+    record on a device (devices.py): made by `upload()` if nobody in this process has one, refused
+    if there is an obstacle. Without it, every interpreter makes its own.
     """
 
-    def __init__(self, label, names, read, storage, open, library=None, read_only=False):
+    def __init__(
+        self, label, names, read, storage, open, library=None, read_only=False, resident=None
+    ):
         self.label = label
         self.names = frozenset(names)
         self.read = read
@@ -67,6 +72,7 @@ class Archive:
         self.open = open
         self.library = library
         self.read_only = read_only
+        self.resident = resident
 
     def text(self, name):
         return bytes(self.read(name)).decode("utf-8")
@@ -537,13 +543,24 @@ def _look_into_archives():
 _importers = {}
 
 
-def install(identity, label, names, read, storage, open, library=None, read_only=False, kind=PackageImporter):
+def install(
+    identity,
+    label,
+    names,
+    read,
+    storage,
+    open,
+    library=None,
+    read_only=False,
+    kind=PackageImporter,
+    resident=None,
+):
     """The importer of archive `identity`, made at the first call."""
     importer = _importers.get(identity)
     if importer is None:
         if _Finder not in sys.meta_path:
             sys.meta_path.insert(0, _Finder)
-        archive = Archive(label, names, read, storage, open, library, read_only)
+        archive = Archive(label, names, read, storage, open, library, read_only, resident)
         if any(name.endswith(".so") for name in archive.names):
             _look_into_archives()
         importer = _importers.setdefault(identity, kind(archive, identity))

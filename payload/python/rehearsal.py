@@ -127,6 +127,7 @@ def _install(archive, mocked):
         archive.library,
         archive.read_only,
         kind=_Observed,
+        resident=archive.resident,
     )
 
 

@@ -6,6 +6,8 @@ storage and needs no GIL. (A storage made by torch.frombuffer would take this in
 its deleter; two interpreters that free each other's storages would then wait for each other.)
 """
 
+from . import devices
+
 
 def shared_storage(memory, nbytes, read_only=False):
     """A torch.UntypedStorage over `memory`, an object with `__dlpack__`, of `nbytes` bytes. In the
@@ -18,7 +20,7 @@ def shared_storage(memory, nbytes, read_only=False):
     if nbytes == 0:
         # DLPack has no address for an empty tensor.
         return torch.UntypedStorage(0)
-    tensor = torch.from_dlpack(memory)
+    tensor = devices.adopt(memory)
     if read_only:
         # torch's own flag of a storage (c10::StorageImpl::throw_on_mutable_data_ptr): operators ask
         # for a mutable pointer where they write, and for a const one where they read.

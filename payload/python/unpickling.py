@@ -5,6 +5,7 @@ import io
 import operator
 import pickle
 
+from . import devices
 from .storages import shared_storage, typed
 
 # Names that numpy has dropped and that pickles still use (torch.package maps them as well).
@@ -84,11 +85,40 @@ class PackageUnpickler(pickle.Unpickler):
                     f"and a pickled tensor needs {nbytes}"
                 )
             location = location.decode("ascii") if isinstance(location, bytes) else location
-            if location != "cpu" or self.map_location is not None:
-                restore = torch.serialization._get_restore_location(self.map_location)
-                storage = restore(storage, location)
-            self._storages[key] = storage
+            self._storages[key] = self._placed(storage, record, location)
         return typed(self._storages[key], dtype)
+
+    def _placed(self, storage, record, location):
+        """The storage where it belongs: in main memory in place, on a device by an upload that all
+        interpreters share."""
+        import torch
+
+        target = devices.destination(self.map_location, location)
+        if target is None:
+            # What a function gives is made by this interpreter, and its own.
+            placed = self.map_location(storage, location)
+            if placed is not None:
+                return placed
+            target = location
+        if target == "cpu":
+            return storage
+        archive = self.importer.archive
+        place = devices.find(target) if archive.resident is not None else None
+        if place is None:
+            return torch.serialization.default_restore_location(storage, target)
+        nbytes = storage.nbytes()
+        obstacle = place.obstacle()
+        if obstacle is None and nbytes == 0:
+            return place.backend.upload(storage, place.index)
+
+        def upload():
+            # Not from `storage`, which may be one that refuses to be touched.
+            return place.upload(shared_storage(archive.storage(record), nbytes))
+
+        # Raises where there is an obstacle.
+        where = place.location if obstacle is None else str(place)
+        memory = archive.resident(record, where, obstacle, upload)
+        return shared_storage(memory, nbytes, archive.read_only)
 
     # For torch.jit._script.unpackage_script_module, which reads TorchScript itself.
 

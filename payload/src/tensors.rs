@@ -65,8 +65,12 @@ pub(crate) unsafe extern "C" fn tensor(
     }
 }
 
-/// `object.__dlpack__(max_version=(1, 0))`, or without the argument where it is not known (before
-/// 2024 no library knew it).
+/// `object.__dlpack__(stream=None, max_version=(1, 0))`, or without arguments where the second is not
+/// known (before 2024 no library knew it).
+///
+/// The stream is what the host promises of memory on a GPU: None is the legacy default stream, which
+/// the producer has wait for what it has queued elsewhere. torch's own default, -1, waits for nothing
+/// (`Tensor.__dlpack__` in torch/_tensor.py).
 ///
 /// # Safety
 ///
@@ -84,11 +88,12 @@ unsafe fn exported(object: *mut PyObject) -> Outcome<Ref> {
                 reason: "it has no __dlpack__".to_owned(),
             });
         };
-        let names = Ref::owned(PyTuple_New(1))?;
-        // The tuple takes the reference over.
-        PyTuple_SetItem(names.as_ptr(), 0, Ref::text(b"max_version")?.into_handle().cast());
+        let names = Ref::owned(PyTuple_New(2))?;
+        // The tuple takes the references over.
+        PyTuple_SetItem(names.as_ptr(), 0, Ref::text(b"stream")?.into_handle().cast());
+        PyTuple_SetItem(names.as_ptr(), 1, Ref::text(b"max_version")?.into_handle().cast());
         let version = pair(DLPackVersion::THIS.major as c_int, DLPackVersion::THIS.minor as c_int)?;
-        let arguments = [version.as_ptr()];
+        let arguments = [Py_None(), version.as_ptr()];
         let capsule = PyObject_Vectorcall(method.as_ptr(), arguments.as_ptr(), 0, names.as_ptr());
         if capsule.is_null() && PyErr_ExceptionMatches(PyExc_TypeError) != 0 {
             PyErr_Clear();

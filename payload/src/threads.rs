@@ -140,8 +140,12 @@ pub(crate) unsafe extern "C" fn retain(object: Handle) {
 
 /// See [`crate::table::PayloadTable::release`].
 pub(crate) unsafe extern "C" fn release(object: Handle) {
-    // SAFETY: a reference is given up, once.
-    unsafe { defer(release_now, object) };
+    if attached() {
+        // SAFETY: attached; a reference is given up, once.
+        unsafe { release_now(object) };
+    } else {
+        queue(release_now, object);
+    }
 }
 
 unsafe extern "C" fn release_now(object: *mut c_void) {
@@ -154,11 +158,24 @@ pub(crate) unsafe extern "C" fn defer(
     action: unsafe extern "C" fn(*mut c_void),
     argument: *mut c_void,
 ) {
-    if attached() {
-        // SAFETY: attached, as the action needs; it has not been run before.
-        unsafe { action(argument) };
+    if !attached() {
+        queue(action, argument);
         return;
     }
+    // Whoever drops something may be in the middle of raising: a tensor's deallocation, say, as the
+    // frames that held it go. Python code in the action would take that exception for its own.
+    #[allow(deprecated, reason = "PyErr_GetRaisedException is new in 3.12")]
+    // SAFETY: attached, as the action needs; it has not been run before. What is fetched is put back.
+    unsafe {
+        let (mut kind, mut value, mut traceback) =
+            (std::ptr::null_mut(), std::ptr::null_mut(), std::ptr::null_mut());
+        pyo3_ffi::PyErr_Fetch(&mut kind, &mut value, &mut traceback);
+        action(argument);
+        pyo3_ffi::PyErr_Restore(kind, value, traceback);
+    }
+}
+
+fn queue(action: unsafe extern "C" fn(*mut c_void), argument: *mut c_void) {
     // What belongs to a finalized interpreter is gone with it.
     if STAGE.load(Ordering::Acquire) == FINALIZED {
         return;

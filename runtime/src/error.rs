@@ -91,6 +91,9 @@ pub enum Error {
     /// A package is unusable.
     #[error(transparent)]
     Package(#[from] crate::package::PackageError),
+    /// Something is to be on a device that the interpreter's torch cannot use.
+    #[error(transparent)]
+    Device(#[from] crate::device::DeviceError),
     /// torch's libraries cannot be shared by interpreters.
     #[error(transparent)]
     Torch(#[from] crate::torch::AdapterError),
@@ -105,6 +108,24 @@ impl Error {
         match self {
             Self::Python { traceback, .. } => Some(traceback),
             _ => None,
+        }
+    }
+
+    /// The same failure for somebody else who waited for the same: as it would arrive through
+    /// Python.
+    pub(crate) fn again(&self) -> Self {
+        match self {
+            Self::Python { type_name, message, traceback } => Self::Python {
+                type_name: type_name.clone(),
+                message: message.clone(),
+                traceback: traceback.clone(),
+            },
+            Self::Device(error) => Self::Device(error.clone()),
+            other => Self::Python {
+                type_name: "RuntimeError".to_owned(),
+                message: other.to_string(),
+                traceback: String::new(),
+            },
         }
     }
 

@@ -3,6 +3,7 @@
 use crate::convert::FromPython;
 use crate::interpreter::{Inner, Interpreter, entered_from_python};
 use crate::object::Object;
+use crate::payload::passing;
 use crate::payload::table::{Callback, Handle, Text};
 use crate::session::Session;
 use crate::{Error, Result};
@@ -105,10 +106,11 @@ where
                     Error::Python { type_name, message, .. } => {
                         (type_name.as_str(), message.clone())
                     }
-                    other => ("RuntimeError", other.to_string()),
+                    other => (passing::TYPE, other.to_string()),
                 };
                 // SAFETY: attached, and about to return null.
                 unsafe { (inner.table().raise)(Text::new(type_name), Text::new(&message)) };
+                passing::keep(error, message);
                 ptr::null_mut()
             }
         }

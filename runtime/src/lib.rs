@@ -23,6 +23,7 @@
 
 mod command_line;
 pub mod convert;
+mod device;
 mod error;
 mod exit;
 mod function;
@@ -43,6 +44,7 @@ pub use command_line::CommandLine;
 pub use convert::buffer::Buffer;
 pub use convert::tensor::{DataType, Device, Element, Tensor};
 pub use convert::{FromPython, Integer, ToArguments, ToKeywords, ToPython, Value};
+pub use device::DeviceError;
 pub use error::{Error, Result};
 pub use function::Arguments;
 pub use inspect::inspect;

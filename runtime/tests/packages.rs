@@ -111,7 +111,8 @@ fn a_corrupt_package_is_a_typed_error_and_the_interpreter_goes_on() {
     let importer = package.importer(&session).unwrap();
     let error = importer.call_method("load_binary", ("d", "t.txt")).unwrap_err();
     assert!(
-        matches!(error, Error::Python { .. }) && error.to_string().contains("d/t.txt"),
+        matches!(error, Error::Package(PackageError::Checksum { .. }))
+            && error.to_string().contains("d/t.txt"),
         "{error}"
     );
     let absent = package.load_pickle("d", "y.pkl").unwrap_err();

@@ -2,26 +2,16 @@
 
 mod common;
 
-use common::{alone, exported, venv};
+use common::{alone, exported, floats, policy, venv};
 use hydrozoa::memory::Usage;
 use hydrozoa::movable::{SharedMemory, shared_memory};
 use hydrozoa::package::{Archive, Weights};
-use hydrozoa::{Movable, Pool, Session, Tensor, TorchPolicy};
+use hydrozoa::{Movable, Pool, Session, Tensor};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::OnceLock;
 use std::thread;
 use std::time::{Duration, Instant};
-
-/// Both policies in one process would need two copies of torch; each test binary run tests one:
-/// `HYDROZOA_TEST_TORCH=isolated`, else the default.
-fn policy() -> TorchPolicy {
-    match std::env::var("HYDROZOA_TEST_TORCH").as_deref() {
-        Ok("isolated") => TorchPolicy::Isolated,
-        Ok("shared") => TorchPolicy::Shared,
-        _ => TorchPolicy::Auto,
-    }
-}
 
 /// Starting interpreters with torch takes a second each: all tests share these two.
 fn pool() -> &'static Pool {
@@ -35,11 +25,6 @@ fn pool() -> &'static Pool {
         }
         pool
     })
-}
-
-fn floats(path: &Path) -> Vec<f32> {
-    let bytes = std::fs::read(path).unwrap();
-    bytes.chunks_exact(4).map(|chunk| f32::from_le_bytes(chunk.try_into().unwrap())).collect()
 }
 
 const HELPERS: &str = "

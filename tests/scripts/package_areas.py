@@ -400,7 +400,7 @@ class Movables(Case):
     def move(self, obj):
         data, storages, buffers, packages, copied = movable.dump(obj)
         lent = []
-        for owner, address, size, kind, _ in storages:
+        for owner, address, size, kind, *_ in storages:
             self.assertEqual((owner.data_ptr(), owner.nbytes(), kind), (address, size, 1))
             lent.append((torch.empty(0, dtype=torch.uint8).set_(owner), size))
         return movable.load(data, lent, buffers), packages, copied

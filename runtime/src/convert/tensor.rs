@@ -5,6 +5,7 @@ pub use super::dlpack::{DataType, Device};
 
 use super::dlpack::{DLManagedTensor, DLManagedTensorVersioned, DLTensor, READ_ONLY};
 use super::{FromPython, ToPython};
+use crate::device;
 use crate::interpreter::Inner;
 use crate::object::Object;
 use crate::session::Session;
@@ -374,18 +375,30 @@ unsafe extern "C" fn delete_versioned(managed: *mut c_void) {
 
 impl ToPython for Tensor {
     /// What the interpreter's program would call a tensor: a `torch.Tensor` if torch has been
-    /// imported there, else a `numpy.ndarray` if numpy has, else the carrier of
-    /// [`Session::lend_tensor`]. All share the memory.
+    /// imported there, else a `numpy.ndarray` if numpy has and the memory is the machine's own, else
+    /// the carrier of [`Session::lend_tensor`]. All share the memory.
+    ///
+    /// Memory on a GPU that this interpreter's torch cannot use is an
+    /// [`Error::Device`](crate::Error::Device). What is queued on the legacy default stream by now is
+    /// done before what the interpreter queues next.
     fn to_python<'session>(&self, session: &'session Session) -> Result<Object<'session>> {
         let carrier = session.lend_tensor(self)?;
         let modules = session.import("sys")?.getattr("modules")?;
-        for module in ["torch", "numpy"] {
+        let imported = |module: &str| {
             let module = modules.call_method("get", (module,))?;
-            if !module.is_none() {
-                return module.call_method("from_dlpack", (carrier,));
-            }
+            Ok::<_, Error>((!module.is_none()).then_some(module))
+        };
+        if imported("torch")?.is_some() {
+            let what = || format!("a tensor of shape {:?}", self.0.shape);
+            device::require(session, self.0.device, what)?;
+            return session.import("_hydrozoa.devices")?.call_method("adopt", (carrier,));
         }
-        Ok(carrier)
+        match imported("numpy")? {
+            Some(numpy) if self.0.device == Device::CPU => {
+                numpy.call_method("from_dlpack", (carrier,))
+            }
+            _ => Ok(carrier),
+        }
     }
 }
 

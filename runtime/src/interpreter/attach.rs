@@ -53,6 +53,27 @@ impl Inner {
     }
 }
 
+impl Inner {
+    /// Runs `action`, which may wait for other threads, without the GIL, which they may need; it is
+    /// taken back afterwards if this thread held it.
+    pub(crate) fn without_gil<R>(&self, action: impl FnOnce() -> R) -> R {
+        /// Takes the GIL back, also after a panic.
+        struct Suspended<'a>(&'a Inner, *mut c_void);
+        impl Drop for Suspended<'_> {
+            fn drop(&mut self) {
+                if !self.1.is_null() {
+                    // SAFETY: the state is the one that `suspend` returned, on this thread.
+                    unsafe { (self.0.table.resume)(self.1) };
+                }
+            }
+        }
+        // SAFETY: `suspend` does nothing unless this thread holds the GIL; `resume` follows on this
+        // thread, when the guard is dropped.
+        let _suspended = Suspended(self, unsafe { (self.table.suspend)() });
+        action()
+    }
+}
+
 impl Drop for Attached<'_> {
     fn drop(&mut self) {
         // SAFETY: the token is that of this thread's `enter`, and guards nest as scopes do.

@@ -5,8 +5,9 @@ use super::memory::Memory;
 use crate::Result;
 use crate::convert::buffer::Buffer;
 use crate::convert::tensor::Device;
+use crate::device;
 use crate::object::Object;
-use crate::package::Package;
+use crate::package::{MapLocation, Package};
 use crate::session::Session;
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(super) enum Source {
     /// A pickle that lies in a package, which also holds the storages.
-    Package { package: Package, name: String, resource: String },
+    Package { package: Package, name: String, resource: String, map: Option<MapLocation> },
     /// A pickle of our own, made by `_hydrozoa.movable.dump`.
     Pickle {
         data: Arc<[u8]>,
@@ -26,15 +27,21 @@ pub(super) enum Source {
     },
 }
 
-/// A storage as `dump` describes it: owner, address, size in bytes, DLPack device type and number.
-type Storage<'s> = (Object<'s>, usize, usize, i32, i32);
+/// A storage as `dump` describes it: owner, address, size in bytes, DLPack device type and number,
+/// and its location, which is empty for main memory.
+type Storage<'s> = (Object<'s>, usize, usize, i32, i32, String);
 
 /// What `dump` returns: the pickle, storages, buffers, packages' numbers, and what was copied.
 type Dumped<'s> = (Vec<u8>, Vec<Storage<'s>>, Vec<Object<'s>>, Vec<u64>, Vec<String>);
 
 impl Source {
-    pub(super) fn of_package(package: Package, name: String, resource: String) -> Self {
-        Self::Package { package, name, resource }
+    pub(super) fn of_package(
+        package: Package,
+        name: String,
+        resource: String,
+        map: Option<MapLocation>,
+    ) -> Self {
+        Self::Package { package, name, resource, map }
     }
 
     /// Pickles an object.
@@ -45,11 +52,18 @@ impl Source {
             let (data, storages, buffers, packages, copied): Dumped<'_> = dumped.extract()?;
             let storages = storages
                 .into_iter()
-                .map(|(owner, address, len, kind, index)| {
+                .map(|(owner, address, len, kind, index, location)| {
                     let device = Device { kind, index };
+                    let owner = Kept::new(owner);
                     // SAFETY: the owner is a torch storage of this size at this address, which does
-                    // not move while it is referred to.
-                    unsafe { Memory::of_python(address, len, device, false, Kept::new(owner)) }
+                    // not move while it is referred to; `dump` has waited for its device.
+                    unsafe {
+                        if location.is_empty() {
+                            Memory::of_python(address, len, device, false, owner)
+                        } else {
+                            Memory::of_device(address, len, device, &location, owner)
+                        }
+                    }
                 })
                 .collect();
             let buffers = buffers.into_iter().map(of_view).collect::<Result<Vec<_>>>()?;
@@ -66,9 +80,9 @@ impl Source {
     /// Makes a copy in the session's interpreter.
     pub(super) fn load<'s>(&self, session: &'s Session) -> Result<Object<'s>> {
         match self {
-            Self::Package { package, name, resource } => package
+            Self::Package { package, name, resource, map } => package
                 .importer(session)?
-                .call_method("load_pickle", (name.as_str(), resource.as_str())),
+                .call_method("load_pickle", (name.as_str(), resource.as_str(), map.as_ref())),
             Self::Pickle { data, storages, buffers, packages, .. } => {
                 for package in packages {
                     package.importer(session)?;
@@ -78,7 +92,12 @@ impl Source {
                     .map(|memory| {
                         let lent = match memory.local_owner(session) {
                             Some(owner) => owner,
-                            None => memory.lend_tensor(session)?,
+                            None => {
+                                device::require(session, memory.device(), || {
+                                    format!("a storage of {} bytes of a movable", memory.len())
+                                })?;
+                                memory.lend_tensor(session)?
+                            }
                         };
                         Ok((lent, memory.len()))
                     })

@@ -39,6 +39,10 @@ enum Owner {
     Blocks(usize),
     /// An object of an interpreter: a torch storage, or a memoryview.
     Python(Kept),
+    /// A torch storage on a device, at a location such as `cuda:0`.
+    Device(Kept, String),
+    /// Has been taken away to be dropped.
+    Gone,
 }
 
 /// What torch aligns storages to (`gAlignment` in c10/core/alignment.h).
@@ -113,6 +117,32 @@ impl Memory {
         read_only: bool,
         keeper: Kept,
     ) -> Arc<Self> {
+        Self::owned(address, len, device, read_only, Owner::Python(keeper))
+    }
+
+    /// As [`Memory::of_python`], of a torch storage on the device at `location`. It is given back
+    /// after its interpreter has waited for that device.
+    ///
+    /// # Safety
+    ///
+    /// As [`Memory::of_python`]. What was queued on the device to fill the memory must be done.
+    pub(crate) unsafe fn of_device(
+        address: usize,
+        len: usize,
+        device: Device,
+        location: &str,
+        keeper: Kept,
+    ) -> Arc<Self> {
+        Self::owned(address, len, device, false, Owner::Device(keeper, location.to_owned()))
+    }
+
+    fn owned(
+        address: usize,
+        len: usize,
+        device: Device,
+        read_only: bool,
+        owner: Owner,
+    ) -> Arc<Self> {
         let known = live().get(&address).and_then(Weak::upgrade);
         if let Some(known) = known
             && known.len == len
@@ -123,14 +153,16 @@ impl Memory {
         }
         let data = NonNull::new(std::ptr::with_exposed_provenance_mut(address))
             .unwrap_or(NonNull::dangling());
-        Self::registered(data, len, device, read_only, Owner::Python(keeper))
+        Self::registered(data, len, device, read_only, owner)
     }
 
     /// The object that owns the memory, if it is one of the session's interpreter: what that
     /// interpreter uses instead of a loan. A loan would have its own objects keep it alive.
     pub(crate) fn local_owner<'s>(&self, session: &'s Session) -> Option<Object<'s>> {
         match &self.owner {
-            Owner::Python(keeper) if keeper.belongs_to(session) => Some(keeper.object(session)),
+            Owner::Python(keeper) | Owner::Device(keeper, _) if keeper.belongs_to(session) => {
+                Some(keeper.object(session))
+            }
             _ => None,
         }
     }
@@ -152,6 +184,11 @@ impl Memory {
     /// Length in bytes.
     pub(crate) fn len(&self) -> usize {
         self.len
+    }
+
+    /// Where it is.
+    pub(crate) fn device(&self) -> Device {
+        self.device
     }
 
     /// An object with `__dlpack__`: the range as a one-dimensional tensor of uint8.
@@ -189,11 +226,15 @@ impl Drop for Memory {
             live.remove(&address);
         }
         drop(live);
-        if let Owner::Blocks(count) = self.owner {
-            let blocks = self.data.cast::<Block>().as_ptr();
-            // SAFETY: `of_bytes` took the blocks out of a box of this length, and this is the last
-            // reference.
-            drop(unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(blocks, count)) });
+        match std::mem::replace(&mut self.owner, Owner::Gone) {
+            Owner::Blocks(count) => {
+                let blocks = self.data.cast::<Block>().as_ptr();
+                // SAFETY: `of_bytes` took the blocks out of a box of this length, and this is the
+                // last reference.
+                drop(unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(blocks, count)) });
+            }
+            Owner::Device(keeper, location) => keeper.drop_after_device(location),
+            Owner::Mapping(_) | Owner::Python(_) | Owner::Gone => {}
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Objects that move to whichever interpreter is to run them.
 
-mod kept;
+pub(crate) mod kept;
 mod load;
 pub(crate) mod memory;
 mod reply;
@@ -12,7 +12,7 @@ use crate::Result;
 use crate::convert::{ToArguments, ToKeywords};
 use crate::interpreter::{Inner, Interpreter};
 use crate::object::Object;
-use crate::package::Package;
+use crate::package::{MapLocation, Package};
 use crate::pool::Pool;
 use crate::session::Session;
 use kept::Kept;
@@ -87,9 +87,14 @@ impl Movable {
     }
 
     /// What a package has pickled.
-    pub(crate) fn of_pickle(package: Package, name: String, resource: String) -> Self {
+    pub(crate) fn of_pickle(
+        package: Package,
+        name: String,
+        resource: String,
+        map: Option<MapLocation>,
+    ) -> Self {
         let pool = package.pool().clone();
-        Self::new(pool, Source::of_package(package, name, resource))
+        Self::new(pool, Source::of_package(package, name, resource, map))
     }
 
     /// What could not be shared and is copied into every interpreter instead, a line each that
@@ -250,17 +255,12 @@ impl Shared {
 
     /// Waits until no thread is loading the copy, without the GIL, which that thread needs.
     fn wait(&self, inner: &Inner, key: usize) {
-        // SAFETY: this thread is attached, and `resume` below takes the GIL back on it.
-        let state = unsafe { (inner.table().suspend)() };
-        let waited = self
-            .settled
-            .wait_while(self.copies(), |copies| matches!(copies.get(&key), Some(Copy::Loading(_))))
-            .unwrap_or_else(PoisonError::into_inner);
-        drop(waited);
-        if !state.is_null() {
-            // SAFETY: the state is the one that `suspend` returned on this thread.
-            unsafe { (inner.table().resume)(state) };
-        }
+        let loading =
+            |copies: &mut HashMap<_, _>| matches!(copies.get(&key), Some(Copy::Loading(_)));
+        inner.without_gil(|| {
+            let waited = self.settled.wait_while(self.copies(), loading);
+            drop(waited.unwrap_or_else(PoisonError::into_inner));
+        });
     }
 }
 

@@ -5,6 +5,7 @@ use super::directory::{Entry, directory, reason};
 use super::libraries::Libraries;
 use super::limits::Limits;
 use super::mapping::{Mapping, Reader};
+use super::resident::Residents;
 use crate::movable::memory::Memory;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -39,6 +40,7 @@ struct Inner {
     extern_modules: Vec<String>,
     python_version: Option<String>,
     libraries: Libraries,
+    residents: Residents,
 }
 
 impl Archive {
@@ -94,6 +96,7 @@ impl Archive {
             extern_modules: Vec::new(),
             python_version: None,
             libraries: Libraries::default(),
+            residents: Residents::default(),
         };
         inner.check_kind()?;
         inner.check_code()?;
@@ -232,6 +235,11 @@ impl Archive {
     /// Where its shared libraries are.
     pub(super) fn provided(&self) -> &Libraries {
         &self.0.libraries
+    }
+
+    /// Its records that are on devices.
+    pub(super) fn residents(&self) -> &Residents {
+        &self.0.residents
     }
 
     /// The whole file.

@@ -31,7 +31,9 @@ mod directory;
 mod error;
 mod libraries;
 mod limits;
+mod location;
 pub(crate) mod mapping;
+mod resident;
 
 #[cfg(test)]
 mod tests;
@@ -39,6 +41,7 @@ mod tests;
 pub use archive::Archive;
 pub use error::PackageError;
 pub use limits::Limits;
+pub use location::MapLocation;
 
 use crate::Result;
 use crate::interpreter::{Inner, Interpreter};
@@ -168,10 +171,34 @@ impl Package {
     ///
     /// # Errors
     ///
-    /// [`Error::Package`](crate::Error::Package) if there is no such record, or what loading it raises.
+    /// [`Error::Package`](crate::Error::Package) if there is no such record, or what loading it raises;
+    /// [`Error::Device`](crate::Error::Device) if it was saved on a device that torch cannot use.
     pub fn load_pickle(&self, package: &str, resource: &str) -> Result<Movable> {
+        self.loaded(package, resource, None)
+    }
+
+    /// As [`Package::load_pickle`], with the storages moved to other devices, as `map_location` of
+    /// `torch.load` moves them: `"cpu"` loads into main memory what was saved on a GPU, `"cuda"` puts
+    /// everything on the GPU. What is on a GPU is uploaded once, and used from there by all
+    /// interpreters.
+    ///
+    /// # Errors
+    ///
+    /// As [`Package::load_pickle`]; [`Error::Device`](crate::Error::Device) if torch cannot use a
+    /// device.
+    pub fn load_pickle_mapped(
+        &self,
+        package: &str,
+        resource: &str,
+        map_location: impl Into<MapLocation>,
+    ) -> Result<Movable> {
+        self.loaded(package, resource, Some(map_location.into()))
+    }
+
+    fn loaded(&self, package: &str, resource: &str, map: Option<MapLocation>) -> Result<Movable> {
         self.0.archive.size(&archive::resource_path(package, resource))?;
-        let movable = Movable::of_pickle(self.clone(), package.to_owned(), resource.to_owned());
+        let movable =
+            Movable::of_pickle(self.clone(), package.to_owned(), resource.to_owned(), map);
         let session = movable.acquire_session()?;
         movable.to_object(&session)?;
         drop(session);
@@ -280,10 +307,21 @@ impl Package {
                 }
             })?
         };
+        let resident = {
+            let archive = archive.clone();
+            session.function("resident", move |session, arguments| {
+                let (record, location): (String, String) =
+                    (arguments.extract(0)?, arguments.extract(1)?);
+                let upload: Object<'_> = arguments.extract(3)?;
+                archive
+                    .resident(&record, &location, arguments.extract(2)?, &upload)?
+                    .lend_tensor(session)
+            })?
+        };
         let label = archive.label();
         let read_only = self.0.weights == Weights::ReadOnly;
         let arguments = (self.0.identity, label, names, read, storage, open, library, read_only);
-        module.call_method("install", arguments)
+        module.call_method_kwargs("install", arguments, (("resident", resident),))
     }
 }
 

@@ -1,5 +1,6 @@
 //! What the payload may ask of the host, and how a failure comes back as an [`Error`].
 
+use super::passing;
 use super::table::{Failure, Header, HostTable, Status, Text};
 use crate::{Error, Result};
 use std::ffi::c_void;
@@ -40,11 +41,14 @@ unsafe extern "C" fn fail(sink: *mut c_void, failure: *const Failure) {
     let text = |text: Text| String::from_utf8_lossy(unsafe { text.bytes() }).into_owned();
     let message = text(failure.message);
     let error = match failure.status {
-        Status::EXCEPTION => Error::Python {
-            type_name: text(failure.type_name),
-            message,
-            traceback: text(failure.traceback),
-        },
+        Status::EXCEPTION => {
+            let type_name = text(failure.type_name);
+            passing::take(&type_name, &message).unwrap_or_else(|| Error::Python {
+                type_name,
+                message,
+                traceback: text(failure.traceback),
+            })
+        }
         Status::START => Error::Start { interpreter: text(failure.type_name), message },
         Status::CONVERSION => Error::convert(text(failure.type_name), "the value", message),
         Status::PANIC => Error::Panic(message),

@@ -8,6 +8,7 @@ pub(crate) mod table;
 
 mod embedded;
 mod host;
+pub(crate) mod passing;
 
 pub(crate) use embedded::{SUPPORTED, image};
 pub(crate) use host::Sink;

@@ -19,6 +19,24 @@ pub fn venv() -> PathBuf {
     }
 }
 
+/// Both policies in one process would need two copies of torch; each test binary run tests one:
+/// `HYDROZOA_TEST_TORCH=isolated`, else the default.
+#[allow(dead_code, reason = "not every test binary needs torch")]
+pub fn policy() -> hydrozoa::TorchPolicy {
+    match std::env::var("HYDROZOA_TEST_TORCH").as_deref() {
+        Ok("isolated") => hydrozoa::TorchPolicy::Isolated,
+        Ok("shared") => hydrozoa::TorchPolicy::Shared,
+        _ => hydrozoa::TorchPolicy::Auto,
+    }
+}
+
+/// Raw float32 values of a file.
+#[allow(dead_code, reason = "not every test binary needs torch")]
+pub fn floats(path: &Path) -> Vec<f32> {
+    let bytes = std::fs::read(path).unwrap();
+    bytes.chunks_exact(4).map(|chunk| f32::from_le_bytes(chunk.try_into().unwrap())).collect()
+}
+
 /// One at a time: tests that count memory or objects of the whole process.
 #[allow(dead_code, reason = "not every test binary measures the whole process")]
 pub fn alone() -> MutexGuard<'static, ()> {

@@ -1,0 +1,58 @@
+//! Devices with memory of their own: what is there is uploaded once, and shared by all interpreters.
+//!
+//! When memory of a device may pass from one interpreter to another, and whose allocator it is of,
+//! is said in `payload/python/devices.py`, which also does it; here is who does it, and when.
+
+mod uploads;
+
+pub(crate) use uploads::{Failure, Uploads};
+
+use crate::Result;
+use crate::convert::tensor::Device;
+use crate::session::Session;
+
+/// Something is to be on a device that the interpreter's torch cannot use.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{what} cannot be on {device}: {reason}; {mend}")]
+#[non_exhaustive]
+pub struct DeviceError {
+    /// What is to be there: a package's storage, a movable's, a tensor.
+    pub what: String,
+    /// The device as torch writes it, such as `cuda:0`.
+    pub device: String,
+    /// Why it cannot be used.
+    pub reason: String,
+    /// What to do about it.
+    pub mend: &'static str,
+}
+
+/// What to do with a package that was saved with tensors on a device.
+pub(crate) const MAP_PACKAGE: &str = "load it into main memory with map_location \"cpu\" \
+     (Package::load_pickle_mapped, or load_pickle's argument), or on a machine with the device";
+/// What to do with an object that has tensors on a device.
+pub(crate) const MAP_OBJECT: &str =
+    "copy it to main memory where it was made (cpu()), or use interpreters that have the device";
+
+/// That the session's interpreter can use a device, as far as its torch knows it.
+///
+/// # Errors
+///
+/// [`Error::Device`](crate::Error::Device) about `what`, which is called when it is needed.
+pub(crate) fn require(
+    session: &Session,
+    device: Device,
+    what: impl FnOnce() -> String,
+) -> Result<()> {
+    if device.kind == Device::CPU.kind {
+        return Ok(());
+    }
+    let obstacle: Option<String> = session
+        .import("_hydrozoa.devices")?
+        .call_method("obstacle", (device.kind, device.index))?
+        .extract()?;
+    let Some(reason) = obstacle else {
+        return Ok(());
+    };
+    let device = format!("cuda:{}", device.index);
+    Err(DeviceError { what: what(), device, reason, mend: MAP_OBJECT }.into())
+}
