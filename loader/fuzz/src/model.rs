@@ -115,7 +115,7 @@ fn relocations(elf: &Elf<'_>, file: &[u8], bias: u64) -> Vec<Relocation> {
 }
 
 /// The addresses of DT_RELR, a bit at a time.
-fn packed(elf: &Elf<'_>, file: &[u8]) -> Vec<u64> {
+pub fn packed(elf: &Elf<'_>, file: &[u8]) -> Vec<u64> {
     let mut addresses = Vec::new();
     let mut next = 0u64;
     for at in elf.records(36, 35, 8) {

@@ -2,7 +2,7 @@
 //! The tables are compared with a linear search over the same symbols; the parser must answer
 //! whatever bytes it gets.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::collection::{btree_set, vec};
 use proptest::prelude::*;
@@ -11,7 +11,7 @@ use super::dynamic::Dynamic;
 use super::header::Layout;
 use super::relocations::relr_addresses;
 use super::symbols::{Name, SymbolTable, Tables, gnu_hash, sysv_hash};
-use super::versions::Version;
+use super::versions::{Version, Versions};
 
 /// A symbol of a table under test: its name and what its version entry says.
 #[derive(Clone, Debug)]
@@ -82,14 +82,18 @@ impl Bytes {
         SymbolTable::from_tables(tables).unwrap()
     }
 
-    fn versioned(&self) -> SymbolTable<'_> {
-        let tables = Tables {
-            gnu_hash: Some(&self.gnu),
-            version_symbols: Some(&self.version_symbols),
-            version_definitions: Some((&self.definitions, usize::from(LAST_VERSION) - 1)),
-            ..self.tables()
-        };
-        SymbolTable::from_tables(tables).unwrap()
+    /// With its versions, by either hash table.
+    fn versioned(&self) -> [SymbolTable<'_>; 2] {
+        [(Some(&*self.gnu), None), (None, Some(&*self.sysv))].map(|(gnu_hash, sysv_hash)| {
+            let tables = Tables {
+                gnu_hash,
+                sysv_hash,
+                version_symbols: Some(&self.version_symbols),
+                version_definitions: Some((&self.definitions, usize::from(LAST_VERSION) - 1)),
+                ..self.tables()
+            };
+            SymbolTable::from_tables(tables).unwrap()
+        })
     }
 }
 
@@ -105,6 +109,29 @@ fn definitions(mut intern: impl FnMut(&str) -> u32) -> Vec<u8> {
         for word in [sysv_hash(name.as_bytes()), 20, next, intern(&name), 0] {
             bytes.extend(word.to_le_bytes());
         }
+    }
+    bytes
+}
+
+/// A record whose last word, at `next`, is yet to come; then `gap` words of nothing, and what is its
+/// own.
+fn chained(mut record: Vec<u8>, next: usize, gap: usize, own: Vec<u8>) -> Vec<u8> {
+    record.resize(next + 4, 0);
+    record.resize(record.len() + 4 * gap, 0xee);
+    record.extend(own);
+    record
+}
+
+/// Records one behind the other, `gap` words apart; the word at `next` of each says how far it is to
+/// the next one.
+fn chain(records: Vec<Vec<u8>>, next: usize, gap: usize) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let count = records.len();
+    for (index, mut record) in records.into_iter().enumerate() {
+        record.resize(record.len().max(next + 4) + 4 * gap, 0xee);
+        let distance = if index + 1 == count { 0 } else { record.len() as u32 };
+        record[next..next + 4].copy_from_slice(&distance.to_le_bytes());
+        bytes.extend(record);
     }
     bytes
 }
@@ -231,17 +258,76 @@ proptest! {
             })
             .collect();
         let bytes = Bytes::new(entries, 2, 1);
-        let table = bytes.versioned();
+        let tables = bytes.versioned();
         let text = wanted.map(version_name);
         let version = text.as_ref().map(|text| Version {
             name: text.as_bytes(),
             hash: sysv_hash(text.as_bytes()),
         });
         for name in ["f", "g", "bA", "ab"] {
-            let found = table.lookup(Name::new(name.as_bytes()), version, newest);
             let expected = naive(&bytes.entries, name, wanted, newest);
-            prop_assert_eq!(found.map(|(index, _)| index), expected, "{}", name);
+            for table in &tables {
+                let found = table.lookup(Name::new(name.as_bytes()), version, newest);
+                prop_assert_eq!(found.map(|(index, _)| index), expected, "{}", name);
+            }
         }
+    }
+
+    #[test]
+    fn references_want_the_versions_that_their_tables_name(
+        files in vec(vec((any::<prop::sample::Index>(), 0usize..3), 1..5), 0..5),
+        gap in 0usize..3,
+        symbols in vec((0u16..24, any::<bool>()), 1..20),
+    ) {
+        // Which index has which name: the reference. Indices 6 and up are no definition's.
+        let mut free: Vec<u16> = (6..24).collect();
+        let mut names: BTreeMap<u16, String> =
+            (2..=LAST_VERSION).map(|index| (index, version_name(index))).collect();
+        let mut strings = vec![0];
+        let mut intern = |text: &str| {
+            strings.extend(text.as_bytes());
+            strings.push(0);
+            (strings.len() - text.len() - 1) as u32
+        };
+        let definitions = definitions(&mut intern);
+        let mut needs: Vec<Vec<u8>> = Vec::new();
+        for file in &files {
+            let mut entries: Vec<Vec<u8>> = Vec::new();
+            for (choice, word) in file.iter().take(free.len()) {
+                let index = free.remove(choice.index(free.len()));
+                let name = format!("{}{index}", ["GLIBC_2.", "V", ""][*word]);
+                let mut entry = sysv_hash(name.as_bytes()).to_le_bytes().to_vec();
+                // Weak or not (vna_flags) is nothing to a lookup.
+                entry.extend((index % 2 * 2).to_le_bytes());
+                entry.extend(index.to_le_bytes());
+                entry.extend(intern(&name).to_le_bytes());
+                entries.push(entry);
+                names.insert(index, name);
+            }
+            let mut record: Vec<u8> = [1, entries.len() as u16].map(u16::to_le_bytes).concat();
+            record.extend(words([intern("libneeded.so"), 16 + 4 * gap as u32]));
+            needs.push(chained(record, 12, gap, chain(entries, 12, gap)));
+        }
+        let needs = chain(needs, 12, gap);
+        let version_symbols: Vec<u8> = symbols
+            .iter()
+            .flat_map(|(index, hidden)| (index | u16::from(*hidden) << 15).to_le_bytes())
+            .collect();
+        let count = files.len();
+        let versions = Versions::parse(
+            Some(&version_symbols),
+            (count > 0).then_some((&*needs, count)),
+            Some((&definitions, usize::from(LAST_VERSION) - 1)),
+            &strings,
+        )
+        .unwrap();
+        for (symbol, (index, _)) in (0..).zip(&symbols) {
+            let found = versions.wanted(symbol);
+            let expected = names.get(index).map(|name| name.as_bytes());
+            prop_assert_eq!(found.map(|version| version.name), expected);
+            prop_assert!(found.is_none_or(|version| version.hash == sysv_hash(version.name)));
+        }
+        prop_assert_eq!(versions.wanted(symbols.len() as u32), None);
     }
 
     #[test]

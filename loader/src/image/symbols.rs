@@ -1,8 +1,8 @@
 //! Symbol tables and their hash tables, of images and of system objects alike.
 
 use goblin::elf::sym::{
-    STB_GNU_UNIQUE, STB_LOCAL, STB_WEAK, STT_COMMON, STT_FUNC, STT_GNU_IFUNC, STT_NOTYPE,
-    STT_OBJECT, STT_TLS, STV_HIDDEN, STV_INTERNAL, STV_PROTECTED,
+    STB_GLOBAL, STB_GNU_UNIQUE, STB_LOCAL, STB_WEAK, STT_COMMON, STT_FUNC, STT_GNU_IFUNC,
+    STT_NOTYPE, STT_OBJECT, STT_TLS, STV_HIDDEN, STV_INTERNAL, STV_PROTECTED,
 };
 
 use super::Dynamic;
@@ -71,10 +71,11 @@ impl Symbol {
         self.is_local() || matches!(self.other & 3, STV_PROTECTED | STV_HIDDEN | STV_INTERNAL)
     }
 
-    /// Whether a lookup may end here: the conditions at the head of glibc's `check_match`.
+    /// Whether a lookup may end here: the conditions at the head of glibc's `check_match`, and the
+    /// bindings that its `do_lookup_x` knows.
     fn is_definition(&self) -> bool {
         !self.is_undefined()
-            && !self.is_local()
+            && matches!(self.binding(), STB_GLOBAL | STB_WEAK | STB_GNU_UNIQUE)
             && (self.value != 0 || self.is_absolute() || self.is_tls())
             && matches!(
                 self.kind(),

@@ -9,6 +9,7 @@ mod forge;
 mod model;
 #[path = "../../fuzz/src/mutate.rs"]
 mod mutate;
+mod properties;
 
 use forge::{DATA, Forge, Symbol};
 use hydrozoa_loader::testing::specimen::{Outcome, Rules, Specimen};
@@ -131,6 +132,19 @@ fn a_symbol_may_claim_to_end_beyond_the_address_space() {
     let mut forge = whole();
     forge.symbols[0].value = u64::MAX - 1;
     assert!(Specimen::parse(&forge.build()).unwrap().look_up(b"counter"));
+}
+
+#[test]
+fn a_symbol_with_a_binding_that_nobody_knows_answers_no_reference() {
+    // Found by a property. glibc knows STB_GLOBAL, STB_WEAK and STB_GNU_UNIQUE.
+    for (binding, answers) in
+        [(0, false), (1, true), (2, true), (3, false), (10, true), (13, false)]
+    {
+        let mut forge = whole();
+        forge.symbols[0].info = binding << 4 | 1;
+        let specimen = Specimen::parse(&forge.build()).unwrap();
+        assert_eq!(specimen.look_up(b"counter"), answers, "{binding}");
+    }
 }
 
 #[test]
