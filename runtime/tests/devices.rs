@@ -13,6 +13,7 @@ use hydrozoa::{DataType, Device, Error, Movable, Package, Pool, Session, Tensor}
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Barrier, Mutex, OnceLock};
 use std::thread;
 
@@ -491,4 +492,45 @@ fn a_tensor_on_a_gpu_that_is_not_there_is_refused() {
         ("a tensor of shape [2, 3]", "cuda:0")
     );
     assert!(tensor.to_vec::<f32>().is_err());
+}
+
+#[test]
+fn interpreters_end_although_their_own_tensors_are_on_the_device() {
+    let _alone = alone();
+    collect();
+    let before = device().uploads();
+    let pool = Pool::builder().venv(venv()).interpreters(2).torch(policy()).build().unwrap();
+    let package = pool.load_package(exported().join("fake_0.pt")).unwrap();
+    let ends: [_; 2] = std::array::from_fn(|_| Arc::new(AtomicU8::new(0)));
+    let code = "
+import atexit, builtins
+def keep(model, count):
+    builtins.kept = model
+    @atexit.register
+    def exit(): count[0] += 1
+";
+    for (index, ends) in ends.iter().enumerate() {
+        let session = pool.acquire_on(index).unwrap();
+        register(&session, "fake", 1);
+        // SAFETY: one byte that the owner keeps alive and that Rust only accesses atomically.
+        let count = unsafe { session.lend_raw(ends.as_ptr(), 1, false, ends.clone()) }.unwrap();
+        let importer = package.importer(&session).unwrap();
+        let model = importer.call_method("load_pickle", ("model", "model.pkl")).unwrap();
+        let keep = session.run(code, "keep.py").unwrap().get_item("keep").unwrap();
+        keep.call((model, count)).unwrap();
+    }
+    assert_eq!(device().uploads() - before, STORAGES);
+    let counts = || ends.each_ref().map(|count| count.load(Ordering::SeqCst));
+    let session = pool.acquire_on(1).unwrap();
+    drop((package, pool));
+    // The first one has uploaded what the second one uses.
+    assert_eq!(counts(), [0, 0]);
+    let weight = session.eval("__import__('builtins').kept[0].weight.sum().item()").unwrap();
+    assert!(weight.extract::<f64>().unwrap().is_finite());
+    drop(weight);
+    // With torch, Python's end leaves tensors behind that modules refer to. Those of the second one
+    // would keep the first, whose memory they are in; those of the first keep nobody.
+    session.run("import builtins\ndel builtins.kept\n", "forget.py").unwrap();
+    drop(session);
+    assert_eq!(counts(), [1, 1]);
 }

@@ -3,8 +3,10 @@
 //! When memory of a device may pass from one interpreter to another, and whose allocator it is of,
 //! is said in `payload/python/devices.py`, which also does it; here is who does it, and when.
 
+mod resident;
 mod uploads;
 
+pub(crate) use resident::Resident;
 pub(crate) use uploads::{Failure, Uploads};
 
 use crate::Result;

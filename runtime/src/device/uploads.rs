@@ -41,14 +41,17 @@ pub(crate) enum Failure<E> {
 }
 
 impl<K: Clone + Eq + Hash, T, E: Clone> Uploads<K, T, E> {
-    /// What was made for `key`, or what `make` gives. Where another thread is at it, `wait` is called
+    /// What was made for `key` and is usable still, or what `make` gives. Where another thread is at it, `wait` is called
     /// to wait for that one's attempt: it lets go of locks that that thread may need.
     pub(crate) fn get(
         &self,
         key: &K,
+        usable: impl FnOnce(&T) -> bool,
         wait: impl FnOnce(&Attempt<T, E>) -> Result<Arc<T>, Failure<E>>,
         make: impl FnOnce() -> Result<Arc<T>, E>,
     ) -> Result<Arc<T>, Failure<E>> {
+        // What is found and not usable is dropped without the lock.
+        let _stale;
         let attempt = {
             let mut entries = self.entries();
             match entries.get(key) {
@@ -61,9 +64,11 @@ impl<K: Clone + Eq + Hash, T, E: Clone> Uploads<K, T, E> {
                     return wait(&attempt);
                 }
                 Some(Entry::Made(made)) => {
-                    if let Some(made) = made.upgrade() {
-                        return Ok(made);
+                    let made = made.upgrade();
+                    if let Some(made) = made.as_ref().filter(|made| usable(made)) {
+                        return Ok(Arc::clone(made));
                     }
+                    _stale = made;
                 }
                 None => {}
             }
@@ -198,7 +203,7 @@ mod tests {
                             let storage = (index + number * 5) % STORAGES;
                             let make = || Ok(Block::upload(&[storage as u8; 64], uploads, live));
                             let block = table
-                                .get(&(storage, "fake:0"), Attempt::wait, make)
+                                .get(&(storage, "fake:0"), |_| true, Attempt::wait, make)
                                 .unwrap_or_else(|_| panic!("storage {storage}"));
                             assert_eq!(block.bytes, [storage as u8; 64]);
                             used.push(block);
@@ -221,7 +226,9 @@ mod tests {
         let table = Table::default();
         let on = |device| {
             let make = || Ok(Block::upload(b"weights", &uploads, &live));
-            table.get(&(1, device), Attempt::wait, make).unwrap_or_else(|_| panic!("{device}"))
+            table
+                .get(&(1, device), |_| true, Attempt::wait, make)
+                .unwrap_or_else(|_| panic!("{device}"))
         };
         let blocks = [on("fake:0"), on("fake:1"), on("fake:0")];
         assert!(Arc::ptr_eq(&blocks[0], &blocks[2]) && !Arc::ptr_eq(&blocks[0], &blocks[1]));
@@ -253,6 +260,7 @@ mod tests {
                         table
                             .get(
                                 &key,
+                                |_| true,
                                 |attempt| {
                                     waiting.fetch_add(1, Ordering::SeqCst);
                                     attempt.wait()
@@ -268,7 +276,9 @@ mod tests {
         assert_eq!(errors, vec![Some(Failure::Error("out of memory".to_owned())); 8]);
         assert_eq!(uploads.load(Ordering::Relaxed), 1);
         let make = || Ok(Block::upload(b"now", &uploads, &live));
-        assert!(table.get(&key, Attempt::wait, make).is_ok_and(|block| block.bytes == b"now"));
+        assert!(
+            table.get(&key, |_| true, Attempt::wait, make).is_ok_and(|block| block.bytes == b"now")
+        );
     }
 
     #[test]
@@ -283,6 +293,7 @@ mod tests {
                 table
                     .get(
                         &key,
+                        |_| true,
                         |attempt| {
                             barrier.wait();
                             attempt.wait()
@@ -292,20 +303,31 @@ mod tests {
                     .err()
             });
             let panicked = catch_unwind(AssertUnwindSafe(|| {
-                table.get(&key, Attempt::wait, || {
-                    barrier.wait();
-                    barrier.wait();
-                    panic!("the device is gone")
-                })
+                table.get(
+                    &key,
+                    |_| true,
+                    Attempt::wait,
+                    || {
+                        barrier.wait();
+                        barrier.wait();
+                        panic!("the device is gone")
+                    },
+                )
             }));
             assert!(panicked.is_err());
             assert_eq!(waiter.join().expect("no panic"), Some(Failure::Abandoned));
         });
-        let made = table.get(&key, Attempt::wait, || {
-            let inner = table.get(&key, Attempt::wait, || unreachable!("it is being made"));
-            assert_eq!(inner.err(), Some(Failure::Recursive));
-            Ok(Block::upload(b"now", &uploads, &live))
-        });
+        let made = table.get(
+            &key,
+            |_| true,
+            Attempt::wait,
+            || {
+                let inner =
+                    table.get(&key, |_| true, Attempt::wait, || unreachable!("it is being made"));
+                assert_eq!(inner.err(), Some(Failure::Recursive));
+                Ok(Block::upload(b"now", &uploads, &live))
+            },
+        );
         assert!(made.is_ok());
     }
 }

@@ -5,7 +5,7 @@ use super::memory::Memory;
 use crate::Result;
 use crate::convert::buffer::Buffer;
 use crate::convert::tensor::Device;
-use crate::device;
+use crate::device::{self, Resident};
 use crate::object::Object;
 use crate::package::{MapLocation, Package};
 use crate::session::Session;
@@ -54,14 +54,14 @@ impl Source {
                 .into_iter()
                 .map(|(owner, address, len, kind, index, location)| {
                     let device = Device { kind, index };
-                    let owner = Kept::new(owner);
                     // SAFETY: the owner is a torch storage of this size at this address, which does
                     // not move while it is referred to; `dump` has waited for its device.
                     unsafe {
                         if location.is_empty() {
-                            Memory::of_python(address, len, device, false, owner)
+                            Memory::of_python(address, len, device, false, Kept::new(owner))
                         } else {
-                            Memory::of_device(address, len, device, &location, owner)
+                            let resident = Resident::new(owner, address, len, device, location);
+                            Memory::of_device(resident, session.interpreter().clone())
                         }
                     }
                 })

@@ -9,6 +9,8 @@
 use super::kept::Kept;
 use crate::Result;
 use crate::convert::tensor::{DataType, Device, Tensor};
+use crate::device::Resident;
+use crate::interpreter::Interpreter;
 use crate::object::Object;
 use crate::package::mapping::Mapping;
 use crate::session::Session;
@@ -39,10 +41,9 @@ enum Owner {
     Blocks(usize),
     /// An object of an interpreter: a torch storage, or a memoryview.
     Python(Kept),
-    /// A torch storage on a device, at a location such as `cuda:0`.
-    Device(Kept, String),
-    /// Has been taken away to be dropped.
-    Gone,
+    /// A storage on a device, and the interpreter that it is of, which ends no sooner; none in that
+    /// interpreter's own tensors.
+    Device(Arc<Resident>, #[expect(dead_code, reason = "held for its drop")] Option<Interpreter>),
 }
 
 /// What torch aligns storages to (`gAlignment` in c10/core/alignment.h).
@@ -120,20 +121,26 @@ impl Memory {
         Self::owned(address, len, device, read_only, Owner::Python(keeper))
     }
 
-    /// As [`Memory::of_python`], of a torch storage on the device at `location`. It is given back
-    /// after its interpreter has waited for that device.
-    ///
-    /// # Safety
-    ///
-    /// As [`Memory::of_python`]. What was queued on the device to fill the memory must be done.
-    pub(crate) unsafe fn of_device(
-        address: usize,
-        len: usize,
-        device: Device,
-        location: &str,
-        keeper: Kept,
-    ) -> Arc<Self> {
-        Self::owned(address, len, device, false, Owner::Device(keeper, location.to_owned()))
+    /// A storage on a device, for the session's interpreter. `None` if it is of another interpreter,
+    /// which ends.
+    pub(crate) fn of_resident(resident: Arc<Resident>, session: &Session) -> Option<Arc<Self>> {
+        let (address, len, device) = (resident.address, resident.len, resident.device);
+        if resident.belongs_to(session) {
+            // Not among those that others may find: they would not keep the interpreter.
+            let data = Self::pointer(address);
+            let owner = Owner::Device(resident, None);
+            return Some(Arc::new(Self { data, len, device, read_only: false, owner }));
+        }
+        let interpreter = resident.interpreter()?;
+        let owner = Owner::Device(resident, Some(interpreter));
+        Some(Self::owned(address, len, device, false, owner))
+    }
+
+    /// A storage on a device that whoever has the range may use, in whatever interpreter.
+    pub(crate) fn of_device(resident: Arc<Resident>, interpreter: Interpreter) -> Arc<Self> {
+        let (address, len, device) = (resident.address, resident.len, resident.device);
+        let owner = Owner::Device(resident, Some(interpreter));
+        Self::owned(address, len, device, false, owner)
     }
 
     fn owned(
@@ -151,18 +158,19 @@ impl Memory {
         {
             return known;
         }
-        let data = NonNull::new(std::ptr::with_exposed_provenance_mut(address))
-            .unwrap_or(NonNull::dangling());
-        Self::registered(data, len, device, read_only, owner)
+        Self::registered(Self::pointer(address), len, device, read_only, owner)
+    }
+
+    fn pointer(address: usize) -> NonNull<u8> {
+        NonNull::new(std::ptr::with_exposed_provenance_mut(address)).unwrap_or(NonNull::dangling())
     }
 
     /// The object that owns the memory, if it is one of the session's interpreter: what that
     /// interpreter uses instead of a loan. A loan would have its own objects keep it alive.
     pub(crate) fn local_owner<'s>(&self, session: &'s Session) -> Option<Object<'s>> {
         match &self.owner {
-            Owner::Python(keeper) | Owner::Device(keeper, _) if keeper.belongs_to(session) => {
-                Some(keeper.object(session))
-            }
+            Owner::Python(keeper) if keeper.belongs_to(session) => Some(keeper.object(session)),
+            Owner::Device(resident, _) => resident.object(session),
             _ => None,
         }
     }
@@ -226,15 +234,11 @@ impl Drop for Memory {
             live.remove(&address);
         }
         drop(live);
-        match std::mem::replace(&mut self.owner, Owner::Gone) {
-            Owner::Blocks(count) => {
-                let blocks = self.data.cast::<Block>().as_ptr();
-                // SAFETY: `of_bytes` took the blocks out of a box of this length, and this is the
-                // last reference.
-                drop(unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(blocks, count)) });
-            }
-            Owner::Device(keeper, location) => keeper.drop_after_device(location),
-            Owner::Mapping(_) | Owner::Python(_) | Owner::Gone => {}
+        if let Owner::Blocks(count) = self.owner {
+            let blocks = self.data.cast::<Block>().as_ptr();
+            // SAFETY: `of_bytes` took the blocks out of a box of this length, and this is the last
+            // reference.
+            drop(unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(blocks, count)) });
         }
     }
 }

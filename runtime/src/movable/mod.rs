@@ -1,6 +1,6 @@
 //! Objects that move to whichever interpreter is to run them.
 
-pub(crate) mod kept;
+mod kept;
 mod load;
 pub(crate) mod memory;
 mod reply;

@@ -3,8 +3,7 @@
 
 use super::Archive;
 use crate::convert::tensor::Device;
-use crate::device::{DeviceError, Failure, MAP_PACKAGE, Uploads};
-use crate::movable::kept::Kept;
+use crate::device::{DeviceError, Failure, MAP_PACKAGE, Resident, Uploads};
 use crate::movable::memory::Memory;
 use crate::object::Object;
 use crate::{Error, Result};
@@ -12,7 +11,7 @@ use std::sync::Arc;
 
 /// An archive's records on devices, by record and location (`cuda:0`). Nothing is kept alive here:
 /// a record that no tensor uses any more is given back, and uploaded again for the next.
-pub(super) type Residents = Uploads<(String, String), Memory, Arc<Error>>;
+pub(super) type Residents = Uploads<(String, String), Resident, Arc<Error>>;
 
 /// What `upload` returns: owner, address, size in bytes, DLPack device type and number.
 type Uploaded<'s> = (Object<'s>, usize, usize, i32, i32);
@@ -39,37 +38,48 @@ impl Archive {
             return Err(DeviceError { what, device, reason, mend: MAP_PACKAGE }.into());
         }
         let session = upload.session();
-        let make = || -> Result<Arc<Memory>> {
-            let uploaded: Uploaded<'_> = upload.call(())?.extract()?;
-            let (owner, address, len, kind, index) = uploaded;
-            let device = Device { kind, index };
-            tracing::debug!(
-                package = self.label(),
-                record,
-                location,
-                len,
-                interpreter = session.interpreter().name(),
-                "a storage was uploaded"
-            );
-            // SAFETY: the owner is a torch storage of this size at this address, which does not
-            // move while it is referred to; what was queued to fill it is done.
-            Ok(unsafe { Memory::of_device(address, len, device, location, Kept::new(owner)) })
-        };
-        self.residents()
-            .get(
-                &(record.to_owned(), location.to_owned()),
-                |attempt| session.inner().without_gil(|| attempt.wait()),
-                || make().map_err(Arc::new),
-            )
-            .map_err(|failure| match failure {
-                Failure::Error(error) => error.again(),
-                Failure::Abandoned => {
-                    raised("RuntimeError", "the upload of a storage was abandoned")
-                }
-                Failure::Recursive => {
-                    raised("RecursionError", "a storage is needed to upload itself")
-                }
-            })
+        let key = (record.to_owned(), location.to_owned());
+        loop {
+            let resident = self
+                .residents()
+                .get(
+                    &key,
+                    Resident::is_usable,
+                    |attempt| session.inner().without_gil(|| attempt.wait()),
+                    || self.upload(record, location, upload).map_err(Arc::new),
+                )
+                .map_err(error)?;
+            // None if the interpreter that uploaded it has ended meanwhile.
+            if let Some(memory) = Memory::of_resident(resident, session) {
+                return Ok(memory);
+            }
+        }
+    }
+
+    fn upload(&self, record: &str, location: &str, upload: &Object<'_>) -> Result<Arc<Resident>> {
+        let uploaded: Uploaded<'_> = upload.call(())?.extract()?;
+        let (owner, address, len, kind, index) = uploaded;
+        let interpreter = owner.session().interpreter();
+        tracing::debug!(
+            package = self.label(),
+            record,
+            location,
+            len,
+            interpreter = interpreter.name(),
+            "a storage was uploaded"
+        );
+        let device = Device { kind, index };
+        // SAFETY: the owner is a torch storage of this size at this address, which does not move
+        // while it is referred to; the upload has waited for the device.
+        Ok(unsafe { Resident::new(owner, address, len, device, location.to_owned()) })
+    }
+}
+
+fn error(failure: Failure<Arc<Error>>) -> Error {
+    match failure {
+        Failure::Error(error) => error.again(),
+        Failure::Abandoned => raised("RuntimeError", "the upload of a storage was abandoned"),
+        Failure::Recursive => raised("RecursionError", "a storage is needed to upload itself"),
     }
 }
 

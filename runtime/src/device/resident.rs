@@ -1,0 +1,152 @@
+//! A storage on a device, and how it is given back.
+
+use crate::convert::tensor::Device;
+use crate::interpreter::{Inner, Interpreter};
+use crate::object::Object;
+use crate::payload::Sink;
+use crate::payload::table::{Handle, Kind, Leaf, PayloadTable, Status, Text};
+use crate::session::Session;
+use std::ffi::c_void;
+use std::sync::{Arc, Weak};
+use std::{fmt, ptr};
+
+/// A torch storage on a device, in the interpreter that allocated it.
+///
+/// It is referred to as long as this lives, and given back after its interpreter has waited for what
+/// is queued on the device: others may still read the memory. Dropping never waits: the interpreter
+/// does, when somebody next enters it.
+///
+/// The interpreter itself is not kept alive. Its own tensors may be what refers to this, and nobody
+/// would ever end it; whoever uses the memory elsewhere holds the interpreter as well.
+pub(crate) struct Resident {
+    interpreter: Weak<Inner>,
+    /// The interpreter's own: its code stays mapped, whatever becomes of the interpreter.
+    table: PayloadTable,
+    storage: Handle,
+    pub(crate) address: usize,
+    /// In bytes.
+    pub(crate) len: usize,
+    pub(crate) device: Device,
+    /// As torch writes it: `cuda:0`.
+    location: String,
+}
+
+// SAFETY: the handle is an address that is only used under the interpreter's GIL, or given to its
+// queue, which any thread may do.
+unsafe impl Send for Resident {}
+// SAFETY: as above.
+unsafe impl Sync for Resident {}
+
+impl Resident {
+    /// # Safety
+    ///
+    /// `storage` must be a torch storage of `len` bytes at `address`, in the memory of `device`, that
+    /// stays in place. What was queued on the device to fill it must be done.
+    pub(crate) unsafe fn new(
+        storage: Object<'_>,
+        address: usize,
+        len: usize,
+        device: Device,
+        location: String,
+    ) -> Arc<Self> {
+        let inner = storage.session().inner();
+        Arc::new(Self {
+            interpreter: Arc::downgrade(inner),
+            table: *inner.table(),
+            storage: storage.into_handle(),
+            address,
+            len,
+            device,
+            location,
+        })
+    }
+
+    /// The interpreter that it is of, unless that ends.
+    pub(crate) fn interpreter(&self) -> Option<Interpreter> {
+        self.interpreter.upgrade().map(Interpreter)
+    }
+
+    /// Whether its interpreter has not begun to end. May be called with locks held: nothing ends by it.
+    pub(crate) fn is_usable(&self) -> bool {
+        self.interpreter.strong_count() > 0
+    }
+
+    /// Whether it is of the session's interpreter.
+    pub(crate) fn belongs_to(&self, session: &Session) -> bool {
+        ptr::eq(self.interpreter.as_ptr(), Arc::as_ptr(session.inner()))
+    }
+
+    /// The storage, if it is of the session's interpreter.
+    pub(crate) fn object<'s>(&self, session: &'s Session) -> Option<Object<'s>> {
+        // SAFETY: this refers to the storage, which is of the session's interpreter.
+        self.belongs_to(session).then(|| unsafe { Object::from_borrowed(session, self.storage) })
+    }
+}
+
+impl Drop for Resident {
+    fn drop(&mut self) {
+        let location = std::mem::take(&mut self.location);
+        let waiting = Box::into_raw(Box::new(Waiting { table: self.table, location }));
+        // SAFETY: any thread may call both. `wait` is called once at most, with the box that it takes
+        // over; the reference is given up behind it, for the queue keeps the order.
+        unsafe {
+            (self.table.defer)(wait, waiting.cast());
+            (self.table.release)(self.storage);
+        }
+    }
+}
+
+impl fmt::Debug for Resident {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "<{} bytes on {} at {:#x}>", self.len, self.location, self.address)
+    }
+}
+
+struct Waiting {
+    table: PayloadTable,
+    location: String,
+}
+
+/// `_hydrozoa.devices.release(location)`, by the table alone: there may be no session any more, for
+/// an interpreter empties its queue when it ends, too.
+///
+/// # Safety
+///
+/// `waiting` must come from `Box::into_raw` of a [`Waiting`], and is freed. This thread must hold
+/// the GIL of its interpreter.
+unsafe extern "C" fn wait(waiting: *mut c_void) {
+    // SAFETY: as the caller vouches.
+    let Waiting { table, location } = *unsafe { Box::from_raw(waiting.cast::<Waiting>()) };
+    let mut sink = Sink::default();
+    let leaf = Leaf { data: Text::new(&location), ..Leaf::new(Kind::STR) };
+    let [mut module, mut argument, mut result] = [ptr::null_mut(); 3];
+    // SAFETY: attached, as the caller vouches; every place is valid, every object is referred to
+    // during the calls, and what they yield is given up afterwards.
+    let status = unsafe {
+        let mut status =
+            (table.import)(Text::new("_hydrozoa.devices"), &mut module, sink.pointer());
+        if status == Status::DONE {
+            status = (table.build)(&leaf, &mut argument, sink.pointer());
+        }
+        if status == Status::DONE {
+            let (method, no_names) = (Text::new("release"), ptr::NonNull::dangling().as_ptr());
+            let place = &mut result;
+            let sink = sink.pointer();
+            status = (table.call)(module, method, &argument, 1, no_names, 0, place, sink);
+        }
+        for object in [module, argument, result] {
+            if !object.is_null() {
+                (table.release)(object);
+            }
+        }
+        status
+    };
+    if let Err(error) = sink.check(status) {
+        // A device that does not answer any more, or an interpreter that has no modules any more.
+        tracing::warn!(
+            device = location,
+            %error,
+            "memory is given back without having waited for the device"
+        );
+    }
+}
