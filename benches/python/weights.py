@@ -20,13 +20,13 @@ from torch import nn
 
 
 class Encoder(nn.Module):
-    def __init__(self):
+    def __init__(self, layers):
         super().__init__()
         self.words = nn.Embedding(30522, 768)
         self.places = nn.Embedding(512, 768)
         self.norm = nn.LayerNorm(768)
         layer = nn.TransformerEncoderLayer(768, 12, 3072, activation="gelu", batch_first=True)
-        self.layers = nn.TransformerEncoder(layer, 12, enable_nested_tensor=False)
+        self.layers = nn.TransformerEncoder(layer, layers, enable_nested_tensor=False)
         self.pooler = nn.Linear(768, 768)
 
     def forward(self, words):
@@ -36,7 +36,7 @@ class Encoder(nn.Module):
 '''
 
 
-def export(folder):
+def export(folder, layers=12):
     os.makedirs(folder, exist_ok=True)
     path = os.path.join(folder, "encoder_model.py")
     with open(path, "w") as file:
@@ -44,7 +44,7 @@ def export(folder):
     sys.path.insert(0, folder)
     module = importlib.import_module("encoder_model")
     torch.manual_seed(3)
-    model = module.Encoder().eval().requires_grad_(False)
+    model = module.Encoder(layers).eval().requires_grad_(False)
     words = torch.randint(0, 30522, (1, 16))
     with open(os.path.join(folder, "encoder.expected"), "wb") as file:
         file.write(model(words).numpy().astype("<f4").tobytes())

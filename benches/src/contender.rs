@@ -73,10 +73,7 @@ impl Contender {
     ///
     /// It ended.
     pub fn send(&mut self, order: &Order) -> Result<()> {
-        let mut line = serde_json::to_string(order)?;
-        line.push('\n');
-        let input = self.input.as_mut().context("the contender was told to end")?;
-        input.write_all(line.as_bytes()).with_context(|| format!("{} has ended", self.name))
+        self.write(&serde_json::to_string(order)?)
     }
 
     /// The samples of the order sent before.
@@ -87,6 +84,23 @@ impl Contender {
     pub fn result(&mut self) -> Result<Samples> {
         let line = self.line()?;
         serde_json::from_str(&line).with_context(|| format!("{}: not samples: {line:?}", self.name))
+    }
+
+    /// Sends one line and waits for one: what a contender that takes no orders answers.
+    ///
+    /// # Errors
+    ///
+    /// It ended.
+    pub fn ask(&mut self, line: &str) -> Result<String> {
+        self.write(line)?;
+        Ok(self.line()?.trim().to_owned())
+    }
+
+    fn write(&mut self, line: &str) -> Result<()> {
+        let input = self.input.as_mut().context("the contender was told to end")?;
+        input
+            .write_all(format!("{line}\n").as_bytes())
+            .with_context(|| format!("{} has ended", self.name))
     }
 
     fn line(&mut self) -> Result<String> {

@@ -16,23 +16,46 @@ pub const MODEL: (&str, &str) = ("model", "model.pkl");
 /// See [`MODEL`].
 pub const EXAMPLE: (&str, &str) = ("model", "example.pkl");
 
+/// A call that ends when its result is there: a GPU is only told what to do. Nothing that has been imported has used one where
+/// torch.cuda is not initialized.
+const CALL: &str = "
+import sys
+def call(model, arguments):
+    result = model(*arguments)
+    cuda = getattr(sys.modules.get('torch'), 'cuda', None)
+    if cuda is not None and cuda.is_initialized():
+        cuda.synchronize()
+    return result
+";
+
 /// Calls the package's model with its example from `threads` threads, spread over the pool's interpreters.
+///
+/// `map_location` moves model and example to a device, as `torch.load`'s does; calls that use CUDA are waited for.
 ///
 /// Each thread keeps one session. Results are not compared: the package does not say what is right.
 ///
 /// # Errors
 ///
 /// The package has no such resources, or the model raises.
-pub fn measure(pool: &Pool, path: &Path, threads: usize, duration: Duration) -> Result<Samples> {
+pub fn measure(
+    pool: &Pool,
+    path: &Path,
+    map_location: Option<&str>,
+    threads: usize,
+    duration: Duration,
+) -> Result<Samples> {
     let package = pool.load_package(path).with_context(|| format!("opening {}", path.display()))?;
-    let model = package.load_pickle(MODEL.0, MODEL.1)?;
-    let example = package.load_pickle(EXAMPLE.0, EXAMPLE.1)?;
+    let load = |(name, resource)| match map_location {
+        Some(device) => package.load_pickle_mapped(name, resource, device),
+        None => package.load_pickle(name, resource),
+    };
+    let (model, example) = (load(MODEL)?, load(EXAMPLE)?);
     let sessions: Vec<Session> = (0..threads)
         .map(|thread| pool.acquire_on(thread % pool.interpreters().len()))
         .collect::<Result<_, _>>()?;
     let mut samples = drive(threads, duration, |thread| {
         let session = &sessions[thread];
-        let call = session.eval("lambda model, arguments: model(*arguments)")?;
+        let call = session.run(CALL, "call.py")?.get_item("call")?;
         let (model, example) = (model.to_object(session)?, example.to_object(session)?);
         // The first calls of a model build caches (mkldnn's primitives); they are not what is measured.
         for _ in 0..3 {

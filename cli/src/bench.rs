@@ -24,6 +24,9 @@ pub struct Options {
     /// Calling threads; by default one for each interpreter
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
+    /// Loads the tensors to a device, as torch.load's map_location does: cpu, cuda, cuda:1
+    #[arg(long, value_name = "DEVICE")]
+    map_location: Option<String>,
     /// Seconds of each measurement
     #[arg(long, value_name = "S", default_value_t = 5.0)]
     seconds: f64,
@@ -125,6 +128,9 @@ fn in_child(options: &Options, interpreters: usize, threads: usize) -> Result<Sa
         "--torch",
         options.choice.torch.name(),
     ]);
+    if let Some(device) = &options.map_location {
+        command.args(["--map-location", device]);
+    }
     if let Some(python) = &options.choice.python {
         command.arg("--python").arg(python);
     }
@@ -157,6 +163,7 @@ fn print_samples(options: &Options) -> Result<i32> {
     let samples = package::measure(
         &pool,
         &options.package,
+        options.map_location.as_deref(),
         threads,
         Duration::from_secs_f64(options.seconds),
     )?;

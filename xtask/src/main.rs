@@ -7,6 +7,7 @@ mod debugger;
 mod demo;
 mod environment;
 mod fuzz;
+mod gpu;
 mod large;
 mod linker;
 mod lock;
@@ -42,6 +43,8 @@ enum Task {
     Weights(large::Weights),
     /// Sixteen threads that make, call and drop fifty movables at random for five minutes
     Race(large::Race),
+    /// 1, 4 and 8 interpreters beside as many processes on a GPU: its memory, throughput, right results
+    Gpu(gpu::Arguments),
     /// What the loader promises of its speed, beside glibc's loader in the same run
     Speed(speed::Arguments),
     /// The fifteen models of torch::deploy's paper: packaged, loaded in two interpreters at once, compared bit for bit
@@ -75,6 +78,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Soak(arguments) => soak::run(&arguments),
         Task::Weights(arguments) => large::weights(&arguments),
         Task::Race(arguments) => large::race(&arguments),
+        Task::Gpu(arguments) => gpu::run(&arguments),
         Task::Speed(arguments) => speed::run(&arguments),
         Task::Models(arguments) => models::run(&arguments),
         Task::Setup(arguments) => {

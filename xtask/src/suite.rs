@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail, ensure};
 use crate::environment::{self, Environment};
 use crate::linker::cases;
 use crate::steps::{Count, Steps, libtest};
-use crate::{cache, demo, large, workspace};
+use crate::{cache, demo, gpu, large, workspace};
 
 /// How the tests are run.
 #[derive(clap::Args, Clone)]
@@ -70,6 +70,9 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         });
         steps.run("weights of BERT-base: time, memory, a second process", || {
             check(&mut large::weights_command(&place.compare, place.environment, 3)?)
+        });
+        steps.run("comparison on a GPU, rehearsed in main memory", || {
+            check(&mut gpu::rehearsal(&place.compare, place.environment))
         });
         steps.run("demo in short form, with the promised speed", || {
             let mut command = demo::comparison(&place.compare, place.environment, &place.models);

@@ -1,6 +1,7 @@
 //! Interpreters beside threads, processes and prefork, on the same work in the same run.
 
 mod comparison;
+mod gpu;
 mod race;
 mod report;
 mod serve;
@@ -32,6 +33,8 @@ enum Role {
     Soak(soak::Options),
     /// Makes, calls and drops movables from many threads at random
     Race(race::Options),
+    /// Interpreters beside processes on a GPU: the device's memory, throughput and right results
+    Gpu(gpu::Options),
     /// Loads large weights: time beside stock, memory of many interpreters and of a second process
     Weights(weights::Options),
 }
@@ -63,6 +66,7 @@ fn run(role: Role) -> anyhow::Result<()> {
         Role::Serve(options) => serve::run(&options),
         Role::Soak(options) => soak::run(&options),
         Role::Race(options) => race::run(&options),
+        Role::Gpu(options) => gpu::run(&options),
         Role::Weights(options) => weights::run(&options),
     }
 }

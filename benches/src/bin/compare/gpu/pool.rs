@@ -1,0 +1,73 @@
+//! Our side: a pool whose interpreters use one model on the device.
+
+use std::io::{BufRead, Write};
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use hydrozoa::{Pool, Session, TorchPolicy};
+use hydrozoa_benches::contender::Order;
+use hydrozoa_benches::drive::drive;
+use hydrozoa_benches::memory;
+use hydrozoa_benches::package::{EXAMPLE, MODEL};
+
+use super::{Options, SCRIPT};
+
+pub fn serve(options: &Options, folder: &Path) -> Result<()> {
+    let count = *options.counts.first().context("no number of interpreters")?;
+    let pool = pool(options, count)?;
+    let package = pool.load_package(folder.join("encoder.pt"))?;
+    let model = package.load_pickle_mapped(MODEL.0, MODEL.1, options.device.as_str())?;
+    let example = package.load_pickle_mapped(EXAMPLE.0, EXAMPLE.1, "cpu")?;
+    let sessions: Vec<Session> =
+        (0..count).map(|index| pool.acquire_on(index)).collect::<Result<_, _>>()?;
+    let mut callers = Vec::new();
+    let mut addresses = Vec::new();
+    for session in &sessions {
+        let script = session.run(SCRIPT, "gpu.py")?;
+        session.import("torch")?.call_method("set_num_threads", (1,))?;
+        let expected =
+            script.get_item("expected")?.call((folder.to_str().context("a folder in UTF-8")?,))?;
+        let object = model.to_object(session)?;
+        let weights: Vec<u64> = script.get_item("addresses")?.call((&object,))?.extract()?;
+        addresses.push(weights);
+        let arguments = (object, example.to_object(session)?, expected, options.device.as_str());
+        let caller = script.get_item("Caller")?.call(arguments)?;
+        for _ in 0..3 {
+            ensure!(caller.call(())?.truth()?, "not what plain python computes on the device");
+        }
+        callers.push(caller);
+    }
+    ensure!(
+        addresses.iter().all(|weights| *weights == addresses[0]),
+        "the model was uploaded more than once: its weights have other addresses in other interpreters"
+    );
+    let mut output = std::io::stdout().lock();
+    writeln!(output, "{{\"ready\": {}}}", std::process::id())?;
+    output.flush()?;
+    for line in std::io::stdin().lock().lines() {
+        let order: Order = serde_json::from_str(&line?).context("reading an order")?;
+        let duration = Duration::from_secs_f64(order.seconds);
+        let mut samples = drive(order.threads, duration, |thread| {
+            let caller = &callers[thread];
+            Ok::<_, hydrozoa::Error>(move |_| caller.call(())?.truth())
+        })?;
+        samples.private_kib = vec![memory::own_private_kib()?];
+        serde_json::to_writer(&mut output, &samples)?;
+        output.write_all(b"\n")?;
+        output.flush()?;
+    }
+    Ok(())
+}
+
+fn pool(options: &Options, interpreters: usize) -> Result<Pool> {
+    let policy = if options.isolated { TorchPolicy::Isolated } else { TorchPolicy::Auto };
+    let mut builder = Pool::builder().interpreters(interpreters).torch(policy);
+    if let Some(venv) = &options.venv {
+        builder = builder.venv(venv);
+    }
+    if let Some(python) = &options.python {
+        builder = builder.python(python);
+    }
+    Ok(builder.build()?)
+}
