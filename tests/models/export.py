@@ -38,7 +38,7 @@ def patched(exporter, entry):
             if source.count(before) != 1:
                 raise SystemExit(f"{name}: the text to patch is there {source.count(before)} times:\n{before}")
             source = source.replace(before, after)
-            lines += max(before.count("\n"), after.count("\n")) + 1
+            lines += max(len(before.splitlines()), len(after.splitlines()))
         exporter.save_source_string(name, source, is_package=hasattr(module, "__path__"))
     return lines
 
