@@ -24,12 +24,14 @@ import importlib
 import importlib.machinery
 import importlib.util
 import linecache
+import marshal
 import re
 import sys
 import threading
 import types
 import typing
 
+from .archive import Archive
 from .unpickling import PackageUnpickler
 
 # Importable from any archive without being declared: torch needs them behind the exporter's back
@@ -39,6 +41,9 @@ IMPLICIT_EXTERNS = frozenset({"builtins", "numpy", "numpy.core", "numpy.core._mu
 # The module name by which packaged code reaches its own importer, as in torch.package.
 SELF_NAME = "torch_package_importer"
 
+# What decides the code that a source becomes, as the names of `.pyc` files have it (PEP 3147, PEP 488).
+_COMPILER = f"{importlib.util.MAGIC_NUMBER.hex()} {sys.flags.optimize}"
+
 _MANGLED = re.compile(r"<torch_package_(\d+)>")
 
 
@@ -46,36 +51,6 @@ def mangled_identity(name):
     """The number of the archive that the mangled `name` belongs to, or None for a plain name."""
     match = _MANGLED.match(name)
     return int(match[1]) if match else None
-
-
-class Archive:
-    """The records of one archive, as the host gives them.
-
-    `names` are paths as in the archive, without its top folder. `read(name)` gives a record's
-    bytes, checked against its CRC-32, as a bytes-like object. `storage(name)` gives an object with
-    `__dlpack__` over a record as one-dimensional uint8, shared by all interpreters.
-    `open()` gives the whole file as a bytes-like object; only TorchScript needs it.
-    `library(name)` gives a path by which this process can load a record that is a shared library.
-    With `read_only`, tensors over its storages refuse to be written.
-    `resident(name, location, obstacle, upload)` gives an object as `storage` does, over a copy of a
-    record on a device (devices.py): made by `upload()` if nobody in this process has one, refused
-    if there is an obstacle. Without it, every interpreter makes its own.
-    """
-
-    def __init__(
-        self, label, names, read, storage, open, library=None, read_only=False, resident=None
-    ):
-        self.label = label
-        self.names = frozenset(names)
-        self.read = read
-        self.storage = storage
-        self.open = open
-        self.library = library
-        self.read_only = read_only
-        self.resident = resident
-
-    def text(self, name):
-        return bytes(self.read(name)).decode("utf-8")
 
 
 class _Tree:
@@ -410,6 +385,18 @@ class PackageImporter:
 
     def get_code(self, fullname):
         record = self._source(fullname)
+        archive = self.archive
+        if archive.find_code is None:
+            return self._compile(record)
+        key = f"{_COMPILER} {record}"
+        kept = archive.find_code(key)
+        if kept is not None:
+            return marshal.loads(kept)
+        code = self._compile(record)
+        archive.keep_code(key, marshal.dumps(code))
+        return code
+
+    def _compile(self, record):
         source = bytes(self.archive.read(record))
         return compile(source, self._prefix + record, "exec", dont_inherit=True)
 
@@ -554,13 +541,14 @@ def install(
     read_only=False,
     kind=PackageImporter,
     resident=None,
+    code=None,
 ):
     """The importer of archive `identity`, made at the first call."""
     importer = _importers.get(identity)
     if importer is None:
         if _Finder not in sys.meta_path:
             sys.meta_path.insert(0, _Finder)
-        archive = Archive(label, names, read, storage, open, library, read_only, resident)
+        archive = Archive(label, names, read, storage, open, library, read_only, resident, code)
         if any(name.endswith(".so") for name in archive.names):
             _look_into_archives()
         importer = _importers.setdefault(identity, kind(archive, identity))

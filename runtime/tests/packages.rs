@@ -168,6 +168,34 @@ fn count(package: &hydrozoa::Package, session: &Session, expression: &str) -> i6
 }
 
 #[test]
+fn a_module_is_compiled_by_one_interpreter_for_all_of_its_pool() {
+    let _alone = alone();
+    let pool = pool(3);
+    let source: &[u8] =
+        b"import b\ndef f():\n    return b.g()\ndef fails():\n    raise ValueError\n";
+    let package = load(&pool, &[], &[("a.py", source), ("b.py", b"def g(): return 'g'\n")]);
+    let first = pool.acquire_on(0).unwrap();
+    let b = package.import_module(&first, "b").unwrap();
+    assert_eq!(b.call_method("g", ()).unwrap().extract::<String>().unwrap(), "g");
+    // What the others compile is what nobody has compiled before.
+    let log = "from _hydrozoa import package\ncompiled = []\ndef note(source, file, *rest, **options):\n    \
+               compiled.append(file.rpartition('.')[0][-1])\n    return compile(source, file, *rest, **options)\n\
+               package.compile = note\n";
+    for (index, expected) in [(1, "a"), (2, "")] {
+        let session = pool.acquire_on(index).unwrap();
+        let log = session.run(log, "log.py").unwrap();
+        let a = package.import_module(&session, "a").unwrap();
+        assert_eq!(a.call_method("f", ()).unwrap().extract::<String>().unwrap(), "g");
+        let compiled: Vec<String> = log.get_item("compiled").unwrap().extract().unwrap();
+        assert_eq!(compiled.concat(), expected);
+        // Code that was compiled elsewhere shows its source.
+        let error = a.call_method("fails", ()).unwrap_err();
+        let traceback = error.traceback().unwrap();
+        assert!(traceback.contains("a.py\", line 5") && traceback.contains("raise ValueError"));
+    }
+}
+
+#[test]
 fn a_movable_loads_once_in_each_interpreter_however_many_threads_ask() {
     let _alone = alone();
     let pool = pool(2);

@@ -27,6 +27,7 @@
 
 mod archive;
 pub mod build;
+mod code;
 mod directory;
 mod error;
 mod libraries;
@@ -43,6 +44,7 @@ pub use error::PackageError;
 pub use limits::Limits;
 pub use location::MapLocation;
 
+use self::code::Code;
 use crate::Result;
 use crate::interpreter::{Inner, Interpreter};
 use crate::movable::Movable;
@@ -75,6 +77,8 @@ struct Shared {
     weights: Weights,
     identity: u64,
     pool: Pool,
+    /// What one interpreter has compiled for all.
+    code: Arc<Code>,
     /// Where its importer has been made, by the address of the interpreter's state.
     interpreters: Mutex<HashMap<usize, Weak<Inner>>>,
 }
@@ -117,6 +121,7 @@ impl Pool {
             weights,
             identity: NEXT_IDENTITY.fetch_add(1, Ordering::Relaxed),
             pool: self.clone(),
+            code: Arc::default(),
             interpreters: Mutex::default(),
         });
         let mut packages = PACKAGES.lock().unwrap_or_else(PoisonError::into_inner);
@@ -321,7 +326,33 @@ impl Package {
         let label = archive.label();
         let read_only = self.0.weights == Weights::ReadOnly;
         let arguments = (self.0.identity, label, names, read, storage, open, library, read_only);
-        module.call_method_kwargs("install", arguments, (("resident", resident),))
+        let options = [("resident", resident), ("code", self.code(session)?)];
+        module.call_method_kwargs("install", arguments, options)
+    }
+
+    /// The functions by which an importer finds and keeps compiled modules; `None` where no other interpreter would read
+    /// them.
+    fn code<'s>(&self, session: &'s Session) -> Result<Object<'s>> {
+        if self.0.pool.interpreters().len() == 1 {
+            return session.none();
+        }
+        let find = {
+            let code = Arc::clone(&self.0.code);
+            session.function("find_code", move |session, arguments| {
+                match code.find(&arguments.extract::<String>(0)?) {
+                    Some(marshalled) => session.lend(marshalled),
+                    None => session.none(),
+                }
+            })?
+        };
+        let keep = {
+            let code = Arc::clone(&self.0.code);
+            session.function("keep_code", move |session, arguments| {
+                code.keep(arguments.extract(0)?, arguments.extract(1)?);
+                session.none()
+            })?
+        };
+        session.object_from(&(find, keep))
     }
 }
 
