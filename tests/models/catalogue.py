@@ -203,7 +203,6 @@ MODELS = (
             "transformers.utils.logging",
             "transformers.utils.output_capturing",
             "huggingface_hub.dataclasses",
-            "huggingface_hub.errors",
             "packaging.**",
         ),
         mock=(
@@ -219,7 +218,6 @@ MODELS = (
             "PIL.**",
         ),
         patches={
-            "huggingface_hub.errors": [("from httpx2 import HTTPError, Response", "HTTPError, Response = type('HTTPError', (), {}), object")],
             "transformers.models.bert.modeling_bert": [
                 ("class BertLMHeadModel(BertPreTrainedModel, GenerationMixin):", "class BertLMHeadModel(BertPreTrainedModel):"),
                 ("from ...processing_utils import Unpack", "from typing_extensions import Unpack"),
