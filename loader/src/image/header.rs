@@ -7,6 +7,7 @@ use goblin::elf::program_header::{
     self, PF_R, PF_W, PF_X, PT_DYNAMIC, PT_GNU_EH_FRAME, PT_GNU_RELRO, PT_GNU_STACK, PT_LOAD,
     PT_TLS,
 };
+use plain::Plain;
 
 use crate::arch;
 use crate::error::Error;
@@ -285,7 +286,6 @@ fn program_headers(
     let Some(head) = bytes.get(..HEADER) else {
         return malformed(format!("the file has {} bytes, less than an ELF header", bytes.len()));
     };
-    let head: &[u8; HEADER] = head.try_into().expect("the slice has this length");
     if &head[..4] != header::ELFMAG {
         return malformed("it does not begin with the ELF magic number");
     }
@@ -293,7 +293,7 @@ fn program_headers(
     {
         return malformed("it is not a 64-bit little-endian object");
     }
-    let head = Header::from_bytes(head);
+    let head: Header = copied(head);
     if head.e_machine != arch::MACHINE {
         return malformed(format!(
             "it is for {}, this process runs on {}",
@@ -320,14 +320,14 @@ fn program_headers(
     let Some(table) = table else {
         return malformed("the file is truncated: its program headers lie beyond the end");
     };
-    Ok(table
-        .chunks_exact(ENTRY)
-        .map(|entry| {
-            let mut header = program_header::program_header64::ProgramHeader::default();
-            plain::copy_from_bytes(&mut header, entry).expect("the chunk has this length");
-            header
-        })
-        .collect())
+    Ok(table.chunks_exact(ENTRY).map(copied).collect())
+}
+
+/// The structure that `bytes`, wherever they lie, hold.
+fn copied<T: Plain + Default>(bytes: &[u8]) -> T {
+    let mut structure = T::default();
+    plain::copy_from_bytes(&mut structure, bytes).expect("the slice has the structure's length");
+    structure
 }
 
 fn to_libc(header: &program_header::program_header64::ProgramHeader) -> libc::Elf64_Phdr {

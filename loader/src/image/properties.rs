@@ -460,6 +460,14 @@ fn parse(image: &[u8]) {
 }
 
 #[test]
+fn bytes_are_parsed_wherever_they_lie() {
+    // Found by Miri, where an allocation of bytes is at any address.
+    let shifted = [&[0], library()].concat();
+    let layouts = [library(), &shifted[1..]].map(|bytes| Layout::parse(bytes).unwrap());
+    assert_eq!(layouts[0].segments, layouts[1].segments);
+}
+
+#[test]
 fn segments_that_end_before_the_first_begins_are_refused() {
     // Found by `a_damaged_library_is_parsed_or_refused`: the first PT_LOAD far behind the last.
     let mut image = library().to_vec();

@@ -20,7 +20,7 @@
 //! | `Modes` | of `one program interleaved threads`, those that apply, and the reason |
 //! | `Compilers`, `Linkers` | of `gcc clang`, of `bfd lld mold gold`; each pair that is installed is built |
 //! | `Needs` | an instruction set of the processor (`avx512f`, ...) |
-//! | `Env` | `NAME=VALUE` for the program; `{folder}` is that of the libraries |
+//! | `Env` | `NAME=VALUE` for the program; `{folder}` is that of the libraries, `{libasan}` gcc's runtime of AddressSanitizer |
 //! | `Patch` | a library and the changes to its bytes after the build, see [`super::patch`] |
 //! | `Skip` | why it is not run |
 

@@ -153,11 +153,26 @@ fn difference(expected: &str, found: &str) -> String {
         .collect()
 }
 
+/// The path of gcc's runtime of AddressSanitizer, which counts only if it is preloaded.
+fn sanitizer() -> Result<String> {
+    let output = Command::new("gcc").arg("-print-file-name=libasan.so").output()?;
+    let text = String::from_utf8(output.stdout)?;
+    let path = Path::new(text.trim()).canonicalize();
+    let path = path.context("gcc has no libasan (Debian has it in libgcc-N-dev)")?;
+    Ok(path.display().to_string())
+}
+
 fn execute(case: &Case, job: &Job) -> Result<Run> {
     let stderr = fs::File::create(job.results.join("stderr"))?;
     let folder = job.folder.display().to_string();
-    let variables =
-        case.environment.iter().map(|(name, value)| (name, value.replace("{folder}", &folder)));
+    let mut variables = Vec::new();
+    for (name, value) in &case.environment {
+        let mut value = value.replace("{folder}", &folder);
+        if value.contains("{libasan}") {
+            value = value.replace("{libasan}", &sanitizer()?);
+        }
+        variables.push((name, value));
+    }
     let mut child = Command::new(std::env::current_exe()?)
         .args(["linker", "job"])
         .arg(serde_json::to_string(job)?)
