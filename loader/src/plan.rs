@@ -46,6 +46,9 @@ pub(crate) struct Plan {
     pub missing: Vec<Missing>,
     /// The image's relocations, as far as they are known without a replica.
     pub prepared: Prepared,
+    /// Whether its code can learn the ids of modules, and so may pass words to `__tls_get_addr` that
+    /// no relocation wrote (D's runtime does).
+    pub learns_module_ids: bool,
 }
 
 /// Names that a domain interposes, sorted: the same list in all domains of one kind.
@@ -118,7 +121,14 @@ impl<'a> Binder<'a> {
             |symbol| bindings[symbol as usize],
             |index| images[index as usize] == image.id,
         );
-        Ok(Plan { bindings, images, missing, prepared })
+        let learns = |binding: &Binding| match binding {
+            Binding::Interposed(entry) => {
+                ["dl_iterate_phdr", "dlinfo"].contains(&&*self.key.interposed[*entry as usize])
+            }
+            _ => false,
+        };
+        let learns_module_ids = bindings.iter().any(learns);
+        Ok(Plan { bindings, images, missing, prepared, learns_module_ids })
     }
 
     fn bind(

@@ -20,6 +20,8 @@ pub(crate) struct Prepared {
     pub fixed: Vec<(u32, u64)>,
     /// All others: indices of their records, in the table's order.
     pub others: Vec<u32>,
+    /// Those of the others that write module words, which are arguments of `__tls_get_addr`.
+    pub modules: Vec<u32>,
 }
 
 impl Prepared {
@@ -31,9 +33,13 @@ impl Prepared {
     ) -> Prepared {
         let mut prepared = Prepared::default();
         let mut targets = Vec::new();
+        let mut modules = Vec::new();
         for (index, rela) in image.dynamic.rela().enumerate() {
             let offset = u32::try_from(rela.offset);
             let size = arch::action(rela.kind).map_or(0, |action| action.size(rela.symbol));
+            if arch::action(rela.kind) == Some(Action::TlsModule) {
+                modules.push(index as u32);
+            }
             if size > 0 {
                 targets.push(rela.offset..rela.offset.wrapping_add(size as u64));
             }
@@ -49,8 +55,9 @@ impl Prepared {
         // Where two records write to one byte, the order of the table counts.
         if targets.windows(2).any(|pair| pair[1].start < pair[0].end) {
             let others = (0..image.dynamic.rela().count() as u32).collect();
-            return Prepared { others, ..Prepared::default() };
+            return Prepared { others, modules, ..Prepared::default() };
         }
+        prepared.modules = modules;
         prepared.biased.shrink_to_fit();
         prepared.fixed.shrink_to_fit();
         prepared

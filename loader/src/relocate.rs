@@ -54,16 +54,17 @@ pub(crate) fn relocate(
     plan: &Plan,
     places: &Places<'_>,
 ) -> Result<Vec<Deferred>> {
-    let relocator = Relocator { replica, plan, places };
+    let mut relocator = Relocator { replica, plan, places, tls_get_addr: 0 };
     // Checks all targets, once for an image.
     replica.image.targets()?;
+    relocator.tls_get_addr = relocator.shortest_tls_get_addr();
     let bias = replica.bias;
     for address in relr_addresses(replica.image.dynamic.relative) {
         let target = relocator.target(address) as *mut usize;
         // SAFETY: `targets` has checked that this is a writable word of the image.
         unsafe { ptr::write_unaligned(target, ptr::read_unaligned(target).wrapping_add(bias)) };
     }
-    let Prepared { biased, fixed, others } = &plan.prepared;
+    let Prepared { biased, fixed, others, .. } = &plan.prepared;
     for &(offset, constant) in biased {
         let word = (bias as u64).wrapping_add(u64::from(constant));
         // SAFETY: `targets` has checked that this is a writable word of the image.
@@ -97,9 +98,40 @@ struct Relocator<'a> {
     replica: &'a Replica,
     plan: &'a Plan,
     places: &'a Places<'a>,
+    /// What its references to the loader's own `__tls_get_addr` are bound to.
+    tls_get_addr: usize,
 }
 
 impl Relocator<'_> {
+    /// Of the loader's `__tls_get_addr`, the form for the module words that the replica's code passes.
+    fn shortest_tls_get_addr(&self) -> usize {
+        if self.plan.learns_module_ids {
+            return arch::tls_get_addr as *const () as usize;
+        }
+        let modules = self.plan.prepared.modules.iter().filter_map(|&index| {
+            let rela = self.replica.image.dynamic.rela_at(index as usize)?;
+            // The words of an undefined weak symbol are never passed, and an error stops the load.
+            let (block, _) = self.tls_block(rela.symbol).ok()??;
+            Some(block.module_word())
+        });
+        arch::tls_get_addr_for(modules)
+    }
+
+    /// The block that a relocation of thread-local data names, and where in it; none for an undefined
+    /// weak symbol.
+    fn tls_block(&self, symbol: u32) -> Result<Option<(Block, u64)>, String> {
+        if symbol == 0 {
+            return Ok(Some((self.replica.tls.ok_or("its object has no PT_TLS")?, 0)));
+        }
+        match self.value(symbol)? {
+            Value::Tls { block, offset } => Ok(Some((block, offset))),
+            Value::Absent => Ok(None),
+            Value::Address { .. } | Value::Indirect { .. } => {
+                Err("it names no thread-local symbol".into())
+            }
+        }
+    }
+
     fn apply(&self, rela: Rela, deferred: &mut Vec<Deferred>) -> Result<(), String> {
         let Some(action) = arch::action(rela.kind) else { return Ok(()) };
         let target = self.target(rela.offset);
@@ -169,26 +201,16 @@ impl Relocator<'_> {
     }
 
     fn apply_tls(&self, action: Action, rela: Rela, target: usize) -> Result<(), String> {
-        let (block, offset) = if rela.symbol == 0 {
-            (self.replica.tls.ok_or("its object has no PT_TLS")?, 0)
-        } else {
-            match self.value(rela.symbol)? {
-                Value::Tls { block, offset } => (block, offset),
-                Value::Absent if action == Action::TlsDescriptor => {
-                    let words = arch::undefined_weak_descriptor(rela.addend as u64);
-                    // SAFETY: `target` is a writable place of sixteen bytes in this replica.
-                    unsafe { write_descriptor(target, words) };
-                    return Ok(());
-                }
-                // glibc leaves the words of an undefined weak symbol as they are.
-                Value::Absent => return Ok(()),
-                Value::Address { .. } | Value::Indirect { .. } => {
-                    return Err("it names no thread-local symbol".into());
-                }
+        let Some((block, offset)) = self.tls_block(rela.symbol)? else {
+            // glibc leaves the other words of an undefined weak symbol as they are.
+            if action == Action::TlsDescriptor {
+                let words = arch::undefined_weak_descriptor(rela.addend as u64);
+                // SAFETY: `target` is a writable place of sixteen bytes in this replica.
+                unsafe { write_descriptor(target, words) };
             }
+            return Ok(());
         };
         let offset = offset.wrapping_add(rela.addend as u64);
-        let word = |offset| block.offset_word(offset).ok_or("it names what lies before its block");
         // SAFETY: `target` is a writable place of the relocation's size in this replica.
         unsafe {
             match action {
@@ -198,10 +220,10 @@ impl Relocator<'_> {
                     // offset (zero for local-dynamic code) into the second word.
                     if rela.symbol == 0 {
                         let second = ptr::read_unaligned((target + 8) as *const u64);
-                        write_word(target + 8, word(second)?);
+                        write_word(target + 8, block.offset_word(second));
                     }
                 }
-                Action::TlsOffset => write_word(target, word(offset)?),
+                Action::TlsOffset => write_word(target, block.offset_word(offset)),
                 Action::ThreadPointerOffset => {
                     let value = block.thread_pointer_offset(offset).ok_or(
                         "the thread-local data that it names is not at one offset in all threads",
@@ -228,7 +250,9 @@ impl Relocator<'_> {
             Binding::Fixed { address, .. } => Value::Address { address },
             Binding::FixedTls { block, offset } => Value::Tls { block, offset },
             Binding::Interposed(entry) => {
-                Value::Address { address: self.places.interpositions[entry as usize] }
+                let address = self.places.interpositions[entry as usize];
+                let any = arch::tls_get_addr as *const () as usize;
+                Value::Address { address: if address == any { self.tls_get_addr } else { address } }
             }
             Binding::Missing(index) => {
                 let Replica { domain, image, traps, .. } = self.replica;

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::IMAGES;
+use crate::arch;
 use crate::domain::Domain;
 use crate::error::Result;
 use crate::flags::OpenFlags;
@@ -62,9 +63,14 @@ pub fn members(domain: &Domain) -> Vec<Member> {
     domain.0.state.lock().replicas.iter().map(|replica| member(replica)).collect()
 }
 
-/// What references to `name` bind to if the domain interposes it.
-pub fn interposition(domain: &Domain, name: &str) -> Option<usize> {
-    domain.interposed(name)
+/// Whether references to `name` are bound to `address` because the domain interposes it.
+pub fn is_interposition(domain: &Domain, name: &str, address: usize) -> bool {
+    domain.interposed(name).is_some_and(|function| {
+        // References to this one are bound to a form that is short for the object.
+        let forms = [vec![], vec![0], vec![1 << 63]]
+            .map(|modules: Vec<u64>| arch::tls_get_addr_for(modules.into_iter()));
+        function == address || forms.contains(&function) && forms.contains(&address)
+    })
 }
 
 fn member(replica: &Replica) -> Member {
@@ -74,8 +80,6 @@ fn member(replica: &Replica) -> Member {
         bias: replica.bias,
         size: replica.memory.length(),
         tls_block: replica.tls.and_then(|block: Block| block.thread_pointer_offset(0)),
-        tls: replica
-            .tls
-            .map(|block: Block| (block.module_word(), block.offset_word(0).unwrap_or(0))),
+        tls: replica.tls.map(|block: Block| (block.module_word(), block.offset_word(0))),
     }
 }

@@ -10,7 +10,7 @@ use std::ptr;
 use once_cell::sync::OnceCell;
 use parking_lot::RwLock;
 
-use super::{ARENA, TlsIndex, arena};
+use super::{ARENA, OURS, TlsIndex, arena};
 use crate::fork::Held;
 use crate::image::Tls;
 use crate::sys::thread;
@@ -71,18 +71,24 @@ thread_local! {
     };
 }
 
-/// The part of `__tls_get_addr` for blocks of this kind.
+/// The part of `__tls_get_addr` for blocks that the thread may have to be given.
 ///
 /// # Safety
-/// `index` must hold words that [`super::Block::Lazy`] made, or such as name a place in the arena.
+/// `index` must hold words that [`super::Block`] made for a block that is not the system's.
 pub(crate) unsafe extern "C" fn lazy_block_address(index: *const TlsIndex) -> *mut c_void {
     // SAFETY: the caller's promise.
     let TlsIndex { module, offset } = unsafe { index.read() };
     if module == ARENA {
         return arena::word(offset as isize).cast();
     }
-    let module = if module & 1 == 1 {
-        (module << 1 >> 2) as usize
+    let module = if module as i64 > 0 {
+        // Block::module_word of a block without a slot, or Block::public_id of one in the arena.
+        let value = (module & !OURS) >> 1;
+        if module & 1 == 0 {
+            let start = isize::try_from(value as i32).expect("it has at least 32 bits");
+            return arena::word(start).wrapping_byte_add(offset as usize).cast();
+        }
+        value as usize
     } else {
         // Once per thread and module.
         let templates = TEMPLATES.read();

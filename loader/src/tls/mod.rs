@@ -8,7 +8,9 @@
 //! - **lazily**: allocated in each thread at its first access, freed after the thread's C++
 //!   destructors have run.
 //!
-//! A reference to the TLS of a system object keeps glibc's own module id.
+//! A reference to the TLS of a system object keeps glibc's own module id. Which kinds an object's code
+//! asks for is known when it is relocated, and its references to `__tls_get_addr` are bound to the
+//! shortest form that serves those ([`crate::arch::tls_get_addr_for`]).
 
 mod arena;
 mod lazy;
@@ -32,11 +34,12 @@ pub(crate) struct TlsIndex {
     pub offset: u64,
 }
 
-/// Marks a module word as ours; glibc's ids are small positive numbers.
-const OURS: u64 = 1 << 63;
+/// Marks a module word that [`lazy_block_address`] takes apart; glibc's ids are small numbers.
+const OURS: u64 = 1 << 62;
 
-/// The module word of all blocks in the arena.
-pub(crate) const ARENA: u64 = u64::MAX;
+/// The module word of all blocks in the arena. On x86-64 it is the place, relative to the thread
+/// pointer, where every thread has the thread pointer's own value: see [`Block::module_word`].
+pub(crate) const ARENA: u64 = 0;
 
 /// Where the blocks of one module are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +54,9 @@ pub(crate) enum Block {
 }
 
 impl Block {
-    /// The module word of a `tls_index` that points into this block.
+    /// The module word of a `tls_index` that points into this block. Where it is not positive, it
+    /// is the place, relative to the thread pointer, of what the offset word is to be added to: the
+    /// address of the thread's block, or the thread pointer itself.
     pub(crate) fn module_word(self) -> u64 {
         match self {
             Block::System { module } => module,
@@ -61,14 +66,20 @@ impl Block {
         }
     }
 
-    /// The offset word for `offset` bytes into the block; none if that lies before the block, which
-    /// `__tls_get_addr` would take for an offset from the thread pointer.
-    pub(crate) fn offset_word(self, offset: u64) -> Option<u64> {
+    /// The offset word for `offset` bytes into the block.
+    pub(crate) fn offset_word(self, offset: u64) -> u64 {
         match self {
-            Block::Arena { offset: start } => Some((start as u64).wrapping_add(offset)),
-            Block::System { .. } | Block::Lazy { .. } => {
-                (offset <= i64::MAX as u64).then_some(offset)
-            }
+            Block::Arena { offset: start } => (start as u64).wrapping_add(offset),
+            Block::System { .. } | Block::Lazy { .. } => offset,
+        }
+    }
+
+    /// The id by which the module is known to programs (`dl_iterate_phdr`, `dlinfo`): never 0, which
+    /// says that there is no TLS, and as good as a module word for the block's start.
+    pub(crate) fn public_id(self) -> u64 {
+        match self {
+            Block::Arena { offset } => OURS | u64::from(offset as u32) << 1,
+            Block::System { .. } | Block::Lazy { .. } => self.module_word(),
         }
     }
 
@@ -89,7 +100,7 @@ impl Block {
     pub(crate) fn descriptor_argument(self, offset: u64) -> Option<u64> {
         let (ours, module) = match self {
             Block::System { module } => (0, module),
-            Block::Lazy { index, .. } => (OURS, u64::from(index)),
+            Block::Lazy { index, .. } => (DESCRIBES_OURS, u64::from(index)),
             Block::Arena { .. } => return None,
         };
         (module < 1 << 31 && offset < 1 << 32).then_some(ours | module << 32 | offset)
@@ -106,11 +117,9 @@ impl Block {
 
     /// The address of `offset` bytes into the calling thread's block.
     pub(crate) fn address(self, offset: u64) -> usize {
-        let word = self.offset_word(0).expect("a block does not begin before itself");
-        let index = TlsIndex { module: self.module_word(), offset: word };
+        let index = TlsIndex { module: self.module_word(), offset: self.offset_word(offset) };
         // SAFETY: the index names a block that was placed for a loaded module.
-        let start = unsafe { crate::arch::tls_get_addr(&index) as usize };
-        start.wrapping_add(offset as usize)
+        unsafe { crate::arch::tls_get_addr(&index) as usize }
     }
 }
 
@@ -131,7 +140,8 @@ pub(crate) fn place(object: &Path, tls: Tls, template: usize, needs_static: bool
             Err(_) => {}
         }
     }
-    // A module word with the top bit clear is a module id of glibc (see Block::module_word).
+    // A positive module word is no place (see Block::module_word). Static TLS lies before the thread
+    // pointer on x86-64, and behind it on AArch64, where blocks are found without slots.
     let slot = arena::allocate_spare(size_of::<usize>(), align_of::<usize>(), 0)
         .ok()
         .filter(|&slot| slot < 0);
@@ -182,11 +192,14 @@ fn system_offset(module: u64) -> Option<isize> {
     known
 }
 
+/// The mark of a descriptor's argument whose module is one of ours.
+const DESCRIBES_OURS: u64 = 1 << 63;
+
 /// The address in the calling thread that a descriptor's argument
 /// ([`Block::descriptor_argument`]) stands for.
 pub(crate) extern "C" fn descriptor_address(argument: u64) -> usize {
-    let module = (argument & !OURS) >> 32;
-    let block = if argument & OURS != 0 {
+    let module = (argument & !DESCRIBES_OURS) >> 32;
+    let block = if argument & DESCRIBES_OURS != 0 {
         Block::Lazy { index: module as u32, slot: None }
     } else {
         Block::System { module }

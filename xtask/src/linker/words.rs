@@ -65,9 +65,8 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         By::Glibc => load_by_glibc(&arguments.python, &arguments.object)?,
     };
     let is_interposed = |place: &Place, word: usize| {
-        keep.as_ref().is_some_and(|(domain, _)| {
-            testing::interposition(domain, &place.symbol).is_some_and(|address| address == word)
-        })
+        keep.as_ref()
+            .is_some_and(|(domain, _)| testing::is_interposition(domain, &place.symbol, word))
     };
     let mut output = std::io::BufWriter::new(std::io::stdout().lock());
     for (index, place) in places.iter().enumerate() {

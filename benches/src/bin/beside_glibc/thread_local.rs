@@ -29,6 +29,9 @@ const SOURCE: &str = r#"
 extern "C" {
 #if INITIALISED
 __thread int variable = 1;
+#elif LARGE
+__thread int variable, others[2000];
+int *other() { return others; }
 #else
 __thread int variable;
 #endif
@@ -52,11 +55,12 @@ pub fn run(options: &Options) -> Result<()> {
     let folder = Folder::new("thread-local")?;
     let loader = Loader::builder().build()?;
     let mut outcome = Ok(());
-    for (name, what, initialised, promised) in [
-        ("libzeroed.so", "__tls_get_addr, a small block of zeroes", "-DINITIALISED=0", 0.7),
-        ("libinitialised.so", "__tls_get_addr, an initialised block", "-DINITIALISED=1", 1.3),
+    for (name, what, kind, promised) in [
+        ("libzeroed.so", "__tls_get_addr, a small block of zeroes", "-DZEROED=1", 0.7),
+        ("libinitialised.so", "__tls_get_addr, an initialised block", "-DINITIALISED=1", 0.7),
+        ("liblarge.so", "__tls_get_addr, a block of 8 KB", "-DLARGE=1", 0.7),
     ] {
-        let library = folder.compile(name, SOURCE, &[initialised])?;
+        let library = folder.compile(name, SOURCE, &[kind])?;
         let by_glibc = SystemLibrary::open(&library, libc::RTLD_NOW | libc::RTLD_LOCAL)?;
         let replica = loader.domain(name).build()?.open(&library, OpenFlags::NOW)?;
         let glibc = Asker::new(by_glibc.symbol(c"set")?, by_glibc.symbol(c"ask_variable")?);

@@ -19,7 +19,7 @@ pub(crate) use descriptor::{descriptor, undefined_weak_descriptor};
 #[cfg(target_arch = "aarch64")]
 pub(crate) use late::write_late_thunk;
 #[cfg(target_arch = "aarch64")]
-pub(crate) use tls::{call_resolver, thread_pointer, tls_get_addr};
+pub(crate) use tls::{call_resolver, thread_pointer, tls_get_addr, tls_get_addr_for};
 
 pub(crate) use relocation::{action, relocation_name};
 pub(crate) use thunk::{THUNK_SIZE, write_thunk};
