@@ -1,5 +1,6 @@
 //! The promises of docs/specification.md on stock CPython, stock torch and real models. Run by `cargo xtask test`.
 
+mod cuda;
 mod errors;
 mod kernels;
 mod models;
@@ -35,6 +36,8 @@ const TESTS: &[Test] = &[
     ("a_missing_symbol_is_named", errors::missing_symbol),
     ("a_truncated_library_is_named", errors::truncated_library),
     ("a_corrupt_package_is_named", errors::corrupt_package),
+    ("device_memory_is_uploaded_once_and_passed_on_in_order_shared", cuda::shared),
+    ("device_memory_is_uploaded_once_and_passed_on_in_order_isolated", cuda::isolated),
     ("an_extension_loads_from_inside_a_package_shared", kernels::extension_shared),
     ("an_extension_loads_from_inside_a_package_isolated", kernels::extension_isolated),
     ("mask_rcnn_runs_with_the_kernels_of_its_package_shared", kernels::mask_rcnn_shared),

@@ -1,0 +1,81 @@
+"""What an interpreter does in the test of device memory. The library that counts is that of runtime.c."""
+
+import builtins
+import ctypes
+import os
+
+import torch
+
+counts = ctypes.CDLL(os.environ["LD_PRELOAD"])
+counts.rehearsal_uploaded.restype = ctypes.c_size_t
+counts.rehearsal_live.restype = ctypes.c_size_t
+
+
+def uploaded():
+    """Bytes that were ever copied to the device."""
+    return counts.rehearsal_uploaded()
+
+
+def allocated():
+    """Bytes that tensors of this interpreter's libtorch hold on the device."""
+    return torch.cuda.memory_allocated()
+
+
+def storages(model):
+    """Address and size of each storage."""
+    return {
+        tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes()
+        for tensor in model.state_dict().values()
+        if tensor.numel()
+    }
+
+
+def equal(model, plain):
+    """Whether a model on the device has the weights of one in main memory."""
+    pairs = zip(model.state_dict().values(), plain.state_dict().values(), strict=True)
+    return all(a.device.type == "cuda" and torch.equal(a.cpu(), b) for a, b in pairs)
+
+
+def begin_reading(model):
+    """Queues a copy of a weight on a stream of its own, and lets nobody wait for it."""
+    weight = model[0].weight
+    stream = torch.cuda.Stream()
+    copy = torch.zeros(weight.shape, pin_memory=True)
+    with torch.cuda.stream(stream):
+        copy.copy_(weight, non_blocking=True)
+    builtins.reading = stream, copy
+
+
+def end_reading(plain):
+    stream, copy = builtins.reading
+    del builtins.reading
+    stream.synchronize()
+    return torch.equal(copy, plain[0].weight)
+
+
+def overwrite():
+    """Takes what the caching allocator has free, and fills it."""
+    noise = [torch.full((16, 16), 7.0).cuda() for _ in range(64)]
+    torch.cuda.synchronize()
+    return len(noise)
+
+
+def filled_later(value):
+    """A tensor whose filling is queued on a stream of its own, which stays this thread's current one."""
+    source = torch.full((1000,), value, pin_memory=True)
+    stream = torch.cuda.Stream()
+    torch.cuda.set_stream(stream)
+    builtins.source = source, stream
+    return torch.empty(1000, device="cuda").copy_(source, non_blocking=True)
+
+
+def default_stream():
+    torch.cuda.set_stream(torch.cuda.default_stream())
+
+
+def other_stream():
+    torch.cuda.set_stream(torch.cuda.Stream())
+
+
+def all_are(tensor, value):
+    return tensor.device.type == "cuda" and bool((tensor.cpu() == value).all())

@@ -1,0 +1,185 @@
+//! torch's own CUDA code on a device that is main memory (`tests/scripts/cuda`): what interpreters do with device memory, and in
+//! which order. No kernel runs there, so no model does; what is on the device is copied back and compared.
+
+use std::path::Path;
+use std::process::Command;
+use std::thread;
+
+use anyhow::{Context, Result, ensure};
+use hydrozoa::package::Package;
+use hydrozoa::{Object, Pool, Session, Tensor, TorchPolicy};
+use hydrozoa_tests::place;
+
+/// Set where the device is: in a child of the test, for libraries are preloaded when a process starts.
+const INSIDE: &str = "HYDROZOA_TEST_DEVICE";
+
+const INTERPRETERS: usize = 3;
+
+pub fn shared() -> Result<()> {
+    with_device(TorchPolicy::Shared)
+}
+
+pub fn isolated() -> Result<()> {
+    with_device(TorchPolicy::Isolated)
+}
+
+fn with_device(policy: TorchPolicy) -> Result<()> {
+    if let Some(folder) = std::env::var_os(INSIDE) {
+        return inside(policy, Path::new(&folder));
+    }
+    let folder = place::scratch("cuda")?;
+    let folder = folder.path();
+    let runtime = compile(folder, "runtime.c", "librehearsal.so")?;
+    compile(folder, "driver.c", "libcuda.so.1")?;
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../runtime/tests/export_devices.py");
+    let mut python = Command::new(place::venv()?.join("bin/python"));
+    ran(python.args(["-W", "ignore"]).args([script.as_path(), folder]))?;
+    // Which test it is to run stands in the environment already.
+    let mut child = Command::new(std::env::current_exe()?);
+    ran(child.env(INSIDE, folder).env("LD_PRELOAD", runtime).env("LD_LIBRARY_PATH", folder))
+}
+
+fn compile(folder: &Path, source: &str, library: &str) -> Result<std::path::PathBuf> {
+    let output = folder.join(library);
+    let mut compiler = Command::new("cc");
+    compiler.args(["-shared", "-fPIC", "-O1", "-pthread", "-o"]).arg(&output);
+    compiler.arg(place::script("cuda").join(source)).arg(format!("-Wl,-soname,{library}"));
+    ran(&mut compiler)?;
+    Ok(output)
+}
+
+fn ran(command: &mut Command) -> Result<()> {
+    let status = command.status().with_context(|| format!("starting {command:?}"))?;
+    ensure!(status.success(), "{command:?}: {status}");
+    Ok(())
+}
+
+/// A function of `areas.py`, which each interpreter has.
+fn call<'s>(
+    session: &'s Session,
+    name: &str,
+    arguments: impl hydrozoa::ToArguments,
+) -> Result<Object<'s>> {
+    Ok(session.import("areas")?.call_method(name, arguments)?)
+}
+
+fn is(session: &Session, name: &str, arguments: impl hydrozoa::ToArguments) -> Result<bool> {
+    Ok(call(session, name, arguments)?.truth()?)
+}
+
+fn number(session: &Session, name: &str) -> Result<usize> {
+    Ok(call(session, name, ())?.extract()?)
+}
+
+fn collect(pool: &Pool) -> Result<()> {
+    // What a storage in one interpreter kept of another's is given back in a second round.
+    for interpreter in pool.interpreters().iter().chain(pool.interpreters()) {
+        interpreter.drain();
+        interpreter.session().import("gc")?.call_method("collect", ())?;
+    }
+    Ok(())
+}
+
+fn inside(policy: TorchPolicy, folder: &Path) -> Result<()> {
+    let pool =
+        Pool::builder().interpreters(INTERPRETERS).venv(place::venv()?).torch(policy).build()?;
+    let scripts = place::script("cuda");
+    for interpreter in pool.interpreters() {
+        let session = interpreter.session();
+        let path = session.import("sys")?.getattr("path")?;
+        path.call_method("insert", (0, scripts.to_str().context("a UTF-8 path")?))?;
+        ensure!(session.eval("__import__('torch').cuda.is_available()")?.truth()?, "no device");
+    }
+    let plain = pool.load_package(folder.join("cpu.pt"))?;
+    uploaded_once(&pool, folder, &plain)?;
+    given_back_after_the_device(&pool, folder, &plain)?;
+    movable_in_order(&pool)?;
+    tensor_in_order(&pool)
+}
+
+/// Six threads on three interpreters that load a model that was saved on a GPU.
+fn uploaded_once(pool: &Pool, folder: &Path, plain: &Package) -> Result<()> {
+    let first = pool.acquire_on(0)?;
+    let before = (number(&first, "uploaded")?, number(&first, "allocated")?);
+    let package = pool.load_package(folder.join("cuda_0.pt"))?;
+    let found: Vec<_> = thread::scope(|scope| {
+        let threads: Vec<_> = (0..2 * INTERPRETERS)
+            .map(|number| {
+                let (package, plain) = (&package, &plain);
+                scope.spawn(move || {
+                    let session = pool.acquire_on(number % INTERPRETERS)?;
+                    let load = |package: &Package| {
+                        let arguments = ("model", "model.pkl");
+                        package.importer(&session)?.call_method("load_pickle", arguments)
+                    };
+                    let model = load(package)?;
+                    ensure!(is(&session, "equal", (&model, load(plain)?))?, "other weights");
+                    let storages = call(&session, "storages", (&model,))?;
+                    Ok(storages.extract::<std::collections::BTreeMap<u64, usize>>()?)
+                })
+            })
+            .collect();
+        threads.into_iter().map(|thread| thread.join().expect("no panic")).collect::<Result<_>>()
+    })?;
+    ensure!(found.iter().all(|storages| *storages == found[0]), "other addresses: {found:?}");
+    let bytes: usize = found[0].values().sum();
+    let uploaded = number(&first, "uploaded")? - before.0;
+    ensure!(bytes > 5000 && uploaded == bytes, "{uploaded} bytes uploaded of {bytes}");
+    drop(package);
+    collect(pool)?;
+    let left = number(&first, "allocated")? - before.1;
+    ensure!(left == 0, "{left} bytes are left on the device");
+    Ok(())
+}
+
+/// The second interpreter has queued a copy from memory that is given back to the first one's allocator, which hands it out.
+fn given_back_after_the_device(pool: &Pool, folder: &Path, plain: &Package) -> Result<()> {
+    let (first, second) = (pool.acquire_on(0)?, pool.acquire_on(1)?);
+    let package = pool.load_package(folder.join("cuda_0.pt"))?;
+    for session in [&first, &second] {
+        let arguments = ("model", "model.pkl");
+        let model = package.importer(session)?.call_method("load_pickle", arguments)?;
+        if std::ptr::eq(session, &second) {
+            call(session, "begin_reading", (&model,))?;
+        }
+    }
+    drop(package);
+    collect(pool)?;
+    call(&first, "overwrite", ())?;
+    let expected = plain.importer(&second)?.call_method("load_pickle", ("model", "model.pkl"))?;
+    ensure!(is(&second, "end_reading", (expected,))?, "memory was reused while it was read");
+    Ok(())
+}
+
+/// A movable of a tensor that is still being filled.
+fn movable_in_order(pool: &Pool) -> Result<()> {
+    let first = pool.acquire_on(0)?;
+    let filled = call(&first, "filled_later", (4.0,))?;
+    let movable = first.create_movable(&filled)?;
+    call(&first, "default_stream", ())?;
+    drop(filled);
+    let uploaded = number(&first, "uploaded")?;
+    for interpreter in pool.interpreters() {
+        let session = interpreter.session();
+        let tensor = movable.to_object(&session)?;
+        ensure!(is(&session, "all_are", (tensor, 4.0))?, "handed over before it was filled");
+    }
+    ensure!(movable.copied().is_empty(), "{:?}", movable.copied());
+    ensure!(number(&first, "uploaded")? == uploaded, "it went through main memory");
+    Ok(())
+}
+
+/// A tensor that is still being filled goes out of one interpreter and into another, whose current stream is yet another.
+fn tensor_in_order(pool: &Pool) -> Result<()> {
+    let (first, second) = (pool.acquire_on(0)?, pool.acquire_on(1)?);
+    for round in 0..2 {
+        let value = 5.0 + f64::from(round);
+        let tensor: Tensor = call(&first, "filled_later", (value,))?.extract()?;
+        call(&second, if round == 0 { "default_stream" } else { "other_stream" }, ())?;
+        ensure!(is(&second, "all_are", (&tensor, value))?, "taken in before it was filled");
+        ensure!(tensor.to_vec::<f32>().is_err(), "device memory was read by the host");
+        call(&second, "default_stream", ())?;
+        call(&first, "default_stream", ())?;
+    }
+    Ok(())
+}
