@@ -333,8 +333,8 @@ pub struct PayloadTable {
     /// One reference less: at once if this thread is attached, else queued until some thread
     /// enters. Never waits.
     pub release: unsafe extern "C" fn(object: Handle),
-    /// Calls `action(argument)` under the GIL: at once if this thread is attached, else queued as
-    /// `release` does.
+    /// Calls `action(argument)` under the GIL: at once if this thread is attached, with an exception
+    /// that is set put aside; else queued as `release` does.
     pub defer:
         unsafe extern "C" fn(action: unsafe extern "C" fn(*mut c_void), argument: *mut c_void),
 

@@ -63,7 +63,8 @@ fn live() -> MutexGuard<'static, BTreeMap<usize, Weak<Memory>>> {
 /// How much memory interpreters share at this moment, as far as this crate keeps it alive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SharedMemory {
-    /// Number of ranges: storages of movables and of packages that are in use.
+    /// Number of ranges: storages of movables and of packages that are in use; on a device, in use by
+    /// others than the interpreter that uploaded them.
     pub ranges: usize,
     /// Their sizes together, in bytes.
     pub bytes: usize,
