@@ -4,6 +4,7 @@ import _compat_pickle
 import io
 import operator
 import pickle
+import sys
 
 from . import devices
 from .storages import shared_storage, typed
@@ -23,6 +24,8 @@ class PackageUnpickler(pickle.Unpickler):
         self._storages = {}
         self._reduced = {}
         self._context = None
+        # Of the storages in the context, by their StorageImpl's address: which record each is.
+        self._records = {}
         self._reader = None
 
     def load(self):
@@ -56,9 +59,9 @@ class PackageUnpickler(pickle.Unpickler):
             # the same id is the same object.
             *identity, function, arguments = saved[1:]
             if not identity:
-                return function(self.importer, *arguments)
+                return self._call(function, arguments)
             if identity[0] not in self._reduced:
-                self._reduced[identity[0]] = function(self.importer, *arguments)
+                self._reduced[identity[0]] = self._call(function, arguments)
             return self._reduced[identity[0]]
         raise pickle.UnpicklingError(
             f"the persistent id {saved!r} is neither ('storage', type, key, location, size) "
@@ -102,23 +105,76 @@ class PackageUnpickler(pickle.Unpickler):
             target = location
         if target == "cpu":
             return storage
-        archive = self.importer.archive
-        place = devices.find(target) if archive.resident is not None else None
+        place = self._place(target)
         if place is None:
             return torch.serialization.default_restore_location(storage, target)
+        return self._uploaded(storage, record, place)
+
+    def _place(self, location):
+        return devices.find(location) if self.importer.archive.resident is not None else None
+
+    def _uploaded(self, storage, record, place):
+        """The storage of a record on a device, where it is if an interpreter has uploaded it."""
+        self._check(place, record)
+        archive = self.importer.archive
         nbytes = storage.nbytes()
-        obstacle = place.obstacle()
-        if obstacle is None and nbytes == 0:
+        if nbytes == 0:
             return place.backend.upload(storage, place.index)
 
         def upload():
             # Not from `storage`, which may be one that refuses to be touched.
             return place.upload(shared_storage(archive.storage(record), nbytes))
 
-        # Raises where there is an obstacle.
-        where = place.location if obstacle is None else str(place)
-        memory = archive.resident(record, where, obstacle, upload)
+        memory = archive.resident(record, place.location, None, upload)
         return shared_storage(memory, nbytes, archive.read_only)
+
+    def _check(self, place, record):
+        """Has the host raise its error if this interpreter cannot use a device."""
+        obstacle = place.obstacle()
+        if obstacle is not None:
+            self.importer.archive.resident(record, str(place), obstacle, None)
+
+    def _call(self, function, arguments):
+        script = sys.modules.get("torch.jit._script")
+        if script is not None and function is script.unpackage_script_module:
+            return self._script_module(function, *arguments)
+        return function(self.importer, *arguments)
+
+    def _script_module(self, unpackage, script):
+        """A TorchScript module. torch reads it, and moves each tensor to its device by itself; those
+        that are the archive's storages then change over to the upload that all interpreters share."""
+        import torch
+
+        target = devices.destination(self.map_location, "cpu")
+        place = None if target is None else self._place(target)
+        if place is not None:
+            self._check(place, f".data/ts_code/{script}/data.pkl")
+        module = unpackage(self.importer, script)
+        moved = {
+            name: tensor
+            for name, tensor in _tensors(module)
+            if self._place(str(tensor.device)) is not None and tensor.numel()
+        }
+        if not moved:
+            return module
+        # The same module in main memory is over the archive's pages, and tells which is which.
+        outer, self.map_location = self.map_location, "cpu"
+        try:
+            plain = dict(_tensors(unpackage(self.importer, script)))
+        finally:
+            self.map_location = outer
+        for name, tensor in moved.items():
+            source = plain[name]
+            record = self._records.get(source.untyped_storage()._cdata)
+            if record is None:
+                continue
+            place = self._place(str(tensor.device))
+            storage = self._uploaded(source.untyped_storage(), record, place)
+            view = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
+            tensor.data = view.set_(
+                storage, source.storage_offset(), source.size(), source.stride()
+            )
+        return module
 
     # For torch.jit._script.unpackage_script_module, which reads TorchScript itself.
 
@@ -146,7 +202,14 @@ class PackageUnpickler(pickle.Unpickler):
                     if archive.read_only:
                         torch._C._set_throw_on_mutable_data_ptr(tensor)
                     self._context.add_storage(record[6:], tensor)
+                    self._records[tensor.untyped_storage()._cdata] = record
         return self._context
+
+
+def _tensors(module):
+    """Parameters and buffers with their names."""
+    yield from module.named_parameters(remove_duplicate=False)
+    yield from module.named_buffers(remove_duplicate=False)
 
 
 class _File(io.RawIOBase):

@@ -378,8 +378,10 @@ fn a_device_number_beyond_those_that_are_there_is_refused() {
     let error = package("cuda:99").load_pickle("model", "model.pkl").unwrap_err();
     let Error::Device(error) = error else { panic!("{error:?}") };
     assert_eq!(error.device, "cuda:99");
-    let error = package("cpu").load_pickle_mapped("model", "model.pkl", "cuda:99").unwrap_err();
-    assert!(matches!(error, Error::Device(_)), "{error:?}");
+    for resource in ["model.pkl", "script.pkl"] {
+        let error = package("cpu").load_pickle_mapped("model", resource, "cuda:99").unwrap_err();
+        assert!(matches!(error, Error::Device(_)), "{error:?}");
+    }
 }
 
 #[test]

@@ -26,5 +26,6 @@ for location in ("cpu", "cuda:0", "cuda:99", "fake:0", "fake:9"):
     with PackageExporter(folder / f"{location.replace(':', '_')}.pt") as exporter:
         exporter.extern("torch.**")
         exporter.save_pickle("model", "model.pkl", model)
+        exporter.save_pickle("model", "script.pkl", torch.jit.trace(model, x))
 (folder / "input").write_bytes(x.numpy().tobytes())
 (folder / "output").write_bytes(model(x).numpy().tobytes())

@@ -92,6 +92,7 @@ fn inside(policy: TorchPolicy, folder: &Path) -> Result<()> {
     }
     let plain = pool.load_package(folder.join("cpu.pt"))?;
     uploaded_once(&pool, folder, &plain)?;
+    script_once(&pool, folder, &plain)?;
     given_back_after_the_device(&pool, folder, &plain)?;
     movable_in_order(&pool)?;
     tensor_in_order(&pool)
@@ -129,6 +130,32 @@ fn uploaded_once(pool: &Pool, folder: &Path, plain: &Package) -> Result<()> {
     collect(pool)?;
     let left = number(&first, "allocated")? - before.1;
     ensure!(left == 0, "{left} bytes are left on the device");
+    Ok(())
+}
+
+/// TorchScript, which torch reads and moves itself: what it has moved changes over to one upload.
+fn script_once(pool: &Pool, folder: &Path, plain: &Package) -> Result<()> {
+    let first = pool.acquire_on(0)?;
+    let before = number(&first, "allocated")?;
+    let model = {
+        let package = pool.load_package(folder.join("cpu.pt"))?;
+        package.load_pickle_mapped("model", "script.pkl", "cuda")?
+    };
+    let mut found = Vec::new();
+    for interpreter in pool.interpreters() {
+        let session = interpreter.session();
+        let model = model.to_object(&session)?;
+        let expected =
+            plain.importer(&session)?.call_method("load_pickle", ("model", "model.pkl"))?;
+        ensure!(is(&session, "equal", (&model, expected))?, "other weights");
+        let storages = call(&session, "storages", (model,))?;
+        found.push(storages.extract::<std::collections::BTreeMap<u64, usize>>()?);
+    }
+    ensure!(found.iter().all(|storages| *storages == found[0]), "other addresses: {found:?}");
+    drop(model);
+    collect(pool)?;
+    let left = number(&first, "allocated")? - before;
+    ensure!(left == 0, "{left} bytes of TorchScript are left on the device");
     Ok(())
 }
 
