@@ -23,6 +23,8 @@ pub enum Class {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Rule {
     pattern: Pattern,
+    /// What a path must hold to match the pattern: cheaper to ask for first.
+    literal: String,
     class: Class,
     reason: &'static str,
 }
@@ -99,21 +101,45 @@ impl Policy {
     fn push(&mut self, pattern: &str, class: Class, reason: &'static str) {
         let pattern = Pattern::new(pattern)
             .unwrap_or_else(|error| panic!("policy pattern {pattern}: {error}"));
-        self.rules.push(Rule { pattern, class, reason });
+        self.rules.push(Rule { literal: literal(pattern.as_str()), pattern, class, reason });
     }
 
     /// The class that a rule gives to the file at `path`, and why.
     pub fn rule(&self, path: &Path) -> Option<(Class, &'static str)> {
+        let path = path.to_str()?;
         self.rules
             .iter()
-            .find(|rule| rule.pattern.matches_path(path))
+            .find(|rule| path.contains(&rule.literal) && rule.pattern.matches(path))
             .map(|rule| (rule.class, rule.reason))
     }
+}
+
+/// The longest text that every match of the pattern holds.
+fn literal(pattern: &str) -> String {
+    // In brackets stand alternatives.
+    if pattern.contains('[') {
+        return String::new();
+    }
+    pattern.split(['*', '?']).max_by_key(|part| part.len()).unwrap_or_default().to_owned()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn patterns_with_brackets_and_question_marks_match_as_before() {
+        let policy = Policy::default().with("*/lib[ab]c?.so", Class::Commons, "test").with(
+            "*/lib?y*.so",
+            Class::Replicate,
+            "test",
+        );
+        let class = |path: &str| policy.rule(Path::new(path)).map(|rule| rule.0);
+        assert_eq!(class("/x/libac1.so"), Some(Class::Commons));
+        assert_eq!(class("/x/libcc1.so"), None);
+        assert_eq!(class("/x/libxyz.so"), Some(Class::Replicate));
+        assert_eq!(class("/x/liby.so"), None);
+    }
 
     #[test]
     fn a_custom_rule_overrides_a_built_in_one() {

@@ -22,7 +22,7 @@ use parking_lot::RwLock;
 use crate::IMAGES;
 use crate::error::{Error, Result};
 use crate::fork::Held;
-use crate::sys::file;
+use crate::sys::file::{self, FileId};
 
 /// By normalized path.
 static FILES: Lazy<RwLock<HashMap<PathBuf, Arc<File>>>> = Lazy::new(RwLock::default);
@@ -72,7 +72,15 @@ pub(crate) fn open(path: &Path) -> io::Result<File> {
 
 /// Whether there is a regular file at `path`, provided or not.
 pub(crate) fn is_file(path: &Path) -> bool {
-    find(path).is_some() || path.is_file()
+    regular_file(path).is_some()
+}
+
+/// The identity of the regular file at `path`, provided or not.
+pub(crate) fn regular_file(path: &Path) -> Option<FileId> {
+    match find(path) {
+        Some(file) => FileId::of(&file).ok(),
+        None => FileId::of_regular(path),
+    }
 }
 
 /// The path without symbolic links. No provided path has one.

@@ -9,6 +9,7 @@ use once_cell::sync::Lazy;
 use crate::arch;
 use crate::image::Image;
 use crate::provided;
+use crate::{IMAGES, SYSTEM};
 
 /// One object's own search path.
 #[derive(Clone, Copy)]
@@ -57,7 +58,9 @@ pub(crate) fn find(name: &str, chain: &Chain<'_>) -> Result<PathBuf, Vec<String>
     let mut try_in = |directory: &Path| {
         let candidate = directory.join(name);
         // An ELF of another machine in the path is passed over, as glibc does.
-        if provided::is_file(&candidate) && is_native(&candidate) {
+        if let Some(file) = provided::regular_file(&candidate)
+            && (IMAGES.holds(file) || SYSTEM.holds(file) || is_native(&candidate))
+        {
             return Some(candidate);
         }
         searched.push(directory.display().to_string());
@@ -110,6 +113,9 @@ fn directories<'a>(list: Option<&'a str>, origin: &'a Path) -> impl Iterator<Ite
 }
 
 fn expand(text: &str, origin: &Path) -> PathBuf {
+    if !text.contains('$') {
+        return PathBuf::from(text);
+    }
     let origin = origin.to_string_lossy();
     let mut expanded = text.to_owned();
     for (token, value) in

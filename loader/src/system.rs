@@ -1,7 +1,7 @@
 //! System objects: what glibc's loader holds, indexed so that references can be bound to them.
 
 use std::collections::HashMap;
-use std::ffi::CString;
+use std::ffi::{CString, OsStr, OsString};
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use goblin::elf::dynamic::*;
 use goblin::elf::program_header::{PT_DYNAMIC, PT_LOAD};
+use once_cell::sync::Lazy;
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::error::{Error, Result};
@@ -31,6 +32,7 @@ pub(crate) struct SystemObject {
     pub span: Range<usize>,
     pub path: PathBuf,
     pub soname: String,
+    file_name: OsString,
     pub needed: Vec<String>,
     pub rpath: Option<String>,
     pub runpath: Option<String>,
@@ -76,8 +78,7 @@ impl SystemObject {
 
     /// Whether `name` is its soname or its file's name.
     fn is_called(&self, name: &str) -> bool {
-        self.soname == name
-            || self.path.file_name().is_some_and(|own| own.as_bytes() == name.as_bytes())
+        self.soname == name || self.file_name == *name
     }
 
     /// The value of dynamic entry `tag`.
@@ -103,6 +104,8 @@ pub(crate) struct System {
 struct State {
     generation: (u64, u64),
     objects: Vec<Arc<SystemObject>>,
+    /// By soname and by file name, the first of each.
+    by_name: HashMap<OsString, Arc<SystemObject>>,
     /// The executable, what was preloaded, and what they need.
     global: Vec<Arc<SystemObject>>,
     /// Handles that keep opened objects loaded.
@@ -157,6 +160,11 @@ impl System {
                 object.file_id.is_some_and(|own| (own.device, own.inode) == (id.device, id.inode))
             })
             .cloned()
+    }
+
+    /// Whether a loaded object is this very file, unchanged since.
+    pub(crate) fn holds(&self, id: FileId) -> bool {
+        self.current().objects.iter().any(|object| object.file_id == Some(id))
     }
 
     /// Loads `path` by the system loader, for good, and returns its entry. A second call returns
@@ -236,6 +244,14 @@ impl System {
                 *object = same.clone();
             }
         }
+        state.by_name.clear();
+        for object in &objects {
+            for name in [OsStr::new(&object.soname), &object.file_name] {
+                if !state.by_name.contains_key(name) {
+                    state.by_name.insert(name.to_owned(), object.clone());
+                }
+            }
+        }
         state.objects = objects;
         state.generation = generation;
         if state.global.is_empty()
@@ -250,14 +266,14 @@ impl System {
 fn index(loaded: &LoadedObject, path: PathBuf) -> Option<Arc<SystemObject>> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let parsed = MappedObject::read(loaded)?;
-    let file_name =
-        path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let file_name = path.file_name().unwrap_or_default().to_owned();
     Some(Arc::new(SystemObject {
         id: SystemId(NEXT.fetch_add(1, Ordering::Relaxed)),
         base: loaded.base,
         span: parsed.span,
         file_id: FileId::of_path(&path).ok(),
-        soname: parsed.soname.unwrap_or(file_name),
+        soname: parsed.soname.unwrap_or_else(|| file_name.to_string_lossy().into_owned()),
+        file_name,
         needed: parsed.needed,
         rpath: parsed.rpath,
         runpath: parsed.runpath,
@@ -294,7 +310,7 @@ impl State {
     }
 
     fn by_name(&self, name: &str) -> Option<Arc<SystemObject>> {
-        self.objects.iter().find(|object| object.is_called(name)).cloned()
+        self.by_name.get(OsStr::new(name)).cloned()
     }
 
     fn closure(&self, object: &Arc<SystemObject>) -> Vec<Arc<SystemObject>> {
@@ -317,7 +333,9 @@ impl State {
 fn path_of(loaded: &LoadedObject) -> PathBuf {
     if loaded.name.as_bytes().is_empty() {
         // The main program has an empty name in the list.
-        return std::env::current_exe().unwrap_or_default();
+        static EXECUTABLE: Lazy<PathBuf> =
+            Lazy::new(|| std::env::current_exe().unwrap_or_default());
+        return EXECUTABLE.clone();
     }
     PathBuf::from(std::ffi::OsStr::from_bytes(loaded.name.as_bytes()))
 }

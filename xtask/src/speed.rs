@@ -37,7 +37,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let library = |name: &str| torch.join(name);
     let outcomes = [
         measure(&["thread-local"], &[])?,
-        measure(&["replicas", "--promised", "0.6"], &[("", python.clone())])?,
+        measure(&["replicas", "--promised", "0.55"], &[("", python.clone())])?,
         measure(
             &["replicas", "--promised", "0.333"],
             &[

@@ -202,14 +202,23 @@ impl ImageCache {
     /// The image of the file at `path`, parsed now if it was not before.
     pub(crate) fn open(&self, path: &Path) -> Result<Arc<Image>> {
         let io = |action| move |source| Error::Io { object: path.to_owned(), action, source };
+        let known = |id: &FileId| self.by_file.lock().get(id).cloned();
+        if let Some(image) = provided::regular_file(path).as_ref().and_then(known) {
+            return Ok(image);
+        }
         let file = provided::open(path).map_err(io("open"))?;
         let id = FileId::of(&file).map_err(io("stat"))?;
-        if let Some(image) = self.by_file.lock().get(&id) {
-            return Ok(image.clone());
+        if let Some(image) = known(&id) {
+            return Ok(image);
         }
         // $ORIGIN and debuggers want the real place, not the symbolic link that led to it.
         let resolved = provided::canonical(path).map_err(io("resolve"))?;
         self.insert(Image::parse(resolved, file)?)
+    }
+
+    /// Whether this very file is an image already.
+    pub(crate) fn holds(&self, id: FileId) -> bool {
+        self.by_file.lock().contains_key(&id)
     }
 
     /// The image whose bytes are `bytes`, under a name that is no path.

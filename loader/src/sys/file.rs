@@ -29,6 +29,12 @@ impl FileId {
         std::fs::metadata(path).map(|metadata| FileId::from_metadata(&metadata))
     }
 
+    /// That of the file at `path`, if it is a regular one.
+    pub(crate) fn of_regular(path: &Path) -> Option<FileId> {
+        let metadata = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file)?;
+        Some(FileId::from_metadata(&metadata))
+    }
+
     fn from_metadata(metadata: &std::fs::Metadata) -> FileId {
         FileId {
             device: metadata.dev(),

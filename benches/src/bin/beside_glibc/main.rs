@@ -5,6 +5,7 @@
 
 mod exceptions;
 mod fixture;
+mod floor;
 mod many;
 mod phases;
 mod replicas;
