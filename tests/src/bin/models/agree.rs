@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use hydrozoa::{Buffer, Interpreter, Movable, Package};
+use hydrozoa::{Buffer, Interpreter, Movable, Object, Package, Session};
 use hydrozoa_benches::package::{EXAMPLE, MODEL};
 use hydrozoa_tests::mappings;
 
@@ -105,29 +105,43 @@ struct Work<'a> {
     example: &'a Movable,
 }
 
+/// What a thread calls, in its interpreter.
+struct Ready<'s> {
+    check: Object<'s>,
+    call: Object<'s>,
+    model: Object<'s>,
+    example: Object<'s>,
+    loaded: Duration,
+}
+
 impl Work<'_> {
+    /// Loads the model. With `draws` also calls it, in all interpreters at once: its draws then come in no order, so that there
+    /// is nothing to compare, and all of them before those of a compared call.
+    fn ready<'s>(&self, session: &'s Session, draws: bool) -> Result<Ready<'s>> {
+        let check = session.run(CHECK, "check.py")?;
+        let call = check.get_item("call")?;
+        let start = Instant::now();
+        let model = self.model.to_object(session)?;
+        let example = self.example.to_object(session)?;
+        let loaded = start.elapsed();
+        if draws {
+            call.call((&model, &example))?;
+        }
+        Ok(Ready { check, call, model, example, loaded })
+    }
+
     fn on(
         &self,
         interpreter: &Interpreter,
         barrier: &Barrier,
         generator: Option<&Mutex<()>>,
     ) -> Result<Found> {
-        // Whatever fails here fails before the barrier's other threads wait: they are counted in first.
-        barrier.wait();
         let session = interpreter.session();
-        let check = session.run(CHECK, "check.py")?;
-        let call = check.get_item("call")?;
-        let start = Instant::now();
-        let model = self.model.to_object(&session)?;
-        let example = self.example.to_object(&session)?;
-        let loaded = start.elapsed();
-        if generator.is_some() {
-            // Both at once: draws in no order, so there is nothing to compare. All are over before a compared call begins,
-            // into whose draws they would come.
-            let called = call.call((&model, &example));
-            barrier.wait();
-            called?;
-        }
+        barrier.wait();
+        let ready = self.ready(&session, generator.is_some());
+        // Whoever failed comes here as well: the others wait for it.
+        barrier.wait();
+        let Ready { check, call, model, example, loaded } = ready?;
         let mut differences = Vec::new();
         for round in 0..self.options.rounds {
             let turn = generator.map(|mutex| mutex.lock().expect("no thread panics with it"));
