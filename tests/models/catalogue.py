@@ -164,7 +164,7 @@ MODELS = (
     Entry(
         "bert",
         "BERT",
-        "transformers 5.23.0, BERT base",
+        "transformers 5.20.2, BERT base",
         bert,
         # What a call needs. All else is mocked, as `hydrozoa package build` proposes for an object like this one: what a mock
         # replaces, and what only that imports, is not loaded by any interpreter.
@@ -251,7 +251,7 @@ MODELS = (
         },
         # Its own `__init__` lists the folder that it lies in, to import a hundred models lazily.
         # The decorators that write documentation read the sources on disk.
-        replaced={"transformers": '__version__ = "5.23.0"\n', "transformers.utils.auto_docstring": UNDOCUMENTED},
+        replaced={"transformers": '__version__ = "5.20.2"\n', "transformers.utils.auto_docstring": UNDOCUMENTED},
     ),
     Entry("learning_to_paint", "Learning to Paint", WRITTEN, learning_to_paint, intern=("networks.**",)),
     Entry(

@@ -49,10 +49,7 @@ impl Environment {
     /// An environment with the packages of the models as well, in which they are exported: it has those alone, and sees this
     /// one's. No interpreter of ours ever sees it.
     pub fn with_models(&self) -> Result<Self> {
-        let minor = self.python.minor;
-        let lock = lock::models(minor).with_context(|| {
-            format!("the models' packages are pinned for CPython 3.11 and 3.12, not for 3.{minor}")
-        })?;
+        let lock = lock::models(self.python.minor);
         let entry =
             Entry::open(&name("models", &self.python, &[lock, &self.root.to_string_lossy()]))?;
         entry.complete(|folder| {

@@ -12,9 +12,9 @@ use crate::workspace;
 /// What is asked for; the lock files add what these need.
 const WANTED: [&str; 5] = ["torch==2.11.0", "torchvision==0.26.0", "numpy", "ninja", "setuptools"];
 
-/// What the models of `cargo xtask models` are asked for beside those.
+/// What the models of `cargo xtask models` are asked for beside those; of transformers the last release that has CPython 3.10.
 const MODELS: [&str; 4] =
-    ["torchaudio==2.11.0", "transformers==5.23.0", "demucs==4.1.0", "torch-struct==0.5"];
+    ["torchaudio==2.11.0", "transformers==5.20.2", "demucs==4.1.0", "torch-struct==0.5"];
 
 /// The lock file of CPython 3.`minor`, compiled into this program.
 pub fn text(minor: u8) -> &'static str {
@@ -27,13 +27,14 @@ pub fn text(minor: u8) -> &'static str {
     }
 }
 
-/// The lock file of the models' own packages for CPython 3.`minor`; none for 3.10, which transformers 5 has left,
-/// nor yet for 3.13.
-pub fn models(minor: u8) -> Option<&'static str> {
+/// The lock file of the models' own packages for CPython 3.`minor`, without those of [`text`].
+pub fn models(minor: u8) -> &'static str {
     match minor {
-        11 => Some(include_str!("../locks/models-cp311.txt")),
-        12 => Some(include_str!("../locks/models-cp312.txt")),
-        _ => None,
+        10 => include_str!("../locks/models-cp310.txt"),
+        11 => include_str!("../locks/models-cp311.txt"),
+        12 => include_str!("../locks/models-cp312.txt"),
+        13 => include_str!("../locks/models-cp313.txt"),
+        _ => unreachable!("MINORS lists the versions that have a lock file"),
     }
 }
 
@@ -76,9 +77,6 @@ pub fn run() -> Result<()> {
         let python = python::find(Some(minor))?;
         let base = resolve(&python, &WANTED.map(str::to_owned))?;
         write(minor, &format!("cp3{minor}.txt"), &base, &WANTED)?;
-        if models(minor).is_none() {
-            continue;
-        }
         // The models' packages must get on with the pinned ones, and their lock file has what they add.
         let pinned = base.lines().filter_map(|line| Some(line.split_once(' ')?.0.to_owned()));
         let wanted: Vec<String> = pinned.clone().chain(MODELS.map(str::to_owned)).collect();
@@ -170,10 +168,7 @@ mod tests {
     #[test]
     fn the_models_packages_are_hashed_and_leave_the_pinned_ones_alone() {
         for minor in MINORS {
-            let Some(own) = models(minor) else {
-                assert!(minor != 11 && minor != 12, "3.{minor} has no lock file");
-                continue;
-            };
+            let own = models(minor);
             let base = text(minor);
             for wanted in MODELS {
                 assert!(own.contains(&format!("\n{wanted} --hash=sha256:")), "3.{minor}: {wanted}");
