@@ -178,6 +178,15 @@ fn build(options: &Build) -> Result<i32> {
             println!("  and maybe more: --search {} was not enough to try all", options.search);
         }
     }
+    let mut costs = report.large_costs().peekable();
+    if costs.peek().is_some() {
+        println!(
+            "external modules take private memory in each interpreter; to save it, mock or patch what imports them"
+        );
+        for cost in costs {
+            println!("  {cost}");
+        }
+    }
     if let Some(path) = &options.html {
         fs::write(path, report.html()).with_context(|| format!("writing {}", path.display()))?;
     }

@@ -6,6 +6,7 @@ replaced by a mock: code that is imported, or only could be, and decides nothing
 no new archive: an importer over the same records, some of which read as mocks, answers it.
 """
 
+import contextlib
 import itertools
 import os
 import pickle
@@ -22,10 +23,11 @@ _identities = itertools.count(10**12)
 
 
 class _Observed(package.PackageImporter):
-    """Notes which external modules are asked for."""
+    """Notes which external modules are asked for, and what they take."""
 
     def __init__(self, archive, identity):
         self.externs_used = set()
+        self.costs = _Costs()
         super().__init__(archive, identity)
 
     def import_module(self, name, package=None):
@@ -33,17 +35,67 @@ class _Observed(package.PackageImporter):
             self.externs_used.add(name)
         return super().import_module(name, package)
 
+    def __import__(self, name, globals=None, locals=None, fromlist=(), level=0):
+        if level or name in self._tree.sources:
+            return super().__import__(name, globals, locals, fromlist, level)
+        by = self._demangle((globals or {}).get("__name__", ""))
+        with self.costs.of(by, sys._getframe(1).f_lineno, name):
+            return super().__import__(name, globals, locals, fromlist, level)
 
-def check(importer, resource, arguments, expected):
-    """Loads and calls the object. Returns `(difference or "", modules, external modules)`, the
-    latter two as far as they were imported. Without arguments it is only loaded."""
+    def exec_module(self, module):
+        with self.costs.of(self._demangle(module.__name__), 0):
+            super().exec_module(module)
+
+
+class _Costs:
+    """What external modules take of this interpreter's memory, by what has them imported."""
+
+    def __init__(self):
+        # Importing module or "", line or 0, the external module that brought the others, how many, bytes.
+        self.rows = []
+        # What inner blocks have told already: names of modules, and bytes.
+        self._told = [(set(), [])]
+
+    @contextlib.contextmanager
+    def of(self, by, line, wanted=None):
+        known, before = set(sys.modules), _private_memory()
+        inner, parts = set(), []
+        self._told.append((inner, parts))
+        try:
+            yield
+        finally:
+            self._told.pop()
+            taken = _private_memory() - before
+            new = [
+                name
+                for name in list(sys.modules)
+                if name not in known and name not in inner and package.mangled_identity(name) is None
+            ]
+            if new:
+                # importlib puts a module last in `sys.modules` when it is complete (_load_unlocked).
+                first = wanted if wanted in new else new[-1]
+                self.rows.append((by, line, first, len(new), max(taken - sum(parts), 0)))
+            names, outer = self._told[-1]
+            names.update(inner, new)
+            outer.append(taken)
+
+
+def _private_memory():
+    """Private memory of this process in bytes, as hydrozoa::memory::Usage counts it."""
+    with open("/proc/self/smaps_rollup") as file:
+        return next(int(line.split()[1]) << 10 for line in file if line.startswith("Anonymous:"))
+
+
+def check(importer, resource, arguments):
+    """Loads and calls the object. Returns `(output, modules, external modules, costs)`: modules as
+    far as they were imported, and the rows of `_Costs`. Without arguments it is only loaded."""
     trial = _install(importer.archive, frozenset())
     try:
-        obj = trial.load_pickle(*resource)
-        difference = ""
-        if arguments is not None:
-            difference = unlike(call(obj, arguments), expected) or ""
-        return difference, sorted(trial.modules), sorted(trial.externs_used)
+        with trial.costs.of("", 0):
+            obj = trial.load_pickle(*resource)
+            output = None if arguments is None else call(obj, arguments)
+        costs = sorted(trial.costs.rows, key=lambda row: -row[-1])
+        return output, sorted(trial.modules), sorted(trial.externs_used), costs
     finally:
         package.remove(trial.identity)
 

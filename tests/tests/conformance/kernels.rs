@@ -288,6 +288,10 @@ pub fn report() -> Result<()> {
     let report = pool.build_package(&recipe("reported_project:packaged"), &file)?;
     ensure!(report.verdict == Verdict::Same && report.complete, "{:?}", report.verdict);
     ensure!(report.proposed_mocks() == ["unused_plots"], "{:?}", report.proposed_mocks());
+    // Which module of the package brings an external one in, and what that takes.
+    let cost = report.costs.iter().find(|cost| cost.module == "fractions").context("no cost")?;
+    ensure!((cost.by.as_str(), cost.line) == ("unused_plots", 1), "{cost}");
+    ensure!((1 << 12..1 << 24).contains(&cost.bytes) && cost.modules >= 1, "{cost}");
     let tree = report.tree();
     ensure!(!tree.contains("module_that_nobody_has"), "{tree}");
     ensure!(tree.contains("intern  unused_plots") && tree.contains("FALSE"), "{tree}");

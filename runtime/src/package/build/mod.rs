@@ -3,9 +3,10 @@
 mod page;
 mod report;
 
-pub use report::{Module, Report, Verdict};
+pub use report::{Cost, Module, Report, Verdict};
 
 use super::PackageError;
+use crate::movable::Movable;
 use crate::object::Object;
 use crate::pool::Pool;
 use crate::session::Session;
@@ -78,6 +79,9 @@ const OBJECT: (&str, &str) = ("model", "model.pkl");
 /// What `_hydrozoa.exporting.build` returns: object, arguments, modules, problems.
 type Built<'s> = (Object<'s>, Object<'s>, Vec<Row>, Vec<String>);
 
+/// What `_hydrozoa.rehearsal.check` returns: the output, modules, external modules, costs.
+type Checked<'s> = (Object<'s>, Vec<String>, Vec<String>, Vec<(String, u32, String, usize, u64)>);
+
 /// Name, action, reason, size in bytes, names of those that import it.
 type Row = (String, String, String, u64, Vec<String>);
 
@@ -116,13 +120,8 @@ impl Pool {
             }
         };
         insert_paths(&checker, &recipe.paths)?;
-        let case = match &case {
-            None => [checker.none()?, checker.none()?],
-            Some([arguments, expected]) => {
-                [arguments.to_object(&checker)?, expected.to_object(&checker)?]
-            }
-        };
-        report.verdict = self.rehearse(&checker, output, &case, recipe.search, &mut report)?;
+        report.verdict =
+            self.rehearse(&checker, output, case.as_ref(), recipe.search, &mut report)?;
         // The checker's copies keep the maker's storages: they go before the interpreters do.
         drop(case);
         checker.import("gc")?.call_method("collect", ())?;
@@ -134,33 +133,43 @@ impl Pool {
         &self,
         session: &Session,
         file: &Path,
-        case: &[Object<'_>; 2],
+        case: Option<&[Movable; 2]>,
         search: Duration,
         report: &mut Report,
     ) -> Result<Verdict> {
-        let [arguments, expected] = case;
+        let object = |movable: Option<&Movable>| match movable {
+            Some(movable) => movable.to_object(session),
+            None => session.none(),
+        };
+        let arguments = object(case.map(|[arguments, _]| arguments))?;
         let package = self.load_package(file)?;
         let importer = package.importer(session)?;
         let rehearsal = session.import("_hydrozoa.rehearsal")?;
-        let checked = rehearsal.call_method("check", (&importer, OBJECT, arguments, expected));
-        let (difference, imported, used) = match checked {
-            Ok(result) => result.extract::<(String, Vec<String>, Vec<String>)>()?,
+        // What serves has it anyway: it is no cost of the package's.
+        session.import("torch")?;
+        let checked = rehearsal.call_method("check", (&importer, OBJECT, &arguments));
+        let (result, imported, used, costs) = match checked {
+            Ok(checked) => checked.extract::<Checked<'_>>()?,
             Err(error) => {
                 let traceback = error.traceback().unwrap_or_default();
                 return Ok(Verdict::Fails(format!("{error}\n{traceback}")));
             }
         };
         report.set_imported(&imported, &used);
-        if !difference.is_empty() {
-            return Ok(Verdict::Differs(difference));
-        }
-        if arguments.is_none() {
+        report.set_costs(costs);
+        let Some([_, expected]) = case else {
             return Ok(Verdict::Loads);
+        };
+        // Only now: what its classes have imported is none of the package's.
+        let expected = expected.to_object(session)?;
+        let difference = rehearsal.call_method("unlike", (&result, &expected))?;
+        if !difference.is_none() {
+            return Ok(Verdict::Differs(difference.extract()?));
         }
         let (falses, complete): (Vec<String>, bool) = rehearsal
             .call_method(
                 "false_dependencies",
-                (&importer, OBJECT, arguments, expected, imported, used, search.as_secs_f64()),
+                (&importer, OBJECT, &arguments, &expected, imported, used, search.as_secs_f64()),
             )?
             .extract()?;
         report.set_false(&falses, complete);

@@ -33,7 +33,7 @@ pub(super) fn html(report: &Report) -> String {
         report.libraries.iter().map(|(name, bytes)| format!("[{},{bytes}]", json(name))).collect();
     let data = format!(
         "{{\"file\":{},\"size\":{},\"storages\":{},\"weights\":{},\"verdict\":{},\"detail\":{},\"complete\":{},\
-         \"proposed\":[{}],\"libraries\":[{}],\"modules\":[{}]}}",
+         \"costs\":[{}],\"proposed\":[{}],\"libraries\":[{}],\"modules\":[{}]}}",
         json(&report.file.display().to_string()),
         json(&size(report.bytes)),
         report.storages.0,
@@ -41,6 +41,7 @@ pub(super) fn html(report: &Report) -> String {
         json(verdict),
         json(detail),
         report.complete,
+        strings(&report.large_costs().map(ToString::to_string).collect::<Vec<_>>()),
         strings(&report.proposed_mocks()),
         libraries.join(","),
         modules.join(","),

@@ -27,6 +27,39 @@ pub struct Module {
     pub is_false: bool,
 }
 
+/// What an external module, and what only that imports, takes of each interpreter's memory.
+///
+/// torch.package has no mock for a part of what is external, and so none for `torch._dynamo`: what
+/// can be mocked, patched or made to import later is the module of the package that imports it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Cost {
+    /// The module of the package that has it imported; empty for what is imported by the call.
+    pub by: String,
+    /// The line of its import statement; 0 for what the module's own calls import.
+    pub line: u32,
+    /// The external module.
+    pub module: String,
+    /// How many modules were imported with it, itself included.
+    pub modules: usize,
+    /// Private memory in bytes, measured once in an interpreter that had torch.
+    pub bytes: u64,
+}
+
+impl std::fmt::Display for Cost {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}  {}", size(self.bytes), self.module)?;
+        if self.modules > 1 {
+            write!(f, " and {} more", self.modules - 1)?;
+        }
+        match (self.by.as_str(), self.line) {
+            ("", _) => write!(f, ", when it is loaded and called"),
+            (by, 0) => write!(f, ", by what {by} calls"),
+            (by, line) => write!(f, ", by {by}, line {line}"),
+        }
+    }
+}
+
 /// What became of the trial of a package.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
@@ -54,6 +87,8 @@ pub struct Report {
     pub libraries: Vec<(String, u64)>,
     /// What it needs, in the order in which the exporter met it.
     pub modules: Vec<Module>,
+    /// What external modules take of each interpreter, the most first.
+    pub costs: Vec<Cost>,
     /// Whether it works.
     pub verdict: Verdict,
     /// Whether there was time to try every module as a false dependency.
@@ -91,6 +126,7 @@ impl Report {
             storages: (storages.len(), storages.iter().sum()),
             libraries,
             modules,
+            costs: Vec::new(),
             verdict: Verdict::Loads,
             complete: false,
         })
@@ -101,6 +137,16 @@ impl Report {
         for module in &mut self.modules {
             module.imported = module.action == "pickle" || imported.contains(&module.name);
         }
+    }
+
+    pub(super) fn set_costs(&mut self, rows: Vec<(String, u32, String, usize, u64)>) {
+        let cost = |(by, line, module, modules, bytes)| Cost { by, line, module, modules, bytes };
+        self.costs = rows.into_iter().map(cost).collect();
+    }
+
+    /// Those costs that are worth a thought: of a megabyte and more.
+    pub fn large_costs(&self) -> impl Iterator<Item = &Cost> {
+        self.costs.iter().filter(|cost| cost.bytes >= 1_000_000)
     }
 
     pub(super) fn set_false(&mut self, names: &[String], complete: bool) {
@@ -246,6 +292,13 @@ mod tests {
                 module("plot.axes", "intern", &["plot"], true),
                 module("net.debug", "intern", &["net"], true),
             ],
+            costs: vec![Cost {
+                by: "net".to_owned(),
+                line: 3,
+                module: "torch._dynamo".to_owned(),
+                modules: 900,
+                bytes: 63_000_000,
+            }],
             verdict: Verdict::Same,
             complete: true,
         }
@@ -269,6 +322,7 @@ mod tests {
     fn the_page_is_one_file_and_names_every_module() {
         let page = report().html();
         assert!(page.contains("\"net.layers\"") && page.contains("plot.**"));
+        assert!(page.contains("63.0 MB  torch._dynamo and 899 more, by net, line 3"));
         for outside in ["http:", "https:", "src=", "<link"] {
             assert!(!page.contains(outside), "{outside}");
         }
