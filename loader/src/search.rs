@@ -113,17 +113,21 @@ fn directories<'a>(list: Option<&'a str>, origin: &'a Path) -> impl Iterator<Ite
 }
 
 fn expand(text: &str, origin: &Path) -> PathBuf {
-    if !text.contains('$') {
-        return PathBuf::from(text);
-    }
     let origin = origin.to_string_lossy();
-    let mut expanded = text.to_owned();
-    for (token, value) in
-        [("ORIGIN", origin.as_ref()), ("LIB", arch::LIB), ("PLATFORM", arch::PLATFORM)]
-    {
-        expanded =
-            expanded.replace(&format!("${{{token}}}"), value).replace(&format!("${token}"), value);
+    let tokens = [("ORIGIN", origin.as_ref()), ("LIB", arch::LIB), ("PLATFORM", arch::PLATFORM)];
+    let mut expanded = String::with_capacity(text.len() + origin.len());
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once('$') {
+        expanded.push_str(before);
+        let known = tokens.iter().find_map(|(token, value)| {
+            let in_braces = || after.strip_prefix('{')?.strip_prefix(token)?.strip_prefix('}');
+            Some((value, in_braces().or_else(|| after.strip_prefix(token))?))
+        });
+        let (text, behind) = known.map_or(("$", after), |(value, behind)| (*value, behind));
+        expanded.push_str(text);
+        rest = behind;
     }
+    expanded.push_str(rest);
     PathBuf::from(expanded)
 }
 
@@ -187,6 +191,8 @@ mod tests {
         let origin = Path::new("/opt/pkg");
         assert_eq!(expand("$ORIGIN/../lib", origin), Path::new("/opt/pkg/../lib"));
         assert_eq!(expand("${ORIGIN}/x", origin), Path::new("/opt/pkg/x"));
+        let unknown = format!("/a/{}/$$x/${{ORIGIN", arch::LIB);
+        assert_eq!(expand("/a/$LIB/$$x/${ORIGIN", origin).to_str(), Some(&*unknown));
     }
 
     #[test]

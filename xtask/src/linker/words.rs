@@ -46,8 +46,8 @@ struct Owner {
     start: usize,
     end: usize,
     bias: usize,
-    /// glibc's module id, or our module word.
-    tls_module: u64,
+    /// glibc's module id, or our module word, which many may share; none without TLS.
+    tls_module: Option<u64>,
     /// What offset words of our own modules are relative to.
     tls_offset: u64,
     /// The calling thread's block, as an offset from the thread pointer.
@@ -122,7 +122,10 @@ fn meaning<'a>(
     owners: &'a [Owner],
     by: By,
 ) -> Meaning<'a> {
-    let module = |word: u64| owners.iter().find(|owner| owner.tls_module == word && word != 0);
+    let module = |word: u64, offset: u64| {
+        let called_so = owners.iter().filter(|owner| owner.tls_module == Some(word));
+        called_so.min_by_key(|owner| offset.wrapping_sub(owner.tls_offset))
+    };
     let variable = |owner: Option<&Owner>, index: [u64; 2]| {
         // SAFETY: the system loader's ids of loaded objects only.
         owner
@@ -131,7 +134,7 @@ fn meaning<'a>(
     };
     match place.kind {
         reloc::R_X86_64_DTPMOD64 => {
-            let owner = module(word);
+            let owner = module(word, after);
             let offset = match owner {
                 // The offset word of a reference to the object's own data has no relocation.
                 Some(owner) if place.symbol.is_empty() => after.wrapping_sub(owner.tls_offset),
@@ -143,7 +146,7 @@ fn meaning<'a>(
         reloc::R_X86_64_DTPOFF64 => {
             // SAFETY: the module word stands before the offset word (psABI, `tls_index`).
             let before = unsafe { std::ptr::read_unaligned((at - 8) as *const u64) };
-            let owner = module(before);
+            let owner = module(before, word);
             let offset = word.wrapping_sub(owner.map_or(0, |owner| owner.tls_offset));
             Meaning { what: "tls-offset:", owner, offset, target: variable(owner, [before, word]) }
         }
@@ -206,7 +209,7 @@ fn load_by_hydrozoa(python: &Path, object: &Path) -> anyhow::Result<Loaded> {
         .into_iter()
         .chain(testing::members(&domain))
         .map(|member| {
-            let (tls_module, tls_offset) = member.tls.unwrap_or((0, 0));
+            let (tls_module, tls_offset) = member.tls.unzip();
             Owner {
                 name: base_name(&member.path),
                 path: None,
@@ -214,7 +217,7 @@ fn load_by_hydrozoa(python: &Path, object: &Path) -> anyhow::Result<Loaded> {
                 end: member.base + member.size,
                 bias: member.bias,
                 tls_module,
-                tls_offset,
+                tls_offset: tls_offset.unwrap_or(0),
                 tls_block: member.tls_block,
             }
         })
@@ -293,7 +296,7 @@ fn system_owners() -> Vec<Owner> {
             start: bias + start as usize,
             end: bias + end as usize,
             bias,
-            tls_module: info.dlpi_tls_modid as u64,
+            tls_module: (info.dlpi_tls_modid != 0).then_some(info.dlpi_tls_modid as u64),
             tls_offset: 0,
             tls_block: block,
         });
