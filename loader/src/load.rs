@@ -366,7 +366,7 @@ fn relocate_all(domain: &Domain, replicas: &[Arc<Replica>], plans: &[Arc<Plan>])
         relocate::apply_deferred(entries);
     }
     for replica in replicas {
-        if let (Some(block), Some(tls)) = (replica.tls, replica.image.tls) {
+        if let (Some(block), Some(tls)) = (replica.tls_block(), replica.image.tls) {
             tls::initialise(&replica.image.path, block, tls, replica.base + tls.address)?;
         }
     }

@@ -121,7 +121,7 @@ impl Relocator<'_> {
     /// weak symbol.
     fn tls_block(&self, symbol: u32) -> Result<Option<(Block, u64)>, String> {
         if symbol == 0 {
-            return Ok(Some((self.replica.tls.ok_or("its object has no PT_TLS")?, 0)));
+            return Ok(Some((self.replica.tls_block().ok_or("its object has no PT_TLS")?, 0)));
         }
         match self.value(symbol)? {
             Value::Tls { block, offset } => Ok(Some((block, offset))),
@@ -292,8 +292,9 @@ impl Relocator<'_> {
 
 fn symbol_value(replica: &Replica, symbol: &Symbol) -> Result<Value, String> {
     if symbol.is_tls() {
-        let block =
-            replica.tls.ok_or("it names a thread-local symbol of an object without PT_TLS")?;
+        let block = replica
+            .tls_block()
+            .ok_or("it names a thread-local symbol of an object without PT_TLS")?;
         return Ok(Value::Tls { block, offset: symbol.value });
     }
     let address = replica.symbol_address(symbol);

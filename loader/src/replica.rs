@@ -18,7 +18,7 @@ use crate::publish::Range;
 use crate::scope::{Definition, Scope, call_resolver};
 use crate::search::Level;
 use crate::sys::memory::Reservation;
-use crate::tls::Block;
+use crate::tls::{Block, Placed};
 use crate::trap::Traps;
 
 /// One copy of an image: its own data, its image's text.
@@ -32,7 +32,7 @@ pub(crate) struct Replica {
     /// What is added to the file's addresses.
     pub bias: usize,
     pub memory: Reservation,
-    pub tls: Option<Block>,
+    tls: Option<Placed>,
     pub link_map: Box<LinkMap>,
     /// The images that led to it in its load: who needs it, and so on.
     pub brought_by: Vec<Arc<Image>>,
@@ -69,7 +69,7 @@ impl Replica {
         image: &Arc<Image>,
         domain: DomainId,
         memory: Reservation,
-        tls: Option<Block>,
+        tls: Option<Placed>,
         brought_by: Vec<Arc<Image>>,
     ) -> Replica {
         let base = memory.base();
@@ -98,6 +98,11 @@ impl Replica {
         }
     }
 
+    /// Where the blocks of its thread-local data are, if it has some.
+    pub(crate) fn tls_block(&self) -> Option<Block> {
+        self.tls.as_ref().map(|placed| placed.block)
+    }
+
     /// The address of what the file has at `address`.
     pub(crate) fn address(&self, address: u64) -> usize {
         self.bias.wrapping_add(address as usize)
@@ -115,7 +120,7 @@ impl Replica {
 
     /// A symbol of a replica that exists once in the process.
     pub(crate) fn definition(&self, symbol: &Symbol) -> Definition {
-        if let (true, Some(block)) = (symbol.is_tls(), self.tls) {
+        if let (true, Some(block)) = (symbol.is_tls(), self.tls_block()) {
             return Definition::FixedTls { block, offset: symbol.value };
         }
         let address = self.symbol_address(symbol);

@@ -90,12 +90,12 @@ pub(super) unsafe extern "C" fn dlinfo(
 impl Replica {
     /// The id by which its TLS is known outside; 0 if it has none.
     pub(super) fn tls_module(&self) -> usize {
-        self.tls.map_or(0, |block| block.public_id() as usize)
+        self.tls_block().map_or(0, |block| block.public_id() as usize)
     }
 
     /// Its block in the calling thread, if the thread has it already.
     pub(super) fn tls_data(&self) -> Option<usize> {
-        self.tls?.existing_address()
+        self.tls_block()?.existing_address()
     }
 }
 

@@ -16,7 +16,6 @@ use crate::flags::OpenFlags;
 use crate::load;
 use crate::policy::Class;
 use crate::replica::Replica;
-use crate::tls::Block;
 
 /// A file and the replicas it needs, relocated but not published; unmapped when dropped.
 #[derive(Debug)]
@@ -79,7 +78,7 @@ fn member(replica: &Replica) -> Member {
         base: replica.base,
         bias: replica.bias,
         size: replica.memory.length(),
-        tls_block: replica.tls.and_then(|block: Block| block.thread_pointer_offset(0)),
-        tls: replica.tls.map(|block: Block| (block.module_word(), block.offset_word(0))),
+        tls_block: replica.tls_block().and_then(|block| block.thread_pointer_offset(0)),
+        tls: replica.tls_block().map(|block| (block.module_word(), block.offset_word(0))),
     }
 }

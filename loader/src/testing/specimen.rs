@@ -21,7 +21,7 @@ use crate::replica::Replica;
 use crate::scope::{Order, Scope};
 use crate::sys::file::{self, FileId};
 use crate::sys::{page_down, page_up};
-use crate::tls::Block;
+use crate::tls::{Block, Placed};
 
 /// An image that goes away again, with its bytes.
 ///
@@ -222,7 +222,8 @@ impl Specimen {
         let plan = self.planned(rules)?;
         let image = &*self.image;
         let memory = map::map(image)?;
-        let tls = image.tls.map(|_| block(plan.static_tls(image).next().is_some()));
+        let tls =
+            image.tls.map(|_| Placed::assumed(block(plan.static_tls(image).next().is_some())));
         let replica = Replica::new(image, NO_DOMAIN, memory, tls, Vec::new());
         let pages = |segment: &Segment| {
             let end = page_up(segment.address + segment.memory_size).expect("validated");
@@ -281,7 +282,7 @@ const INTERPOSITION: usize = 0x1000;
 /// The domain that replicas of specimens are in: none that is ever made.
 const NO_DOMAIN: DomainId = DomainId(u32::MAX);
 
-/// A block such as [`crate::tls::place`] gives. The arena hands out each byte once, so millions of
+/// A block such as [`crate::tls::place`] gives. What is registered there stays, so millions of
 /// specimens may not ask it.
 fn block(at_one_offset: bool) -> Block {
     if at_one_offset {

@@ -10,10 +10,13 @@
 //! A block that begins with other bytes than zeroes is written into the template, for threads to
 //! come, and into every thread that runs ([`broadcast::write_everywhere`]).
 //!
-//! Invariant: a byte is given out once and never again, so a new block reads as zero in every
-//! thread, whenever the thread was created.
+//! Invariant: a byte that was never given out is zero in every thread, whenever the thread was
+//! created. What was given back holds whatever its user left: it is given out again to blocks that
+//! can be nowhere else, once it is zero in every thread and in the template.
 
 use std::cell::UnsafeCell;
+use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::atomic::{AtomicIsize, Ordering};
 
 use once_cell::sync::Lazy;
@@ -112,55 +115,150 @@ fn find_template() -> Option<usize> {
     (unsafe { *(template as *const u8) } == MARK).then_some(template)
 }
 
-static USED: Mutex<usize> = Mutex::new(HEAD);
+/// What is given out, as offsets from the arena's start.
+struct Space {
+    /// Behind this, nothing ever was.
+    used: usize,
+    /// What was given back, start to end; no two touch.
+    returned: BTreeMap<usize, usize>,
+}
+
+static SPACE: Mutex<Space> = Mutex::new(Space { used: HEAD, returned: BTreeMap::new() });
 
 pub(super) fn lock() -> &'static dyn Held {
-    &USED
+    &SPACE
+}
+
+impl Space {
+    /// Bytes below `limit` that nobody had.
+    fn take_fresh(&mut self, limit: usize, shape: Shape) -> Option<Range<usize>> {
+        let range = shape.at(self.used);
+        if range.end > limit {
+            return None;
+        }
+        self.used = range.end;
+        Some(range)
+    }
+
+    /// Bytes that somebody gave back.
+    fn take_returned(&mut self, shape: Shape) -> Option<Range<usize>> {
+        let fits = |(&start, &end): (&usize, &usize)| {
+            let range = shape.at(start);
+            (range.end <= end).then_some((start..end, range))
+        };
+        let (hole, range) = self.returned.iter().find_map(fits)?;
+        self.returned.remove(&hole.start);
+        self.give_back(hole.start..range.start);
+        self.give_back(range.end..hole.end);
+        Some(range)
+    }
+
+    fn give_back(&mut self, range: Range<usize>) {
+        if range.is_empty() {
+            return;
+        }
+        let before = self.returned.range(..range.start).next_back();
+        let start = match before {
+            Some((&start, &end)) if end == range.start => start,
+            _ => range.start,
+        };
+        let end = self.returned.remove(&range.end).unwrap_or(range.end);
+        self.returned.insert(start, end);
+    }
+
+    /// The most bytes in a row that are nobody's.
+    fn largest(&self) -> usize {
+        let returned = self.returned.iter().map(|(start, end)| end - start).max();
+        returned.unwrap_or(0).max(SIZE - self.used)
+    }
+}
+
+/// What a block asks for: its address is congruent to `skew` modulo `alignment`.
+#[derive(Clone, Copy)]
+pub(super) struct Shape {
+    pub size: usize,
+    pub alignment: usize,
+    pub skew: usize,
+}
+
+impl Shape {
+    /// A word that holds an address.
+    pub(super) const WORD: Shape =
+        Shape { size: size_of::<usize>(), alignment: align_of::<usize>(), skew: 0 };
+
+    /// The first such place from `start` on.
+    fn at(self, start: usize) -> Range<usize> {
+        // The arena's start is aligned to ALIGNMENT, so offsets into it are aligned as addresses are.
+        let begin = start.next_multiple_of(self.alignment) + self.skew % self.alignment;
+        begin..begin + self.size
+    }
+}
+
+/// Bytes of the arena, given back when dropped.
+#[derive(Debug)]
+pub(super) struct Extent {
+    /// Their offset from the thread pointer.
+    pub offset: isize,
+    range: Range<usize>,
+}
+
+impl Drop for Extent {
+    fn drop(&mut self) {
+        SPACE.lock().give_back(self.range.clone());
+    }
 }
 
 /// What is left of the arena to blocks that can be nowhere else.
 const RESERVE: usize = SIZE / 4;
 
-/// Takes `size` bytes whose address is congruent to `skew` modulo `alignment`; returns their
-/// offset from the thread pointer, or why there are none.
-pub(super) fn allocate(size: usize, alignment: usize, skew: usize) -> Result<isize, String> {
-    allocate_up_to(SIZE, size, alignment, skew)
+/// Takes bytes for a block that can be nowhere else, or says why there are none.
+pub(super) fn allocate(shape: Shape) -> Result<Extent, String> {
+    let place = place_for(shape)?;
+    let returned = SPACE.lock().take_returned(shape);
+    let mut reason = String::new();
+    if let Some(range) = returned {
+        let extent = extent(place, range);
+        match write(place, extent.offset, &vec![0; shape.size]) {
+            Ok(()) => return Ok(extent),
+            Err(error) => reason = format!("; those that were used before cannot be: {error}"),
+        }
+    }
+    let mut space = SPACE.lock();
+    match space.take_fresh(SIZE, shape) {
+        Some(range) => Ok(extent(place, range)),
+        None => Err(format!(
+            "it asks for {} bytes of static TLS, and {} of {SIZE} are free in a row{reason}",
+            shape.size,
+            space.largest()
+        )),
+    }
 }
 
-/// As [`allocate`], for what is only faster here.
-pub(super) fn allocate_spare(size: usize, alignment: usize, skew: usize) -> Result<isize, String> {
-    allocate_up_to(SIZE - RESERVE, size, alignment, skew)
+/// Takes bytes for what is only faster here.
+pub(super) fn allocate_spare(shape: Shape) -> Option<Extent> {
+    let place = place_for(shape).ok()?;
+    Some(extent(place, SPACE.lock().take_fresh(SIZE - RESERVE, shape)?))
 }
 
-fn allocate_up_to(
-    limit: usize,
-    size: usize,
-    alignment: usize,
-    skew: usize,
-) -> Result<isize, String> {
-    let Some(Place { start, .. }) = *PLACE else {
+fn extent(place: Place, range: Range<usize>) -> Extent {
+    Extent { offset: place.start + range.start as isize, range }
+}
+
+fn place_for(shape: Shape) -> Result<Place, String> {
+    let Some(place) = *PLACE else {
         return Err(
             "there is no static TLS to place it in: the loader is not part of the executable \
                     or of a library that it was linked with"
                 .into(),
         );
     };
-    if alignment > ALIGNMENT {
+    if shape.alignment > ALIGNMENT {
         return Err(format!(
-            "it asks for static TLS with an alignment of {alignment} bytes, the arena has {ALIGNMENT}"
+            "it asks for static TLS with an alignment of {} bytes, the arena has {ALIGNMENT}",
+            shape.alignment
         ));
     }
-    let mut used = USED.lock();
-    // The arena's start is aligned to ALIGNMENT, so offsets into it are aligned as addresses are.
-    let begin = used.next_multiple_of(alignment) + skew % alignment;
-    if begin + size > limit {
-        return Err(format!(
-            "it asks for {size} bytes of static TLS, and {} of {SIZE} are free",
-            SIZE - *used
-        ));
-    }
-    *used = begin + size;
-    Ok(start + begin as isize)
+    Ok(place)
 }
 
 /// The word of the calling thread at `offset` from its thread pointer.
@@ -171,15 +269,27 @@ pub(super) fn word(offset: isize) -> *mut usize {
 /// Has the block at `offset` begin with `image` in every thread, those that run and those to come.
 pub(super) fn initialise(offset: isize, image: &[u8]) -> Result<(), String> {
     let place = PLACE.expect("a block was given out");
-    let template = place.template.ok_or(
-        "it has initialised thread-local data that initial-exec code reaches, and the template of \
-         new threads was not found; build it with -ftls-model=global-dynamic",
-    )?;
-    let at = template + (offset - place.start) as usize;
-    // First the template: a thread that is created from here on has the bytes already.
-    memory::write_protected(at, image)
-        .map_err(|error| format!("the template of new threads' data cannot be written: {error}"))?;
-    broadcast::write_everywhere(offset, image)
+    if place.template.is_none() {
+        return Err(
+            "it has initialised thread-local data that initial-exec code reaches, and the \
+                    template of new threads was not found; build it with -ftls-model=global-dynamic"
+                .into(),
+        );
+    }
+    write(place, offset, image)
+}
+
+/// Writes what nobody uses yet, in the template, if there is one, and in every thread. (Without a
+/// template nothing was ever written but by the threads, and new ones begin with zeroes.)
+fn write(place: Place, offset: isize, bytes: &[u8]) -> Result<(), String> {
+    if let Some(template) = place.template {
+        let at = template + (offset - place.start) as usize;
+        // First the template: a thread that is created from here on has the bytes already.
+        memory::write_protected(at, bytes).map_err(|error| {
+            format!("the template of new threads' data cannot be written: {error}")
+        })?;
+    }
+    broadcast::write_everywhere(offset, bytes)
 }
 
 #[cfg(test)]
@@ -200,7 +310,8 @@ mod tests {
             read(receive.recv().unwrap())
         });
         started.recv().unwrap();
-        let offset = allocate(4, 4, 0).unwrap();
+        let extent = allocate(Shape { size: 4, alignment: 4, skew: 0 }).unwrap();
+        let offset = extent.offset;
         initialise(offset, &[1, 2, 3, 4]).unwrap();
         send.send(offset).unwrap();
         assert_eq!(running.join().unwrap(), [1, 2, 3, 4]);
@@ -210,8 +321,29 @@ mod tests {
 
     #[test]
     fn an_exhausted_arena_says_what_is_free() {
-        let error = allocate(SIZE, 1, 0).unwrap_err();
+        let bytes = |size| Shape { size, alignment: 1, skew: 0 };
+        let error = allocate(bytes(SIZE)).unwrap_err();
         assert!(error.contains("are free"), "{error}");
-        assert!(allocate(1, 128, 0).unwrap_err().contains("alignment of 128"));
+        let wide = Shape { size: 1, alignment: 128, skew: 0 };
+        assert!(allocate(wide).unwrap_err().contains("alignment of 128"));
+    }
+
+    #[test]
+    fn what_is_given_back_is_joined_and_given_out_by_shape() {
+        let shape = |size, alignment, skew| Shape { size, alignment, skew };
+        let mut space = Space { used: HEAD, returned: BTreeMap::new() };
+        let [a, b, c] = [16, 8, 40].map(|size| space.take_fresh(SIZE, shape(size, 8, 0)).unwrap());
+        assert!(space.take_returned(shape(1, 1, 0)).is_none());
+        space.give_back(a.clone());
+        space.give_back(c.clone());
+        assert_eq!(space.returned.len(), 2);
+        space.give_back(b);
+        assert_eq!(space.returned, BTreeMap::from([(a.start, c.end)]));
+        // Around a place in the middle both ends are kept.
+        let middle = space.take_returned(shape(8, 32, 4)).unwrap();
+        assert_eq!(middle, 68..76);
+        assert_eq!(space.returned, BTreeMap::from([(64, 68), (76, 128)]));
+        assert!(space.take_returned(shape(64, 1, 0)).is_none());
+        assert_eq!(space.largest(), SIZE - 128);
     }
 }

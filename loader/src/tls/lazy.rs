@@ -42,8 +42,8 @@ pub(super) fn lock() -> &'static dyn Held {
     &TEMPLATES
 }
 
-/// Registers a module and returns its index.
-pub(super) fn register(tls: Tls, template: usize, slot: Option<isize>) -> io::Result<u32> {
+/// Registers a module.
+pub(super) fn register(tls: Tls, template: usize, slot: Option<isize>) -> io::Result<Registration> {
     KEY.get_or_try_init(|| thread::key(release_blocks))?;
     let mut templates = TEMPLATES.write();
     templates.push(Template {
@@ -54,7 +54,20 @@ pub(super) fn register(tls: Tls, template: usize, slot: Option<isize>) -> io::Re
         skew: tls.address % tls.alignment,
         slot,
     });
-    Ok(templates.len() as u32 - 1)
+    Ok(Registration { index: templates.len() as u32 - 1 })
+}
+
+/// A module that is registered until this is dropped: then nobody asks for its blocks any more, those
+/// that threads have go with the threads, and its word of the arena may become another's.
+#[derive(Debug)]
+pub(super) struct Registration {
+    pub index: u32,
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        TEMPLATES.write()[self.index as usize].slot = None;
+    }
 }
 
 /// The blocks of one thread, by module index.

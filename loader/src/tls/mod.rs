@@ -23,6 +23,8 @@ use parking_lot::Mutex;
 use crate::error::{Error, Result};
 use crate::fork::Held;
 use crate::image::Tls;
+use arena::{Extent, Shape};
+use lazy::Registration;
 
 pub(crate) use arena::TABLE_OFFSET;
 pub(crate) use lazy::lazy_block_address;
@@ -123,34 +125,61 @@ impl Block {
     }
 }
 
+/// A module's blocks, for as long as the module is loaded.
+#[derive(Debug)]
+pub(crate) struct Placed {
+    pub block: Block,
+    // Dropped in this order: a word of the arena is given back when nobody writes it any more.
+    _registration: Option<Registration>,
+    _extent: Option<Extent>,
+}
+
+impl Placed {
+    /// A block that is taken for placed.
+    pub(crate) fn assumed(block: Block) -> Placed {
+        Placed { block, _registration: None, _extent: None }
+    }
+}
+
 /// Blocks of at most this many bytes, if they begin as zeroes, are worth a place in the arena.
 const SMALL: usize = 256;
 
 /// Places the blocks of a module whose template lies at `template` (the relocated segment).
 ///
 /// `needs_static` says that code reaches it by an offset from the thread pointer.
-pub(crate) fn place(object: &Path, tls: Tls, template: usize, needs_static: bool) -> Result<Block> {
-    if needs_static || (tls.file_size == 0 && tls.memory_size <= SMALL) {
-        let allocate = if needs_static { arena::allocate } else { arena::allocate_spare };
-        match allocate(tls.memory_size, tls.alignment, tls.address) {
-            Ok(offset) => return Ok(Block::Arena { offset }),
-            Err(reason) if needs_static => {
-                return Err(Error::Tls { object: object.to_owned(), reason });
-            }
-            Err(_) => {}
-        }
+pub(crate) fn place(
+    object: &Path,
+    tls: Tls,
+    template: usize,
+    needs_static: bool,
+) -> Result<Placed> {
+    let shape = Shape { size: tls.memory_size, alignment: tls.alignment, skew: tls.address };
+    let in_arena = |extent: Extent| {
+        let block = Block::Arena { offset: extent.offset };
+        Placed { block, _registration: None, _extent: Some(extent) }
+    };
+    if needs_static {
+        return arena::allocate(shape)
+            .map(in_arena)
+            .map_err(|reason| Error::Tls { object: object.to_owned(), reason });
+    }
+    if tls.file_size == 0
+        && tls.memory_size <= SMALL
+        && let Some(extent) = arena::allocate_spare(shape)
+    {
+        return Ok(in_arena(extent));
     }
     // A positive module word is no place (see Block::module_word). Static TLS lies before the thread
     // pointer on x86-64, and behind it on AArch64, where blocks are found without slots.
-    let slot = arena::allocate_spare(size_of::<usize>(), align_of::<usize>(), 0)
-        .ok()
-        .filter(|&slot| slot < 0);
-    let index = lazy::register(tls, template, slot).map_err(|source| Error::Io {
+    let extent = arena::allocate_spare(Shape::WORD).filter(|extent| extent.offset < 0);
+    let slot = extent.as_ref().map(|extent| extent.offset);
+    let registration = lazy::register(tls, template, slot).map_err(|source| Error::Io {
         object: object.to_owned(),
         action: "create a thread key for",
         source,
     })?;
-    Ok(Block::Lazy { index, slot })
+    let block = Block::Lazy { index: registration.index, slot };
+    Ok(Placed { block, _registration: Some(registration), _extent: extent })
 }
 
 /// The locks of this module.

@@ -72,6 +72,35 @@ fn a_missing_symbol_is_named_and_nothing_stays_mapped() {
 }
 
 #[test]
+fn a_load_that_fails_gives_its_static_tls_back() {
+    let shop = Workshop::new("static-tls");
+    shop.build("liblarge.so", "__thread char large[100000];", &[]);
+    let source = "__thread int value = 7; static __thread char zeroes[800];
+                  int next(void) { return value++ + zeroes[0]++; }";
+    let model = "-ftls-model=initial-exec";
+    let alone = shop.build("libalone.so", source, &[model]);
+    let source =
+        format!("{source} extern __thread char large[]; char *f(void) {{ return large; }}");
+    let both = shop.build(
+        "libboth.so",
+        &source,
+        &[model, "-L{dir}", "-l:liblarge.so", "-Wl,-rpath,$ORIGIN"],
+    );
+    let domain = domain();
+    // The library that it needs is the system's, whose data is at one offset in no two threads. As
+    // much as all of these asked for, there is not.
+    for _ in 0..100 {
+        let error = domain.open(&both, OpenFlags::NOW).unwrap_err();
+        assert!(matches!(&error, Error::Relocation { object, .. } if *object == both), "{error}");
+    }
+    let library = domain.open(&alone, OpenFlags::NOW).unwrap();
+    let next = library.symbol("next").unwrap();
+    // SAFETY: it has this type.
+    let next: extern "C" fn() -> i32 = unsafe { std::mem::transmute(next) };
+    assert_eq!((next(), next()), (7, 9));
+}
+
+#[test]
 fn missing_data_is_an_error_even_when_binding_lazily() {
     let shop = Workshop::new("missing-data");
     let path =
