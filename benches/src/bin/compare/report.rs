@@ -19,14 +19,25 @@ const SECOND_CORE: f64 = 1.6;
 /// The model of the promises.
 const MODEL: &str = "mobilenet_v3_small";
 
+/// What is promised of which two lines (kind, count), and how many times the second's throughput the
+/// first has at least.
+type Promised = (&'static str, (&'static str, usize), (&'static str, usize), f64);
+const PROMISES: [Promised; 2] = [
+    ("2 interpreters against 1", ("shared", 2), ("shared", 1), TWO_AGAINST_ONE),
+    ("2 interpreters against 1 with 2 threads", ("shared", 2), ("threads", 2), TWO_AGAINST_THREADS),
+];
+
 /// The whole result.
 #[derive(Debug, Serialize)]
 pub struct Report {
     machine: Machine,
     seconds: f64,
+    /// In how many rounds everything was measured.
     rounds: usize,
+    /// In how many what the promises are about was.
+    rounds_of_promises: usize,
     lines: Vec<Row>,
-    /// How many of the rounds had a second core to give; the promises are judged in these alone.
+    /// How many of the latter had a second core to give; the promises are judged in these alone.
     judged: usize,
     /// Throughput of two separate processes against one in those: what the machine has to give.
     processes: f64,
@@ -93,16 +104,7 @@ impl Report {
         };
         let processes = in_judged(("processes", 2), ("processes", 1));
         let offered = (processes / 2.0).min(1.0);
-        let promises = [
-            ("2 interpreters against 1", ("shared", 2), ("shared", 1), TWO_AGAINST_ONE),
-            (
-                "2 interpreters against 1 with 2 threads",
-                ("shared", 2),
-                ("threads", 2),
-                TWO_AGAINST_THREADS,
-            ),
-        ]
-        .map(|(text, of, to, promised)| {
+        let promises = PROMISES.map(|(text, of, to, promised)| {
             let ratio = in_judged(of, to);
             let wanted = promised * offered;
             Promise {
@@ -116,7 +118,8 @@ impl Report {
         Self {
             machine: Machine::this(),
             seconds,
-            rounds: measured.iter().map(|one| one.rounds.len()).max().unwrap_or(0),
+            rounds: measured.iter().map(|one| one.rounds.len()).min().unwrap_or(0),
+            rounds_of_promises: measured.iter().map(|one| one.rounds.len()).max().unwrap_or(0),
             calls: lines.iter().map(|row| row.calls).sum(),
             wrong: lines.iter().map(|row| row.wrong).sum(),
             lines,
@@ -150,7 +153,7 @@ impl Report {
         println!();
         println!(
             "{} of {} rounds had a second core to give (2 separate processes at least {SECOND_CORE} times 1, {MODEL}); median of these {:.2}",
-            self.judged, self.rounds, self.processes
+            self.judged, self.rounds_of_promises, self.processes
         );
         for Promise { promise, promised, wanted, measured, kept } in &self.promises {
             println!(
@@ -164,6 +167,16 @@ impl Report {
         );
     }
 
+    /// Whether every promise is.
+    pub fn is_kept(&self) -> bool {
+        self.promises.iter().all(|promise| promise.kept)
+    }
+
+    /// Whether the machine had two whole cores to give, in all rounds.
+    pub fn is_undisturbed(&self) -> bool {
+        self.judged == self.rounds_of_promises && self.processes >= TWO_AGAINST_ONE
+    }
+
     /// What makes the run fail.
     pub fn failures(&self, require_speed: bool) -> Vec<String> {
         let mut failures = Vec::new();
@@ -174,7 +187,7 @@ impl Report {
             failures.push(format!(
                 "the promises of speed cannot be judged: in none of {} rounds did two separate processes \
                  reach {SECOND_CORE} times the throughput of one; give the run two free cores",
-                self.rounds
+                self.rounds_of_promises
             ));
         } else if require_speed {
             let broken = self.promises.iter().filter(|promise| !promise.kept);
@@ -197,6 +210,13 @@ fn find<'a>(
     measured
         .iter()
         .find(|one| one.model == model && one.line.kind == kind && one.line.count == count)
+}
+
+/// Whether a promise depends on it: what it is about, or what the machine had to give.
+pub fn is_promised(measured: &Measured) -> bool {
+    let line = (measured.line.kind, measured.line.count);
+    let promised = || PROMISES.iter().any(|(_, of, to, _)| line == *of || line == *to);
+    measured.model == MODEL && (line.0 == "processes" && line.1 <= 2 || promised())
 }
 
 /// Median over the rounds of [`ratios`].
