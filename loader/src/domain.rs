@@ -26,6 +26,7 @@ use crate::publish::{self};
 use crate::replica::Replica;
 use crate::run;
 use crate::scope::{Definition, Order, Scope};
+use crate::system::SystemObject;
 use crate::thunk::{Interposition, Thunks};
 use crate::{IMAGES, SYSTEM};
 
@@ -52,6 +53,22 @@ pub struct ReplicaInfo {
     pub size: usize,
 }
 
+/// What the global replicas of a domain need of the commons and of the system loader.
+#[derive(Clone, Default)]
+pub(crate) struct GlobalNeeds {
+    pub commons: Vec<Arc<Replica>>,
+    pub system: Vec<Arc<SystemObject>>,
+}
+
+impl GlobalNeeds {
+    /// Puts them behind what `scope` has: a reference that names no library of its own for them
+    /// finds them, as it does in a program that was linked with them.
+    pub(crate) fn add_to(self, scope: &mut Scope) {
+        self.commons.into_iter().for_each(|replica| scope.add_commons(Some(replica)));
+        self.system.into_iter().for_each(|object| scope.add_system(object));
+    }
+}
+
 /// The replicas of a domain.
 #[derive(Default)]
 pub(crate) struct State {
@@ -60,6 +77,8 @@ pub(crate) struct State {
     pub by_image: HashMap<ImageId, Arc<Replica>>,
     /// Those opened with [`OpenFlags::GLOBAL`], in the order in which they became so.
     pub globals: Vec<Arc<Replica>>,
+    /// What is shared and those need: theirs to find, and so everybody's (dlopen(3), RTLD_GLOBAL).
+    pub global_needs: GlobalNeeds,
     /// Who keeps what open; counted in a domain that continues the program.
     pub uses: Uses,
 }
@@ -299,20 +318,16 @@ impl Domain {
     /// The scope of a reference that belongs to no library.
     pub(crate) fn default_scope(&self) -> Scope {
         let system = SYSTEM.global();
-        Scope {
+        let state = self.0.state.lock();
+        let mut scope = Scope {
             order: if self.0.program { Order::Program } else { Order::Domain },
             program: system.len(),
-            globals: self
-                .0
-                .state
-                .lock()
-                .globals
-                .iter()
-                .map(|replica| replica.image.clone())
-                .collect(),
+            globals: state.globals.iter().map(|replica| replica.image.clone()).collect(),
             system,
             ..Scope::default()
-        }
+        };
+        state.global_needs.clone().add_to(&mut scope);
+        scope
     }
 
     /// The address of `name` in a scope of this domain, as `dlsym` returns it.

@@ -67,14 +67,14 @@ pub(crate) fn without_pinned(replicas: Vec<Arc<Replica>>) -> Vec<Arc<Replica>> {
     free
 }
 
-fn note(handle: *mut c_void) {
-    if let Some(replica) = publish::find(handle as usize) {
-        replica.registered.handles.lock().insert(handle as usize);
-    }
+/// Remembers that something was registered with `handle`, and returns the replica that it is of.
+pub(crate) fn note(handle: *mut c_void) -> Option<Arc<Replica>> {
+    let replica = publish::find(handle as usize)?;
+    replica.registered.handles.lock().insert(handle as usize);
+    Some(replica)
 }
 
 type Handler = unsafe extern "C-unwind" fn(*mut c_void);
-type ForkHandler = Option<unsafe extern "C-unwind" fn()>;
 
 /// `__cxa_atexit(handler, argument, handle)`.
 ///
@@ -105,29 +105,6 @@ pub(crate) unsafe extern "C" fn cxa_at_quick_exit(handler: Handler, handle: *mut
     note(handle);
     // SAFETY: passed on.
     unsafe { __cxa_at_quick_exit(handler, handle) }
-}
-
-/// `__register_atfork(prepare, parent, child, handle)`, which `pthread_atfork` is made of.
-///
-/// # Safety
-/// As pthread_atfork(3).
-pub(crate) unsafe extern "C" fn register_atfork(
-    prepare: ForkHandler,
-    parent: ForkHandler,
-    child: ForkHandler,
-    handle: *mut c_void,
-) -> c_int {
-    unsafe extern "C" {
-        fn __register_atfork(
-            prepare: ForkHandler,
-            parent: ForkHandler,
-            child: ForkHandler,
-            handle: *mut c_void,
-        ) -> c_int;
-    }
-    note(handle);
-    // SAFETY: passed on.
-    unsafe { __register_atfork(prepare, parent, child, handle) }
 }
 
 struct ThreadDestructor {

@@ -136,11 +136,22 @@ fn loaded(domain: &Domain, image: &Image) -> Option<Arc<Replica>> {
 fn make_global(domain: &Domain, image: &Image) {
     // A library opened globally brings what it needs into the global scope (dlopen(3)).
     let Some(root) = loaded(domain, image) else { return };
-    let members = needs::needed_by(domain, &root).replicas;
+    let needed = needs::needed_by(domain, &root);
     let mut state = domain.0.state.lock();
-    for replica in members {
+    for replica in needed.replicas {
         if !state.globals.iter().any(|global| global.image.id == replica.image.id) {
             state.globals.push(replica);
+        }
+    }
+    let shared = &mut state.global_needs;
+    for replica in needed.commons {
+        if !shared.commons.iter().any(|known| known.image.id == replica.image.id) {
+            shared.commons.push(replica);
+        }
+    }
+    for object in needed.system {
+        if !shared.system.iter().any(|known| known.id == object.id) {
+            shared.system.push(object);
         }
     }
 }

@@ -59,12 +59,13 @@ pub(crate) fn scope_of(
     images: &[Arc<Image>],
     flags: OpenFlags,
 ) -> Scope {
-    let (globals, mut uniques): (Vec<_>, Vec<_>) = {
+    let (globals, mut uniques, global_needs): (Vec<_>, Vec<_>, _) = {
         let state = domain.0.state.lock();
         let replicas = state.replicas.iter().map(|replica| replica.image.clone());
         (
             state.globals.iter().map(|replica| replica.image.clone()).collect(),
             replicas.filter(|image| image.defines_uniques()).collect(),
+            state.global_needs.clone(),
         )
     };
     uniques.extend(images.iter().filter(|image| image.defines_uniques()).cloned());
@@ -159,6 +160,7 @@ pub(crate) fn scope_of(
         other.commons.iter().for_each(|replica| scope.add_commons(Some(replica.clone())));
         other.system.iter().for_each(|object| scope.add_system(object.clone()));
     }
+    global_needs.add_to(&mut scope);
     let state = domain.0.state.lock();
     scope.set_apart(state.replicas.iter().map(|replica| &replica.image).chain(images));
     drop(state);

@@ -2,8 +2,9 @@
 //!
 //! The order, first to last: the domain's interposition table; the domain's global replicas; the
 //! replicas of the library that was opened, breadth first; the commons that it needs; the
-//! executable and its dependencies; the system objects that it needs; whatever else the system
-//! loader offers to everybody.
+//! executable and its dependencies; the system objects that it needs; those that the global
+//! replicas need (a plugin may use libm and name it nowhere, if the program is known to have it);
+//! whatever else the system loader offers to everybody.
 //!
 //! Two rules bend it. A weak or unique definition in a replica gives way to a system object of the
 //! scope that defines the same name: such a definition stands for one entity of the whole program

@@ -4,6 +4,7 @@
 //! that program's, whatever thread calls.
 
 mod address;
+mod forks;
 mod handle;
 mod information;
 mod iterate;
@@ -37,7 +38,7 @@ pub(crate) fn interpositions(domain: DomainId) -> Vec<(&'static str, Interpositi
         ("__cxa_at_quick_exit", plain(exit::cxa_at_quick_exit as *const c_void)),
         ("__cxa_thread_atexit", plain(exit::cxa_thread_atexit as *const c_void)),
         ("__cxa_thread_atexit_impl", plain(exit::cxa_thread_atexit as *const c_void)),
-        ("__register_atfork", plain(exit::register_atfork as *const c_void)),
+        ("__register_atfork", plain(forks::register_atfork as *const c_void)),
         ("_dl_find_object", plain(unwind::find_object as *const c_void)),
         ("dl_iterate_phdr", plain(iterate_phdr as *const c_void)),
         ("dladdr", plain(address::dladdr as *const c_void)),
@@ -48,6 +49,7 @@ pub(crate) fn interpositions(domain: DomainId) -> Vec<(&'static str, Interpositi
         ("dlopen", with_caller(open::dlopen as *const c_void, 2)),
         ("dlsym", with_caller(symbol::dlsym as *const c_void, 2)),
         ("dlvsym", with_caller(symbol::dlvsym as *const c_void, 3)),
+        ("fork", with_domain(forks::fork as *const c_void, 0)),
         ("pthread_create", with_domain(threads::pthread_create as *const c_void, 4)),
     ]
 }

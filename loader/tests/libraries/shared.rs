@@ -277,3 +277,29 @@ fn the_program_s_own_copy_of_a_replicated_library_is_another_world() {
         assert_eq!([0; 2].map(|_| call(&library, "own")), [11, 22], "{name}");
     }
 }
+
+#[test]
+fn what_a_global_library_needs_serves_those_that_name_it_nowhere() {
+    let shop = Workshop::new("global-needs");
+    shop.build("libneeded.so", "int needed(void) { return 7; }", &[]);
+    let provider = shop.build(
+        "libprovider.so",
+        "int needed(void); int provide(void) { return needed(); }",
+        &["-L{dir}", "-lneeded", "-Wl,-rpath,{dir}"],
+    );
+    let user =
+        shop.build("libuser.so", "int needed(void); int use(void) { return needed(); }", &[]);
+    let loader = Loader::builder().build().unwrap();
+    let domain = loader.domain("without").build().unwrap();
+    domain.open(&provider, OpenFlags::NOW).unwrap();
+    let error = domain.open(&user, OpenFlags::NOW).unwrap_err().to_string();
+    assert!(error.contains("undefined symbol: needed"), "{error}");
+    assert!(domain.symbol("needed").is_none());
+
+    let domain = loader.domain("with").build().unwrap();
+    domain.open(&provider, OpenFlags::NOW | OpenFlags::GLOBAL).unwrap();
+    let user = domain.open(&user, OpenFlags::NOW).unwrap();
+    assert_eq!(call(&user, "use"), 7);
+    // As dlsym(RTLD_DEFAULT) asks.
+    assert!(domain.symbol("needed").is_some());
+}

@@ -1,0 +1,94 @@
+//! Fork, and what replicas want to be called around it.
+//!
+//! A fork is made by the code of one domain, and the child goes on in that one: the threads of the
+//! others are gone, and whatever these had locked stays locked. So handlers of other domains are
+//! not called: one that takes a lock of its own domain's in the child would wait for a thread that
+//! is not there.
+
+use std::ffi::{c_int, c_void};
+use std::ptr;
+
+use crate::current;
+use crate::domain::{self, DomainId};
+use crate::exit;
+use crate::thunk::{Interposition, Thunks};
+
+type Handler = Option<unsafe extern "C-unwind" fn()>;
+
+/// One of the functions of a registration.
+struct Registered {
+    handler: unsafe extern "C-unwind" fn(),
+    domain: DomainId,
+}
+
+/// `fork()`: by the code of a domain, whoever called it.
+pub(super) extern "C" fn fork(context: usize) -> libc::pid_t {
+    let _inside = current::enter(DomainId(context as u32));
+    // SAFETY: the calling code's own fork; what follows in the child is a thread-local's change.
+    unsafe { libc::fork() }
+}
+
+/// `__register_atfork(prepare, parent, child, handle)`, which `pthread_atfork` is made of.
+///
+/// # Safety
+/// As pthread_atfork(3).
+pub(super) unsafe extern "C" fn register_atfork(
+    prepare: Handler,
+    parent: Handler,
+    child: Handler,
+    handle: *mut c_void,
+) -> c_int {
+    unsafe extern "C" {
+        fn __register_atfork(
+            prepare: Handler,
+            parent: Handler,
+            child: Handler,
+            handle: *mut c_void,
+        ) -> c_int;
+    }
+    let mut handlers = [prepare, parent, child];
+    // What exists once in the process is everybody's: the commons, a domain that is the program.
+    let one_of_many = exit::note(handle)
+        .and_then(|replica| domain::by_id(replica.domain))
+        .filter(|domain| !domain.0.program && domain.0.commons.is_some());
+    if let Some(domain) = one_of_many
+        && for_its_domain(&mut handlers, domain.id()).is_err()
+    {
+        return libc::ENOMEM;
+    }
+    let [prepare, parent, child] = handlers;
+    // SAFETY: passed on; what stands for a handler lives as long as the process.
+    unsafe { __register_atfork(prepare, parent, child, handle) }
+}
+
+/// Puts code in the handlers' places that calls them when `domain` forks. glibc gives handlers no
+/// argument by which one function could know whom it stands for.
+fn for_its_domain(handlers: &mut [Handler; 3], domain: DomainId) -> std::io::Result<()> {
+    let given: Vec<_> = handlers.iter().copied().flatten().collect();
+    let entries: Vec<Interposition> = given
+        .into_iter()
+        .map(|handler| {
+            let registered = Box::leak(Box::new(Registered { handler, domain }));
+            let context = ptr::from_ref(registered).expose_provenance();
+            Interposition::with_context(call_for_its_domain as *const c_void, 0, context)
+        })
+        .collect();
+    // Never unmapped: glibc may be calling it on another thread when its replica goes.
+    let thunks = Box::leak(Box::new(Thunks::generate(&entries)?));
+    let places = handlers.iter_mut().filter(|handler| handler.is_some());
+    for (place, &address) in places.zip(&thunks.addresses) {
+        // SAFETY: a thunk for a function without arguments, executable for good.
+        *place =
+            Some(unsafe { std::mem::transmute::<usize, unsafe extern "C-unwind" fn()>(address) });
+    }
+    Ok(())
+}
+
+unsafe extern "C-unwind" fn call_for_its_domain(context: usize) {
+    // SAFETY: the address of a value that is never freed, by `for_its_domain`.
+    let registered = unsafe { &*ptr::with_exposed_provenance::<Registered>(context) };
+    if current::domain() == Some(registered.domain) {
+        // SAFETY: as its registration promised; a replica that goes takes its handlers along.
+        unsafe { (registered.handler)() }
+    }
+}
