@@ -151,6 +151,14 @@ impl Closure {
         if let Some(replica) = around.replicas.iter().find(|replica| by_soname(&replica.image)) {
             return Ok(Edge::Replica(replica.clone()));
         }
+        // Where it lies says nothing new of what is loaded, unless a rule asks for that.
+        let shared = || around.policy.class_of_name(name).is_some_and(|it| it != Class::Replicate);
+        if around.program || shared() {
+            let loaded = around.system.by_name(name);
+            if let Some(object) = loaded.filter(|object| around.system.pin(object)) {
+                return Ok(Edge::System(object));
+            }
+        }
         let path = match search::find(name, &self.chain(from)) {
             Ok(path) => path,
             Err(searched) => {

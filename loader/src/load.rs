@@ -316,10 +316,12 @@ pub(crate) fn prepare_group(
     let planned = started.elapsed();
     let replicas = images
         .iter()
+        .zip(&plans)
         .zip(&members)
-        .map(|(image, &index)| {
+        .map(|((image, plan), &index)| {
             let brought_by = closure.ancestors(index);
-            map_replica(domain, image, brought_by, static_tls.contains(&image.id)).map(Arc::new)
+            let static_tls = static_tls.contains(&image.id);
+            map_replica(domain, image, plan, brought_by, static_tls).map(Arc::new)
         })
         .collect::<Result<Vec<_>>>()?;
 
@@ -344,14 +346,16 @@ pub(crate) fn prepare_group(
     Ok(replicas)
 }
 
-/// Maps an image and gives it TLS; the replica is not yet relocated.
+/// Maps an image and gives it TLS; the replica is not yet relocated as far as its own address does
+/// not suffice for it.
 fn map_replica(
     domain: &Domain,
     image: &Arc<Image>,
+    plan: &Plan,
     brought_by: Vec<Arc<Image>>,
     static_tls: bool,
 ) -> Result<Replica> {
-    let memory = map::map(image)?;
+    let memory = map::map(image, &plan.prepared.words)?;
     let tls = match image.tls {
         Some(tls) => Some(tls::place(&image.path, tls, memory.base() + tls.address, static_tls)?),
         None => None,

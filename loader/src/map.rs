@@ -2,8 +2,10 @@
 //!
 //! A page of data that relocation will write is made the replica's own here, all of them in few
 //! requests, because a page fault costs more than the relocations of a page. Where they are many in
-//! a row, the file's bytes are copied into fresh memory: the kernel's copy on write takes twice as
-//! long for each page. A page that holds no relocation stays the file's until the program writes it.
+//! a row, the file's bytes are copied into fresh memory: the kernel's copy on write takes longer for
+//! each page. What the plan knows of a page (see [`crate::prepared`]) is written into it at once, before
+//! it leaves the processor's first cache. A page that holds no relocation stays the file's until the
+//! program writes it.
 
 use std::ops::Range;
 use std::path::Path;
@@ -11,25 +13,27 @@ use std::ptr;
 
 use crate::error::{Error, Result};
 use crate::image::{Image, Segment};
+use crate::prepared::{Unwritten, Words};
 use crate::sys::memory::{self, Protection, Reservation};
 use crate::sys::{PAGE, page_down, page_up};
 
 /// Maps the segments of `image` from its file, private to the process: pages that nobody writes
-/// stay the page cache's.
-pub(crate) fn map(image: &Image) -> Result<Reservation> {
+/// stay the page cache's. Pages that relocation writes have `words` in them already.
+pub(crate) fn map(image: &Image, words: &Words) -> Result<Reservation> {
     let failed = |action, length| {
         let object = image.path.clone();
         move |source| Error::Memory { object, action, length, source }
     };
     let memory =
         Reservation::new(image.span, image.alignment).map_err(failed("reserve", image.span))?;
+    let mut words = words.unwritten(memory.base().wrapping_sub(image.first));
     let mut rest = &image.segments[..];
     while let Some(first) = rest.first() {
         let run = constant_run(rest);
         if run > 1 {
             map_run(&memory, image, &rest[..run])
         } else {
-            map_segment(&memory, image, first)
+            map_segment(&memory, image, first, &mut words)
         }
         .map_err(failed("map a segment of", first.memory_size))?;
         rest = &rest[run.max(1)..];
@@ -76,10 +80,16 @@ fn map_run(memory: &Reservation, image: &Image, run: &[Segment]) -> std::io::Res
 /// their own that they get.
 const WORTH_COPYING: usize = 16 * PAGE;
 
-/// As many bytes are copied while the kernel's zeroes are still in a cache near by.
-const CACHED: usize = 16 * PAGE;
+/// As many pages are made by one request and then filled: what the kernel has cleared is still in a
+/// cache near by, and requests are few.
+const AT_ONCE: usize = 64 * PAGE;
 
-fn map_segment(memory: &Reservation, image: &Image, segment: &Segment) -> std::io::Result<()> {
+fn map_segment(
+    memory: &Reservation,
+    image: &Image,
+    segment: &Segment,
+    words: &mut Unwritten<'_>,
+) -> std::io::Result<()> {
     let protection = match (segment.write, segment.execute) {
         (true, _) => Protection::ReadWrite,
         (false, true) => Protection::ReadExecute,
@@ -89,47 +99,48 @@ fn map_segment(memory: &Reservation, image: &Image, segment: &Segment) -> std::i
     let start = page_down(segment.address);
     let file_end = if segment.file_size > 0 { end(segment.file_size) } else { start };
     let memory_end = end(segment.memory_size);
-    let copied: Vec<Range<usize>> = written_runs(image, segment, start..file_end)
-        .filter(|run| run.len() >= WORTH_COPYING)
+    let in_file = |run: &Range<usize>| run.start..run.end.min(file_end);
+    let is_copied = |run: &Range<usize>| in_file(run).len() >= WORTH_COPYING;
+    let copied: Vec<_> = written_runs(image, segment, start..memory_end)
+        .filter(is_copied)
+        .map(|run| in_file(&run))
         .collect();
-    // What is not copied stays the file's; what lies behind the file's part begins as zeroes.
-    let map_file = |pages: Range<usize>| {
-        let offset = file_offset(segment, pages.start);
-        memory.map_file(pages.start, pages.len(), &image.file, offset as u64, protection)
-    };
-    let mut at = start;
-    for run in &copied {
-        if at < run.start {
-            map_file(at..run.start)?;
-        }
-        let fresh_end = if run.end == file_end { memory_end } else { run.end };
-        memory.map_zeroes(run.start, fresh_end - run.start, protection)?;
-        at = fresh_end;
+    let fresh = if copied.is_empty() { file_end } else { start };
+    if fresh < memory_end {
+        memory.map_zeroes(fresh, memory_end - fresh, protection)?;
     }
-    if at < file_end {
-        map_file(at..file_end)?;
-        at = file_end;
-    }
-    if at < memory_end {
-        memory.map_zeroes(at, memory_end - at, protection)?;
-    }
-    for run in written_runs(image, segment, start..file_end) {
-        if run.len() < WORTH_COPYING {
-            memory::populate(memory.base() + run.start, run.len());
-            continue;
-        }
-        for at in run.clone().step_by(CACHED) {
-            let part = at..run.end.min(at + CACHED);
-            memory::populate(memory.base() + part.start, part.len());
-            copy(memory, image, segment, part);
+    // What is not copied stays the file's.
+    let ends = copied.iter().map(|run| run.end);
+    let starts = copied.iter().map(|run| run.start);
+    for (from, to) in [start].into_iter().chain(ends).zip(starts.chain([file_end])) {
+        if from < to {
+            let offset = file_offset(segment, from) as u64;
+            memory.map_file(from, to - from, &image.file, offset, protection)?;
         }
     }
     let tail = segment.address + segment.file_size;
-    if segment.write && segment.memory_size > segment.file_size && file_end > tail {
+    let has_tail = segment.write && segment.memory_size > segment.file_size && file_end > tail;
+    if has_tail && !copied.iter().any(|run| run.contains(&tail)) {
         // SAFETY: the bytes from the end of the file's part to the end of its last page lie in the
         // page just mapped, which is writable and private; the file has something else there, the
         // gABI wants zeroes.
         unsafe { ptr::write_bytes((memory.base() + tail) as *mut u8, 0, file_end - tail) };
+    }
+    for run in written_runs(image, segment, start..memory_end) {
+        let pages = in_file(&run);
+        let copied = is_copied(&run);
+        for at in pages.clone().step_by(AT_ONCE) {
+            let part = at..pages.end.min(at + AT_ONCE);
+            memory::populate(memory.base() + part.start, part.len());
+            for page in part.step_by(PAGE).filter(|_| copied) {
+                copy(memory, image, segment, page);
+                // SAFETY: the page was just mapped, is writable, and is referred to by nobody; in
+                // runs before it all words were written.
+                unsafe { words.write_before(page + PAGE, memory.base()) };
+            }
+        }
+        // SAFETY: as above, of all pages of the run.
+        unsafe { words.write_before(run.end, memory.base()) };
     }
     Ok(())
 }
@@ -148,16 +159,15 @@ fn written_runs<'a>(
     })
 }
 
-/// Copies what a mapping of the file would show in `run`, pages of a segment's file part.
-fn copy(memory: &Reservation, image: &Image, segment: &Segment, run: Range<usize>) {
-    let offset = file_offset(segment, run.start);
-    let bytes = image.bytes();
-    // Behind the file's end a mapping shows zeroes.
-    let bytes = &bytes[offset..bytes.len().min(offset + run.len())];
-    // SAFETY: the run was just mapped, is writable, and is referred to by nobody; the view of the
+/// Copies what a mapping of the file would show in `page`, of a segment's file part, into fresh
+/// memory.
+fn copy(memory: &Reservation, image: &Image, segment: &Segment, page: usize) {
+    let end = (segment.address + segment.file_size).min(page + PAGE);
+    let bytes = &image.bytes()[file_offset(segment, page)..file_offset(segment, end)];
+    // SAFETY: the page was just mapped, is writable, and is referred to by nobody; the view of the
     // file is another mapping.
     unsafe {
-        let target = (memory.base() + run.start) as *mut u8;
+        let target = (memory.base() + page) as *mut u8;
         ptr::copy_nonoverlapping(bytes.as_ptr(), target, bytes.len());
     }
 }

@@ -112,6 +112,32 @@ impl Policy {
             .find(|rule| path.contains(&rule.literal) && rule.pattern.matches(path))
             .map(|rule| (rule.class, rule.reason))
     }
+
+    /// The class that a rule gives to every file called `name`, whatever directory it is in; none if
+    /// the directory counts.
+    pub(crate) fn class_of_name(&self, name: &str) -> Option<Class> {
+        let path = format!("/{name}");
+        let matches = |rule: &Rule| path.contains(&rule.literal) && rule.pattern.matches(&path);
+        let decides = |rule: &Rule| rule.is_for_names() && matches(rule);
+        let index = self.rules.iter().position(decides)?;
+        let class = self.rules[index].class;
+        // An earlier one may match by what a directory is called.
+        let undecided = |rule: &Rule| rule.class != class && rule.may_match(name);
+        (!self.rules[..index].iter().any(undecided)).then_some(class)
+    }
+}
+
+impl Rule {
+    /// Whether its pattern matches a path as soon as the file's name matches what follows `*/`.
+    fn is_for_names(&self) -> bool {
+        self.pattern.as_str().strip_prefix("*/").is_some_and(|name| !name.contains('/'))
+    }
+
+    /// Whether there may be a file called `name` that it matches.
+    fn may_match(&self, name: &str) -> bool {
+        let last = self.pattern.as_str().rsplit('/').next().unwrap_or_default();
+        last.contains(['*', '?', '[']) || last == name
+    }
 }
 
 /// The longest text that every match of the pattern holds.
@@ -147,6 +173,22 @@ mod tests {
         assert_eq!(Policy::default().rule(path).unwrap().0, Class::Replicate);
         let policy = Policy::default().with("*/libreadline*", Class::System, "test");
         assert_eq!(policy.rule(path).unwrap().0, Class::System);
+    }
+
+    #[test]
+    fn a_name_decides_only_where_no_directory_can() {
+        let class = |policy: &Policy, name: &str| policy.class_of_name(name);
+        let policy = Policy::default();
+        assert_eq!(class(&policy, "libm.so.6"), Some(Class::System));
+        assert_eq!(class(&policy, "libfoo.so.1"), None);
+        // Behind rules of the other class that a directory's name could satisfy.
+        assert_eq!(class(&policy, "libtcl8.6.so"), None);
+        let policy = policy.with("/opt/x/libfoo.so", Class::Replicate, "test");
+        assert_eq!(class(&policy, "libm.so.6"), Some(Class::System));
+        let policy = policy.with("/opt/y/*", Class::Replicate, "test");
+        assert_eq!(class(&policy, "libm.so.6"), None);
+        let policy = policy.with("*/libm.so*", Class::Replicate, "test");
+        assert_eq!(class(&policy, "libm.so.6"), Some(Class::Replicate));
     }
 
     #[test]

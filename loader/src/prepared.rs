@@ -1,27 +1,47 @@
 //! Relocations whose words are known when a plan is made, but for the replica's own address.
 //!
 //! Nearly all words that a load writes are an address in the image itself (its own base and a
-//! constant) or something that is the same in all domains. They are found once, with the plan; a
-//! further replica writes them in one pass that looks at no record and no symbol.
+//! constant) or something that is the same in all domains. They are found once, with the plan, and
+//! sorted by place: a further replica writes them as its pages are made, page by page, while the
+//! page is in the processor's first cache, and looks at no record and no symbol.
+
+use std::ptr;
 
 use crate::arch::{self, Action};
 use crate::image::Image;
-use crate::image::relocations::Rela;
+use crate::image::relocations::{Rela, relr_addresses};
 use crate::plan::Binding;
+use crate::sys::PAGE;
 
 /// The relocations of an image, sorted out.
-///
-/// Invariant: every offset is that of a word that [`crate::image::Targets`] has checked.
 #[derive(Debug, Default)]
 pub(crate) struct Prepared {
-    /// Words that are the replica's bias and a constant: their offsets, and the constants.
-    pub biased: Vec<(u32, u32)>,
-    /// Words that are the same in all replicas.
-    pub fixed: Vec<(u32, u64)>,
-    /// All others: indices of their records, in the table's order.
+    /// What mapping writes.
+    pub words: Words,
+    /// Whether the words of DT_RELR are left to relocation, before all others.
+    pub relative: bool,
+    /// What else is left to relocation: indices of records, in the table's order.
     pub others: Vec<u32>,
     /// Those of the others that write module words, which are arguments of `__tls_get_addr`.
     pub modules: Vec<u32>,
+}
+
+/// Words of a replica, in ascending order of their places, which are relative to its lowest page.
+///
+/// Invariant: each place was checked by [`crate::image::Targets`] and lies in one page.
+#[derive(Debug, Default)]
+pub(crate) struct Words {
+    /// Those that are the replica's bias and a constant.
+    biased: Vec<(u32, u32)>,
+    /// Those that are the same in all replicas.
+    fixed: Vec<(u32, u64)>,
+}
+
+/// The [`Words`] that are not written yet.
+pub(crate) struct Unwritten<'a> {
+    bias: u64,
+    biased: &'a [(u32, u32)],
+    fixed: &'a [(u32, u64)],
 }
 
 impl Prepared {
@@ -33,35 +53,84 @@ impl Prepared {
     ) -> Prepared {
         let mut prepared = Prepared::default();
         let mut targets = Vec::new();
-        let mut modules = Vec::new();
+        let Words { biased, fixed } = &mut prepared.words;
         for (index, rela) in image.dynamic.rela().enumerate() {
-            let offset = u32::try_from(rela.offset);
             let size = arch::action(rela.kind).map_or(0, |action| action.size(rela.symbol));
             if arch::action(rela.kind) == Some(Action::TlsModule) {
-                modules.push(index as u32);
+                prepared.modules.push(index as u32);
             }
             if size > 0 {
                 targets.push(rela.offset..rela.offset.wrapping_add(size as u64));
             }
-            match (offset, word(&rela, &binding, &own)) {
-                (Ok(offset), Some(Word::Biased(constant))) => {
-                    prepared.biased.push((offset, constant));
-                }
-                (Ok(offset), Some(Word::Fixed(value))) => prepared.fixed.push((offset, value)),
+            match (place(image, rela.offset), word(&rela, &binding, &own)) {
+                (Some(place), Some(Word::Biased(constant))) => biased.push((place, constant)),
+                (Some(place), Some(Word::Fixed(value))) => fixed.push((place, value)),
                 _ => prepared.others.push(index as u32),
             }
         }
+        let relative = || relr_addresses(image.dynamic.relative);
+        targets.extend(relative().map(|address| address..address.wrapping_add(8)));
         targets.sort_unstable_by_key(|target| target.start);
-        // Where two records write to one byte, the order of the table counts.
-        if targets.windows(2).any(|pair| pair[1].start < pair[0].end) {
+        // Where two records write to one byte, the order of the tables counts. And an image with one
+        // that applies where none may is refused when it is to be applied.
+        let overlap = targets.windows(2).any(|pair| pair[1].start < pair[0].end);
+        if overlap || image.targets().is_err() {
             let others = (0..image.dynamic.rela().count() as u32).collect();
-            return Prepared { others, modules, ..Prepared::default() };
+            let modules = prepared.modules;
+            return Prepared { others, modules, relative: true, words: Words::default() };
         }
-        prepared.modules = modules;
-        prepared.biased.shrink_to_fit();
-        prepared.fixed.shrink_to_fit();
+        let in_place = |address| {
+            let constant = u32::try_from(image.initial_word(address)).ok()?;
+            Some((place(image, address)?, constant))
+        };
+        match relative().map(in_place).collect::<Option<Vec<_>>>() {
+            Some(words) => biased.extend(words),
+            None => prepared.relative = true,
+        }
+        biased.sort_unstable_by_key(|word| word.0);
+        fixed.sort_unstable_by_key(|word| word.0);
+        biased.shrink_to_fit();
+        fixed.shrink_to_fit();
         prepared
     }
+}
+
+impl Words {
+    /// All of them, for a replica with this bias.
+    pub(crate) fn unwritten(&self, bias: usize) -> Unwritten<'_> {
+        Unwritten { bias: bias as u64, biased: &self.biased, fixed: &self.fixed }
+    }
+}
+
+impl Unwritten<'_> {
+    /// Writes those whose places lie before `end`, all relative to the page at `base`.
+    ///
+    /// # Safety
+    /// `base` must be the address of a mapping of their image, in which their places that lie
+    /// before `end` are writable and nobody else's.
+    pub(crate) unsafe fn write_before(&mut self, end: usize, base: usize) {
+        while let Some((&(place, constant), later)) = self.biased.split_first()
+            && (place as usize) < end
+        {
+            let word = self.bias.wrapping_add(u64::from(constant));
+            // SAFETY: the caller's promise; a place need not be aligned.
+            unsafe { ptr::write_unaligned((base + place as usize) as *mut u64, word) };
+            self.biased = later;
+        }
+        while let Some((&(place, word), later)) = self.fixed.split_first()
+            && (place as usize) < end
+        {
+            // SAFETY: as above.
+            unsafe { ptr::write_unaligned((base + place as usize) as *mut u64, word) };
+            self.fixed = later;
+        }
+    }
+}
+
+/// The place of the word at `address`, if it lies in one page.
+fn place(image: &Image, address: u64) -> Option<u32> {
+    let place = (address as usize).wrapping_sub(image.first);
+    if place % PAGE + size_of::<u64>() > PAGE { None } else { u32::try_from(place).ok() }
 }
 
 enum Word {

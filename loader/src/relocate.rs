@@ -1,4 +1,5 @@
-//! Relocation: a plan applied to a mapped replica.
+//! Relocation: what of a plan mapping has not written (see [`crate::prepared`]), applied to a
+//! replica.
 //!
 //! Only pages that hold a relocation are written (see [`crate::image::Targets`]); mapping has made
 //! them private before.
@@ -59,20 +60,12 @@ pub(crate) fn relocate(
     replica.image.targets()?;
     relocator.tls_get_addr = relocator.shortest_tls_get_addr();
     let bias = replica.bias;
-    for address in relr_addresses(replica.image.dynamic.relative) {
+    let Prepared { relative, others, .. } = &plan.prepared;
+    let left = if *relative { replica.image.dynamic.relative } else { &[] };
+    for address in relr_addresses(left) {
         let target = relocator.target(address) as *mut usize;
         // SAFETY: `targets` has checked that this is a writable word of the image.
         unsafe { ptr::write_unaligned(target, ptr::read_unaligned(target).wrapping_add(bias)) };
-    }
-    let Prepared { biased, fixed, others, .. } = &plan.prepared;
-    for &(offset, constant) in biased {
-        let word = (bias as u64).wrapping_add(u64::from(constant));
-        // SAFETY: `targets` has checked that this is a writable word of the image.
-        unsafe { write_word(bias.wrapping_add(offset as usize), word) };
-    }
-    for &(offset, word) in fixed {
-        // SAFETY: as above.
-        unsafe { write_word(bias.wrapping_add(offset as usize), word) };
     }
     let mut deferred = Vec::new();
     for &index in others {

@@ -244,6 +244,12 @@ impl System {
                 *object = same.clone();
             }
         }
+        state.generation = generation;
+        // What was opened and closed again leaves no trace.
+        let same = |(one, other): (&Arc<_>, &Arc<_>)| Arc::ptr_eq(one, other);
+        if objects.len() == state.objects.len() && objects.iter().zip(&state.objects).all(same) {
+            return state;
+        }
         state.by_name.clear();
         for object in &objects {
             for name in [OsStr::new(&object.soname), &object.file_name] {
@@ -253,7 +259,6 @@ impl System {
             }
         }
         state.objects = objects;
-        state.generation = generation;
         if state.global.is_empty()
             && let Some(executable) = state.objects.first().cloned()
         {

@@ -37,9 +37,9 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let library = |name: &str| torch.join(name);
     let outcomes = [
         measure(&["thread-local"], &[])?,
-        measure(&["replicas", "--promised", "0.55"], &[("", python.clone())])?,
+        measure(&["replicas", "--promised", "0.5"], &[("", python.clone())])?,
         measure(
-            &["replicas", "--promised", "0.333"],
+            &["replicas", "--promised", "0.25"],
             &[
                 ("--after", python),
                 ("--shared", library("libtorch_global_deps.so")),

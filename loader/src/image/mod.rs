@@ -170,6 +170,20 @@ impl Image {
         self.bytes
     }
 
+    /// What a replica has at `address`, as in the file, before it is relocated.
+    pub(crate) fn initial_word(&self, address: u64) -> u64 {
+        let at = (address as usize).wrapping_sub(self.first);
+        let mut word = [0; size_of::<u64>()];
+        if let Some(segment) = self.segments.iter().find(|segment| segment.holds(at, word.len())) {
+            let start = at - segment.address;
+            // Behind the file's part begins as zeroes.
+            let end = segment.file_size.clamp(start, start + word.len());
+            let offset = segment.offset as usize;
+            word[..end - start].copy_from_slice(&self.bytes[offset + start..offset + end]);
+        }
+        u64::from_ne_bytes(word)
+    }
+
     /// The directory that `$ORIGIN` stands for.
     pub(crate) fn origin(&self) -> &Path {
         self.path.parent().unwrap_or(Path::new("/"))

@@ -16,6 +16,7 @@ use crate::image::symbols::Name;
 use crate::image::{Image, Segment};
 use crate::map;
 use crate::plan::{Binder, Binding, InterposedNames, Plan};
+use crate::prepared::Words;
 use crate::relocate::{self, Places};
 use crate::replica::Replica;
 use crate::scope::{Order, Scope};
@@ -221,7 +222,7 @@ impl Specimen {
     pub fn relocate(&self, rules: Rules) -> Result<Outcome> {
         let plan = self.planned(rules)?;
         let image = &*self.image;
-        let memory = map::map(image)?;
+        let memory = map::map(image, &plan.prepared.words)?;
         let tls =
             image.tls.map(|_| Placed::assumed(block(plan.static_tls(image).next().is_some())));
         let replica = Replica::new(image, NO_DOMAIN, memory, tls, Vec::new());
@@ -229,12 +230,12 @@ impl Specimen {
             let end = page_up(segment.address + segment.memory_size).expect("validated");
             page_down(segment.address)..end
         };
-        let contents = || -> Vec<(u64, Vec<u8>)> {
+        let contents = |base: usize| -> Vec<(u64, Vec<u8>)> {
             let writable = image.segments.iter().filter(|segment| segment.write);
             writable
                 .map(|segment| {
                     let pages = pages(segment);
-                    let start = replica.base + pages.start;
+                    let start = base + pages.start;
                     // SAFETY: the pages of a segment are mapped and, being writable, readable; no
                     // other thread knows of them.
                     let bytes =
@@ -243,7 +244,8 @@ impl Specimen {
                 })
                 .collect()
         };
-        let before = contents();
+        // As mapping leaves it to a plan that knows no word.
+        let before = contents(map::map(image, &Words::default())?.base());
         let own = |id: &_| (*id == image.id).then_some(&replica);
         let places = Places {
             replicas: plan.images.iter().map(own).collect(),
@@ -252,7 +254,7 @@ impl Specimen {
         let result = relocate::relocate(&replica, &plan, &places);
         let written = before
             .into_iter()
-            .zip(contents())
+            .zip(contents(replica.base))
             .map(|((address, before), (_, after))| Written { address, before, after })
             .collect();
         map::protect_relro(image, &replica.memory)?;

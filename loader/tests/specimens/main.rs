@@ -12,7 +12,7 @@ mod mutate;
 mod reading;
 mod strategies;
 
-use forge::{DATA, Forge, Symbol};
+use forge::{DATA, DYNAMIC, Forge, Symbol};
 use hydrozoa_loader::testing::specimen::{Outcome, Rules, Specimen};
 use proptest::prelude::*;
 
@@ -94,6 +94,41 @@ fn a_specimen_is_relocated_as_its_file_asks() {
     for address in [DATA + 104, DATA + 112, DATA + 128] {
         assert_eq!(word(&outcome, address), packed);
     }
+}
+
+#[test]
+fn words_of_many_pages_in_a_row_are_written_wherever_they_lie_in_them() {
+    const PAGES: u64 = 24;
+    let pages = (1..PAGES).map(|page| DYNAMIC + page * 0x1000);
+    let forge = Forge {
+        // Half in the page, half in the next one.
+        rela: pages.clone().map(|page| (page - 4, 0, RELATIVE, page as i64)).collect(),
+        // All but the first two words and the last five.
+        relr: pages.flat_map(|page| [page + 16].into_iter().chain([u64::MAX; 8])).collect(),
+        data: (0..PAGES * 0x1000 / 8).flat_map(u64::to_le_bytes).collect(),
+        ..Forge::default()
+    };
+    let outcome = relocated(&forge);
+    assert_eq!(outcome.result, Ok(()));
+    for page in (1..PAGES).map(|page| DYNAMIC + page * 0x1000) {
+        assert_eq!(word(&outcome, page - 4), outcome.bias + page);
+        assert_eq!(word(&outcome, page + 16), outcome.bias + (page + 16 - DATA) / 8);
+        assert_eq!(word(&outcome, page + 4048), outcome.bias + (page + 4048 - DATA) / 8);
+        assert_eq!(word(&outcome, page + 4056), (page + 4056 - DATA) / 8);
+    }
+}
+
+#[test]
+fn a_word_that_both_tables_name_is_relocated_by_the_packed_one_first() {
+    let forge = Forge {
+        rela: vec![(DATA, 0, RELATIVE, 0x40)],
+        relr: vec![DATA, 0b11],
+        data: vec![0; 16],
+        ..Forge::default()
+    };
+    let outcome = relocated(&forge);
+    assert_eq!(word(&outcome, DATA), outcome.bias + 0x40);
+    assert_eq!(word(&outcome, DATA + 8), outcome.bias);
 }
 
 #[test]
