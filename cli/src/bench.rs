@@ -58,7 +58,7 @@ pub fn run(options: &Options) -> Result<i32> {
     if options.samples {
         return print_samples(options);
     }
-    println!(
+    say!(
         "{:>12} {:>8} {:>10} {:>9} {:>9} {:>9} {:>12} {:>12}",
         "interpreters",
         "threads",
@@ -91,7 +91,7 @@ pub fn run(options: &Options) -> Result<i32> {
                 .map(|single| (private_mib - single) / (interpreters - 1) as f64),
         };
         let further = line.further_mib.map_or_else(|| "-".to_owned(), |mib| format!("{mib:.1}"));
-        println!(
+        say!(
             "{:>12} {:>8} {:>10.1} {:>9.2} {:>9.2} {:>9.2} {:>12.1} {further:>12}",
             line.interpreters,
             line.threads,
@@ -167,6 +167,6 @@ fn print_samples(options: &Options) -> Result<i32> {
         threads,
         Duration::from_secs_f64(options.seconds),
     )?;
-    println!("{}", serde_json::to_string(&samples)?);
+    say!("{}", serde_json::to_string(&samples)?);
     Ok(0)
 }

@@ -39,27 +39,27 @@ pub fn run(options: &Options) -> Result<i32> {
     let mut findings = Findings::default();
     pythons(options, &mut findings)?;
     system(&mut findings)?;
-    println!();
+    say!();
     if findings.0.is_empty() {
-        println!("nothing stands in the way");
+        say!("nothing stands in the way");
         return Ok(0);
     }
-    println!("what would fail, and the mend:");
+    say!("what would fail, and the mend:");
     for finding in &findings.0 {
-        println!("  - {finding}");
+        say!("  - {finding}");
     }
     Ok(1)
 }
 
 fn pythons(options: &Options, findings: &mut Findings) -> Result<()> {
-    println!("Pythons, best first:");
+    say!("Pythons, best first:");
     let mut usable = 0;
     let candidates = match &options.venv {
         Some(venv) => vec![examine(venv)],
         None => discover(),
     };
     for candidate in candidates {
-        println!("  {candidate}");
+        say!("  {candidate}");
         let python = match &candidate.verdict {
             Ok(python) => python,
             Err(refusal) if options.venv.is_some() => {
@@ -76,17 +76,17 @@ fn pythons(options: &Options, findings: &mut Findings) -> Result<()> {
             } else {
                 "isolated: no adapter knows this release"
             };
-            println!("    torch {version}, policy {policy}");
+            say!("    torch {version}, policy {policy}");
         } else if first {
-            println!("    no torch");
+            say!("    no torch");
         }
         if options.quick {
             continue;
         }
         match trial(python, first) {
-            Ok(what) => println!("    tried: {what}"),
+            Ok(what) => say!("    tried: {what}"),
             Err(error) => {
-                println!("    tried: {error:#}");
+                say!("    tried: {error:#}");
                 findings.add(format!("{}: {error:#}", python.library().display()));
             }
         }
@@ -133,8 +133,8 @@ fn trial(python: &Installation, full: bool) -> Result<String> {
 }
 
 fn system(findings: &mut Findings) -> Result<()> {
-    println!("System:");
-    println!("  {}", getconf("GNU_LIBC_VERSION").unwrap_or_else(|| "no glibc".to_owned()));
+    say!("System:");
+    say!("  {}", getconf("GNU_LIBC_VERSION").unwrap_or_else(|| "no glibc".to_owned()));
     match getconf("GNU_LIBC_VERSION").as_deref().and_then(glibc) {
         // _dl_find_object, by which C++ exceptions find their frames in a replica, came with glibc 2.35.
         Some(version) if version < (2, 35) => findings.add(format!(
@@ -147,7 +147,7 @@ fn system(findings: &mut Findings) -> Result<()> {
     let mappings = number("/proc/sys/vm/max_map_count");
     if let Some(limit) = mappings {
         let fit = limit.saturating_sub(2000) / MAPPINGS;
-        println!(
+        say!(
             "  vm.max_map_count {limit}: room for about {fit} interpreters with torch and torchvision"
         );
         if fit < 16 {
@@ -156,7 +156,7 @@ fn system(findings: &mut Findings) -> Result<()> {
         }
     }
     if let Some(keys) = getconf("PTHREAD_KEYS_MAX").and_then(|text| text.parse::<u64>().ok()) {
-        println!(
+        say!(
             "  PTHREAD_KEYS_MAX {keys}: room for about {} interpreters with torch and torchvision",
             keys.saturating_sub(64) / KEYS
         );
@@ -166,14 +166,14 @@ fn system(findings: &mut Findings) -> Result<()> {
         line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok()
     });
     if let Some(kib) = memory {
-        println!(
+        say!(
             "  {} MiB of memory available: room for about {} interpreters with torch and torchvision",
             kib / 1024,
             kib / 1024 / MEMORY
         );
     }
     let cores = std::thread::available_parallelism().map_or(0, usize::from);
-    println!("  {cores} cores");
+    say!("  {cores} cores");
     for path in ["/proc/self/smaps_rollup", "/proc/self/maps"] {
         if !Path::new(path).exists() {
             findings.add(format!("{path} is missing: memory cannot be measured"));

@@ -1,5 +1,8 @@
 //! The `hydrozoa` command: the library from a shell.
 
+#[macro_use]
+mod output;
+
 mod bench;
 mod doctor;
 mod inspect;
@@ -112,7 +115,7 @@ fn main() -> ExitCode {
         // The status of a python program may be any of a byte.
         Ok(status) => ExitCode::from(u8::try_from(status & 0xff).unwrap_or(u8::MAX)),
         Err(error) => {
-            eprintln!("hydrozoa: {error:#}");
+            output::complain(&error);
             ExitCode::FAILURE
         }
     }

@@ -62,6 +62,9 @@ struct Build {
     /// A shared library to put in, with the `*.libs` that it needs; RECORD is its place, by default where Python finds it
     #[arg(long = "with-extension", value_name = "SO[=RECORD]")]
     extensions: Vec<String>,
+    /// Another file to put in, which the code reads as a resource; RECORD as above
+    #[arg(long = "with-file", value_name = "FILE[=RECORD]")]
+    files: Vec<String>,
     /// Also look for modules here; the current folder is always looked into
     #[arg(long = "path", value_name = "DIR")]
     paths: Vec<PathBuf>,
@@ -135,14 +138,8 @@ pub fn run(options: Options) -> Result<i32> {
 fn build(options: &Build) -> Result<i32> {
     let mut recipe = Recipe::new(&options.target);
     recipe.rules = options.rules.0.clone();
-    recipe.extensions = options
-        .extensions
-        .iter()
-        .map(|text| match text.split_once('=') {
-            Some((file, record)) => (file.into(), Some(record.to_owned())),
-            None => (text.into(), None),
-        })
-        .collect();
+    recipe.extensions = options.extensions.iter().map(|text| with_record(text)).collect();
+    recipe.files = options.files.iter().map(|text| with_record(text)).collect();
     recipe.paths = options
         .paths
         .iter()
@@ -154,10 +151,10 @@ fn build(options: &Build) -> Result<i32> {
     let pool = options.choice.pool(2)?;
     let report = pool.build_package(&recipe, &options.output)?;
     if options.tree {
-        print!("{}", report.tree());
+        crate::output::put(format_args!("{}", report.tree()));
     }
     let count = |action: &str| report.modules.iter().filter(|m| m.action == action).count();
-    println!(
+    say!(
         "{}: {} bytes; {} storages of {} bytes; {} modules interned, {} external, {} mocked; {} libraries",
         report.file.display(),
         report.bytes,
@@ -170,21 +167,21 @@ fn build(options: &Build) -> Result<i32> {
     );
     let proposed = report.proposed_mocks();
     if !proposed.is_empty() {
-        println!("false dependencies: it computes the same bits with these mocked");
+        say!("false dependencies: it computes the same bits with these mocked");
         for pattern in proposed {
-            println!("  --mock '{pattern}'");
+            say!("  --mock '{pattern}'");
         }
         if !report.complete {
-            println!("  and maybe more: --search {} was not enough to try all", options.search);
+            say!("  and maybe more: --search {} was not enough to try all", options.search);
         }
     }
     let mut costs = report.large_costs().peekable();
     if costs.peek().is_some() {
-        println!(
+        say!(
             "external modules take private memory in each interpreter; to save it, mock or patch what imports them"
         );
         for cost in costs {
-            println!("  {cost}");
+            say!("  {cost}");
         }
     }
     if let Some(path) = &options.html {
@@ -192,22 +189,30 @@ fn build(options: &Build) -> Result<i32> {
     }
     match &report.verdict {
         Verdict::Same => {
-            println!("loaded hermetically, it computes the same bits as the unpackaged model");
+            say!("loaded hermetically, it computes the same bits as the unpackaged model");
         }
-        Verdict::Loads => println!(
+        Verdict::Loads => say!(
             "loaded hermetically; to compare outputs, have {} return (model, arguments)",
             options.target
         ),
         Verdict::Differs(what) => {
-            println!("loaded hermetically, it computes something else: {what}");
+            say!("loaded hermetically, it computes something else: {what}");
             return Ok(1);
         }
         Verdict::Fails(error) => {
-            println!("the package was written, and does not work by itself:\n{error}");
+            say!("the package was written, and does not work by itself:\n{error}");
             return Ok(1);
         }
     }
     Ok(0)
+}
+
+/// `FILE` or `FILE=RECORD`.
+fn with_record(text: &str) -> (PathBuf, Option<String>) {
+    match text.split_once('=') {
+        Some((file, record)) => (file.into(), Some(record.to_owned())),
+        None => (text.into(), None),
+    }
 }
 
 /// The records that match, of which there must be one if a pattern was given.
@@ -222,15 +227,15 @@ fn show(file: &Path, pattern: Option<&str>) -> Result<i32> {
     let archive = Archive::open(file)?;
     let records = chosen(&archive, pattern)?;
     if pattern.is_none() {
-        println!("python {}", archive.python_version().unwrap_or("version not stated"));
-        println!("external modules: {}", archive.extern_modules().join(", "));
+        say!("python {}", archive.python_version().unwrap_or("version not stated"));
+        say!("external modules: {}", archive.extern_modules().join(", "));
         let libraries: Vec<&str> = archive.libraries().collect();
         if !libraries.is_empty() {
-            println!("libraries: {}", libraries.join(", "));
+            say!("libraries: {}", libraries.join(", "));
         }
     }
     for record in records {
-        println!("{:>12}  {record}", archive.size(record)?);
+        say!("{:>12}  {record}", archive.size(record)?);
     }
     Ok(0)
 }
@@ -253,6 +258,6 @@ fn verify(file: &Path) -> Result<i32> {
     if let Err(error) = archive.verify() {
         bail!("{error}");
     }
-    println!("{}: {} records, all as they were written", file.display(), archive.records().count());
+    say!("{}: {} records, all as they were written", file.display(), archive.records().count());
     Ok(0)
 }

@@ -5,15 +5,18 @@ with a reason that the report shows; and where that cannot be done, the answer i
 with a mend each, not the first of them.
 """
 
+import contextlib
 import importlib
 import importlib.machinery
 import importlib.util
+import io
 import os
+import pickle
 import struct
 import sys
 import warnings
 
-from torch.package import PackageExporter
+from torch.package import PackageExporter, package_exporter
 from torch.package.package_exporter import (
     PackagingError,
     PackagingErrorReason,
@@ -82,32 +85,43 @@ class Exporter(PackageExporter):
         return self.intern, f"{top} is Python only"
 
 
-def build(target, path, rules, extensions):
+def build(target, path, rules, extensions, data):
     """Calls `target`, `MODULE:CALLABLE`, and writes what it returns to `path`.
 
     `rules` are pairs of an action and a pattern, in order; `extensions` are pairs of a file and its
-    record, or "" for the place where Python finds it. Returns `(object, example, modules,
+    record, or "" for the place where Python finds it; `data` are such pairs of other files. Returns `(object, example, modules,
     problems)`: `example` is None if the callable gave none; `modules` are rows of name, action,
     reason, size in bytes and the names of those that import it; with problems, nothing was written.
     """
     obj, example, module = _resolve(target)
     files = _libraries(extensions)
+    others = {os.path.abspath(file): record or _record_of(os.path.abspath(file)) for file, record in data}
+    for file, record in others.items():
+        if not os.path.isfile(file):
+            raise FileNotFoundError(f"--with-file {file}: there is no such file")
+        if record.startswith(("/", "../", ".data/")) or "/../" in record:
+            raise ValueError(f"--with-file {file}: a record cannot be named {record}")
     exporter = Exporter(path, {module.partition(".")[0], type(obj).__module__.partition(".")[0]} - _SHARED, files)
     for action, pattern in rules:
         getattr(exporter, action)(pattern)
     problems = []
     try:
-        with exporter, warnings.catch_warnings():
+        with exporter, warnings.catch_warnings(), _with_torchscript():
             # The stock exporter's own use of TypedStorage.
             warnings.filterwarnings("ignore", message="TypedStorage is deprecated")
-            for file, record in files.items():
+            for file, record in (files | others).items():
                 with open(file, "rb") as stream:
                     exporter._write(record, stream.read())
-            exporter.save_pickle(*OBJECT, obj)
+            _save(exporter, OBJECT, obj, "the model")
             if example is not None:
-                exporter.save_pickle(*EXAMPLE, example)
+                _save(exporter, EXAMPLE, example, "the arguments")
     except PackagingError:
         problems = _problems(exporter.dependency_graph)
+    except BaseException:
+        # The stock exporter leaves what it has written.
+        with contextlib.suppress(OSError):
+            os.unlink(path)
+        raise
     if problems:
         os.unlink(path)
     return obj, example, _rows(exporter), problems
@@ -132,10 +146,96 @@ def _resolve(target):
     if not callable(found):
         raise TypeError(f"{target} is a {type(found).__name__}, not a callable that returns a model")
     result = found()
+    if result is None:
+        raise TypeError(f"{target} returned None; it must return the model, or (model, arguments)")
     # A model, or a model and the arguments of one call.
     if isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], tuple):
         return *result, module_name
+    if isinstance(result, tuple) and len(result) == 2 and callable(result[0]):
+        raise TypeError(
+            f"{target} returned a model and a {type(result[1]).__name__}; the arguments of one call "
+            "must be a tuple, such as (tensor,)"
+        )
     return result, None, module_name
+
+
+@contextlib.contextmanager
+def _with_torchscript():
+    """Lets the stock exporter write TorchScript modules, which it holds back as a beta feature."""
+    before = package_exporter._gate_torchscript_serialization
+    package_exporter._gate_torchscript_serialization = False
+    try:
+        yield
+    finally:
+        package_exporter._gate_torchscript_serialization = before
+
+
+def _save(exporter, place, obj, what):
+    """`save_pickle`; what cannot be pickled is named by the way to it, not by its type alone."""
+    try:
+        exporter.save_pickle(*place, obj)
+    except PackagingError:
+        raise
+    except Exception as error:
+        way = _way_to_unpicklable(obj)
+        mend = (
+            "take it out before packaging, replace it by something that can be imported by name, or "
+            "give what holds it a __getstate__ and __setstate__"
+        )
+        reason = f"{type(error).__name__}: {error}"
+        raise pickle.PicklingError(f"{what}{way} cannot be pickled ({reason}); {mend}") from error
+
+
+def _way_to_unpicklable(obj):
+    """The attributes and keys that lead to the smallest part which cannot be pickled."""
+    way, seen = "", set()
+    while id(obj) not in seen:
+        seen.add(id(obj))
+        for step, part in _parts(obj):
+            if not _is_picklable(part):
+                way, obj = way + step, part
+                break
+    return way
+
+
+def _parts(obj):
+    """What an object consists of, each with how it is written."""
+    if isinstance(obj, dict):
+        return [(f"[{key!r}]", value) for key, value in obj.items()]
+    if isinstance(obj, (list, tuple)):
+        return [(f"[{index}]", value) for index, value in enumerate(obj)]
+    try:
+        obj.__reduce_ex__(2)
+    except Exception:
+        # It refuses by itself, as a parametrized module does.
+        return []
+    parts = []
+    for name, value in getattr(obj, "__dict__", {}).items():
+        if name in ("_modules", "_parameters", "_buffers") and isinstance(value, dict):
+            parts += [(f".{key}", inner) for key, inner in value.items()]
+        else:
+            parts.append((f".{name}", value))
+    return parts
+
+
+def _is_picklable(obj):
+    """Whether the exporter's kind of pickler takes it, with storages and scripts left out."""
+    import torch
+
+    class Pickler(pickle._Pickler):
+        dispatch = pickle._Pickler.dispatch.copy()
+
+        def persistent_id(self, inner):
+            outside = torch.is_storage(inner) or isinstance(inner, torch.jit.ScriptModule)
+            return "outside" if outside else None
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            Pickler(io.BytesIO(), 3).dump(obj)
+    except Exception:
+        return False
+    return True
 
 
 def _module_of(record):

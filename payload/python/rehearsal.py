@@ -69,7 +69,10 @@ class _Costs:
             new = [
                 name
                 for name in list(sys.modules)
-                if name not in known and name not in inner and package.mangled_identity(name) is None
+                if name not in known
+                and name not in inner
+                and package.mangled_identity(name) is None
+                and not name.startswith("_hydrozoa.")
             ]
             if new:
                 # importlib puts a module last in `sys.modules` when it is complete (_load_unlocked).
@@ -86,18 +89,46 @@ def _private_memory():
         return next(int(line.split()[1]) << 10 for line in file if line.startswith("Anonymous:"))
 
 
-def check(importer, resource, arguments):
+def check(importer, resource, arguments, folders):
     """Loads and calls the object. Returns `(output, modules, external modules, costs)`: modules as
-    far as they were imported, and the rows of `_Costs`. Without arguments it is only loaded."""
+    far as they were imported, and the rows of `_Costs`. Without arguments it is only loaded.
+
+    `folders` are where the machine that packages has its own code. What of it is imported from
+    there, and is not external by a rule, is an error: the machine that serves has none of it."""
     trial = _install(importer.archive, frozenset())
+    known = set(sys.modules)
     try:
         with trial.costs.of("", 0):
             obj = trial.load_pickle(*resource)
             output = None if arguments is None else call(obj, arguments)
+        _refuse_strays(trial, set(sys.modules) - known, folders)
         costs = sorted(trial.costs.rows, key=lambda row: -row[-1])
         return output, sorted(trial.modules), sorted(trial.externs_used), costs
     finally:
         package.remove(trial.identity)
+
+
+def _refuse_strays(trial, names, folders):
+    """Raises for modules that were not imported from the package and should have been."""
+    tops = {name.partition(".")[0] for name in trial._tree.externs}
+    installed = [os.path.realpath(prefix) + os.sep for prefix in {sys.prefix, sys.base_prefix}]
+    folders = [os.path.realpath(folder) + os.sep for folder in folders]
+    for name in sorted(names):
+        module = sys.modules.get(name)
+        if name.partition(".")[0] in tops or package.mangled_identity(name) is not None:
+            continue
+        places = [getattr(module, "__file__", None), *getattr(module, "__path__", ())]
+        # Modules of Hydrozoa's own are in no folder.
+        for place in filter(os.path.isabs, filter(None, places)):
+            place = os.path.realpath(place)
+            if place.startswith(tuple(folders)) and not place.startswith(tuple(installed)):
+                raise ImportError(
+                    f"{name} is imported from {place}, not from the package, and is no external "
+                    "module: a server does not have it. Code that imports by a text "
+                    "(importlib.import_module('a.b'), importlib.resources.files('a.b')) asks for the "
+                    "machine's module; have it import the module by a statement and pass that, or "
+                    f"package with --extern '{name}' and install it where it is served"
+                )
 
 
 def false_dependencies(importer, resource, arguments, expected, imported, used, seconds):

@@ -4,6 +4,7 @@ mod cuda;
 mod errors;
 mod kernels;
 mod models;
+mod projects;
 mod scripts;
 mod shared_text;
 mod torch_shared;
@@ -44,6 +45,8 @@ const TESTS: &[Test] = &[
     ("mask_rcnn_runs_with_the_kernels_of_its_package_isolated", kernels::mask_rcnn_isolated),
     ("a_build_reports_what_is_in_and_what_need_not_be", kernels::report),
     ("the_command_shows_extracts_and_verifies_packages", kernels::command),
+    ("a_build_takes_data_and_scripts_along_and_names_what_is_lacking", projects::projects),
+    ("the_command_tells_errors_once_with_tracebacks_and_ends_with_its_pipe", projects::shell),
 ];
 
 fn main() -> ExitCode {

@@ -54,6 +54,9 @@ pub struct Recipe {
     /// Shared libraries to put in, each with its record, or where Python finds it. The libraries
     /// that they name and bring along (`*.libs`) come with them.
     pub extensions: Vec<(PathBuf, Option<String>)>,
+    /// Other files to put in, each with its record as above: what the code reads by
+    /// `importlib.resources` or its importer's `load_text` and `load_binary`.
+    pub files: Vec<(PathBuf, Option<String>)>,
     /// Put in front of `sys.path` while the object is made.
     pub paths: Vec<PathBuf>,
     /// How long may be spent on finding false dependencies.
@@ -67,6 +70,7 @@ impl Recipe {
             target: target.into(),
             rules: Vec::new(),
             extensions: Vec::new(),
+            files: Vec::new(),
             paths: Vec::new(),
             search: Duration::from_secs(60),
         }
@@ -120,8 +124,7 @@ impl Pool {
             }
         };
         insert_paths(&checker, &recipe.paths)?;
-        report.verdict =
-            self.rehearse(&checker, output, case.as_ref(), recipe.search, &mut report)?;
+        report.verdict = self.rehearse(&checker, output, case.as_ref(), recipe, &mut report)?;
         // The checker's copies keep the maker's storages: they go before the interpreters do.
         drop(case);
         checker.import("gc")?.call_method("collect", ())?;
@@ -134,7 +137,7 @@ impl Pool {
         session: &Session,
         file: &Path,
         case: Option<&[Movable; 2]>,
-        search: Duration,
+        recipe: &Recipe,
         report: &mut Report,
     ) -> Result<Verdict> {
         let object = |movable: Option<&Movable>| match movable {
@@ -147,7 +150,9 @@ impl Pool {
         let rehearsal = session.import("_hydrozoa.rehearsal")?;
         // What serves has it anyway: it is no cost of the package's.
         session.import("torch")?;
-        let checked = rehearsal.call_method("check", (&importer, OBJECT, &arguments));
+        let folders: Vec<String> =
+            recipe.paths.iter().map(|path| path.display().to_string()).collect();
+        let checked = rehearsal.call_method("check", (&importer, OBJECT, &arguments, folders));
         let (result, imported, used, costs) = match checked {
             Ok(checked) => checked.extract::<Checked<'_>>()?,
             Err(error) => {
@@ -169,7 +174,15 @@ impl Pool {
         let (falses, complete): (Vec<String>, bool) = rehearsal
             .call_method(
                 "false_dependencies",
-                (&importer, OBJECT, &arguments, &expected, imported, used, search.as_secs_f64()),
+                (
+                    &importer,
+                    OBJECT,
+                    &arguments,
+                    &expected,
+                    imported,
+                    used,
+                    recipe.search.as_secs_f64(),
+                ),
             )?
             .extract()?;
         report.set_false(&falses, complete);
@@ -182,15 +195,17 @@ fn export<'s>(session: &'s Session, recipe: &Recipe, file: &Path) -> Result<Buil
     insert_paths(session, &recipe.paths)?;
     let rules: Vec<(&str, &str)> =
         recipe.rules.iter().map(|(action, pattern)| (action.name(), pattern.as_str())).collect();
-    let extensions: Vec<(String, String)> = recipe
-        .extensions
-        .iter()
-        .map(|(file, record)| (file.display().to_string(), record.clone().unwrap_or_default()))
-        .collect();
+    let pairs = |files: &[(PathBuf, Option<String>)]| -> Vec<(String, String)> {
+        let pair = |(file, record): &(PathBuf, Option<String>)| {
+            (file.display().to_string(), record.clone().unwrap_or_default())
+        };
+        files.iter().map(pair).collect()
+    };
+    let (extensions, files) = (pairs(&recipe.extensions), pairs(&recipe.files));
     let target = recipe.target.as_str();
     session
         .import("_hydrozoa.exporting")?
-        .call_method("build", (target, file.display().to_string(), rules, extensions))?
+        .call_method("build", (target, file.display().to_string(), rules, extensions, files))?
         .extract()
 }
 
