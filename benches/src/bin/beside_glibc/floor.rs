@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 use hydrozoa_benches::samples::median;
 
-/// The least that data of a size costs, measured round by round.
+/// The least that data of a size costs.
 pub struct Floor {
     content: Vec<u8>,
     populated: Vec<f64>,

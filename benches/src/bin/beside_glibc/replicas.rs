@@ -66,7 +66,7 @@ pub fn run(options: &Options) -> Result<()> {
     let first = domain()?;
     first.open(&library, OpenFlags::NOW)?;
     let mut floor = Floor::new(first.inspect(&library)?.private_at_load)?;
-    let (mut turns, mut copies) = (0, 0);
+    let mut copies = 0;
     let rounds = Rounds::measure(
         options.rounds,
         || {
@@ -78,14 +78,6 @@ pub fn run(options: &Options) -> Result<()> {
             phases.end();
             // SAFETY: nothing of the domain has run.
             unsafe { domain.close() };
-            // Every other load comes behind glibc's turn, which left other bytes in the caches.
-            if turns % 2 == 1 {
-                let copy = folder.path().join("copy.so");
-                fs::copy(&library, &copy)?;
-                fs::remove_file(&copy)?;
-            }
-            turns += 1;
-            floor.measure()?;
             Ok(elapsed)
         },
         || {
@@ -101,6 +93,15 @@ pub fn run(options: &Options) -> Result<()> {
             Ok(elapsed)
         },
     )?;
+    for turn in 0..options.rounds {
+        // Every other load came behind glibc's turn, which leaves other bytes in the caches.
+        if turn % 2 == 1 {
+            let copy = folder.path().join("copy.so");
+            fs::copy(&library, &copy)?;
+            fs::remove_file(&copy)?;
+        }
+        floor.measure()?;
+    }
     phases.report();
     floor.report(Duration::from_secs_f64(rounds.medians().1));
     let what = format!("a further replica of {}", name.to_string_lossy());
