@@ -15,11 +15,13 @@ use crate::exit::{self};
 use crate::flags::OpenFlags;
 use crate::fork::{self, Held};
 use crate::image::ImageId;
-use crate::image::symbols::Name;
+use crate::image::symbols::{Name, Symbol};
+use crate::image::versions::Version;
 use crate::inspect::{self, Inspection};
 use crate::library::Library;
 use crate::lifetime::Uses;
 use crate::load;
+use crate::order;
 use crate::plan::InterposedNames;
 use crate::policy::{Class, Policy};
 use crate::publish::{self};
@@ -330,6 +332,21 @@ impl Domain {
         scope
     }
 
+    /// The definition of `name` that stands for all unique ones (STB_GNU_UNIQUE) in the domain, whoever
+    /// asks (glibc, elf/dl-lookup.c, do_lookup_unique).
+    pub(crate) fn unique(
+        &self,
+        name: Name<'_>,
+        wanted: Option<Version<'_>>,
+    ) -> Option<(ImageId, Symbol)> {
+        let state = self.0.state.lock();
+        let images = state.replicas.iter().map(|replica| &replica.image);
+        images.filter(|image| image.defines_uniques()).find_map(|image| {
+            let (_, symbol) = image.symbols.lookup(name, wanted, true)?;
+            symbol.is_unique().then_some((image.id, symbol))
+        })
+    }
+
     /// The address of `name` in a scope of this domain, as `dlsym` returns it.
     pub(crate) fn lookup(&self, scope: &Scope, name: &str) -> Option<usize> {
         self.address_of(scope.find(Name::new(name.as_bytes()), None, true)?)
@@ -365,7 +382,12 @@ impl Domain {
             let mut state = self.0.state.lock();
             state.globals.clear();
             state.by_image.clear();
-            run::in_order_of_destruction(std::mem::take(&mut state.replicas))
+            let replicas = std::mem::take(&mut state.replicas);
+            if self.0.program {
+                order::of_destruction(&replicas, &state.uses)
+            } else {
+                run::last_first(replicas)
+            }
         };
         for replica in &replicas {
             run::destroy(replica);

@@ -57,6 +57,7 @@ mod load;
 mod loader;
 mod map;
 mod needs;
+mod order;
 mod plan;
 mod policy;
 #[doc(hidden)]

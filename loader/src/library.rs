@@ -101,23 +101,28 @@ pub(crate) fn find_definition(
     name: Name<'_>,
     wanted: Option<Version<'_>>,
 ) -> Option<Definition> {
-    let newest = wanted.is_none();
     // A filter's own definitions come last.
     if replica.image.dynamic.filtees.is_empty()
-        && let Some((_, symbol)) = replica.image.symbols.lookup(name, wanted, newest)
+        && let Some((_, symbol)) = replica.image.symbols.lookup(name, wanted, true)
     {
-        return Some(Definition::Image { image: replica.image.id, symbol });
+        let unique = symbol.is_unique().then(|| domain.unique(name, wanted)).flatten();
+        let (image, symbol) = unique.unwrap_or((replica.image.id, symbol));
+        return Some(Definition::Image { image, symbol });
     }
     let needed = needs::needed_by(domain, replica);
     let in_replicas = |replicas: &[Arc<Replica>]| {
         replicas.iter().find_map(|replica| {
-            let (_, symbol) = replica.image.symbols.lookup(name, wanted, newest)?;
-            Some(replica.definition(&symbol))
+            let (_, symbol) = replica.image.symbols.lookup(name, wanted, true)?;
+            let unique = symbol.is_unique().then(|| domain.unique(name, wanted)).flatten();
+            Some(match unique {
+                Some((image, symbol)) => Definition::Image { image, symbol },
+                None => replica.definition(&symbol),
+            })
         })
     };
     in_replicas(&needed.replicas).or_else(|| in_replicas(&needed.commons)).or_else(|| {
         needed.system.iter().find_map(|object| {
-            let (_, symbol) = object.symbols.lookup(name, wanted, newest)?;
+            let (_, symbol) = object.symbols.lookup(name, wanted, true)?;
             Some(system_definition(object, &symbol))
         })
     })

@@ -12,24 +12,32 @@ use crate::domain::{Domain, State};
 use crate::image::ImageId;
 use crate::needs::Need;
 use crate::replica::Replica;
-use crate::{publish, run};
+use crate::{order, publish, run};
 
 /// What keeps replicas of a domain loaded.
 #[derive(Debug, Default)]
 pub(crate) struct Uses {
     handles: HashMap<ImageId, usize>,
     kept: HashSet<ImageId>,
+    /// Those that were opened since they were loaded, whether or not they still are.
+    pub opened: HashSet<ImageId>,
 }
 
 impl Uses {
     /// One more handle.
     pub(crate) fn open(&mut self, image: ImageId) {
         *self.handles.entry(image).or_default() += 1;
+        self.opened.insert(image);
     }
 
     /// The image's replica stays for good.
     pub(crate) fn keep(&mut self, image: ImageId) {
         self.kept.insert(image);
+    }
+
+    /// Whether the image's replica stays for good.
+    pub(crate) fn keeps(&self, image: ImageId) -> bool {
+        self.kept.contains(&image)
     }
 
     /// One handle less; false if there was none.
@@ -55,7 +63,7 @@ pub(crate) fn close(domain: &Domain, replica: &Replica) -> bool {
         return false;
     }
     // A destructor may close what it opened: that is a close of its own.
-    let unneeded = run::in_order_of_destruction(take_unneeded(&mut domain.0.state.lock()));
+    let unneeded = take_unneeded(&mut domain.0.state.lock());
     for replica in &unneeded {
         run::destroy(replica);
     }
@@ -65,7 +73,7 @@ pub(crate) fn close(domain: &Domain, replica: &Replica) -> bool {
     true
 }
 
-/// Takes the replicas out of the domain that no root leads to.
+/// Takes the replicas out of the domain that no root leads to, in the order in which they end.
 fn take_unneeded(state: &mut State) -> Vec<Arc<Replica>> {
     let mut needed: HashSet<ImageId> = HashSet::new();
     let pinned = state.replicas.iter().filter(|replica| replica.registered.is_pinned());
@@ -83,10 +91,13 @@ fn take_unneeded(state: &mut State) -> Vec<Arc<Replica>> {
         waiting.extend(replica.bound.lock().iter().copied());
     }
     let is_needed = |replica: &Arc<Replica>| needed.contains(&replica.image.id);
-    let unneeded: Vec<_> =
-        state.replicas.iter().filter(|replica| !is_needed(replica)).cloned().collect();
+    let unneeded: Vec<_> = order::of_destruction(&state.replicas, &state.uses)
+        .into_iter()
+        .filter(|r| !is_needed(r))
+        .collect();
     state.replicas.retain(is_needed);
     state.globals.retain(is_needed);
     state.by_image.retain(|image, _| needed.contains(image));
+    state.uses.opened.retain(|image| needed.contains(image));
     unneeded
 }

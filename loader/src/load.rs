@@ -16,6 +16,7 @@ use crate::leaning::undefined_on_its_own;
 use crate::library::Library;
 use crate::map;
 use crate::needs;
+use crate::order;
 use crate::plan::{Binder, Plan};
 use crate::policy::Class;
 use crate::providers::{needs_of, scope_of};
@@ -281,7 +282,7 @@ fn load_group(domain: &Domain, closure: &Closure, class: Class, flags: OpenFlags
     }
     let published = started.elapsed();
     run::destroy_at_exit();
-    for replica in run::order(&replicas) {
+    for replica in order::of_construction(&replicas, closure.nodes[0].class == class) {
         run::construct(&replica);
     }
     tracing::debug!(
@@ -309,7 +310,8 @@ pub(crate) fn prepare_group(
     let scope = Arc::new(scope_of(domain, closure, &members, &images, flags));
 
     let binder = Binder::new(&scope, domain.0.interposed.clone(), flags.has(OpenFlags::NOW));
-    let plans = images.iter().map(|image| binder.plan(image)).collect::<Result<Vec<_>>>()?;
+    let plans = images.iter().map(|image| binder.plan(image)).collect::<Result<Vec<_>>>();
+    let plans = plans.map_err(|error| first_error(&binder, closure, &members, error))?;
 
     let static_tls: HashSet<_> =
         images.iter().zip(&plans).flat_map(|(image, plan)| plan.static_tls(image)).collect();
@@ -344,6 +346,22 @@ pub(crate) fn prepare_group(
         }
     }
     Ok(replicas)
+}
+
+/// Of the objects of a load that cannot be bound, the error of the one that the system loader comes to
+/// first: it relocates an object after those that it needs.
+fn first_error(binder: &Binder<'_>, closure: &Closure, members: &[usize], any: Error) -> Error {
+    let order = order::dependencies_first(members.len(), |index| {
+        let edges = closure.nodes[members[index]].edges.iter();
+        edges
+            .filter_map(|edge| match edge {
+                Edge::Node(to) => members.iter().position(|member| *member == *to),
+                _ => None,
+            })
+            .collect()
+    });
+    let images = order.into_iter().map(|index| &closure.nodes[members[index]].image);
+    images.filter_map(|image| binder.plan(image).err()).next().unwrap_or(any)
 }
 
 /// Maps an image and gives it TLS; the replica is not yet relocated as far as its own address does

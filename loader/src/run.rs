@@ -7,7 +7,8 @@ use std::sync::{Arc, Once};
 use once_cell::sync::Lazy;
 
 use crate::current;
-use crate::needs::Need;
+use crate::domain;
+use crate::order;
 use crate::publish;
 use crate::replica::Replica;
 use crate::sys::dynamic::{ProgramArguments, environment};
@@ -65,8 +66,25 @@ pub(crate) fn destroy(replica: &Replica) {
 /// registered by `atexit` and before glibc's.
 pub(crate) fn destroy_at_exit() {
     extern "C" fn destroy_all() {
-        for replica in in_order_of_destruction(publish::snapshot().0) {
+        let replicas = publish::snapshot().0;
+        let program = replicas
+            .iter()
+            .filter_map(|replica| domain::by_id(replica.domain))
+            .find(|domain| domain.0.program)
+            .map(|domain| domain.0.id);
+        let others = replicas.into_iter().filter(|replica| Some(replica.domain) != program);
+        for replica in last_first(others.collect()) {
             destroy(&replica);
+        }
+        // Their own list is in load order.
+        if let Some(domain) = program.and_then(domain::by_id) {
+            let ordered = {
+                let state = domain.0.state.lock();
+                order::of_destruction(&state.replicas, &state.uses)
+            };
+            for replica in ordered {
+                destroy(&replica);
+            }
         }
     }
     static REGISTERED: Once = Once::new();
@@ -78,8 +96,9 @@ pub(crate) fn destroy_at_exit() {
     });
 }
 
-/// Those whose constructors have run, the last one first: whoever needs something goes before it.
-pub(crate) fn in_order_of_destruction(mut replicas: Vec<Arc<Replica>>) -> Vec<Arc<Replica>> {
+/// By their constructors, the last one first: whoever needs something goes before it, and so does
+/// whoever was opened by it.
+pub(crate) fn last_first(mut replicas: Vec<Arc<Replica>>) -> Vec<Arc<Replica>> {
     let place = |replica: &Arc<Replica>| replica.constructed.load(Ordering::Acquire);
     replicas.sort_by_key(|replica| std::cmp::Reverse(place(replica)));
     replicas
@@ -93,38 +112,4 @@ fn pointers(replica: &Replica, at: u64, count: usize) -> impl Iterator<Item = us
         // SAFETY: the array lies in a segment of the image (validated), which is mapped.
         .map(move |index| unsafe { std::ptr::read_unaligned((start as *const usize).add(index)) })
         .filter(|&function| function != 0 && function != usize::MAX)
-}
-
-/// New replicas in the order in which their constructors run: dependencies first, a cycle broken
-/// where it is entered, and of those that do not need each other the last one first, as glibc's
-/// `_dl_sort_maps` has them.
-pub(crate) fn order(replicas: &[Arc<Replica>]) -> Vec<Arc<Replica>> {
-    fn visit(
-        index: usize,
-        replicas: &[Arc<Replica>],
-        seen: &mut [bool],
-        order: &mut Vec<Arc<Replica>>,
-    ) {
-        if std::mem::replace(&mut seen[index], true) {
-            return;
-        }
-        for need in replicas[index].needs.get().into_iter().flatten() {
-            if let Need::Replica(image) | Need::Filtee(image) = need
-                && let Some(next) = replicas.iter().position(|other| other.image.id == *image)
-            {
-                visit(next, replicas, seen, order);
-            }
-        }
-        order.push(replicas[index].clone());
-    }
-    let mut seen = vec![false; replicas.len()];
-    let mut ordered = Vec::with_capacity(replicas.len());
-    for index in (0..replicas.len()).rev() {
-        visit(index, replicas, &mut seen, &mut ordered);
-    }
-    // glibc honours DF_1_INITFIRST of one object of a load.
-    if let Some(first) = ordered.iter().rposition(|replica| replica.image.dynamic.init_first) {
-        ordered[..=first].rotate_right(1);
-    }
-    ordered
 }

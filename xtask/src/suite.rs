@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::environment::{self, Environment};
-use crate::linker::cases;
+use crate::linker::{cases, random};
 use crate::steps::{Count, Steps, libtest};
 use crate::{cache, demo, gpu, large, workspace};
 
@@ -55,6 +55,10 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     steps.run("linker cases, each with one compiler and linker", || {
         let selection = cases::Selection { quick: true, ..cases::Selection::default() };
         let (passed, failed) = cases::run(&selection)?;
+        Ok(Count { passed, failed })
+    });
+    steps.run("random programs under both loaders", || {
+        let (passed, failed) = random::run(random::QUICK_COUNT, random::QUICK_SEED)?;
         Ok(Count { passed, failed })
     });
     if let Some(place) = &place {

@@ -67,9 +67,9 @@ pub(super) unsafe extern "C" fn dladdr1(
 
 static KEPT: Lazy<Mutex<HashSet<CString>>> = Lazy::new(Mutex::default);
 
-/// The locks of `dl*` functions.
-pub(crate) fn locks() -> [&'static dyn Held; 1] {
-    [&*KEPT]
+/// What the names are kept under.
+pub(super) fn lock() -> &'static dyn Held {
+    &*KEPT
 }
 
 /// A NUL-terminated copy of `bytes` that lives as long as the process; one per distinct text.

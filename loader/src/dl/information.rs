@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::ptr;
 
 use super::handle::{self, Handle};
-use super::set_error;
+use super::{clear_error, set_error};
 use crate::domain::{self, DomainId};
 use crate::replica::Replica;
 use crate::search;
@@ -49,6 +49,7 @@ pub(super) unsafe extern "C" fn dlinfo(
         set_error("dlinfo: the domain was closed");
         return -1;
     };
+    clear_error();
     let ours = match handle::resolve(&domain, handle) {
         Handle::Replica(_, replica) => Some(replica),
         Handle::Domain => domain.0.state.lock().replicas.first().cloned(),

@@ -16,14 +16,17 @@ use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::ptr;
 
+use once_cell::sync::Lazy;
+use parking_lot::Mutex;
+
 use crate::arch;
 use crate::domain::DomainId;
 use crate::exit;
+use crate::fork::Held;
 use crate::sys::functions::functions;
 use crate::thunk::Interposition;
 use crate::unwind;
 
-pub(crate) use address::locks;
 pub(crate) use iterate::iterate_phdr;
 
 /// The functions that every domain interposes.
@@ -54,21 +57,44 @@ pub(crate) fn interpositions(domain: DomainId) -> Vec<(&'static str, Interpositi
     ]
 }
 
+/// The error that a thread's next `dlerror` returns, and the one it returned last, whose text must
+/// stay valid until then.
+type Errors = (Option<CString>, Option<CString>);
+
 thread_local! {
-    /// The error that the thread's next `dlerror` returns, and the one it returned last (whose
-    /// text must stay valid until then).
-    static ERROR: RefCell<(Option<CString>, Option<CString>)> = const { RefCell::new((None, None)) };
+    static ERROR: RefCell<Errors> = const { RefCell::new((None, None)) };
+}
+
+/// Those of threads whose own are gone: an exit handler or a destructor may still load and close.
+static LATE_ERROR: Lazy<Mutex<Errors>> = Lazy::new(Mutex::default);
+
+fn with_errors<T>(change: impl FnOnce(&mut Errors) -> T) -> T {
+    if ERROR.try_with(|_| ()).is_ok() {
+        ERROR.with_borrow_mut(change)
+    } else {
+        change(&mut LATE_ERROR.lock())
+    }
+}
+
+/// The locks of `dl*` functions.
+pub(crate) fn locks() -> [&'static dyn Held; 2] {
+    [address::lock(), &*LATE_ERROR]
+}
+
+/// Forgets an error that nobody asked for: each call of the family begins so (glibc, _dlerror_run).
+fn clear_error() {
+    with_errors(|error| error.0 = None);
 }
 
 /// Sets the calling thread's error text.
 fn set_error(text: impl ToString) {
     let text = text.to_string().replace('\0', "?");
-    ERROR.with_borrow_mut(|error| error.0 = CString::new(text).ok());
+    with_errors(|error| error.0 = CString::new(text).ok());
 }
 
 /// `dlerror`: the text of the calling thread's last error, once.
 extern "C" fn dlerror() -> *mut c_char {
-    let ours = ERROR.with_borrow_mut(|error| {
+    let ours = with_errors(|error| {
         error.1 = error.0.take();
         error.1.as_ref().map_or(ptr::null(), |text| text.as_ptr())
     });

@@ -6,7 +6,7 @@ use std::ptr;
 use std::sync::Arc;
 
 use super::handle::{self, Handle};
-use super::{set_error, text};
+use super::{clear_error, set_error, text};
 use crate::domain::{self, Domain, DomainId};
 use crate::error::{Error, Result};
 use crate::flags::OpenFlags;
@@ -36,6 +36,7 @@ pub(super) unsafe extern "C-unwind" fn dlopen(
         set_error("dlopen: the domain was closed");
         return ptr::null_mut();
     };
+    clear_error();
     // SAFETY: the caller's promise.
     let Some(name) = (unsafe { text(file) }).filter(|name| !name.is_empty()) else {
         return handle::of_domain(&domain);
@@ -157,6 +158,7 @@ impl Caller {
 /// As dlclose(3).
 pub(super) unsafe extern "C-unwind" fn dlclose(handle: *mut c_void, context: usize) -> c_int {
     let Some(domain) = domain::by_id(DomainId(context as u32)) else { return 0 };
+    clear_error();
     match handle::resolve(&domain, handle) {
         Handle::Replica(owner, replica) if owner.0.program => {
             if lifetime::close(&owner, &replica) {

@@ -5,7 +5,7 @@ use std::ptr;
 use std::sync::Arc;
 
 use super::handle::{self, Handle};
-use super::{set_error, text};
+use super::{clear_error, set_error, text};
 use crate::SYSTEM;
 use crate::domain::{self, Domain, DomainId};
 use crate::image::symbols::{Name, sysv_hash};
@@ -64,6 +64,7 @@ unsafe fn lookup(
         set_error("dlsym: no name was given");
         return ptr::null_mut();
     }
+    clear_error();
     // SAFETY: the caller's promise.
     let (symbol, wanted) =
         unsafe { (CStr::from_ptr(name), (!version.is_null()).then(|| CStr::from_ptr(version))) };
@@ -148,13 +149,14 @@ impl Query<'_> {
         let Some(caller) = &self.caller else {
             return self.address_of(self.next_after_system_object());
         };
-        let newest = self.wanted.is_none();
         let scope = caller.scope.get()?;
         let position = scope.local.iter().position(|image| image.id == caller.image.id);
         let rest = &scope.local[position.map_or(0, |position| position + 1)..];
         let found = rest.iter().find_map(|image| {
-            let (_, symbol) = image.symbols.lookup(self.name, self.wanted, newest)?;
-            Some(Definition::Image { image: image.id, symbol })
+            let (_, symbol) = image.symbols.lookup(self.name, self.wanted, true)?;
+            let unique = symbol.is_unique().then(|| self.domain.unique(self.name, self.wanted));
+            let (image, symbol) = unique.flatten().unwrap_or((image.id, symbol));
+            Some(Definition::Image { image, symbol })
         });
         // The executable comes before everything that is loaded later.
         self.address_of(found.or_else(|| self.in_objects(scope.system.get(1..)?)))
@@ -174,14 +176,13 @@ impl Query<'_> {
 
     fn in_objects(&self, objects: &[Arc<SystemObject>]) -> Option<Definition> {
         objects.iter().find_map(|object| {
-            let (_, symbol) =
-                object.symbols.lookup(self.name, self.wanted, self.wanted.is_none())?;
+            let (_, symbol) = object.symbols.lookup(self.name, self.wanted, true)?;
             Some(system_definition(object, &symbol))
         })
     }
 
     fn find_in(&self, scope: &Scope) -> Option<Definition> {
-        scope.find(self.name, self.wanted, self.wanted.is_none())
+        scope.find(self.name, self.wanted, true)
     }
 
     fn interposed(&self) -> Option<usize> {

@@ -196,7 +196,8 @@ fn naive(entries: &[Entry], name: &str, wanted: Option<u16>, newest: bool) -> Op
     let has_version = |entry: &Entry| entry.version >= 2;
     if let Some(wanted) = wanted {
         let answers = |entry: &Entry| {
-            if has_version(entry) { entry.version == wanted } else { !entry.hidden }
+            // `dlvsym` (the newest, with a version) takes no definition without one.
+            if has_version(entry) { entry.version == wanted } else { !entry.hidden && !newest }
         };
         return candidates.iter().find(|(_, entry)| answers(entry)).map(|&(index, _)| index);
     }

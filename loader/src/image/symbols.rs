@@ -181,7 +181,8 @@ impl<'a> SymbolTable<'a> {
     }
 
     /// The definition that answers a reference to `name` with the version `wanted`. `newest` is
-    /// `dlsym`'s choice among several versions, otherwise the oldest counts.
+    /// `dlsym`'s choice among several versions, otherwise the oldest counts; with a version it is
+    /// `dlvsym`'s, which takes no definition without one.
     pub(crate) fn lookup(
         &self,
         name: Name<'_>,
@@ -221,16 +222,18 @@ impl<'a> SymbolTable<'a> {
         self.hash.count().min(u32::try_from(room).unwrap_or(u32::MAX))
     }
 
-    /// The definition at or below `address` (as in the file) that is nearest to it.
+    /// The definition that `address` (as in the file) lies in, as `dladdr` names it: the nearest, and
+    /// the first of those at one place; one without a size is at its own address only (glibc,
+    /// DL_ADDR_SYM_MATCH).
     pub(crate) fn nearest(&self, address: u64) -> Option<Symbol> {
         (0..self.count())
             .filter_map(|index| self.symbol(index))
             .filter(|symbol| symbol.is_definition() && !symbol.is_tls() && !symbol.is_absolute())
             .filter(|symbol| {
                 let distance = address.checked_sub(symbol.value);
-                distance.is_some_and(|distance| symbol.size == 0 || distance < symbol.size)
+                distance.is_some_and(|distance| distance == 0 || distance < symbol.size)
             })
-            .max_by_key(|symbol| symbol.value)
+            .reduce(|best, symbol| if symbol.value > best.value { symbol } else { best })
     }
 }
 

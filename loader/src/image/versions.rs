@@ -123,11 +123,9 @@ impl<'a> Versions<'a> {
         match wanted {
             Some(wanted) => {
                 let own = self.at(entry);
-                if own == Some(wanted) || (own.is_none() && entry & HIDDEN == 0) {
-                    Match::Yes
-                } else {
-                    Match::No
-                }
+                // `dlvsym` wants the very version (glibc's `r_found_version.hidden`).
+                let unversioned = own.is_none() && entry & HIDDEN == 0 && !newest;
+                if own == Some(wanted) || unversioned { Match::Yes } else { Match::No }
             }
             // Index 2 is the oldest version that an object defines: an unversioned reference was
             // linked before there were others. `dlsym` wants the newest, which is the default.

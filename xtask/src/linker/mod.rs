@@ -3,6 +3,7 @@
 pub(crate) mod cases;
 mod differential;
 mod object;
+pub(crate) mod random;
 mod shim;
 mod words;
 
@@ -32,6 +33,12 @@ pub(crate) struct Arguments {
     /// Each case with its first compiler and linker only
     #[arg(long)]
     quick: bool,
+    /// Draw N programs at random and run them by both loaders
+    #[arg(long, value_name = "N")]
+    random: Option<u64>,
+    /// The seed of the first of them; the others' follow it
+    #[arg(long, value_name = "S", default_value_t = random::QUICK_SEED, requires = "random")]
+    seed: u64,
     #[command(subcommand)]
     worker: Option<Worker>,
 }
@@ -55,11 +62,20 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         None if let Some(sources) = &arguments.shim => {
             shim::run(sources, &arguments.only, arguments.table.as_deref())
         }
+        None if let Some(count) = arguments.random => {
+            let (_, failed) = random::run(count, arguments.seed)?;
+            anyhow::ensure!(failed == 0, "{failed} random programs differ");
+            Ok(())
+        }
         None if arguments.differential.is_empty() => {
             let selection =
                 cases::Selection { names: arguments.only.clone(), quick: arguments.quick };
             let (_, failed) = cases::run(&selection)?;
             anyhow::ensure!(failed == 0, "{failed} builds failed");
+            if arguments.quick && arguments.only.is_empty() {
+                let (_, failed) = random::run(random::QUICK_COUNT, random::QUICK_SEED)?;
+                anyhow::ensure!(failed == 0, "{failed} random programs differ");
+            }
             Ok(())
         }
         None => differential::run(

@@ -15,7 +15,7 @@ use super::directives::Open;
 
 /// What to run, and how.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Job {
+pub(in crate::linker) struct Job {
     pub mode: Mode,
     /// The libraries' folder, the working directory.
     pub folder: PathBuf,
@@ -33,7 +33,7 @@ pub(super) struct Job {
 
 /// Who loads, and how many copies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Mode {
+pub(in crate::linker) enum Mode {
     Glibc,
     One,
     Program,

@@ -13,13 +13,13 @@ use super::job::{Job, LOAD_FAILED, Mode};
 
 /// What one run left.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Run {
-    status: String,
+pub(in crate::linker) struct Run {
+    pub status: String,
     /// Why the load failed, if it did.
-    error: Option<String>,
-    outputs: Vec<String>,
-    symbols: Vec<String>,
-    stderr: String,
+    pub error: Option<String>,
+    pub outputs: Vec<String>,
+    pub symbols: Vec<String>,
+    pub stderr: String,
 }
 
 /// A run that takes longer hangs.
@@ -47,7 +47,7 @@ pub(super) fn judge(case: &Case, folder: &Path, support: &Path) -> Result<()> {
             check_sharing: case.check_sharing,
             expects_error: case.error.is_some(),
         };
-        execute(case, &job).with_context(|| format!("{mode:?}"))
+        execute(&case.environment, &job).with_context(|| format!("{mode:?}"))
     };
     let oracle = run(Mode::Glibc)?;
     if case.differs.is_none() {
@@ -139,7 +139,7 @@ fn compare(case: &Case, oracle: &Run, ours: &Run) -> Result<()> {
 }
 
 /// The lines of which only one side has one, as `-expected` and `+found`.
-fn difference(expected: &str, found: &str) -> String {
+pub(in crate::linker) fn difference(expected: &str, found: &str) -> String {
     let (expected, found): (Vec<_>, Vec<_>) = (expected.lines().collect(), found.lines().collect());
     (0..expected.len().max(found.len()))
         .filter(|&index| expected.get(index) != found.get(index))
@@ -162,11 +162,12 @@ fn sanitizer() -> Result<String> {
     Ok(path.display().to_string())
 }
 
-fn execute(case: &Case, job: &Job) -> Result<Run> {
+/// Runs one job in a process of its own, with these variables more in its environment.
+pub(in crate::linker) fn execute(environment: &[(String, String)], job: &Job) -> Result<Run> {
     let stderr = fs::File::create(job.results.join("stderr"))?;
     let folder = job.folder.display().to_string();
     let mut variables = Vec::new();
-    for (name, value) in &case.environment {
+    for (name, value) in environment {
         let mut value = value.replace("{folder}", &folder);
         if value.contains("{libasan}") {
             value = value.replace("{libasan}", &sanitizer()?);

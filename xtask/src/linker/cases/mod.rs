@@ -7,9 +7,9 @@
 //! [`judge`] compares outputs and what the symbols' addresses mean.
 
 mod build;
-mod directives;
+pub(super) mod directives;
 pub(super) mod job;
-mod judge;
+pub(super) mod judge;
 mod patch;
 
 use std::collections::BTreeMap;
@@ -96,8 +96,13 @@ pub(crate) fn libraries() -> Result<Vec<PathBuf>> {
     Ok(libraries)
 }
 
+/// The library that gives programs their output function under glibc, built in `root`.
+pub(super) fn support(root: &Path) -> Result<PathBuf> {
+    build::support(&workspace::root().join("tests/linker"), root)
+}
+
 /// `target`, wherever this executable was built.
-fn target() -> Result<PathBuf> {
+pub(super) fn target() -> Result<PathBuf> {
     let executable = std::env::current_exe()?;
     Ok(executable.ancestors().nth(2).context("an executable in a target folder")?.to_owned())
 }

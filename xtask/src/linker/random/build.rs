@@ -1,0 +1,110 @@
+//! Compiles and links the libraries of a program.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Result, bail};
+
+use super::model::*;
+use super::render;
+
+/// The versions of libraries that have some.
+const VERSIONS: &str = "V1 { };\nV2 { } V1;\n";
+
+/// Builds the program in `folder`, which is empty.
+pub(super) fn build(program: &Program, folder: &Path, headers: &Path) -> Result<()> {
+    fs::write(folder.join("versions.map"), VERSIONS)?;
+    // What is bound when it is first called is not what is compared; see `draw`.
+    let lazy = program
+        .libraries
+        .iter()
+        .any(|library| library.opens.as_ref().is_some_and(|(_, mode, _)| mode.lazy))
+        || program
+            .steps
+            .iter()
+            .flatten()
+            .any(|operation| matches!(operation, Operation::Open { mode, .. } if mode.lazy));
+    for library in &program.libraries {
+        let stem = library.stem();
+        fs::write(folder.join(format!("{stem}.c")), render::source(program, library))?;
+        let mut options: Vec<&str> = vec!["-c", "-fPIC", "-O1", "-g0", "-w", "-pipe", "-I"];
+        let headers = headers.display().to_string();
+        options.push(&headers);
+        if lazy {
+            options.push("-fno-plt");
+        }
+        options.extend(library.link.options.iter().filter(|option| !option.starts_with("-Wl")));
+        let (source, object) = (format!("{stem}.c"), format!("{stem}.o"));
+        options.extend(["-o", &object, &source]);
+        gcc(folder, &options)?;
+    }
+    // A library is linked against what it needs; where that is not there yet (a cycle), against a
+    // library of the same name that needs nothing.
+    for library in program.libraries.iter().rev() {
+        for need in library.needs.iter().filter_map(|&need| program.library(need)) {
+            if !folder.join(need.path()).exists() {
+                let stub = Library { needs: Vec::new(), needs_absent: false, ..need.clone() };
+                link(program, &stub, &format!("stub-{}", need.file()), folder)?;
+            }
+        }
+        link(program, library, &library.path(), folder)?;
+    }
+    Ok(())
+}
+
+fn link(program: &Program, library: &Library, output: &str, folder: &Path) -> Result<()> {
+    if let Some(parent) = Path::new(output).parent() {
+        fs::create_dir_all(folder.join(parent))?;
+    }
+    let stem = library.stem();
+    let Link { linker, hash, options, symbolic, now, stays, search, versioned } = &library.link;
+    let mut command: Vec<String> = vec!["-shared".into(), "-o".into(), output.into()];
+    let linker = if linker.is_empty() { "bfd" } else { linker };
+    command.push(format!("-fuse-ld={linker}"));
+    command.push(format!("{stem}.o"));
+    command.push(format!("-Wl,-soname,{}", library.file()));
+    command.push(format!("-Wl,--hash-style={hash}"));
+    command.extend(options.iter().filter(|o| o.starts_with("-Wl")).map(|&o| o.to_owned()));
+    command.extend(symbolic.iter().map(|&option| option.to_owned()));
+    // The linkers of some distributions do one or the other by themselves.
+    command.push(if *now { "-Wl,-z,now" } else { "-Wl,-z,lazy" }.into());
+    if *stays {
+        command.push("-Wl,-z,nodelete".into());
+    }
+    if *versioned {
+        command.push("-Wl,--version-script=versions.map".into());
+    }
+    let up = if library.folder.is_empty() { "$ORIGIN" } else { "$ORIGIN/.." };
+    let folders = format!("-Wl,-rpath,{up}:{up}/a:{up}/b");
+    match search {
+        Search::Runpath => command.extend([folders, "-Wl,--enable-new-dtags".into()]),
+        Search::Rpath => command.extend([folders, "-Wl,--disable-new-dtags".into()]),
+        Search::Nothing => {}
+    }
+    command.push("-Wl,--no-as-needed".into());
+    for need in library.needs.iter().filter_map(|&need| program.library(need)) {
+        let built = need.path();
+        let exists = folder.join(&built).exists();
+        command.push(if exists { built } else { format!("stub-{}", need.file()) });
+    }
+    if library.needs_absent {
+        if !folder.join("absent.o").exists() {
+            fs::write(folder.join("absent.c"), "")?;
+            gcc(folder, &["-c", "-o", "absent.o", "absent.c"])?;
+            let options = ["-shared", "-o", "stub-absent.so", "-Wl,-soname,absent.so", "absent.o"];
+            gcc(folder, &options)?;
+        }
+        command.push("stub-absent.so".into());
+    }
+    let command: Vec<&str> = command.iter().map(String::as_str).collect();
+    gcc(folder, &command)
+}
+
+fn gcc(folder: &Path, options: &[&str]) -> Result<()> {
+    let output = Command::new("gcc").args(options).current_dir(folder).output()?;
+    if !output.status.success() {
+        bail!("gcc {}\n{}", options.join(" "), String::from_utf8_lossy(&output.stderr));
+    }
+    Ok(())
+}

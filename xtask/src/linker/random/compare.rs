@@ -1,0 +1,115 @@
+//! One program under glibc and under the loader.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+use super::model::Program;
+use super::render;
+use crate::linker::cases::directives::Open;
+use crate::linker::cases::job::{Job, Mode};
+use crate::linker::cases::judge::{self, Run};
+
+/// What came of it.
+#[derive(Debug)]
+pub(super) enum Verdict {
+    /// Nothing differs, in this many lines of output.
+    Same(usize),
+    Differs(String),
+    /// glibc's own loader dies of it.
+    OracleDies(String),
+}
+
+/// Runs the program that is built in `folder`.
+///
+/// Other domains than one that continues the program never unload: what they do is compared with
+/// what glibc does under RTLD_NODELETE.
+pub(super) fn compare(program: &Program, folder: &Path, support: &Path) -> Result<Verdict> {
+    let folder = folder.canonicalize()?;
+    let run = |mode: Mode, keep: bool| -> Result<Run> {
+        let results = folder.join(format!("results/{mode:?}-{keep}"));
+        fs::create_dir_all(&results)?;
+        let environment: &[(String, String)] =
+            if keep { &[("CASE_KEEP".into(), "1".into())] } else { &[] };
+        let job = Job {
+            mode,
+            folder: folder.clone(),
+            results,
+            support: support.to_owned(),
+            libraries: program.libraries.iter().map(|library| library.path()).collect(),
+            opens: vec![Open { file: "main.so".into(), lazy: false, global: program.global }],
+            steps: program.steps.len(),
+            close: false,
+            quick_exit: false,
+            check_sharing: mode == Mode::Interleaved,
+            expects_error: false,
+        };
+        judge::execute(environment, &job).with_context(|| format!("{mode:?}"))
+    };
+    let mut lines = 0;
+    for (keep, modes) in [(false, &[Mode::Program][..]), (true, &[Mode::One, Mode::Interleaved])] {
+        let oracle = run(Mode::Glibc, keep)?;
+        if oracle.status.starts_with("signal") {
+            return Ok(Verdict::OracleDies(format!("{} {}", oracle.status, oracle.stderr)));
+        }
+        for &mode in modes {
+            let ours = run(mode, keep)?;
+            if let Some(difference) = difference(mode, &oracle, &ours) {
+                return Ok(Verdict::Differs(format!("{mode:?}: {difference}")));
+            }
+            lines += ours.outputs.iter().map(|output| output.lines().count()).sum::<usize>();
+        }
+    }
+    Ok(Verdict::Same(lines))
+}
+
+fn difference(mode: Mode, oracle: &Run, ours: &Run) -> Option<String> {
+    if let (Some(wanted), Some(found)) = (&oracle.error, &ours.error) {
+        let (wanted, found) = (named(wanted), named(found));
+        return (wanted != found).then(|| format!("the error names `{found}`, not `{wanted}`"));
+    }
+    if ours.error.is_some() || ours.status != oracle.status {
+        return Some(format!(
+            "{}, not {}: {:?} {:?}\n{}{}",
+            ours.status,
+            oracle.status,
+            ours.error,
+            oracle.error,
+            ours.stderr,
+            judge::difference(&oracle.outputs[0], &ours.outputs[0])
+        ));
+    }
+    for (copy, output) in ours.outputs.iter().enumerate() {
+        if arranged(mode, output) != arranged(mode, &oracle.outputs[0]) {
+            let lines = judge::difference(&oracle.outputs[0], output);
+            return Some(format!("copy {copy} has another output\n{lines}"));
+        }
+        let (wanted, found) = (&oracle.symbols[0], &ours.symbols[copy]);
+        if wanted != found {
+            let lines = judge::difference(wanted, found);
+            return Some(format!("in copy {copy} symbols mean something else\n{lines}"));
+        }
+    }
+    None
+}
+
+/// An output as it is compared. Destructors that run when the process ends do so in glibc's order in
+/// a domain that continues the program; elsewhere in the reverse of that in which the constructors
+/// ran, over all domains (docs/loader.md).
+fn arranged(mode: Mode, output: &str) -> String {
+    let Some((before, after)) = output.split_once(render::END) else { return output.into() };
+    let mut after: Vec<&str> = after.lines().collect();
+    if mode != Mode::Program {
+        after.sort_unstable();
+    }
+    format!("{before}{}{}", render::END, after.join("\n"))
+}
+
+/// What an error is about: the symbol or the file.
+fn named(error: &str) -> String {
+    let after = |mark: &str| error.split_once(mark).map(|(_, rest)| rest.to_owned());
+    let text = after("undefined symbol: ").or_else(|| after("symbol ")).unwrap_or(error.into());
+    let word = text.split([',', ' ', ':', '\n']).next().unwrap_or_default();
+    word.rsplit('/').next().unwrap_or_default().to_owned()
+}

@@ -1,0 +1,152 @@
+//! Random programs: graphs of small libraries that are loaded, asked and closed, under glibc and
+//! under the loader.
+//!
+//! A program is drawn from a seed ([`draw`], of [`model`]), written as C ([`render`]), built
+//! ([`build`]) and run by glibc, by the loader in a domain that continues the program, alone, and
+//! as three interleaved replicas ([`compare`]). Every function prints who defined what it sees, so
+//! that all of a program's meaning is in its output. What differs is shrunk ([`shrink`]) and shown.
+
+mod build;
+mod compare;
+mod draw;
+mod model;
+mod numbers;
+mod render;
+mod shrink;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+
+use super::cases;
+use crate::workspace;
+use compare::Verdict;
+use model::Program;
+
+/// The seed of the programs that every run of the cases includes.
+pub(crate) const QUICK_SEED: u64 = 1;
+/// How many they are: about ten seconds on one core.
+pub(crate) const QUICK_COUNT: u64 = 24;
+
+/// What all programs came to.
+#[derive(Default)]
+struct Tally {
+    same: u64,
+    libraries: usize,
+    operations: usize,
+    lines: usize,
+    oracle_died: u64,
+    failed: u64,
+}
+
+/// Runs `count` programs from `seed` on and shows what differs; returns how many passed and failed.
+pub(crate) fn run(count: u64, seed: u64) -> Result<(usize, usize)> {
+    let root = cases::target()?.join("linker-random");
+    let place = Place {
+        support: cases::support(&root)?,
+        headers: workspace::root().join("tests/linker/include"),
+        root,
+    };
+    let next = AtomicU64::new(0);
+    let tally = Mutex::new(Tally::default());
+    let started = Instant::now();
+    std::thread::scope(|scope| -> Result<()> {
+        let work = || -> Result<()> {
+            loop {
+                let number = next.fetch_add(1, Ordering::Relaxed);
+                if number >= count {
+                    return Ok(());
+                }
+                one(seed + number, &place, &tally)?;
+            }
+        };
+        let workers: Vec<_> = (0..std::thread::available_parallelism().map_or(2, usize::from))
+            .map(|_| scope.spawn(work))
+            .collect();
+        for worker in workers {
+            worker.join().map_err(|_| anyhow::anyhow!("a worker panicked"))??;
+        }
+        Ok(())
+    })?;
+    let tally = tally.into_inner().expect("no panic holds it");
+    println!(
+        "random programs from seed {seed}: {} the same, {} differ, {} end glibc's run too; \
+         {} libraries, {} operations, {} lines compared, {:.1} s",
+        tally.same,
+        tally.failed,
+        tally.oracle_died,
+        tally.libraries,
+        tally.operations,
+        tally.lines,
+        started.elapsed().as_secs_f64()
+    );
+    Ok((tally.same as usize, tally.failed as usize))
+}
+
+/// Where programs are built, and with what.
+struct Place {
+    root: PathBuf,
+    support: PathBuf,
+    headers: PathBuf,
+}
+
+impl Place {
+    /// Builds and runs the program in a folder of its own.
+    fn judge(&self, program: &Program, folder: &Path) -> Result<Verdict> {
+        if folder.exists() {
+            fs::remove_dir_all(folder)?;
+        }
+        fs::create_dir_all(folder)?;
+        build::build(program, folder, &self.headers)?;
+        compare::compare(program, folder, &self.support)
+    }
+}
+
+/// Runs the program of `seed`; what differs is shrunk, shown and kept in its folder.
+fn one(seed: u64, place: &Place, tally: &Mutex<Tally>) -> Result<()> {
+    let program = draw::program(seed);
+    let folder = place.root.join(seed.to_string());
+    let verdict = place.judge(&program, &folder).with_context(|| format!("seed {seed}"))?;
+    {
+        let mut tally = tally.lock().expect("no panic holds it");
+        tally.libraries += program.libraries.len();
+        tally.operations += program.operations();
+        match &verdict {
+            Verdict::Same(lines) => {
+                tally.same += 1;
+                tally.lines += lines;
+            }
+            Verdict::OracleDies(_) => tally.oracle_died += 1,
+            Verdict::Differs(_) => tally.failed += 1,
+        }
+    }
+    match verdict {
+        Verdict::Same(_) => fs::remove_dir_all(&folder)?,
+        Verdict::OracleDies(how) => {
+            println!("seed {seed}: glibc's run ends: {how}");
+            fs::remove_dir_all(&folder)?;
+        }
+        Verdict::Differs(difference) => {
+            println!("FAILED seed {seed}: {difference}");
+            let differs = |smaller: &Program| match place.judge(smaller, &folder) {
+                Ok(Verdict::Differs(other)) => kind(&other) == kind(&difference),
+                _ => false,
+            };
+            let small = shrink::shrink(program, differs);
+            // The last attempt was another one.
+            let verdict = place.judge(&small, &folder)?;
+            println!("seed {seed}, shrunk, in {}: {verdict:?}\n{small}", folder.display());
+        }
+    }
+    Ok(())
+}
+
+/// What tells one fault from another: the first lines of a difference, but for numbers.
+fn kind(difference: &str) -> String {
+    let first = difference.lines().take(3).flat_map(str::chars);
+    first.filter(|letter| !letter.is_ascii_digit()).collect()
+}

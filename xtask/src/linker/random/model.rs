@@ -1,0 +1,284 @@
+//! A program: libraries that need each other, and what is done with them.
+
+/// What is drawn, rendered, run and shrunk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Program {
+    /// The first is `main.so`, which the driver opens and whose `test` does the operations.
+    pub libraries: Vec<Library>,
+    /// Whether `main.so` is opened with RTLD_GLOBAL.
+    pub global: bool,
+    /// What each call of `test` does.
+    pub steps: Vec<Vec<Operation>>,
+}
+
+/// Names a library for as long as the program is shrunk; [`MAIN`] is `main.so`.
+pub(super) type Id = usize;
+
+/// The library whose `test` the driver calls.
+pub(super) const MAIN: Id = 0;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Library {
+    pub id: Id,
+    /// The folder below that of `main.so`; empty for that one.
+    pub folder: &'static str,
+    /// DT_NEEDED, in order.
+    pub needs: Vec<Id>,
+    /// Whether it also needs a library that is nowhere.
+    pub needs_absent: bool,
+    pub definitions: Vec<Definition>,
+    pub references: Vec<Reference>,
+    /// Their priorities; 0 is none.
+    pub constructors: Vec<u32>,
+    pub destructors: Vec<u32>,
+    /// Whether its constructor looks at what its references are bound to.
+    pub shows_early: bool,
+    /// What its constructor opens; the destructor closes it if so.
+    pub opens: Option<(Id, Mode, bool)>,
+    pub exit_handler: bool,
+    /// A function that nobody defines, which is never called, through the PLT.
+    pub misses: bool,
+    pub link: Link,
+}
+
+/// How a library is compiled and linked.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Link {
+    /// `bfd` if empty.
+    pub linker: &'static str,
+    pub hash: &'static str,
+    /// Options that change nothing of what the program means.
+    pub options: Vec<&'static str>,
+    pub symbolic: Option<&'static str>,
+    /// DF_1_NOW.
+    pub now: bool,
+    /// DF_1_NODELETE.
+    pub stays: bool,
+    pub search: Search,
+    /// Its definitions have versions.
+    pub versioned: bool,
+}
+
+/// Where a library says that its needs are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Search {
+    #[default]
+    Runpath,
+    Rpath,
+    Nothing,
+}
+
+/// A name that libraries define and refer to. Each stands for one kind of thing in all of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Name {
+    Function(usize),
+    Data(usize),
+    Unique(usize),
+    Thread(usize),
+}
+
+impl std::fmt::Display for Name {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Name::Function(number) => write!(formatter, "f{number}"),
+            Name::Data(number) => write!(formatter, "d{number}"),
+            Name::Unique(number) => write!(formatter, "u{number}"),
+            Name::Thread(number) => write!(formatter, "t{number}"),
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Definition {
+    pub name: Name,
+    /// A function that a resolver chooses.
+    pub indirect: bool,
+    /// Data without an image in the file.
+    pub zero: bool,
+    /// Data of large alignment.
+    pub aligned: bool,
+    pub weak: bool,
+    pub visibility: Visibility,
+    pub version: Versions,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Visibility {
+    Default,
+    Protected,
+    Hidden,
+}
+
+/// Which versions a definition has, in a library with versions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Versions {
+    /// None: the library's base version.
+    Base,
+    /// `@V1`, which references without a version do not want.
+    Old,
+    /// `@@V2`.
+    New,
+    /// Both, two definitions.
+    Both,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Reference {
+    pub name: Name,
+    pub how: How,
+    /// It may stay undefined.
+    pub weak: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum How {
+    /// From code: a call, or a value by its address in the GOT.
+    Direct,
+    /// From a word of initialised data.
+    Word,
+    /// To the definition with the version `V1`.
+    Old,
+    /// Thread-local, with the model initial-exec.
+    InitialExec,
+    /// `dlsym(RTLD_NEXT)` from the library.
+    Next,
+    /// `dlsym(RTLD_DEFAULT)` from the library.
+    Default,
+}
+
+/// The second argument of `dlopen`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Mode {
+    pub lazy: bool,
+    /// Names of the other flags, without `RTLD_`.
+    pub flags: Vec<&'static str>,
+}
+
+/// What `test` does. Handles have numbers; one that is not open does nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Operation {
+    Open {
+        handle: usize,
+        library: Id,
+        mode: Mode,
+        by_name: bool,
+    },
+    Close {
+        handle: usize,
+    },
+    /// Calls the `show` of every library that the handle gives, on a new thread if so.
+    Show {
+        handle: usize,
+        thread: bool,
+    },
+    /// `dlsym` or `dlvsym`.
+    Look {
+        place: Place,
+        name: Name,
+        version: Option<&'static str>,
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    Handle(usize),
+    Default,
+    Next,
+}
+
+impl Program {
+    pub(super) fn library(&self, id: Id) -> Option<&Library> {
+        self.libraries.iter().find(|library| library.id == id)
+    }
+
+    /// The library and all that it leads to by its needs, breadth first.
+    pub(super) fn closure(&self, id: Id) -> Vec<&Library> {
+        let mut found: Vec<&Library> = self.library(id).into_iter().collect();
+        let mut next = 0;
+        while let Some(library) = found.get(next) {
+            for need in library.needs.iter().filter_map(|&need| self.library(need)) {
+                if !found.iter().any(|known| known.id == need.id) {
+                    found.push(need);
+                }
+            }
+            next += 1;
+        }
+        found
+    }
+
+    pub(super) fn operations(&self) -> usize {
+        self.steps.iter().map(Vec::len).sum()
+    }
+}
+
+impl Library {
+    /// Its file's name.
+    pub(super) fn file(&self) -> String {
+        format!("{}.so", self.stem())
+    }
+
+    /// From the folder of `main.so`.
+    pub(super) fn path(&self) -> String {
+        match self.folder {
+            "" => self.file(),
+            folder => format!("{folder}/{}", self.file()),
+        }
+    }
+
+    pub(super) fn stem(&self) -> String {
+        match self.id {
+            MAIN => "main".into(),
+            id => format!("l{id}"),
+        }
+    }
+
+    pub(super) fn definition(&self, name: Name) -> Option<&Definition> {
+        self.definitions.iter().find(|definition| definition.name == name)
+    }
+
+    /// The versions of a definition; hidden ones have none.
+    pub(super) fn versions(&self, definition: &Definition) -> Versions {
+        let plain = definition.visibility != Visibility::Default
+            || definition.indirect
+            || matches!(definition.name, Name::Unique(_))
+            || !self.link.versioned;
+        if plain { Versions::Base } else { definition.version }
+    }
+
+    /// Whether others find its definition of `name` without asking for a version.
+    pub(super) fn offers(&self, name: Name) -> bool {
+        self.definition(name).is_some_and(|definition| {
+            definition.visibility != Visibility::Hidden
+                && self.versions(definition) != Versions::Old
+        })
+    }
+
+    /// Whether it defines `name@V1`.
+    pub(super) fn offers_old(&self, name: Name) -> bool {
+        self.definition(name).is_some_and(|definition| {
+            matches!(self.versions(definition), Versions::Old | Versions::Both)
+        })
+    }
+}
+
+impl std::fmt::Display for Program {
+    /// A line for each library and each operation, without what is as usual.
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let usual = [": false", ": []", ": None", ": \"\"", ": Runpath", ": \"gnu\"", ": 0"];
+        for library in &self.libraries {
+            let text = format!("{library:?}");
+            let kept =
+                text.split(", ").filter(|field| !usual.iter().any(|end| field.ends_with(end)));
+            writeln!(formatter, "  {}", kept.collect::<Vec<_>>().join(", "))?;
+        }
+        if self.global {
+            writeln!(formatter, "  main.so is global")?;
+        }
+        for (number, step) in self.steps.iter().enumerate() {
+            for operation in step {
+                writeln!(formatter, "  step {number}: {operation:?}")?;
+            }
+        }
+        Ok(())
+    }
+}
