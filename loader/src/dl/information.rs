@@ -50,6 +50,10 @@ pub(super) unsafe extern "C" fn dlinfo(
         return -1;
     };
     clear_error();
+    if handle.is_null() {
+        set_error("dlinfo: no handle was given");
+        return -1;
+    }
     let ours = match handle::resolve(&domain, handle) {
         Handle::Replica(_, replica) => Some(replica),
         Handle::Domain => domain.0.state.lock().replicas.first().cloned(),

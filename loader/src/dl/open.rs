@@ -22,6 +22,14 @@ use crate::sys::functions::functions;
 use crate::system::SystemObject;
 use crate::{IMAGES, SYSTEM};
 
+/// The bits that the second argument of `dlopen(3)` may have.
+const MODES: c_int = libc::RTLD_LAZY
+    | libc::RTLD_NOW
+    | libc::RTLD_NOLOAD
+    | libc::RTLD_DEEPBIND
+    | libc::RTLD_GLOBAL
+    | libc::RTLD_NODELETE;
+
 /// `dlopen(file, mode)` for replicas of the domain `context`.
 ///
 /// # Safety
@@ -38,13 +46,18 @@ pub(super) unsafe extern "C-unwind" fn dlopen(
     };
     clear_error();
     // SAFETY: the caller's promise.
-    let Some(name) = (unsafe { text(file) }).filter(|name| !name.is_empty()) else {
-        return handle::of_domain(&domain);
-    };
-    if mode & (libc::RTLD_LAZY | libc::RTLD_NOW) == 0 {
-        set_error(format!("{name}: invalid mode for dlopen(): neither RTLD_LAZY nor RTLD_NOW"));
+    let name = unsafe { text(file) }.filter(|name| !name.is_empty());
+    // For the program's own handle too, as glibc does (dlfcn/dlopen.c, elf/dl-open.c).
+    if mode & !MODES != 0 {
+        set_error(format!("invalid mode parameter: {mode:#x} has bits that mean nothing"));
         return ptr::null_mut();
     }
+    if mode & (libc::RTLD_LAZY | libc::RTLD_NOW) == 0 {
+        let object = name.map(|name| format!("{name}: ")).unwrap_or_default();
+        set_error(format!("{object}invalid mode for dlopen(): neither RTLD_LAZY nor RTLD_NOW"));
+        return ptr::null_mut();
+    }
+    let Some(name) = name else { return handle::of_domain(&domain) };
     match open(&domain, &name, OpenFlags::from_bits(mode), caller) {
         Ok(library) => handle::of_library(&library),
         // Not loaded is an answer: glibc sets no text for it either.
@@ -159,6 +172,11 @@ impl Caller {
 pub(super) unsafe extern "C-unwind" fn dlclose(handle: *mut c_void, context: usize) -> c_int {
     let Some(domain) = domain::by_id(DomainId(context as u32)) else { return 0 };
     clear_error();
+    if handle.is_null() {
+        // What a `dlopen` that failed has given; glibc reads through it.
+        set_error("dlclose: no handle was given");
+        return -1;
+    }
     match handle::resolve(&domain, handle) {
         Handle::Replica(owner, replica) if owner.0.program => {
             if lifetime::close(&owner, &replica) {

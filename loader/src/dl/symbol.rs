@@ -136,6 +136,11 @@ impl Query<'_> {
         if found.is_none() {
             found = scope.and_then(|scope| self.find_in(scope));
         }
+        if let (Some(Definition::Image { image, .. }), None) = (found, &self.caller) {
+            // What an object that is never unloaded has found in its scope is not unloaded either
+            // (glibc, elf/dl-lookup.c, add_dependency).
+            self.domain.0.state.lock().uses.keep(image);
+        }
         self.address_of(found)
     }
 

@@ -44,6 +44,7 @@ pub(crate) struct Dynamic<'a> {
     pub version_definitions: Option<(&'a [u8], usize)>,
     text_relocations: bool,
     rel: bool,
+    android: bool,
 }
 
 /// DF_TEXTREL of DT_FLAGS.
@@ -52,6 +53,9 @@ const TEXTREL: u64 = 0x4;
 const RELRSZ: u64 = 35;
 const RELR: u64 = 36;
 const RELRENT: u64 = 37;
+/// DT_ANDROID_REL, DT_ANDROID_RELA and DT_ANDROID_RELR: relocations as bionic's linker packs them
+/// (llvm/BinaryFormat/DynamicTags.def).
+const ANDROID: [u64; 3] = [0x6000_000f, 0x6000_0011, 0x6fff_e000];
 /// Sun's DT_AUXILIARY and DT_FILTER (LSB; glibc, elf/dl-deps.c).
 const AUXILIARY: u64 = 0x7fff_fffd;
 const FILTER: u64 = 0x7fff_ffff;
@@ -138,6 +142,7 @@ impl<'a> Dynamic<'a> {
             version_definitions: counted("DT_VERDEF", DT_VERDEF, DT_VERDEFNUM)?,
             text_relocations: entries.value(DT_TEXTREL).is_some() || flags & TEXTREL != 0,
             rel: entries.value(DT_REL).is_some() || entries.value(DT_PLTREL) == Some(DT_REL),
+            android: ANDROID.iter().any(|&tag| entries.value(tag).is_some()),
         };
         if relocations.iter().any(|table| table.len() % RELA_SIZE != 0) {
             return Err("a relocation table does not hold a whole number of entries".into());
@@ -175,6 +180,12 @@ impl<'a> Dynamic<'a> {
             return Err(
                 "it uses DT_REL relocations, which the psABI of 64-bit machines does not".into()
             );
+        }
+        if self.android {
+            return Err("its relocations are packed for Android's linker (DT_ANDROID_RELA or \
+                        DT_ANDROID_RELR), which others do not read; link it with \
+                        --pack-dyn-relocs=none or relr"
+                .into());
         }
         Ok(())
     }

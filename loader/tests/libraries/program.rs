@@ -24,7 +24,7 @@ const DRIVER: &str = "
 
 struct Driver {
     library: Library,
-    _domain: Domain,
+    domain: Domain,
 }
 
 impl Driver {
@@ -35,7 +35,7 @@ impl Driver {
         let loader = Loader::builder().policy(policy).build().unwrap();
         let domain = loader.domain("program").continue_program().build().unwrap();
         let library = domain.open(&path, OpenFlags::NOW).unwrap();
-        Driver { library, _domain: domain }
+        Driver { library, domain }
     }
 
     fn open(&self, path: &Path, mode: c_int) -> usize {
@@ -215,4 +215,29 @@ fn the_definitions_of_a_filtee_stand_before_its_filters() {
     assert_eq!(driver.call(absent, "which"), 2);
     assert_eq!(driver.close(present), 0);
     assert!(!driver.is_loaded(&filtee));
+}
+
+#[test]
+fn what_the_program_finds_by_name_is_not_unloaded() {
+    let shop = Workshop::new("found-by-name");
+    let driver = Driver::new(&shop);
+    let [found, other] = ["found_by_name", "not_looked_for"].map(|name| {
+        let source = format!("static int n; int {name}(void) {{ return ++n; }}");
+        shop.build(&format!("lib{name}.so"), &source, &[])
+    });
+    type Dlsym = unsafe extern "C" fn(usize, *const c_char) -> usize;
+    let dlsym = driver.domain.symbol("dlsym").unwrap();
+    // SAFETY: the domain's answer to `dlsym`, which is declared like this.
+    let dlsym = unsafe { std::mem::transmute::<*const std::ffi::c_void, Dlsym>(dlsym) };
+    let global = libc::RTLD_NOW | libc::RTLD_GLOBAL;
+    let handles = [driver.open(&found, global), driver.open(&other, global)];
+    let look = || {
+        // SAFETY: RTLD_DEFAULT is null, and the name is terminated. The call is this executable's.
+        unsafe { dlsym(0, c"found_by_name".as_ptr()) }
+    };
+    let address = look();
+    assert_ne!(address, 0);
+    assert_eq!(handles.map(|handle| driver.close(handle)), [0, 0]);
+    assert_eq!((driver.is_loaded(&found), driver.is_loaded(&other)), (true, false));
+    assert_eq!(look(), address);
 }
