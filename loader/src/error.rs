@@ -163,7 +163,7 @@ impl Error {
 /// ENOMEM from mmap and mprotect most often means the limit on mappings, not on memory.
 fn hint(source: &std::io::Error) -> &'static str {
     if source.raw_os_error() == Some(libc::ENOMEM) {
-        " (the limit on memory mappings may be reached: see vm.max_map_count)"
+        " (a limit is reached: of mappings, see vm.max_map_count, or of address space, see ulimit -v)"
     } else {
         ""
     }

@@ -121,6 +121,14 @@ pub fn projects() -> Result<()> {
         ensure!(matches!(error, Error::Python { .. }));
         ensure!(!file.with_extension("partial").exists(), "{target} left a part of a package");
     }
+    // Told before the object is made: that of the last target would be another error.
+    let recipe = Recipe::new("no_such_module:made");
+    for (output, words) in
+        [(folder.path().join("absent/net.pt"), "absent/net.partial: "), (data, "no regular file")]
+    {
+        let error = pool.build_package(&recipe, &output).err().context("no error")?;
+        ensure!(matches!(error, Error::Io { .. }) && error.to_string().contains(words), "{error}");
+    }
     Ok(())
 }
 

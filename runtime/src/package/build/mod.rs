@@ -11,7 +11,7 @@ use crate::object::Object;
 use crate::pool::Pool;
 use crate::session::Session;
 use crate::{Error, Result};
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -104,9 +104,16 @@ impl Pool {
     pub fn build_package(&self, recipe: &Recipe, output: impl AsRef<Path>) -> Result<Report> {
         let output = output.as_ref();
         let partial = output.with_extension("partial");
+        // Before the work, which may take minutes; and a rename would replace a device by a file.
+        if fs::metadata(output).is_ok_and(|found| !found.is_file()) {
+            let source = std::io::Error::other("it exists and is no regular file: name another");
+            return Err(Error::Io { path: output.to_owned(), source });
+        }
+        drop(File::create(&partial).map_err(|source| Error::Io { path: partial.clone(), source })?);
         let maker = self.acquire_on(0)?;
         let checker = self.acquire_on(self.interpreters().len() - 1)?;
-        let (object, arguments, rows, problems) = export(&maker, recipe, &partial)?;
+        let (object, arguments, rows, problems) =
+            export(&maker, recipe, &partial).inspect_err(|_| drop(fs::remove_file(&partial)))?;
         if !problems.is_empty() {
             let target = recipe.target.clone();
             return Err(PackageError::Build { target, problems }.into());
