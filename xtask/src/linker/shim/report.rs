@@ -38,22 +38,8 @@ under glibc alone. Nothing of their text is kept here, only names and flags
 
 ";
 
-/// What stands below it.
-const EPILOGUE: &str = "
-# Tests of others
-
-`cargo xtask linker --shim DIR` also takes a tree of mold's sources and runs, as they are, those of
-its scripts that call `dlopen` with mold from the system, under glibc and under the shim. Of eight, five
-apply (mold 1.10, glibc 2.36), and pass: `arch-x86_64-tls-gd-to-ie`, `tls-alignment-multi`, `tls-gd-dlopen`,
-`tls-gd-to-ie`, `tlsdesc-dlopen`. `arch-arm-tlsdesc` is for another machine, `glibc-2.22-bug` links and
-runs nothing, `ifunc-dlopen` fails under glibc alone. All others link programs that ld.so starts, in which this loader has no part;
-what they look at is in `tests/linker/cases`, which is built with mold too.
-
-bionic's tests (`dlfcn_test`, `elftls_dl_test`, `dlext_test`, ...) have not been run: they are written
-for bionic's C library and build system, with modules of its `Android.bp`, and Debian packages none of
-them. What they look at and glibc's do not has cases of its own: `map_gap`, `tls_skew`,
-`relr` and its mixtures, `init_cycle`, `refuse_*`, `recursive_dlopen`, `dl_error_threads`.
-";
+/// What stands below it, written by hand.
+const EPILOGUE: &str = include_str!("others.md");
 
 /// Prints the summary, and writes the table where one is wanted. Says how many failures have no
 /// known cause.
