@@ -32,7 +32,7 @@ impl Entry {
         let path = root.join(format!("{name}.lock"));
         let lock = File::create(&path).with_context(|| format!("creating {}", path.display()))?;
         if lock.try_lock().is_err() {
-            eprintln!("waiting: another task is filling {name}");
+            eprintln!("waiting: another task is using {name}");
             lock.lock().with_context(|| format!("locking {}", path.display()))?;
         }
         Ok(Self { folder: root.join(name), lock })

@@ -24,15 +24,28 @@ struct Pages {
     anonymous: u64,
 }
 
-/// Prints the figures; an error if a further interpreter takes more than [`LIMIT`], or the second process has pages of its own.
-pub fn run(place: &Place, keep: bool) -> Result<()> {
+/// Prints the figures of each policy; an error if a further interpreter takes more than [`LIMIT`], or the second process has
+/// pages of its own.
+pub fn run(place: &Place, policies: &[Policy], keep: bool) -> Result<()> {
     let export = place.export("bert")?;
-    let report: Report = json(&mut place.runner("memory", "bert", Policy::Shared))?;
+    let reports: Result<Vec<Report>> =
+        policies.iter().map(|policy| json(&mut place.runner("memory", "bert", *policy))).collect();
     if !keep {
         place.remove("bert")?;
     }
-    let weights = export.weights as f64 / 1024.0;
-    println!("BERT base, {:.0} MB of weights, policy shared", export.weights as f64 / 1e6);
+    let reports = reports?;
+    for (policy, report) in policies.iter().zip(&reports) {
+        print(*policy, report, export.weights);
+    }
+    for (policy, report) in policies.iter().zip(&reports) {
+        check(*policy, report, export.weights as f64 / 1024.0)?;
+    }
+    Ok(())
+}
+
+fn print(policy: Policy, report: &Report, bytes: u64) {
+    let weights = bytes as f64 / 1024.0;
+    println!("\nBERT base, {:.0} MB of weights, policy {}", bytes as f64 / 1e6, policy.name());
     println!("| interpreter | private memory for the model and a call, MB | part of the weights |");
     println!("|---|---|---|");
     for (index, grown) in report.grown.iter().enumerate() {
@@ -50,17 +63,22 @@ pub fn run(place: &Place, keep: bool) -> Result<()> {
             mb(pages.anonymous)
         );
     }
+}
+
+fn check(policy: Policy, report: &Report, weights: f64) -> Result<()> {
     let most = report.grown.iter().skip(1).max().copied().unwrap_or(0) as f64;
     ensure!(
         most <= LIMIT * weights,
-        "a further interpreter takes {:.2} % of the weights, more than {:.0} %",
+        "{}: a further interpreter takes {:.2} % of the weights, more than {:.0} %",
+        policy.name(),
         most / weights * 100.0,
         LIMIT * 100.0
     );
     // Two processes that share all of them have half each.
     ensure!(
         report.second.proportional * 10 <= report.second.resident * 6,
-        "the second process does not share the pages: Pss {} KiB of {} KiB",
+        "{}: the second process does not share the pages: Pss {} KiB of {} KiB",
+        policy.name(),
         report.second.proportional,
         report.second.resident
     );

@@ -102,8 +102,12 @@ impl Row {
 /// Packages, loads and compares; an error if a model does not package or load, or differs.
 pub fn run(arguments: &Arguments) -> Result<()> {
     let place = Place::prepare(arguments)?;
+    let policies = match arguments.policy {
+        Some(policy) => vec![policy],
+        None => vec![Policy::Shared, Policy::Isolated],
+    };
     if arguments.memory {
-        return memory::run(&place, arguments.keep);
+        return memory::run(&place, &policies, arguments.keep);
     }
     let mut models: Vec<Model> = json(place.exporter().arg("--list"))?;
     if let Some(unknown) =
@@ -113,10 +117,6 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         bail!("there is no model {unknown}; there are {}", names.join(", "));
     }
     models.retain(|model| arguments.only.is_empty() || arguments.only.contains(&model.name));
-    let policies = match arguments.policy {
-        Some(policy) => vec![policy],
-        None => vec![Policy::Shared, Policy::Isolated],
-    };
     let mut rows = Vec::new();
     let mut failed = Vec::new();
     for model in models {
@@ -168,6 +168,8 @@ struct Place {
     models: Environment,
     runner: PathBuf,
     folder: PathBuf,
+    /// Held until the last package was removed: a second run would write and remove the same files.
+    _lock: cache::Entry,
 }
 
 impl Place {
@@ -175,10 +177,11 @@ impl Place {
         let base = Environment::prepare(&arguments.environment)?;
         let models = base.with_models()?;
         let runner = workspace::build("hydrozoa-tests", "models")?;
-        let folder = cache::root()?.join("figure4");
+        let lock = cache::Entry::open("figure4")?;
+        let folder = lock.folder().to_owned();
         std::fs::create_dir_all(&folder)
             .with_context(|| format!("creating {}", folder.display()))?;
-        Ok(Self { base, models, runner, folder })
+        Ok(Self { base, models, runner, folder, _lock: lock })
     }
 
     fn exporter(&self) -> Command {
