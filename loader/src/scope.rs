@@ -22,6 +22,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use crate::SYSTEM;
 use crate::arch;
 use crate::image::symbols::{Name, Symbol};
 use crate::image::versions::Version;
@@ -258,6 +259,12 @@ pub(crate) fn system_definition(object: &SystemObject, symbol: &Symbol) -> Defin
 
 /// What `dlvsym(RTLD_DEFAULT)` finds: objects that were opened RTLD_GLOBAL by others.
 fn find_anywhere(name: Name<'_>, wanted: Option<Version<'_>>) -> Option<Definition> {
+    // Most names that come here nobody defines (`__gmon_start__`). glibc would write an error for each,
+    // and is not made for an allocator that loads libraries while it does.
+    let defines = |object: &Arc<SystemObject>| object.symbols.lookup(name, wanted, true).is_some();
+    if !SYSTEM.objects().iter().any(defines) {
+        return None;
+    }
     let text = std::ffi::CString::new(name.text).ok()?;
     let version = wanted.and_then(|version| std::ffi::CString::new(version.name).ok());
     let address = dynamic::global_symbol(&text, version.as_deref())?;

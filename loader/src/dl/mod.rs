@@ -12,7 +12,7 @@ mod open;
 mod symbol;
 mod threads;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::ptr;
 
@@ -63,6 +63,9 @@ type Errors = (Option<CString>, Option<CString>);
 
 thread_local! {
     static ERROR: RefCell<Errors> = const { RefCell::new((None, None)) };
+    /// Whether there is one that nobody asked for. The first use of `ERROR` allocates memory, and
+    /// an allocator may call `dlsym` for the one behind it: calls that succeed do without.
+    static PENDING: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Those of threads whose own are gone: an exit handler or a destructor may still load and close.
@@ -83,17 +86,21 @@ pub(crate) fn locks() -> [&'static dyn Held; 2] {
 
 /// Forgets an error that nobody asked for: each call of the family begins so (glibc, _dlerror_run).
 fn clear_error() {
-    with_errors(|error| error.0 = None);
+    if PENDING.replace(false) {
+        with_errors(|error| error.0 = None);
+    }
 }
 
 /// Sets the calling thread's error text.
 fn set_error(text: impl ToString) {
     let text = text.to_string().replace('\0', "?");
     with_errors(|error| error.0 = CString::new(text).ok());
+    PENDING.set(true);
 }
 
 /// `dlerror`: the text of the calling thread's last error, once.
 extern "C" fn dlerror() -> *mut c_char {
+    PENDING.set(false);
     let ours = with_errors(|error| {
         error.1 = error.0.take();
         error.1.as_ref().map_or(ptr::null(), |text| text.as_ptr())
