@@ -38,6 +38,19 @@ impl Usage {
     }
 }
 
+/// Returns to the kernel the pages on which malloc has nothing but free pieces, in all arenas.
+///
+/// Loading a model makes and frees some ten thousand objects, and its first call the largest intermediate results. glibc
+/// returns of that only what lies at the end of an arena (malloc_trim(3)), and an object of the model that lies behind keeps it
+/// all. So it is done once for each load, when the session ends in which it happened, never for each call: pages given back
+/// are faulted in again by who needs them.
+pub(crate) fn give_back() {
+    let start = std::time::Instant::now();
+    // SAFETY: the function takes any padding, and locks each arena while it looks at it.
+    let released = unsafe { libc::malloc_trim(0) };
+    tracing::debug!(released = released != 0, elapsed = ?start.elapsed(), "malloc gave back");
+}
+
 impl Sub for Usage {
     type Output = Self;
 

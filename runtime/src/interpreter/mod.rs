@@ -17,7 +17,7 @@ use attach::Gate;
 use hydrozoa_loader::Domain;
 use main_thread::MainThread;
 use std::fmt;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 /// One complete CPython interpreter in this process, with a GIL of its own.
@@ -37,6 +37,8 @@ pub(crate) struct Inner {
     table: PayloadTable,
     /// Sessions that are open: the load by which a pool chooses.
     leases: AtomicUsize,
+    /// Whether something was loaded since a session last ended: see [`crate::memory::give_back`].
+    loaded: AtomicBool,
     gate: Arc<Gate>,
     /// The interpreters of its pool, once that is complete.
     siblings: OnceLock<Weak<[Interpreter]>>,
@@ -113,9 +115,18 @@ impl Interpreter {
             .map(|_| Session::leased(self.clone()))
     }
 
-    /// Gives a lease back.
+    /// Gives a lease back. With the last one after a load, what malloc has kept of it: a session around the model's first
+    /// call ends after that call, and loading has sessions of its own inside.
     pub(crate) fn end_lease(&self) {
-        self.0.leases.fetch_sub(1, Ordering::Relaxed);
+        let last = self.0.leases.fetch_sub(1, Ordering::Relaxed) == 1;
+        if last && self.0.loaded.swap(false, Ordering::Relaxed) {
+            crate::memory::give_back();
+        }
+    }
+
+    /// Says that a package's object was loaded, which leaves free pieces all over the heap.
+    pub(crate) fn has_loaded(&self) {
+        self.0.loaded.store(true, Ordering::Relaxed);
     }
 }
 

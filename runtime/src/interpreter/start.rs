@@ -11,7 +11,7 @@ use hydrozoa_loader::{Domain, Interposition, Library, OpenFlags};
 use std::ffi::{OsStr, OsString, c_int};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, OnceLock};
 
 /// How interpreters start.
@@ -58,6 +58,7 @@ pub(crate) fn start(index: usize, configuration: &Configuration) -> Result<Inter
         python: configuration.python.clone(),
         table,
         leases: AtomicUsize::new(0),
+        loaded: AtomicBool::new(false),
         gate: Gate::new(place.domain.clone(), table),
         siblings: OnceLock::new(),
         main: Some(main),

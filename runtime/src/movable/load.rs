@@ -80,9 +80,12 @@ impl Source {
     /// Makes a copy in the session's interpreter.
     pub(super) fn load<'s>(&self, session: &'s Session) -> Result<Object<'s>> {
         match self {
-            Self::Package { package, name, resource, map } => package
-                .importer(session)?
-                .call_method("load_pickle", (name.as_str(), resource.as_str(), map.as_ref())),
+            Self::Package { package, name, resource, map } => {
+                session.interpreter().has_loaded();
+                package
+                    .importer(session)?
+                    .call_method("load_pickle", (name.as_str(), resource.as_str(), map.as_ref()))
+            }
             Self::Pickle { data, storages, buffers, packages, .. } => {
                 for package in packages {
                     package.importer(session)?;
