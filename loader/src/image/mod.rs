@@ -177,9 +177,11 @@ impl Image {
         if let Some(segment) = self.segments.iter().find(|segment| segment.holds(at, word.len())) {
             let start = at - segment.address;
             // Behind the file's part begins as zeroes.
-            let end = segment.file_size.clamp(start, start + word.len());
-            let offset = segment.offset as usize;
-            word[..end - start].copy_from_slice(&self.bytes[offset + start..offset + end]);
+            let length = segment.file_size.saturating_sub(start).min(word.len());
+            if length > 0 {
+                let offset = segment.offset as usize + start;
+                word[..length].copy_from_slice(&self.bytes[offset..offset + length]);
+            }
         }
         u64::from_ne_bytes(word)
     }

@@ -29,6 +29,8 @@ pub struct Forge {
     pub sysv_hash: bool,
     /// The writable bytes behind the dynamic section.
     pub data: Vec<u8>,
+    /// How many more there are in memory than in the file.
+    pub zeroes: u64,
 }
 
 /// A dynamic symbol.
@@ -121,7 +123,7 @@ impl Forge {
         // Type, flags, offset, address, size in the file, in memory, alignment.
         let mut headers = vec![
             [1, 4, 0, 0, tables_end, tables_end, 0x1000],
-            [1, 6, WRITABLE as u64, DYNAMIC, writable, writable, 0x1000],
+            [1, 6, WRITABLE as u64, DYNAMIC, writable, writable + self.zeroes, 0x1000],
             [2, 6, WRITABLE as u64, DYNAMIC, dynamic.len() as u64 * 8, dynamic.len() as u64 * 8, 8],
         ];
         if let Some((in_file, in_memory)) = self.tls {

@@ -132,6 +132,22 @@ fn a_word_that_both_tables_name_is_relocated_by_the_packed_one_first() {
 }
 
 #[test]
+fn a_packed_word_may_lie_behind_the_file_s_end() {
+    let zeroes = DATA + 8;
+    let forge = Forge {
+        // Half in the file and half behind it; far behind it.
+        relr: vec![zeroes - 4, zeroes + 0x8000],
+        data: vec![1; 8],
+        zeroes: 0x9000,
+        ..Forge::default()
+    };
+    let outcome = relocated(&forge);
+    assert_eq!(outcome.result, Ok(()));
+    assert_eq!(word(&outcome, zeroes - 4), outcome.bias + 0x0101_0101);
+    assert_eq!(word(&outcome, zeroes + 0x8000), outcome.bias);
+}
+
+#[test]
 fn a_relative_relocation_may_lie_below_the_object() {
     let forge =
         Forge { rela: vec![(DATA, 0, RELATIVE, -0x10)], data: vec![0; 8], ..Forge::default() };

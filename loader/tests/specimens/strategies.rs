@@ -32,15 +32,19 @@ pub fn forge() -> impl Strategy<Value = Forge> {
     let symbols = (btree_set(0..NAMES.len(), 0..NAMES.len()), vec(symbol(), NAMES.len()));
     // One record in a hundred lies anywhere near, one names any symbol, one is of any type.
     let kind = prop_oneof![99 => prop::sample::select(COMMON.to_vec()), 1 => 0..45u32];
-    let at = prop_oneof![99 => 0..=0x38u64, 1 => 0..0x120u64];
+    let at = prop_oneof![99 => 0..=0x38u64, 1 => 0..0x120u64, 1 => 0..0x9100u64];
     let symbol_index =
         prop_oneof![99 => any::<Index>().prop_map(Ok), 1 => (0..14u32).prop_map(Err)];
     let rela = vec((at, symbol_index, kind, -0x100..0x20000i64), 0..24);
-    let relr = prop_oneof![Just(Vec::new()), vec((0..4u64, 0..0x20u8), 1..4).prop_map(packed)];
+    let packed_at = prop_oneof![9 => 0..4u64, 1 => 0..0x1200u64];
+    let relr = prop_oneof![Just(Vec::new()), vec((packed_at, 0..0x20u8), 1..4).prop_map(packed)];
+    // Beyond the end of the file, too.
+    let zeroes = prop_oneof![3 => Just(0), 1 => 0..0x9000u64];
     let tls = proptest::option::weighted(0.9, (0..=0x40u64, 0..=0x40u64));
     let jump = proptest::option::weighted(0.2, (any::<Index>(), any::<Index>()));
-    (symbols, rela, relr, tls, jump, any::<bool>(), vec(any::<u8>(), 0x40..0x100)).prop_map(
-        |((names, kinds), rela, relr, tls, jump, sysv_hash, data)| {
+    let data = (vec(any::<u8>(), 0x40..0x100), zeroes);
+    (symbols, rela, relr, tls, jump, any::<bool>(), data).prop_map(
+        |((names, kinds), rela, relr, tls, jump, sysv_hash, (data, zeroes))| {
             let symbols =
                 names.into_iter().zip(kinds).map(|(name, (info, section, value, size))| Symbol {
                     name: NAMES[name],
@@ -66,7 +70,7 @@ pub fn forge() -> impl Strategy<Value = Forge> {
                 (24 * start as u64, 24 * length.index(rela.len() - start + 1) as u64)
             });
             let tls = tls.map(|(in_file, more)| (in_file, in_file + more));
-            Forge { symbols, rela, jump, relr, tls, sysv_hash, data, gnu_hash: None }
+            Forge { symbols, rela, jump, relr, tls, sysv_hash, data, zeroes, gnu_hash: None }
         },
     )
 }
