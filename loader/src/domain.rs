@@ -359,7 +359,14 @@ impl Domain {
             Definition::Fixed { address, .. } => address,
             Definition::FixedTls { block, offset } => block.address(offset),
             Definition::Image { image, symbol } => {
-                let replica = self.0.state.lock().by_image.get(&image).cloned()?;
+                let replica = {
+                    let mut state = self.0.state.lock();
+                    // Somebody has it now, for the program's life (glibc, do_lookup_unique).
+                    if symbol.is_unique() {
+                        state.uses.keep(image);
+                    }
+                    state.by_image.get(&image).cloned()?
+                };
                 match replica.definition(&symbol) {
                     Definition::Fixed { address, .. } => address,
                     Definition::FixedTls { block, offset } => block.address(offset),

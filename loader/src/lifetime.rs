@@ -11,6 +11,7 @@ use std::sync::Arc;
 use crate::domain::{Domain, State};
 use crate::image::ImageId;
 use crate::needs::Need;
+use crate::order::Opened;
 use crate::replica::Replica;
 use crate::{order, publish, run};
 
@@ -20,14 +21,13 @@ pub(crate) struct Uses {
     handles: HashMap<ImageId, usize>,
     kept: HashSet<ImageId>,
     /// Those that were opened since they were loaded, whether or not they still are.
-    pub opened: HashSet<ImageId>,
+    pub opened: Opened,
 }
 
 impl Uses {
     /// One more handle.
     pub(crate) fn open(&mut self, image: ImageId) {
         *self.handles.entry(image).or_default() += 1;
-        self.opened.insert(image);
     }
 
     /// The image's replica stays for good.
@@ -98,6 +98,6 @@ fn take_unneeded(state: &mut State) -> Vec<Arc<Replica>> {
     state.replicas.retain(is_needed);
     state.globals.retain(is_needed);
     state.by_image.retain(|image, _| needed.contains(image));
-    state.uses.opened.retain(|image| needed.contains(image));
+    state.uses.opened.retain(|image, _| needed.contains(image));
     unneeded
 }

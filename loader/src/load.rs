@@ -16,7 +16,7 @@ use crate::leaning::undefined_on_its_own;
 use crate::library::Library;
 use crate::map;
 use crate::needs;
-use crate::order;
+use crate::order::{self, Opened, Root};
 use crate::plan::{Binder, Plan};
 use crate::policy::Class;
 use crate::providers::{needs_of, scope_of};
@@ -56,6 +56,12 @@ fn open_uncounted(
     flags: OpenFlags,
 ) -> Result<Library> {
     if let Some(replica) = loaded(domain, &image) {
+        // Nothing is to be done for what was opened itself, which its own open constructs (glibc,
+        // elf/dl-open.c, dl_open_worker_begin).
+        let known = domain.0.state.lock().uses.opened.contains_key(&image.id);
+        if !known {
+            construct(domain, std::slice::from_ref(&replica), Root::Known);
+        }
         if flags.has(OpenFlags::GLOBAL) {
             make_global(domain, &image);
         }
@@ -277,13 +283,17 @@ fn load_group(domain: &Domain, closure: &Closure, class: Class, flags: OpenFlags
         }
         needs::extend_scopes(&state, &replicas);
     }
-    if flags.has(OpenFlags::GLOBAL) || domain.0.commons.is_none() {
+    let is_commons = domain.0.commons.is_none();
+    if is_commons {
         make_global(domain, &first.image);
     }
     let published = started.elapsed();
     run::destroy_at_exit();
-    for replica in order::of_construction(&replicas, closure.nodes[0].class == class) {
-        run::construct(&replica);
+    let is_root = closure.nodes[0].class == class;
+    construct(domain, &replicas, if is_root { Root::New } else { Root::None });
+    // Behind what its constructors have opened (glibc, elf/dl-open.c, dl_open_worker).
+    if flags.has(OpenFlags::GLOBAL) && !is_commons {
+        make_global(domain, &first.image);
     }
     tracing::debug!(
         publish_us = microseconds(published),
@@ -291,6 +301,34 @@ fn load_group(domain: &Domain, closure: &Closure, class: Class, flags: OpenFlags
         "visible"
     );
     Ok(())
+}
+
+/// Runs the constructors of `replicas`. If the first of them was opened, that does not return before all
+/// that it needs is constructed: a constructor that opens what its own load has brought, or what needs
+/// that, so runs others of its load early (glibc, elf/dl-init.c).
+fn construct(domain: &Domain, replicas: &[Arc<Replica>], root: Root) {
+    let waiting =
+        |replicas: &[Arc<Replica>]| replicas.iter().filter(|replica| !replica.has_begun()).count();
+    let others_wait = || waiting(&domain.0.state.lock().replicas) > waiting(replicas);
+    let mut all = replicas.to_vec();
+    if root != Root::None && (domain.0.program || others_wait()) {
+        all = needs::needed_by(domain, &replicas[0]).replicas;
+        // It may stand behind what it is a filter of.
+        let first = all.iter().position(|replica| Arc::ptr_eq(replica, &replicas[0]));
+        all[..=first.expect("its closure holds it")].rotate_right(1);
+    }
+    let ordered = {
+        let opened = &mut domain.0.state.lock().uses.opened;
+        let ordered = order::of_construction(&all, root, opened);
+        if root != Root::None {
+            let last_first = ordered.iter().rev().skip(1);
+            opened.insert(all[0].image.id, last_first.map(|replica| replica.image.id).collect());
+        }
+        ordered
+    };
+    if waiting(&all) > 0 {
+        order::with_first(ordered).iter().for_each(|replica| run::construct(replica));
+    }
 }
 
 /// The phases of a load that nobody sees: plan, map, relocate.
@@ -341,8 +379,11 @@ pub(crate) fn prepare_group(
     }
     // Only such a domain unloads.
     if domain.0.program {
-        for (replica, plan) in replicas.iter().zip(&plans) {
-            needs::note_bindings(domain, replica, plan);
+        let root = if members.first() == Some(&0) { Root::New } else { Root::None };
+        for replica in order::of_construction(&replicas, root, &Opened::new()) {
+            let index = replicas.iter().position(|other| Arc::ptr_eq(other, &replica));
+            let plan = &plans[index.expect("the same replicas")];
+            needs::note_bindings(domain, &replica, plan, &replicas);
         }
     }
     Ok(replicas)
@@ -351,7 +392,10 @@ pub(crate) fn prepare_group(
 /// Of the objects of a load that cannot be bound, the error of the one that the system loader comes to
 /// first: it relocates an object after those that it needs.
 fn first_error(binder: &Binder<'_>, closure: &Closure, members: &[usize], any: Error) -> Error {
-    let order = order::dependencies_first(members.len(), |index| {
+    let mut order = order::dependencies_first(members.len(), |index| {
+        if members[index] == 0 {
+            return Vec::new();
+        }
         let edges = closure.nodes[members[index]].edges.iter();
         edges
             .filter_map(|edge| match edge {
@@ -360,6 +404,8 @@ fn first_error(binder: &Binder<'_>, closure: &Closure, members: &[usize], any: E
             })
             .collect()
     });
+    // The root last, as `order::of_construction` has it.
+    order.sort_by_key(|&index| members[index] == 0);
     let images = order.into_iter().map(|index| &closure.nodes[members[index]].image);
     images.filter_map(|image| binder.plan(image).err()).next().unwrap_or(any)
 }

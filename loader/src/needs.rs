@@ -76,16 +76,32 @@ pub(crate) fn needed_by(domain: &Domain, root: &Arc<Replica>) -> Needed {
     needed
 }
 
-/// Remembers what the replica's references keep loaded.
-pub(crate) fn note_bindings(domain: &Domain, replica: &Replica, plan: &Plan) {
+/// Remembers what the replica's references keep loaded, and what they put behind it in the order of
+/// destruction: a definition that stays for good when it is bound does not count there (glibc,
+/// elf/dl-lookup.c, add_dependency). The replicas of a load, `group`, are noted in the order in which
+/// glibc relocates them.
+pub(crate) fn note_bindings(
+    domain: &Domain,
+    replica: &Replica,
+    plan: &Plan,
+    group: &[Arc<Replica>],
+) {
     replica.bound.lock().extend(&plan.images);
     let mut state = domain.0.state.lock();
-    for binding in plan.bindings() {
-        if let Binding::Image { image, symbol } = binding
-            && symbol.is_unique()
-        {
+    let mut ends_before = replica.ends_before.lock();
+    for rela in replica.image.dynamic.rela().filter(|rela| rela.symbol != 0) {
+        let Binding::Image { image, symbol } = plan.binding(rela.symbol) else { continue };
+        let image = plan.images[image as usize];
+        if symbol.is_unique() {
             // One entity for the program's life (glibc, elf/dl-lookup.c, do_lookup_unique).
-            state.uses.keep(plan.images[*image as usize]);
+            state.uses.keep(image);
+        }
+        let mut group = group.iter().filter(|other| other.image.dynamic.no_delete);
+        if !state.uses.keeps(image)
+            && !group.any(|other| other.image.id == image)
+            && !ends_before.contains(&image)
+        {
+            ends_before.push(image);
         }
     }
 }

@@ -37,17 +37,43 @@ pub(crate) fn dependencies_first(
     order
 }
 
-/// New replicas in the order in which their constructors run. `root`: the first of them is what was
-/// opened, and comes last, whoever needs it.
-pub(crate) fn of_construction(replicas: &[Arc<Replica>], root: bool) -> Vec<Arc<Replica>> {
+/// How the first of some replicas came to be loaded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Root {
+    /// Like the others, for somebody else.
+    None,
+    /// It was opened, which has loaded it.
+    New,
+    /// It was opened, and others had brought it before.
+    Known,
+}
+
+/// What replicas that were opened lead to, the last to end last (glibc's `l_initfini`).
+pub(crate) type Opened = HashMap<ImageId, Vec<ImageId>>;
+
+/// Replicas in the order in which their constructors run, dependencies first. What was opened, the
+/// first of them, comes last, whoever needs it.
+pub(crate) fn of_construction(
+    replicas: &[Arc<Replica>],
+    root: Root,
+    opened: &Opened,
+) -> Vec<Arc<Replica>> {
     let places = places(replicas);
-    let mut order = dependencies_first(replicas.len(), |index| needs(&replicas[index], &places));
-    if root {
+    let mut order = dependencies_first(replicas.len(), |index| match index {
+        // glibc does not know yet what it needs.
+        0 if root == Root::New => Vec::new(),
+        _ => leads_to(&replicas[index], opened, &places),
+    });
+    if root != Root::None {
         order.retain(|&index| index != 0);
         order.push(0);
     }
-    let mut ordered: Vec<_> = order.into_iter().map(|index| replicas[index].clone()).collect();
-    // glibc honours DF_1_INITFIRST of one object of a load.
+    order.into_iter().map(|index| replicas[index].clone()).collect()
+}
+
+/// Of such an order, that in which they are called: glibc honours DF_1_INITFIRST of one object of a
+/// load.
+pub(crate) fn with_first(mut ordered: Vec<Arc<Replica>>) -> Vec<Arc<Replica>> {
     if let Some(first) = ordered.iter().rposition(|replica| replica.image.dynamic.init_first) {
         ordered[..=first].rotate_right(1);
     }
@@ -56,29 +82,18 @@ pub(crate) fn of_construction(replicas: &[Arc<Replica>], root: bool) -> Vec<Arc<
 
 /// All replicas of a domain that continues the program, given in load order, in that in which their
 /// destructors run: whoever needs something, or is bound to it, before it, and else as loaded. Some
-/// were opened themselves: they know all that they lead to (glibc's `l_initfini`). What
-/// stays for good is nobody's dependency by a binding (elf/dl-lookup.c, add_dependency).
+/// were opened themselves: they know all that they lead to (glibc's `l_initfini`).
 pub(crate) fn of_destruction(replicas: &[Arc<Replica>], uses: &Uses) -> Vec<Arc<Replica>> {
     let places = places(replicas);
-    let needed: Vec<Vec<usize>> = (0..replicas.len())
-        .map(|index| {
-            if uses.opened.contains(&replicas[index].image.id) {
-                all_needs(replicas, index, &places)
-            } else {
-                needs(&replicas[index], &places)
-            }
-        })
-        .collect();
-    let leads_to = |index: usize| {
-        let bound = replicas[index].bound.lock();
-        let counted = bound.iter().filter(|&image| !uses.keeps(*image));
-        let mut bound: Vec<usize> = counted.filter_map(|i| places.get(i).copied()).collect();
-        bound.sort_unstable_by(|a, b| b.cmp(a));
+    let needed: Vec<Vec<usize>> =
+        replicas.iter().map(|replica| leads_to(replica, &uses.opened, &places)).collect();
+    let needed_or_bound = |index: usize| {
+        let bound = replicas[index].ends_before.lock();
         let mut all = needed[index].clone();
-        all.extend(bound);
+        all.extend(bound.iter().rev().filter_map(|image| places.get(image).copied()));
         all
     };
-    let mut first: Vec<usize> = dependencies_first(replicas.len(), leads_to);
+    let mut first: Vec<usize> = dependencies_first(replicas.len(), needed_or_bound);
     first.reverse();
     // Once more for what is needed: where the two contradict each other, that counts.
     let place_in_first: HashMap<usize, usize> =
@@ -94,32 +109,11 @@ fn places(replicas: &[Arc<Replica>]) -> HashMap<ImageId, usize> {
     replicas.iter().enumerate().map(|(place, replica)| (replica.image.id, place)).collect()
 }
 
-/// All that replica `root` leads to: those that need others first.
-fn all_needs(
-    replicas: &[Arc<Replica>],
-    root: usize,
-    places: &HashMap<ImageId, usize>,
-) -> Vec<usize> {
-    let mut found = vec![root];
-    let mut next = 0;
-    while let Some(&index) = found.get(next) {
-        for need in needs(&replicas[index], places) {
-            if !found.contains(&need) {
-                found.push(need);
-            }
-        }
-        next += 1;
+/// Where those of the list that `replica` leads to are in it: what it needs, or all that it leads to.
+fn leads_to(replica: &Replica, opened: &Opened, places: &HashMap<ImageId, usize>) -> Vec<usize> {
+    if let Some(all) = opened.get(&replica.image.id) {
+        return all.iter().filter_map(|image| places.get(image).copied()).collect();
     }
-    let mut order = dependencies_first(found.len(), |at| {
-        let needs = needs(&replicas[found[at]], places).into_iter();
-        needs.filter_map(|need| found.iter().position(|&known| known == need)).collect()
-    });
-    order.reverse();
-    order.into_iter().map(|at| found[at]).filter(|&index| index != root).collect()
-}
-
-/// Where those of the list that `replica` needs are in it.
-fn needs(replica: &Replica, places: &HashMap<ImageId, usize>) -> Vec<usize> {
     let needs = replica.needs.get().into_iter().flatten();
     needs
         .filter_map(|need| match need {

@@ -156,7 +156,9 @@ impl<'a> Binder<'a> {
             .symbols
             .name(&symbol)
             .ok_or_else(|| malformed("a symbol's name lies outside the string table"))?;
-        if !symbol.is_undefined() && (symbol.binds_locally() || image.dynamic.symbolic) {
+        // A unique symbol is one for all, also for those that look into themselves first.
+        let symbolic = image.dynamic.symbolic && !self.scope.is_deep() && !symbol.is_unique();
+        if !symbol.is_undefined() && (symbol.binds_locally() || symbolic) {
             return Ok(in_image(image.id, symbol));
         }
         if let Ok(text) = std::str::from_utf8(text)

@@ -5,6 +5,7 @@
 //! sorted by place: a further replica writes them as its pages are made, page by page, while the
 //! page is in the processor's first cache, and looks at no record and no symbol.
 
+use std::collections::HashSet;
 use std::ptr;
 
 use crate::arch::{self, Action};
@@ -24,6 +25,9 @@ pub(crate) struct Prepared {
     pub others: Vec<u32>,
     /// Those of the others that write module words, which are arguments of `__tls_get_addr`.
     pub modules: Vec<u32>,
+    /// Where those of them apply that the linker wrote the offset behind: it knew, with or without
+    /// naming the symbol, that the object's own data is meant (lld names what is protected).
+    pub own_modules: HashSet<u64>,
 }
 
 /// Words of a replica, in ascending order of their places, which are relative to its lowest page.
@@ -54,10 +58,17 @@ impl Prepared {
         let mut prepared = Prepared::default();
         let mut targets = Vec::new();
         let Words { biased, fixed } = &mut prepared.words;
+        let offset_words: HashSet<u64> = all(image, Action::TlsOffset).collect();
+        prepared.own_modules = all(image, Action::TlsModule)
+            .filter(|at| !offset_words.contains(&at.wrapping_add(8)))
+            .collect();
         for (index, rela) in image.dynamic.rela().enumerate() {
-            let size = arch::action(rela.kind).map_or(0, |action| action.size(rela.symbol));
+            let mut size = arch::action(rela.kind).map_or(0, Action::size);
             if arch::action(rela.kind) == Some(Action::TlsModule) {
                 prepared.modules.push(index as u32);
+                if !prepared.own_modules.contains(&rela.offset) {
+                    size = 8;
+                }
             }
             if size > 0 {
                 targets.push(rela.offset..rela.offset.wrapping_add(size as u64));
@@ -76,8 +87,8 @@ impl Prepared {
         let overlap = targets.windows(2).any(|pair| pair[1].start < pair[0].end);
         if overlap || image.targets().is_err() {
             let others = (0..image.dynamic.rela().count() as u32).collect();
-            let modules = prepared.modules;
-            return Prepared { others, modules, relative: true, words: Words::default() };
+            let words = Words::default();
+            return Prepared { others, relative: true, words, ..prepared };
         }
         let in_place = |address| {
             let constant = u32::try_from(image.initial_word(address)).ok()?;
@@ -125,6 +136,12 @@ impl Unwritten<'_> {
             self.fixed = later;
         }
     }
+}
+
+/// Where the relocations of one kind apply.
+fn all(image: &Image, action: Action) -> impl Iterator<Item = u64> {
+    let of_kind = move |rela: &Rela| arch::action(rela.kind) == Some(action);
+    image.dynamic.rela().filter(of_kind).map(|rela| rela.offset)
 }
 
 /// The place of the word at `address`, if it lies in one page.

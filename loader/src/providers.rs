@@ -1,6 +1,6 @@
 //! What a closure's edges lead to: the needs of each replica, and the scope of the group.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -8,8 +8,8 @@ use crate::SYSTEM;
 use crate::closure::{Closure, Edge};
 use crate::domain::Domain;
 use crate::flags::OpenFlags;
-use crate::image::Image;
-use crate::needs::{self, Need};
+use crate::image::{Image, ImageId};
+use crate::needs::Need;
 use crate::policy::Class;
 use crate::replica::Replica;
 use crate::scope::{Order, Scope};
@@ -100,6 +100,7 @@ pub(crate) fn scope_of(
         queue.truncate(1);
     }
     let mut seen_nodes = vec![false; closure.nodes.len()];
+    let mut seen_replicas = HashSet::new();
     let mut inherited = Vec::new();
     while let Some(provider) = queue.pop_front() {
         match provider {
@@ -128,15 +129,15 @@ pub(crate) fn scope_of(
                 }
                 queue.extend(node.edges.iter().filter_map(provider_of));
             }
+            Provider::Replica(replica) if program => {
+                // Those that need each other lead back to each other.
+                if seen_replicas.insert(replica.image.id) {
+                    queue.extend(add_replica(domain, &mut scope, &replica));
+                }
+            }
             Provider::Replica(replica) => {
                 scope.add_local(&replica.image);
-                if program {
-                    let needed = needs::needed_by(domain, &replica);
-                    queue.extend(needed.replicas.into_iter().skip(1).map(Provider::Replica));
-                    queue.extend(needed.system.into_iter().map(Provider::System));
-                } else {
-                    inherited.extend(replica.scope.get().cloned().map(|scope| (scope, None)));
-                }
+                inherited.extend(replica.scope.get().cloned().map(|scope| (scope, None)));
             }
             Provider::Commons(replica) => {
                 let commons = domain.0.commons.as_ref();
@@ -165,6 +166,29 @@ pub(crate) fn scope_of(
     scope.set_apart(state.replicas.iter().map(|replica| &replica.image).chain(images));
     drop(state);
     scope
+}
+
+/// Adds a replica of an earlier load, behind what it is a filter of, and returns what it needs.
+fn add_replica(domain: &Domain, scope: &mut Scope, replica: &Replica) -> Vec<Provider> {
+    let state = domain.0.state.lock();
+    let loaded = |image: &ImageId| state.by_image.get(image).cloned();
+    let needs = || replica.needs.get().into_iter().flatten();
+    for need in needs() {
+        if let Need::Filtee(image) = need
+            && let Some(filtee) = loaded(image)
+        {
+            scope.add_local(&filtee.image);
+        }
+    }
+    scope.add_local(&replica.image);
+    needs()
+        .filter_map(|need| match need {
+            Need::Replica(image) | Need::Filtee(image) => loaded(image).map(Provider::Replica),
+            Need::System(object) => Some(Provider::System(object.clone())),
+            // Only domains beside the program have commons.
+            Need::Commons(_) => None,
+        })
+        .collect()
 }
 
 impl Scope {

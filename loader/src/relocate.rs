@@ -176,7 +176,7 @@ impl Relocator<'_> {
                 }
             }
         };
-        if action.size(rela.symbol) == 4 {
+        if action.size() == 4 {
             let fits = match action {
                 Action::Relative32 => word as i64 == i64::from(word as i32),
                 _ => word == u64::from(word as u32),
@@ -211,7 +211,7 @@ impl Relocator<'_> {
                     write_word(target, block.module_word());
                     // References to the object's own symbols have no DTPOFF64: the linker wrote the
                     // offset (zero for local-dynamic code) into the second word.
-                    if rela.symbol == 0 {
+                    if self.plan.prepared.own_modules.contains(&rela.offset) {
                         let second = ptr::read_unaligned((target + 8) as *const u64);
                         write_word(target + 8, block.offset_word(second));
                     }

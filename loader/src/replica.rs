@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use once_cell::sync::OnceCell;
 use parking_lot::Mutex;
@@ -44,9 +44,12 @@ pub(crate) struct Replica {
     pub needs: OnceCell<Vec<Need>>,
     /// Images of the domain that its references are bound to.
     pub bound: Mutex<HashSet<ImageId>>,
+    /// Those of them that end after it, in the order in which they were found.
+    pub ends_before: Mutex<Vec<ImageId>>,
     /// What its code asked the C library to call later.
     pub registered: Registered,
-    /// Its place in the order in which constructors began; 0 before.
+    /// Its place in the order in which constructors began; 0 before, the highest number when it has
+    /// ended.
     pub constructed: AtomicU64,
     /// What its references to functions without a definition are bound to, if it has some.
     pub traps: OnceCell<Traps>,
@@ -92,10 +95,16 @@ impl Replica {
             later_scopes: Mutex::default(),
             needs: OnceCell::new(),
             bound: Mutex::default(),
+            ends_before: Mutex::default(),
             registered: Registered::default(),
             constructed: AtomicU64::new(0),
             traps: OnceCell::new(),
         }
+    }
+
+    /// Whether its constructors have run, or are running.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.constructed.load(Ordering::Acquire) != 0
     }
 
     /// Where the blocks of its thread-local data are, if it has some.

@@ -16,12 +16,18 @@ use crate::sys::dynamic::{ProgramArguments, environment};
 type Constructor = unsafe extern "C-unwind" fn(c_int, *const *const c_char, *const *const c_char);
 type Destructor = unsafe extern "C-unwind" fn();
 
+/// [`Replica::constructed`] of what destructors have run of.
+const ENDED: u64 = u64::MAX;
+
 static ARGUMENTS: Lazy<ProgramArguments> = Lazy::new(ProgramArguments::of_process);
 
 /// Runs DT_INIT, then DT_INIT_ARRAY in order (gABI, "Initialization and Termination Functions"),
-/// with the arguments that glibc passes.
+/// with the arguments that glibc passes. Once.
 pub(crate) fn construct(replica: &Replica) {
     static NEXT: AtomicU64 = AtomicU64::new(1);
+    if replica.has_begun() {
+        return;
+    }
     replica.constructed.store(NEXT.fetch_add(1, Ordering::Relaxed), Ordering::Release);
     let _inside = current::enter(replica.domain);
     let dynamic = &replica.image.dynamic;
@@ -44,7 +50,7 @@ pub(crate) fn construct(replica: &Replica) {
 /// Runs DT_FINI_ARRAY in reverse, then DT_FINI.
 pub(crate) fn destroy(replica: &Replica) {
     // Once, and only where constructors ran.
-    if replica.constructed.swap(0, Ordering::AcqRel) == 0 {
+    if matches!(replica.constructed.swap(ENDED, Ordering::AcqRel), 0 | ENDED) {
         return;
     }
     let _inside = current::enter(replica.domain);
@@ -79,7 +85,10 @@ pub(crate) fn destroy_at_exit() {
         // Their own list is in load order.
         if let Some(domain) = program.and_then(domain::by_id) {
             let ordered = {
-                let state = domain.0.state.lock();
+                let mut state = domain.0.state.lock();
+                // A destructor that closes unloads nothing any more (glibc, _dl_fini).
+                let images: Vec<_> = state.replicas.iter().map(|r| r.image.id).collect();
+                images.into_iter().for_each(|image| state.uses.open(image));
                 order::of_destruction(&state.replicas, &state.uses)
             };
             for replica in ordered {

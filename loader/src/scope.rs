@@ -98,6 +98,12 @@ impl Scope {
         }
     }
 
+    /// Whether the library's own definitions come before the global ones (RTLD_DEEPBIND). DT_SYMBOLIC
+    /// does not count then (glibc, elf/dl-load.c, _dl_map_object_from_fd).
+    pub(crate) fn is_deep(&self) -> bool {
+        matches!(self.order, Order::Library | Order::LibraryInDomain)
+    }
+
     /// The definition of `name`. `newest`: `dlsym`'s choice among versions.
     pub(crate) fn find(
         &self,

@@ -100,12 +100,12 @@ fn relocations(elf: &Elf<'_>, file: &[u8], bias: u64) -> Vec<Relocation> {
     for at in rela.iter().chain(jump) {
         let word = |offset| number(file, at + offset, 8).unwrap_or(0);
         let (address, info, addend) = (word(0), word(8), word(16));
-        let (kind, symbol) = (info as u32, info >> 32);
+        let kind = info as u32;
         let (size, value) = match kind {
             0 | IRELATIVE => continue,
             RELATIVE | RELATIVE64 => (8, Value::Word(bias.wrapping_add(addend))),
             TLSDESC => (16, Value::Unknown),
-            DTPMOD64 if symbol == 0 => (16, Value::Unknown),
+            DTPMOD64 => (16, Value::Unknown),
             kind if NARROW.contains(&kind) => (4, Value::Unknown),
             _ => (8, Value::Unknown),
         };

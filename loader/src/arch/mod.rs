@@ -72,11 +72,11 @@ pub(crate) enum Action {
 }
 
 impl Action {
-    /// Bytes that it writes for a reference to symbol `symbol`, 0 being none.
-    pub(crate) fn size(self, symbol: u32) -> usize {
+    /// Bytes that it may write.
+    pub(crate) fn size(self) -> usize {
         match self {
-            // Both words of the `tls_index`: no other relocation names the second.
-            Action::TlsModule if symbol == 0 => 16,
+            // Both words of the `tls_index`, where no other relocation names the second.
+            Action::TlsModule => 16,
             Action::None | Action::Copy => 0,
             Action::Absolute32 | Action::Relative32 | Action::Size32 => 4,
             Action::TlsDescriptor => 16,

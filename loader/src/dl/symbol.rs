@@ -87,7 +87,7 @@ unsafe fn lookup(
             Handle::Domain => (query.global(), program_name()),
             Handle::Replica(owner, replica) => {
                 let found = find_definition(&owner, &replica, query.name, query.wanted);
-                let found = found.and_then(|found| address_in(&owner, found));
+                let found = found.and_then(|found| owner.address_of(found));
                 (found, replica.image.path.display().to_string())
             }
             Handle::System => {
@@ -132,7 +132,22 @@ impl Query<'_> {
             return Some(address);
         }
         let scope = self.caller.as_ref().and_then(|caller| caller.scope.get());
-        let mut found = self.find_in(&self.domain.default_scope());
+        // DT_SYMBOLIC and RTLD_DEEPBIND put something before the global scope.
+        let own = self.caller.as_ref().filter(|caller| caller.image.dynamic.symbolic);
+        let own = own.filter(|_| scope.is_none_or(|scope| !scope.is_deep()));
+        let mut found = own.and_then(|caller| {
+            let (_, symbol) = caller.image.symbols.lookup(self.name, self.wanted, true)?;
+            Some(Definition::Image { image: caller.image.id, symbol })
+        });
+        if found.is_none()
+            && let Some(scope) = scope
+            && scope.is_deep()
+        {
+            found = self.find_in(scope);
+        }
+        if found.is_none() {
+            found = self.find_in(&self.domain.default_scope());
+        }
         if found.is_none() {
             found = scope.and_then(|scope| self.find_in(scope));
         }
@@ -163,8 +178,10 @@ impl Query<'_> {
             let (image, symbol) = unique.flatten().unwrap_or((image.id, symbol));
             Some(Definition::Image { image, symbol })
         });
-        // The executable comes before everything that is loaded later.
-        self.address_of(found.or_else(|| self.in_objects(scope.system.get(1..)?)))
+        // The executable comes before everything that is loaded later. What is found here is not kept
+        // for the caller (glibc, elf/dl-sym.c: without DL_LOOKUP_ADD_DEPENDENCY).
+        let found = found.or_else(|| self.in_objects(scope.system.get(1..)?))?;
+        self.domain.address_of(found)
     }
 
     fn next_after_system_object(&self) -> Option<Definition> {
@@ -200,8 +217,13 @@ impl Query<'_> {
         let definition = definition?;
         if let (Definition::Image { image, .. }, Some(caller)) = (definition, &self.caller) {
             caller.bound.lock().insert(image);
+            let keeps = self.domain.0.state.lock().uses.keeps(image);
+            let mut ends_before = caller.ends_before.lock();
+            if !keeps && !ends_before.contains(&image) {
+                ends_before.push(image);
+            }
         }
-        address_in(self.domain, definition)
+        self.domain.address_of(definition)
     }
 
     /// The object that an error names.
@@ -216,15 +238,6 @@ impl Query<'_> {
             },
         }
     }
-}
-
-fn address_in(domain: &Domain, definition: Definition) -> Option<usize> {
-    if let Definition::Image { image, symbol } = definition
-        && symbol.is_unique()
-    {
-        domain.0.state.lock().uses.keep(image);
-    }
-    domain.address_of(definition)
 }
 
 /// The program, as glibc names it in errors.

@@ -43,7 +43,7 @@ impl Targets {
             let refuse = |reason: &str| Error::relocation(&image.path, index, &rela, reason.into());
             let action = arch::action(rela.kind)
                 .ok_or_else(|| refuse("no such relocation type on this machine"))?;
-            let size = action.size(rela.symbol);
+            let size = action.size();
             if size > 0 && !mark(rela.offset, size) {
                 return Err(refuse("it applies outside the writable segments"));
             }

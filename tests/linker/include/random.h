@@ -31,9 +31,10 @@ __attribute__((unused)) static const char *base(const char *path)
 __attribute__((unused)) static void see(const char *what, int value, const void *address)
 {
     Dl_info info = {0, 0, 0, 0};
+    /* Unique symbols, all that begin with u, have no names for glibc in a library with DT_HASH only. */
     if (address && dladdr(address, &info))
         SAY("%s = %d in %s (%s)\n", what, value, base(info.dli_fname),
-            info.dli_sname ? info.dli_sname : "no name");
+            info.dli_sname && *info.dli_sname != 'u' ? info.dli_sname : "no name");
     else
         SAY("%s = %d\n", what, value);
 }

@@ -66,7 +66,10 @@ fn link(program: &Program, library: &Library, output: &str, folder: &Path) -> Re
     command.push(format!("-Wl,-soname,{}", library.file()));
     command.push(format!("-Wl,--hash-style={hash}"));
     command.extend(options.iter().filter(|o| o.starts_with("-Wl")).map(|&o| o.to_owned()));
-    command.extend(symbolic.iter().map(|&option| option.to_owned()));
+    // Of unique definitions glibc takes the one that was looked up first, which with DT_SYMBOLIC need
+    // not be the one that was loaded first, which we take.
+    let has_unique = library.definitions.iter().any(|d| matches!(d.name, Name::Unique(_)));
+    command.extend(symbolic.iter().filter(|_| !has_unique).map(|&option| option.to_owned()));
     // The linkers of some distributions do one or the other by themselves.
     command.push(if *now { "-Wl,-z,now" } else { "-Wl,-z,lazy" }.into());
     if *stays {

@@ -142,12 +142,12 @@ fn attributes(definition: &Definition) -> String {
 /// this one is linked, and to thread-local data that there is.
 fn meaningful<'a>(program: &Program, library: &'a Library) -> Vec<&'a Reference> {
     let is_offered = |name| program.closure(library.id).iter().any(|library| library.offers(name));
+    let needs = || library.needs.iter().filter_map(|&need| program.library(need));
+    let in_cycle =
+        needs().flat_map(|need| program.closure(need.id)).any(|near| near.id == library.id);
     let kept = |reference: &&Reference| match (reference.how, reference.name) {
-        (How::Old, name) => library
-            .needs
-            .iter()
-            .filter_map(|&need| program.library(need))
-            .any(|need| need.offers_old(name)),
+        // What is in a cycle is linked without its needs at first (`build`).
+        (How::Old, name) => !in_cycle && needs().any(|need| need.offers_old(name)),
         (_, name @ Name::Thread(_)) => {
             library.definition(name).is_some_and(|own| library.versions(own) != Versions::Old)
                 || is_offered(name)
@@ -155,6 +155,31 @@ fn meaningful<'a>(program: &Program, library: &'a Library) -> Vec<&'a Reference>
         _ => true,
     };
     library.references.iter().filter(kept).collect()
+}
+
+/// Whether a library may refer to what neither it nor what it needs defines, but what was loaded with
+/// something that it needs. In domains beside the program such a reference finds what its need was bound
+/// in by its own load, in glibc's world it finds nothing.
+pub(super) fn asks_others(program: &Program) -> bool {
+    let opened = program.steps.iter().flatten().filter_map(|operation| match operation {
+        Operation::Open { library, .. } => Some(*library),
+        _ => None,
+    });
+    let early = program.libraries.iter().filter_map(|library| library.opens.as_ref());
+    let roots: Vec<Id> = opened.chain(early.map(|(library, ..)| *library)).chain([MAIN]).collect();
+    program.libraries.iter().any(|library| {
+        let near = program.closure(library.id);
+        let others = || {
+            roots.iter().map(|&root| program.closure(root)).filter(|others| {
+                others.iter().any(|other| near.iter().skip(1).any(|need| need.id == other.id))
+            })
+        };
+        meaningful(program, library).into_iter().any(|reference| {
+            !matches!(reference.how, How::Old | How::Next)
+                && !near.iter().any(|near| near.offers(reference.name))
+                && others().flatten().any(|other| other.definition(reference.name).is_some())
+        })
+    })
 }
 
 /// Whether a reference that is not weak may find nothing, so that calling it would be the end.
