@@ -48,17 +48,19 @@ pub fn weights_exist_once() -> Result<()> {
     let mut first: Option<Vec<u64>> = None;
     let mut watchers = Vec::new();
     for interpreter in pool.interpreters() {
-        let session = interpreter.session();
         let before = Usage::of_process()?;
-        let object = model.to_object(&session)?;
-        let output: Tensor = object.call((cases.input(0),))?.extract()?;
+        let output: Tensor =
+            model.to_object(&interpreter.session())?.call((cases.input(0),))?.extract()?;
         ensure!(
             cases.is_right(0, &output)?,
             "{}: not the bits of plain python",
             interpreter.name()
         );
+        // With the session's end malloc has returned what the load and the call had in between.
         let grown = Usage::of_process()? - before;
         println!("{}: private memory grew by {} KiB", interpreter.name(), grown.anonymous >> 10);
+        let session = interpreter.session();
+        let object = model.to_object(&session)?;
         let here = addresses(&session, &object)?;
         ensure!(here.len() > 100, "resnet18 has {} tensors?", here.len());
         match &first {
