@@ -321,10 +321,12 @@ impl Domain {
     pub(crate) fn default_scope(&self) -> Scope {
         let system = SYSTEM.global();
         let state = self.0.state.lock();
+        let images = state.replicas.iter().map(|replica| &replica.image);
         let mut scope = Scope {
             order: if self.0.program { Order::Program } else { Order::Domain },
             program: system.len(),
             globals: state.globals.iter().map(|replica| replica.image.clone()).collect(),
+            uniques: images.filter(|image| image.defines_uniques()).cloned().collect(),
             system,
             ..Scope::default()
         };

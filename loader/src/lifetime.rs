@@ -22,6 +22,9 @@ pub(crate) struct Uses {
     kept: HashSet<ImageId>,
     /// Those that were opened since they were loaded, whether or not they still are.
     pub opened: Opened,
+    /// Whether a close is unloading now, and is to look once more.
+    closing: bool,
+    again: bool,
 }
 
 impl Uses {
@@ -59,16 +62,31 @@ impl Uses {
 /// handle.
 pub(crate) fn close(domain: &Domain, replica: &Replica) -> bool {
     let _serial = domain.0.serial.lock();
-    if !domain.0.state.lock().uses.close(replica.image.id) {
-        return false;
+    {
+        let uses = &mut domain.0.state.lock().uses;
+        if !uses.close(replica.image.id) {
+            return false;
+        }
+        // A destructor may close what it opened. Then the close that runs it goes on with that, when
+        // its own are gone (glibc, elf/dl-close.c, dl_close_state).
+        if std::mem::replace(&mut uses.closing, true) {
+            uses.again = true;
+            return true;
+        }
     }
-    // A destructor may close what it opened: that is a close of its own.
-    let unneeded = take_unneeded(&mut domain.0.state.lock());
-    for replica in &unneeded {
-        run::destroy(replica);
-    }
-    if !unneeded.is_empty() {
-        publish::withdraw(&unneeded);
+    loop {
+        let unneeded = take_unneeded(&mut domain.0.state.lock());
+        for replica in &unneeded {
+            run::destroy(replica);
+        }
+        if !unneeded.is_empty() {
+            publish::withdraw(&unneeded);
+        }
+        let uses = &mut domain.0.state.lock().uses;
+        if !std::mem::take(&mut uses.again) {
+            uses.closing = false;
+            break;
+        }
     }
     true
 }

@@ -281,7 +281,7 @@ fn load_group(domain: &Domain, closure: &Closure, class: Class, flags: OpenFlags
                 state.uses.keep(replica.image.id);
             }
         }
-        needs::extend_scopes(&state, &replicas);
+        needs::extend_scopes(&state, &replicas, domain.0.program);
     }
     let is_commons = domain.0.commons.is_none();
     if is_commons {

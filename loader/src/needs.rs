@@ -107,13 +107,14 @@ pub(crate) fn note_bindings(
 }
 
 /// Lets what the new `replicas` need, and what was loaded before them, see their scope when it
-/// binds a call late (glibc, elf/dl-open.c, update_scopes).
-pub(crate) fn extend_scopes(state: &State, replicas: &[Arc<Replica>]) {
+/// binds a call late, or asks for RTLD_DEFAULT in a domain that continues the `program` (glibc,
+/// elf/dl-open.c, update_scopes).
+pub(crate) fn extend_scopes(state: &State, replicas: &[Arc<Replica>], program: bool) {
     let Some(scope) = replicas.first().and_then(|replica| replica.scope.get()) else { return };
     for image in &scope.local {
         let is_new = replicas.iter().any(|replica| replica.image.id == image.id);
         if let (false, Some(earlier)) = (is_new, state.by_image.get(&image.id))
-            && earlier.traps.get().is_some()
+            && (program || earlier.traps.get().is_some())
         {
             earlier.later_scopes.lock().push(scope.clone());
         }

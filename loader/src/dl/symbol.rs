@@ -151,6 +151,12 @@ impl Query<'_> {
         if found.is_none() {
             found = scope.and_then(|scope| self.find_in(scope));
         }
+        if found.is_none()
+            && let Some(caller) = &self.caller
+        {
+            let later = caller.later_scopes.lock().clone();
+            found = later.iter().find_map(|scope| self.find_in(scope));
+        }
         if let (Some(Definition::Image { image, .. }), None) = (found, &self.caller) {
             // What an object that is never unloaded has found in its scope is not unloaded either
             // (glibc, elf/dl-lookup.c, add_dependency).

@@ -4,7 +4,7 @@
 //# Steps: 1
 //# Modes: program; elsewhere nothing is unloaded, and the order is another one
 /* A destructor at the end of the program closes what it has opened: that is not unloaded there and then,
-   but ends in its turn (glibc, _dl_fini). Random seed 1350. */
+   but ends in its turn (glibc, _dl_fini). */
 #include "case.h"
 #if defined OTHER
 DESTRUCTOR static void end(void) { say("end other"); }

@@ -174,10 +174,19 @@ pub(super) fn asks_others(program: &Program) -> bool {
                 others.iter().any(|other| near.iter().skip(1).any(|need| need.id == other.id))
             })
         };
-        meaningful(program, library).into_iter().any(|reference| {
-            !matches!(reference.how, How::Old | How::Next)
-                && !near.iter().any(|near| near.offers(reference.name))
-                && others().flatten().any(|other| other.definition(reference.name).is_some())
+        let elsewhere = |name| {
+            let defines =
+                |other: &&Library| other.id != library.id && other.definition(name).is_some();
+            program.libraries.iter().any(|other| defines(&other))
+        };
+        meaningful(program, library).into_iter().any(|reference| match reference.how {
+            How::Old => false,
+            // They look on behind what is near, and into scopes of later loads.
+            How::Next | How::Default => elsewhere(reference.name),
+            _ => {
+                !near.iter().any(|near| near.offers(reference.name))
+                    && others().flatten().any(|other| other.definition(reference.name).is_some())
+            }
         })
     })
 }
