@@ -66,13 +66,15 @@ fn define(text: &mut String, library: &Library, definition: &Definition) {
                 tag + 3
             );
         }
-        // gcc makes unique symbols of C++ templates only.
+        // gcc makes unique symbols of C++ templates only. Whoever defines one refers to it: of all of a
+        // name glibc takes the one that was looked up first, we the one that was loaded first.
         Name::Unique(_) => {
             let _ = writeln!(
                 text,
                 "__asm__(\".pushsection .data\\n.balign 4\\n.globl {symbol}\\n\
                  .type {symbol},@gnu_unique_object\\n.size {symbol},16\\n\
-                 {symbol}: .long {tag},0,{},0\\n.popsection\");\nextern int {symbol}[4];",
+                 {symbol}: .long {tag},0,{},0\\n.popsection\");\nextern int {symbol}[4];\n\
+                 static int *volatile anchor_{symbol} = {symbol};",
                 tag + 2
             );
         }
@@ -143,11 +145,11 @@ fn attributes(definition: &Definition) -> String {
 fn meaningful<'a>(program: &Program, library: &'a Library) -> Vec<&'a Reference> {
     let is_offered = |name| program.closure(library.id).iter().any(|library| library.offers(name));
     let needs = || library.needs.iter().filter_map(|&need| program.library(need));
-    let in_cycle =
-        needs().flat_map(|need| program.closure(need.id)).any(|near| near.id == library.id);
+    let mut later = program.libraries.iter().skip_while(|other| other.id != library.id).skip(1);
+    let is_stubbed = later.any(|other| other.needs.contains(&library.id));
     let kept = |reference: &&Reference| match (reference.how, reference.name) {
-        // What is in a cycle is linked without its needs at first (`build`).
-        (How::Old, name) => !in_cycle && needs().any(|need| need.offers_old(name)),
+        // What is wanted before it is there is linked without its needs at first (`build`).
+        (How::Old, name) => !is_stubbed && needs().any(|need| need.offers_old(name)),
         (_, name @ Name::Thread(_)) => {
             library.definition(name).is_some_and(|own| library.versions(own) != Versions::Old)
                 || is_offered(name)
