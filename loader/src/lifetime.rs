@@ -13,7 +13,7 @@ use crate::image::ImageId;
 use crate::needs::Need;
 use crate::order::Opened;
 use crate::replica::Replica;
-use crate::{order, publish, run};
+use crate::{needs, order, publish, run};
 
 /// What keeps replicas of a domain loaded.
 #[derive(Debug, Default)]
@@ -117,5 +117,10 @@ fn take_unneeded(state: &mut State) -> Vec<Arc<Replica>> {
     state.globals.retain(is_needed);
     state.by_image.retain(|image, _| needed.contains(image));
     state.uses.opened.retain(|image, _| needed.contains(image));
+    if !unneeded.is_empty() {
+        for replica in state.replicas.clone() {
+            needs::leave_scopes(state, &replica);
+        }
+    }
     unneeded
 }

@@ -24,6 +24,7 @@ use crate::publish;
 use crate::relocate::{self, Places};
 use crate::replica::Replica;
 use crate::run;
+use crate::scope::Scope;
 use crate::sys::dynamic::SystemHandle;
 use crate::tls;
 use crate::{IMAGES, SYSTEM};
@@ -60,6 +61,14 @@ fn open_uncounted(
         // elf/dl-open.c, dl_open_worker_begin).
         let known = domain.0.state.lock().uses.opened.contains_key(&image.id);
         if !known {
+            if domain.0.program
+                && let Some(scope) = replica.scope()
+            {
+                let needed = needs::needed_by(domain, &replica).replicas;
+                let local = needed.iter().map(|replica| replica.image.clone()).collect();
+                let scope = Arc::new(Scope { local, ..Scope::clone(&scope) });
+                needs::extend_scopes(&domain.0.state.lock(), &scope, true);
+            }
             construct(domain, std::slice::from_ref(&replica), Root::Known);
         }
         if flags.has(OpenFlags::GLOBAL) {
@@ -281,7 +290,9 @@ fn load_group(domain: &Domain, closure: &Closure, class: Class, flags: OpenFlags
                 state.uses.keep(replica.image.id);
             }
         }
-        needs::extend_scopes(&state, &replicas, domain.0.program);
+        if let Some(scope) = first.scope() {
+            needs::extend_scopes(&state, &scope, domain.0.program);
+        }
     }
     let is_commons = domain.0.commons.is_none();
     if is_commons {
@@ -374,7 +385,7 @@ pub(crate) fn prepare_group(
         "relocated"
     );
     for (replica, &index) in replicas.iter().zip(&members) {
-        let _ = replica.scope.set(scope.clone());
+        replica.scopes.lock().push(scope.clone());
         let _ = replica.needs.set(needs_of(closure, index));
     }
     // Only such a domain unloads.

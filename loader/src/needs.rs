@@ -9,6 +9,7 @@ use crate::domain::{Domain, State};
 use crate::image::ImageId;
 use crate::plan::{Binding, Plan};
 use crate::replica::Replica;
+use crate::scope::Scope;
 use crate::system::SystemObject;
 
 /// A DT_NEEDED entry of a loaded replica. Replicas are named by their images, so that those that
@@ -88,6 +89,7 @@ pub(crate) fn note_bindings(
 ) {
     replica.bound.lock().extend(&plan.images);
     let mut state = domain.0.state.lock();
+    let root = group.first().filter(|first| first.image.id == replica.image.id);
     let mut ends_before = replica.ends_before.lock();
     for rela in replica.image.dynamic.rela().filter(|rela| rela.symbol != 0) {
         let Binding::Image { image, symbol } = plan.binding(rela.symbol) else { continue };
@@ -97,8 +99,14 @@ pub(crate) fn note_bindings(
             state.uses.keep(image);
         }
         let mut group = group.iter().filter(|other| other.image.dynamic.no_delete);
+        // What is opened leads to all of its scope.
+        let is_near = match root.and_then(|root| root.scope()) {
+            Some(scope) => scope.local.iter().any(|near| near.id == image),
+            None => leads_to(&state, replica, image),
+        };
         if !state.uses.keeps(image)
             && !group.any(|other| other.image.id == image)
+            && !is_near
             && !ends_before.contains(&image)
         {
             ends_before.push(image);
@@ -106,17 +114,56 @@ pub(crate) fn note_bindings(
     }
 }
 
-/// Lets what the new `replicas` need, and what was loaded before them, see their scope when it
-/// binds a call late, or asks for RTLD_DEFAULT in a domain that continues the `program` (glibc,
-/// elf/dl-open.c, update_scopes).
-pub(crate) fn extend_scopes(state: &State, replicas: &[Arc<Replica>], program: bool) {
-    let Some(scope) = replicas.first().and_then(|replica| replica.scope.get()) else { return };
+/// Whether `replica` ends before `image` without being bound to it: it is the same, or known to lead to
+/// it (glibc, elf/dl-lookup.c, add_dependency, which looks into `l_initfini` first).
+pub(crate) fn leads_to(state: &State, replica: &Replica, image: ImageId) -> bool {
+    replica.image.id == image
+        || match state.uses.opened.get(&replica.image.id) {
+            Some(all) => all.contains(&image),
+            None => replica.needs.get().into_iter().flatten().any(|need| match need {
+                Need::Replica(need) | Need::Filtee(need) => *need == image,
+                Need::Commons(_) | Need::System(_) => false,
+            }),
+        }
+}
+
+/// Lets what a load with this `scope` needs, and what was loaded before it, see the scope too when it
+/// binds a call late, or asks for RTLD_DEFAULT in a domain that continues the `program`. What has not
+/// begun yet belongs to a load that goes on around this one, and does not (glibc, elf/dl-open.c,
+/// update_scopes).
+pub(crate) fn extend_scopes(state: &State, scope: &Arc<Scope>, program: bool) {
     for image in &scope.local {
-        let is_new = replicas.iter().any(|replica| replica.image.id == image.id);
-        if let (false, Some(earlier)) = (is_new, state.by_image.get(&image.id))
+        if let Some(earlier) = state.by_image.get(&image.id)
+            && earlier.has_begun()
             && (program || earlier.traps.get().is_some())
         {
-            earlier.later_scopes.lock().push(scope.clone());
+            earlier.scopes.lock().push(scope.clone());
         }
     }
+}
+
+/// Takes the scopes of loads whose first library has gone from `replica`, which stays. One that was
+/// never opened itself then has a scope of its own: it and what it names in DT_NEEDED. For the order of
+/// destructors, and for whoever opens it, it counts as opened (glibc, elf/dl-close.c,
+/// _dl_close_worker).
+pub(crate) fn leave_scopes(state: &mut State, replica: &Replica) {
+    let is_open = |scope: &Arc<Scope>| {
+        scope.local.first().is_some_and(|first| state.by_image.contains_key(&first.id))
+    };
+    let mut scopes = replica.scopes.lock();
+    let Some(place) = scopes.iter().position(|scope| !is_open(scope)) else { return };
+    let gone = scopes[place].clone();
+    scopes.retain(is_open);
+    if state.uses.opened.contains_key(&replica.image.id) {
+        return;
+    }
+    let needs = replica.needs.get().into_iter().flatten().filter_map(|need| match need {
+        Need::Replica(image) | Need::Filtee(image) => state.by_image.get(image),
+        Need::Commons(_) | Need::System(_) => None,
+    });
+    let needs: Vec<_> = needs.map(|need| need.image.clone()).collect();
+    let leads_to = needs.iter().map(|image| image.id).collect();
+    let local = [replica.image.clone()].into_iter().chain(needs).collect();
+    scopes.insert(place, Arc::new(Scope { local, ..Scope::clone(&gone) }));
+    state.uses.opened.insert(replica.image.id, leads_to);
 }

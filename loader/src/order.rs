@@ -95,6 +95,9 @@ pub(crate) fn of_destruction(replicas: &[Arc<Replica>], uses: &Uses) -> Vec<Arc<
     };
     let mut first: Vec<usize> = dependencies_first(replicas.len(), needed_or_bound);
     first.reverse();
+    if replicas.iter().all(|replica| replica.ends_before.lock().is_empty()) {
+        return first.into_iter().map(|index| replicas[index].clone()).collect();
+    }
     // Once more for what is needed: where the two contradict each other, that counts.
     let place_in_first: HashMap<usize, usize> =
         first.iter().enumerate().map(|(place, &index)| (index, place)).collect();

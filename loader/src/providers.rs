@@ -137,11 +137,11 @@ pub(crate) fn scope_of(
             }
             Provider::Replica(replica) => {
                 scope.add_local(&replica.image);
-                inherited.extend(replica.scope.get().cloned().map(|scope| (scope, None)));
+                inherited.extend(replica.scope().map(|scope| (scope, None)));
             }
             Provider::Commons(replica) => {
                 let commons = domain.0.commons.as_ref();
-                inherited.extend(replica.scope.get().cloned().map(|scope| (scope, commons)));
+                inherited.extend(replica.scope().map(|scope| (scope, commons)));
                 scope.add_commons(Some(replica));
             }
             Provider::System(object) => queue.extend(scope.add_object(object)),

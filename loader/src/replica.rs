@@ -36,10 +36,9 @@ pub(crate) struct Replica {
     pub link_map: Box<LinkMap>,
     /// The images that led to it in its load: who needs it, and so on.
     pub brought_by: Vec<Arc<Image>>,
-    /// The scope that it was bound in.
-    pub scope: OnceCell<Arc<Scope>>,
-    /// Scopes of later loads that need it: what it calls late may be found there too.
-    pub later_scopes: Mutex<Vec<Arc<Scope>>>,
+    /// The scope that it was bound in, then those of later loads that need it: where it asks for names
+    /// later (glibc's `l_scope`).
+    pub scopes: Mutex<Vec<Arc<Scope>>>,
     /// What its DT_NEEDED entries stand for, in their order.
     pub needs: OnceCell<Vec<Need>>,
     /// Images of the domain that its references are bound to.
@@ -91,8 +90,7 @@ impl Replica {
             tls,
             link_map: LinkMap::new(&provided::public_path(&image.path), bias, dynamic),
             brought_by,
-            scope: OnceCell::new(),
-            later_scopes: Mutex::default(),
+            scopes: Mutex::default(),
             needs: OnceCell::new(),
             bound: Mutex::default(),
             ends_before: Mutex::default(),
@@ -105,6 +103,11 @@ impl Replica {
     /// Whether its constructors have run, or are running.
     pub(crate) fn has_begun(&self) -> bool {
         self.constructed.load(Ordering::Acquire) != 0
+    }
+
+    /// The first scope that counts for it: that of its load, as long as what was opened stays.
+    pub(crate) fn scope(&self) -> Option<Arc<Scope>> {
+        self.scopes.lock().first().cloned()
     }
 
     /// Where the blocks of its thread-local data are, if it has some.

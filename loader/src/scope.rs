@@ -47,7 +47,7 @@ pub(crate) enum Order {
 }
 
 /// The providers of one load, in order.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Scope {
     pub globals: Vec<Arc<Image>>,
     pub local: Vec<Arc<Image>>,

@@ -83,20 +83,18 @@ impl Record {
         let replica = domain.0.state.lock().by_image.get(&self.image).cloned()?;
         let find =
             |scope: &Scope| scope.find(Name::new(self.missing.name), self.missing.version, false);
-        let own = replica.scope.get().cloned();
-        let later = replica.later_scopes.lock().clone();
+        let scopes = replica.scopes.lock().clone();
         let default = find(&domain.default_scope());
         // A definition in what was unloaded meanwhile has no address.
-        default
-            .into_iter()
-            .chain(own.iter().chain(&later).filter_map(|scope| find(scope)))
-            .find_map(|definition| {
+        default.into_iter().chain(scopes.iter().filter_map(|scope| find(scope))).find_map(
+            |definition| {
                 let address = domain.address_of(definition)?;
                 if let Definition::Image { image, .. } = definition {
                     replica.bound.lock().insert(image);
                 }
                 Some(address)
-            })
+            },
+        )
     }
 
     /// As the system loader does when lazy binding fails.

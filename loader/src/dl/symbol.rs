@@ -11,6 +11,7 @@ use crate::domain::{self, Domain, DomainId};
 use crate::image::symbols::{Name, sysv_hash};
 use crate::image::versions::Version;
 use crate::library::find_definition;
+use crate::needs;
 use crate::publish;
 use crate::replica::Replica;
 use crate::scope::{Definition, Scope, system_definition};
@@ -131,32 +132,19 @@ impl Query<'_> {
         if let Some(address) = self.interposed() {
             return Some(address);
         }
-        let scope = self.caller.as_ref().and_then(|caller| caller.scope.get());
+        let caller = self.caller.as_ref();
+        let scopes = caller.map(|caller| caller.scopes.lock().clone()).unwrap_or_default();
         // DT_SYMBOLIC and RTLD_DEEPBIND put something before the global scope.
-        let own = self.caller.as_ref().filter(|caller| caller.image.dynamic.symbolic);
-        let own = own.filter(|_| scope.is_none_or(|scope| !scope.is_deep()));
-        let mut found = own.and_then(|caller| {
+        let deep = scopes.first().filter(|scope| scope.is_deep());
+        let own = caller.filter(|caller| caller.image.dynamic.symbolic && deep.is_none());
+        let found = own.and_then(|caller| {
             let (_, symbol) = caller.image.symbols.lookup(self.name, self.wanted, true)?;
             Some(Definition::Image { image: caller.image.id, symbol })
         });
-        if found.is_none()
-            && let Some(scope) = scope
-            && scope.is_deep()
-        {
-            found = self.find_in(scope);
-        }
-        if found.is_none() {
-            found = self.find_in(&self.domain.default_scope());
-        }
-        if found.is_none() {
-            found = scope.and_then(|scope| self.find_in(scope));
-        }
-        if found.is_none()
-            && let Some(caller) = &self.caller
-        {
-            let later = caller.later_scopes.lock().clone();
-            found = later.iter().find_map(|scope| self.find_in(scope));
-        }
+        let found = found
+            .or_else(|| self.find_in(deep?))
+            .or_else(|| self.find_in(&self.domain.default_scope()))
+            .or_else(|| scopes.iter().find_map(|scope| self.find_in(scope)));
         if let (Some(Definition::Image { image, .. }), None) = (found, &self.caller) {
             // What an object that is never unloaded has found in its scope is not unloaded either
             // (glibc, elf/dl-lookup.c, add_dependency).
@@ -167,7 +155,9 @@ impl Query<'_> {
 
     /// A symbol of the whole program, as the handle of `dlopen(NULL)` gives it.
     fn global(&self) -> Option<usize> {
-        self.interposed().or_else(|| self.address_of(self.find_in(&self.domain.default_scope())))
+        // Not kept for the caller either.
+        let found = || self.domain.address_of(self.find_in(&self.domain.default_scope())?);
+        self.interposed().or_else(found)
     }
 
     /// RTLD_NEXT: the definition that follows the caller's object in its scope.
@@ -175,7 +165,7 @@ impl Query<'_> {
         let Some(caller) = &self.caller else {
             return self.address_of(self.next_after_system_object());
         };
-        let scope = caller.scope.get()?;
+        let scope = caller.scope()?;
         let position = scope.local.iter().position(|image| image.id == caller.image.id);
         let rest = &scope.local[position.map_or(0, |position| position + 1)..];
         let found = rest.iter().find_map(|image| {
@@ -223,9 +213,12 @@ impl Query<'_> {
         let definition = definition?;
         if let (Definition::Image { image, .. }, Some(caller)) = (definition, &self.caller) {
             caller.bound.lock().insert(image);
-            let keeps = self.domain.0.state.lock().uses.keeps(image);
+            let state = self.domain.0.state.lock();
             let mut ends_before = caller.ends_before.lock();
-            if !keeps && !ends_before.contains(&image) {
+            if !state.uses.keeps(image)
+                && !needs::leads_to(&state, caller, image)
+                && !ends_before.contains(&image)
+            {
                 ends_before.push(image);
             }
         }

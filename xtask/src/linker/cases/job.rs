@@ -97,7 +97,9 @@ fn give_up(job: &Job, copy: usize, reason: &str) -> ! {
 }
 
 fn by_glibc(job: &Job) -> Result<()> {
-    open_by_glibc(&job.support, libc::RTLD_NOW | libc::RTLD_GLOBAL)
+    // What can be unloaded counts in the order of destruction (glibc, elf/dl-sort-maps.c); what the
+    // loader has instead, an interposition, does not.
+    open_by_glibc(&job.support, libc::RTLD_NOW | libc::RTLD_GLOBAL | libc::RTLD_NODELETE)
         .map_err(|reason| anyhow::anyhow!("{reason}"))?;
     let mut handles = Vec::new();
     for open in &job.opens {
