@@ -33,9 +33,17 @@ impl Uses {
         *self.handles.entry(image).or_default() += 1;
     }
 
-    /// The image's replica stays for good.
-    pub(crate) fn keep(&mut self, image: ImageId) {
-        self.kept.insert(image);
+    /// The image's replica stays for good. False if that was known.
+    pub(crate) fn keep(&mut self, image: ImageId) -> bool {
+        self.kept.insert(image)
+    }
+
+    /// Takes back what an open that failed has noted.
+    pub(crate) fn withdraw(&mut self, image: ImageId, kept: bool) {
+        self.close(image);
+        if kept {
+            self.kept.remove(&image);
+        }
     }
 
     /// Whether the image's replica stays for good.

@@ -37,17 +37,21 @@ pub(crate) fn open(
     flags: OpenFlags,
 ) -> Result<Library> {
     let _serial = domain.0.serial.lock();
-    let library = open_uncounted(domain, image, forced, flags)?;
-    if let Some(replica) = library.replica()
-        && replica.domain == domain.id()
-    {
+    let id = image.id;
+    // Before anything is bound or constructed: it is no dependency of what is bound to it if it stays
+    // for good, and a constructor may close something else (glibc, elf/dl-open.c, dl_open_worker_begin).
+    let newly_kept = {
         let mut state = domain.0.state.lock();
-        state.uses.open(replica.image.id);
-        if flags.has(OpenFlags::NODELETE) {
-            state.uses.keep(replica.image.id);
-        }
+        state.uses.open(id);
+        flags.has(OpenFlags::NODELETE) && state.uses.keep(id)
+    };
+    let library = open_uncounted(domain, image, forced, flags);
+    let is_own =
+        |library: &Library| library.replica().is_some_and(|replica| replica.domain == domain.id());
+    if !library.as_ref().is_ok_and(is_own) {
+        domain.0.state.lock().uses.withdraw(id, newly_kept);
     }
-    Ok(library)
+    library
 }
 
 fn open_uncounted(

@@ -23,7 +23,7 @@ pub(super) fn source(program: &Program, library: &Library) -> String {
         text += "void missing(void);\n\
                  void never(void) { __asm__ volatile(\"call missing@PLT\"); }\n";
     }
-    lifecycle(&mut text, library);
+    lifecycle(&mut text, program, library);
     if library.id == MAIN {
         test(&mut text, program);
     }
@@ -319,7 +319,16 @@ fn look(text: &mut String, what: &str, place: &str, name: Name, version: Option<
     );
 }
 
-fn lifecycle(text: &mut String, library: &Library) {
+/// Ends the program where a handle does not give all that its library needs, as some of glibc's do
+/// not (docs/loader.md, "Random programs").
+fn whole(text: &mut String, program: &Program, library: Id, handle: &str) {
+    for needed in program.closure(library) {
+        let stem = needed.stem();
+        let _ = writeln!(text, "    if ({handle} && !dlsym({handle}, \"show_{stem}\")) apart();");
+    }
+}
+
+fn lifecycle(text: &mut String, program: &Program, library: &Library) {
     let stem = library.stem();
     if library.exit_handler {
         let _ = writeln!(text, "static void handler(void) {{ SAY(\"{stem} exit handler\\n\"); }}");
@@ -352,6 +361,7 @@ fn lifecycle(text: &mut String, library: &Library) {
                  if (opened) SAY(\"{stem} has opened {file}\\n\");\n    \
                  else tell(\"{stem} opens {file}\");"
             );
+            whole(text, program, *other, "opened");
         }
         if index == 0 && library.shows_early {
             let _ = writeln!(text, "    show_{stem}();");
@@ -415,6 +425,7 @@ fn operate(text: &mut String, program: &Program, operation: &Operation) {
                  else for (int i = 0; i < 4; i++)\n        \
                  if (i != {handle} && handle[i] == handle[{handle}]) SAY(\"as %d\\n\", i);"
             );
+            whole(text, program, library.id, &format!("handle[{handle}]"));
         }
         Operation::Close { handle } => {
             let _ = writeln!(
