@@ -104,7 +104,7 @@ impl Relocator<'_> {
         let modules = self.plan.prepared.modules.iter().filter_map(|&index| {
             let rela = self.replica.image.dynamic.rela_at(index as usize)?;
             // The words of an undefined weak symbol are never passed, and an error stops the load.
-            let (block, _) = self.tls_block(rela.symbol).ok()??;
+            let (block, _) = self.tls_block(Action::TlsModule, rela.symbol).ok()??;
             Some(block.module_word())
         });
         arch::tls_get_addr_for(modules)
@@ -112,13 +112,19 @@ impl Relocator<'_> {
 
     /// The block that a relocation of thread-local data names, and where in it; none for an undefined
     /// weak symbol.
-    fn tls_block(&self, symbol: u32) -> Result<Option<(Block, u64)>, String> {
+    fn tls_block(&self, action: Action, symbol: u32) -> Result<Option<(Block, u64)>, String> {
+        let own = || Ok(Some((self.replica.tls_block().ok_or("its object has no PT_TLS")?, 0)));
         if symbol == 0 {
-            return Ok(Some((self.replica.tls_block().ok_or("its object has no PT_TLS")?, 0)));
+            return own();
         }
+        let symbols = &self.replica.image.symbols;
+        let is_local = || symbols.symbol(symbol).is_some_and(|symbol| symbol.is_local());
         match self.value(symbol)? {
             Value::Tls { block, offset } => Ok(Some((block, offset))),
             Value::Absent => Ok(None),
+            // gold names the section of what is local. Whatever is local is of the object's own module
+            // (glibc, elf/dl-reloc.c, RESOLVE_MAP).
+            _ if action == Action::TlsModule && is_local() => own(),
             Value::Address { .. } | Value::Indirect { .. } => {
                 Err("it names no thread-local symbol".into())
             }
@@ -194,7 +200,7 @@ impl Relocator<'_> {
     }
 
     fn apply_tls(&self, action: Action, rela: Rela, target: usize) -> Result<(), String> {
-        let Some((block, offset)) = self.tls_block(rela.symbol)? else {
+        let Some((block, offset)) = self.tls_block(action, rela.symbol)? else {
             // glibc leaves the other words of an undefined weak symbol as they are.
             if action == Action::TlsDescriptor {
                 let words = arch::undefined_weak_descriptor(rela.addend as u64);

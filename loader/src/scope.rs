@@ -6,12 +6,14 @@
 //! replicas need (a plugin may use libm and name it nowhere, if the program is known to have it);
 //! whatever else the system loader offers to everybody.
 //!
-//! Two rules bend it. A weak or unique definition in a replica gives way to a system object of the
+//! Three rules bend it. A weak or unique definition in a replica gives way to a system object of the
 //! scope that defines the same name: such a definition stands for one entity of the whole program
 //! (type information, an inline function's static), and the system object's users have bound to
-//! theirs already. And a unique definition (STB_GNU_UNIQUE) is the same one in the whole domain.
+//! theirs already. A name that the C library has too means what it means to the program: memory
+//! that `strdup` has allocated is freed by the program's `free`, whatever allocator a library brings. And a
+//! unique definition (STB_GNU_UNIQUE) is the same one in the whole domain.
 //!
-//! The first rule has an exception: where the program has, of a library that the domain replicates,
+//! The first two rules have an exception: where the program has, of a library that the domain replicates,
 //! a copy of its own, that copy and whatever was bound to it are another world. Their definitions
 //! count for what the domain does not define itself, and for nothing else.
 //!
@@ -122,7 +124,8 @@ impl Scope {
             Order::LibraryInDomain => find_in(&self.local).or_else(|| find_in(&self.globals)),
             Order::Program | Order::Library => return self.find_as_program(name, wanted, newest),
         };
-        let yields = own.is_none_or(|(_, symbol)| symbol.is_weak() || symbol.is_unique());
+        let yields = own.is_none_or(|(_, symbol)| symbol.is_weak() || symbol.is_unique())
+            || (self.order == Order::Domain && self.is_of_c_library(name, wanted, newest));
         if yields && let Some(shared) = self.find_shared(name, wanted, newest, own.is_none()) {
             return Some(shared);
         }
@@ -213,6 +216,14 @@ impl Scope {
                 Some(system_definition(object, &symbol))
             },
         )
+    }
+
+    fn is_of_c_library(&self, name: Name<'_>, wanted: Option<Version<'_>>, newest: bool) -> bool {
+        self.system.iter().any(|object| {
+            object.is_c_library()
+                && !self.apart.contains(&object.id)
+                && object.symbols.lookup(name, wanted, newest).is_some()
+        })
     }
 
     /// Sets [`Scope::apart`] for a domain that replicates `images`.

@@ -64,6 +64,11 @@ impl SystemObject {
         self.needed.iter().any(|name| other.is_called(name))
     }
 
+    /// Whether it is one of glibc's libraries that a program, if it has any, has in its global scope.
+    pub(crate) fn is_c_library(&self) -> bool {
+        matches!(self.soname.as_str(), "libc.so.6" | "libm.so.6")
+    }
+
     /// What `dlsym` on this object finds.
     pub(crate) fn ask(&self, name: &[u8]) -> Option<usize> {
         let path = CString::new(self.path.as_os_str().as_bytes()).ok()?;

@@ -3,6 +3,7 @@
 mod inputs;
 mod report;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -56,7 +57,7 @@ pub(super) fn run(
                 .iter()
                 .map(|object| {
                     progress.item(&object.file_name().unwrap_or_default().to_string_lossy());
-                    compare(python, object)
+                    compare(python, object, &source.objects)
                 })
                 .collect::<anyhow::Result<Vec<_>>>()?;
             rows.push((source, outcomes));
@@ -65,13 +66,25 @@ pub(super) fn run(
     report::write(&rows, page)
 }
 
-fn compare(python: &Path, object: &Path) -> anyhow::Result<Outcome> {
+/// Compares one of the `objects` of a source.
+fn compare(python: &Path, object: &Path, objects: &[PathBuf]) -> anyhow::Result<Outcome> {
     let bytes = std::fs::read(object)?;
     let places = object::places(&bytes)?;
     let mut outcome = Outcome { words: places.len(), ..Outcome::default() };
-    let (theirs, ours) =
-        (run_worker("glibc", python, object)?, run_worker("hydrozoa", python, object)?);
-    let (theirs, ours) = match (theirs, ours) {
+    let both = |folders: &[&Path]| -> anyhow::Result<_> {
+        let run = |by| run_worker(by, python, object, folders);
+        Ok((run("glibc")?, run("hydrozoa")?))
+    };
+    let mut answers = both(&[])?;
+    // What a wheel's libraries need is often found by who opens them only.
+    if answers.0.as_ref().is_err_and(|reason| reason.contains("cannot open shared object file")) {
+        let folders: BTreeSet<_> = objects.iter().filter_map(|object| object.parent()).collect();
+        let again = both(&folders.into_iter().collect::<Vec<_>>())?;
+        if again.0.is_ok() {
+            answers = again;
+        }
+    }
+    let (theirs, ours) = match answers {
         (Ok(theirs), Ok(ours)) => (theirs, ours),
         (Err(glibc), ours) => {
             outcome.refused = Some(Refusal { glibc, ours: ours.err() });
@@ -118,17 +131,28 @@ fn classify(outcome: &mut Outcome, object: &str, place: &Place, theirs: &str, ou
     }
 }
 
-/// The meaning of each word, or why the loader refused the object.
+/// Room for thread-local data of initial-exec code in bytes: allocators want more than the 1,664 that
+/// glibc has for libraries loaded later.
+const STATIC_TLS: usize = 1 << 16;
+
+/// The meaning of each word, or why the loader refused the object. The `folders` are searched for what
+/// it needs, before all others.
 fn run_worker(
     by: &str,
     python: &Path,
     object: &Path,
+    folders: &[&Path],
 ) -> anyhow::Result<Result<Vec<String>, String>> {
-    let output = Command::new(std::env::current_exe()?)
-        .args(["linker", "words", by])
-        .arg(python)
-        .arg(object)
-        .output()?;
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(["linker", "words", by]).arg(python).arg(object);
+    command.env("GLIBC_TUNABLES", format!("glibc.rtld.optional_static_tls={STATIC_TLS}"));
+    if !folders.is_empty() {
+        let more = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
+        let folders = folders.iter().map(|folder| folder.to_path_buf());
+        let all = folders.chain(std::env::split_paths(&more));
+        command.env("LD_LIBRARY_PATH", std::env::join_paths(all)?);
+    }
+    let output = command.output()?;
     if !output.status.success() {
         let text = String::from_utf8_lossy(&output.stderr);
         let reason = text.lines().find(|line| !line.trim().is_empty()).unwrap_or("no message");

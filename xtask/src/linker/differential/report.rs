@@ -24,8 +24,10 @@ pip download --no-deps --only-binary=:all: --dest WHEELS NAME==VERSION ...
 cargo xtask linker --differential WHEELS [FILE|DIR ...] --python LIBPYTHON --table docs/loader-differential.md
 ```
 
-Libraries that find their needs only in a process that has loaded others before (torchvision's, which needs
-torch's) get them by `LD_LIBRARY_PATH`, which both loaders heed. Below: CPython 3.11, glibc 2.36.
+Libraries that find their needs only in a process that has loaded others before get them by
+`LD_LIBRARY_PATH`, which both loaders heed: those of the same wheel by themselves, others by whoever runs the
+command (torchvision's need torch's). glibc is given room for thread-local data of allocators
+(`GLIBC_TUNABLES`). Below: CPython 3.11, glibc 2.36.
 
 - *objects*: shared objects with a dynamic section; files with the same content count once.
 - *words*: relocated words that were compared.
