@@ -21,7 +21,7 @@ use crate::image::{Image, ImageCache};
 use crate::policy::{Class, Policy};
 use crate::provided;
 use crate::replica::Replica;
-use crate::search::{self, Level};
+use crate::search::{self, Absence, Level};
 use crate::system::{System, SystemObject};
 
 /// An image of the closure that is not loaded in the domain.
@@ -161,7 +161,8 @@ impl Closure {
         }
         let path = match search::find(name, &self.chain(from)) {
             Ok(path) => path,
-            Err(searched) => {
+            Err(Absence::Unknown(error)) => return Err(error),
+            Err(Absence::Nowhere(searched)) => {
                 return Ok(
                     match around.system.by_name(name).filter(|object| around.system.pin(object)) {
                         Some(object) => Edge::System(object),
@@ -172,11 +173,10 @@ impl Closure {
         };
         let rule = around.policy.rule(&path).map(|rule| rule.0);
         if rule != Some(Class::Replicate) || around.program {
-            let loaded = around.system.by_name(name).or_else(|| {
-                crate::sys::file::FileId::of_path(&path)
-                    .ok()
-                    .and_then(|id| around.system.by_file(id))
-            });
+            let loaded = match around.system.by_name(name) {
+                Some(object) => Some(object),
+                None => around.system.by_path(&path)?,
+            };
             if let Some(object) = loaded.filter(|object| around.system.pin(object)) {
                 return Ok(Edge::System(object));
             }

@@ -89,6 +89,7 @@ fn locks() -> Vec<&'static dyn Held> {
     locks.extend(dl::locks());
     locks.push(publish::lock());
     locks.extend(tls::locks());
+    locks.extend(sys::locks());
     locks
 }
 

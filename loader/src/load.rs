@@ -284,7 +284,7 @@ fn load_group(domain: &Domain, closure: &Closure, class: Class, flags: OpenFlags
     let replicas = prepare_group(domain, closure, class, flags)?;
     let Some(first) = replicas.first() else { return Ok(()) };
     let started = Instant::now();
-    publish::publish(&replicas).map_err(Error::Unsupported)?;
+    publish::publish(&replicas)?;
     {
         let mut state = domain.0.state.lock();
         for replica in &replicas {

@@ -46,7 +46,7 @@ impl LoaderBuilder {
     /// [`Error::Unsupported`](crate::Error::Unsupported) if the process's libgcc_s cannot be made
     /// to find replicas, without which no C++ exception could cross them.
     pub fn build(self) -> Result<Loader> {
-        publish::prepare();
+        publish::prepare()?;
         fork::prepare();
         unwind::install(&SYSTEM)?;
         debugger::prepare(&SYSTEM);

@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
 
-use once_cell::sync::Lazy;
+use once_cell::sync::OnceCell;
 use parking_lot::RwLock;
 
 use crate::debugger;
+use crate::error::{Error, Result};
 use crate::fork;
 use crate::replica::Replica;
 use crate::sys::memory::{Protection, Reservation};
@@ -45,16 +46,18 @@ struct Ranges {
 const WORDS: usize = 4;
 
 impl Ranges {
-    fn new() -> Ranges {
+    fn new() -> Result<Ranges> {
         let length = CAPACITY * WORDS * size_of::<AtomicUsize>();
-        let memory = Reservation::new(length, 1)
-            .and_then(|memory| {
-                memory.map_zeroes(0, memory.length(), Protection::ReadWrite).map(|()| memory)
-            })
-            .unwrap_or_else(|error| {
-                panic!("cannot reserve the index of replicas ({length} bytes): {error}")
-            });
-        Ranges { sequence: AtomicU64::new(0), count: AtomicUsize::new(0), memory }
+        let memory = Reservation::new(length, 1).and_then(|memory| {
+            memory.map_zeroes(0, memory.length(), Protection::ReadWrite).map(|()| memory)
+        });
+        let memory = memory.map_err(|source| Error::Memory {
+            object: "the index of replicas".into(),
+            action: "reserve",
+            length,
+            source,
+        })?;
+        Ok(Ranges { sequence: AtomicU64::new(0), count: AtomicUsize::new(0), memory })
     }
 
     fn word(&self, index: usize, word: usize) -> &AtomicUsize {
@@ -126,7 +129,7 @@ impl Ranges {
     }
 }
 
-static RANGES: Lazy<Ranges> = Lazy::new(Ranges::new);
+static RANGES: OnceCell<Ranges> = OnceCell::new();
 
 /// The replicas themselves, for questions that are not asked while unwinding.
 #[derive(Default)]
@@ -145,17 +148,17 @@ pub(crate) fn lock() -> &'static dyn fork::Held {
 }
 
 /// Allocates the index, so that the first exception does not have to.
-pub(crate) fn prepare() {
-    Lazy::force(&RANGES);
+pub(crate) fn prepare() -> Result<()> {
+    RANGES.get_or_try_init(Ranges::new).map(drop)
 }
 
 /// Makes replicas visible, all at once. Fails, changing nothing, if the index is full.
-pub(crate) fn publish(replicas: &[Arc<Replica>]) -> Result<(), String> {
+pub(crate) fn publish(replicas: &[Arc<Replica>]) -> Result<()> {
     let mut directory = DIRECTORY.write();
     if directory.by_start.len() + replicas.len() > CAPACITY {
-        return Err(format!(
+        return Err(Error::Unsupported(format!(
             "the process holds {CAPACITY} replicas, as many as the index has room for"
-        ));
+        )));
     }
     for replica in replicas {
         directory.by_start.insert(replica.base, replica.clone());
@@ -183,15 +186,16 @@ impl Directory {
     /// Brings the ranges in step, from the highest changed address down.
     fn rewrite(&self, highest: Option<usize>) {
         let Some(highest) = highest else { return };
+        let index = RANGES.get().expect("it was prepared with the first loader");
         let ranges: Vec<Range> =
             self.by_start.range(..=highest).rev().map(|(_, replica)| replica.range()).collect();
-        RANGES.replace_from(RANGES.count_above(highest), &ranges);
+        index.replace_from(index.count_above(highest), &ranges);
     }
 }
 
 /// The range that holds `address`. Takes no lock and allocates nothing.
 pub(crate) fn find_range(address: usize) -> Option<Range> {
-    RANGES.find(address)
+    RANGES.get()?.find(address)
 }
 
 /// The replica whose address range holds `address`.
@@ -217,7 +221,7 @@ mod tests {
 
     #[test]
     fn an_address_is_found_in_its_range_only() {
-        let ranges = Ranges::new();
+        let ranges = Ranges::new().unwrap();
         ranges.replace_from(0, &[range(0x300), range(0x200), range(0x100)]);
         assert_eq!(ranges.find(0x20f), Some(range(0x200)));
         assert_eq!(ranges.find(0x210), None);
@@ -229,7 +233,7 @@ mod tests {
 
     #[test]
     fn readers_never_see_a_range_that_was_not_there() {
-        let ranges = Ranges::new();
+        let ranges = Ranges::new().unwrap();
         let stop = std::sync::atomic::AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| {

@@ -224,10 +224,7 @@ impl Relocator<'_> {
                 }
                 Action::TlsOffset => write_word(target, block.offset_word(offset)),
                 Action::ThreadPointerOffset => {
-                    let value = block.thread_pointer_offset(offset).ok_or(
-                        "the thread-local data that it names is not at one offset in all threads",
-                    )?;
-                    write_word(target, value);
+                    write_word(target, block.thread_pointer_offset(offset)?);
                 }
                 _ => {
                     let words = arch::descriptor(block, offset)

@@ -231,7 +231,7 @@ impl Scope {
         let files: HashSet<_> =
             images.map(|image| (image.file_id.device, image.file_id.inode)).collect();
         let replicated = |object: &SystemObject| {
-            object.file_id.is_some_and(|file| files.contains(&(file.device, file.inode)))
+            object.file_id().is_some_and(|file| files.contains(&(file.device, file.inode)))
         };
         let mut apart: Vec<&Arc<SystemObject>> =
             self.system.iter().filter(|object| replicated(object)).collect();

@@ -2,13 +2,16 @@
 //! (ld.so(8); glibc's `_dl_map_object`, elf/dl-load.c).
 
 use std::collections::HashMap;
+use std::io;
 use std::path::{Path, PathBuf};
 
-use once_cell::sync::Lazy;
+use once_cell::sync::OnceCell;
 
 use crate::arch;
+use crate::error::Error;
 use crate::image::Image;
 use crate::provided;
+use crate::sys::file::{FileId, is_refusal};
 use crate::{IMAGES, SYSTEM};
 
 /// One object's own search path.
@@ -40,57 +43,75 @@ fn inherited<'a>(chain: &'a Chain<'a>) -> impl Iterator<Item = PathBuf> + 'a {
         .flat_map(|level| directories(level.rpath, level.origin))
 }
 
-/// The file that `name` stands for, and otherwise the places where it was looked for.
-pub(crate) fn find(name: &str, chain: &Chain<'_>) -> Result<PathBuf, Vec<String>> {
+/// Why no file is known that a name stands for.
+#[derive(Debug)]
+pub(crate) enum Absence {
+    /// There is none in these places.
+    Nowhere(Vec<String>),
+    /// One of the places could not be looked at.
+    Unknown(Error),
+}
+
+/// The error of a place that could not be looked at.
+fn unknown(place: &Path, action: &'static str) -> impl FnOnce(io::Error) -> Absence {
+    let object = place.to_owned();
+    move |source| Absence::Unknown(Error::Io { object, action, source })
+}
+
+/// The file that `name` stands for.
+pub(crate) fn find(name: &str, chain: &Chain<'_>) -> Result<PathBuf, Absence> {
     let requester = chain.first();
     if name.contains('/') {
         let path = match requester {
             Some(requester) => expand(name, requester.origin),
             None => PathBuf::from(name),
         };
-        return if provided::is_file(&path) {
-            Ok(path)
-        } else {
-            Err(vec![path.display().to_string()])
+        return match provided::regular_file(&path).map_err(unknown(&path, "stat"))? {
+            Some(_) => Ok(path),
+            None => Err(Absence::Nowhere(vec![path.display().to_string()])),
         };
     }
     let mut searched = Vec::new();
     let mut try_in = |directory: &Path| {
         let candidate = directory.join(name);
         // An ELF of another machine in the path is passed over, as glibc does.
-        if let Some(file) = provided::regular_file(&candidate)
-            && (IMAGES.holds(file) || SYSTEM.holds(file) || is_native(&candidate))
-        {
-            return Some(candidate);
+        match provided::regular_file(&candidate) {
+            Ok(Some(file)) if IMAGES.holds(file) || SYSTEM.holds(file) || is_native(&candidate) => {
+                return Some(Ok(candidate));
+            }
+            Ok(_) => {}
+            Err(error) => return Some(Err(unknown(&candidate, "stat")(error))),
         }
         searched.push(directory.display().to_string());
         None
     };
     if let Some(found) = inherited(chain).find_map(|directory| try_in(&directory)) {
-        return Ok(found);
+        return found;
     }
     let environment = std::env::var("LD_LIBRARY_PATH").unwrap_or_default();
     for directory in environment.split([':', ';']).filter(|directory| !directory.is_empty()) {
         if let Some(found) = try_in(Path::new(directory)) {
-            return Ok(found);
+            return found;
         }
     }
     if let Some(requester) = requester
         && let Some(found) = directories(requester.runpath, requester.origin)
             .find_map(|directory| try_in(&directory))
     {
-        return Ok(found);
+        return found;
     }
-    if let Some(found) = CACHE.get(name).filter(|path| path.is_file()) {
-        return Ok(found.clone());
+    if let Some(path) = cache().map_err(unknown(Path::new(CACHE_FILE), "read"))?.get(name)
+        && FileId::of_regular(path).map_err(unknown(path, "stat"))?.is_some()
+    {
+        return Ok(path.clone());
     }
     if let Some(found) =
         arch::LIBRARY_DIRECTORIES.iter().find_map(|directory| try_in(Path::new(directory)))
     {
-        return Ok(found);
+        return found;
     }
     searched.push("the ld.so cache".into());
-    Err(searched)
+    Err(Absence::Nowhere(searched))
 }
 
 /// The directories that a name without a slash is looked for in, in order.
@@ -142,10 +163,18 @@ fn is_native(path: &Path) -> bool {
         || (head[4] == 2 && u16::from_le_bytes([head[18], head[19]]) == arch::MACHINE)
 }
 
+const CACHE_FILE: &str = "/etc/ld.so.cache";
+
 /// `ld.so.cache`, read once. Its format: glibc's sysdeps/generic/dl-cache.h, `struct cache_file_new`.
-static CACHE: Lazy<HashMap<String, PathBuf>> = Lazy::new(|| {
-    std::fs::read("/etc/ld.so.cache").ok().and_then(|bytes| parse_cache(&bytes)).unwrap_or_default()
-});
+fn cache() -> io::Result<&'static HashMap<String, PathBuf>> {
+    static CACHE: OnceCell<HashMap<String, PathBuf>> = OnceCell::new();
+    CACHE.get_or_try_init(|| match std::fs::read(CACHE_FILE) {
+        Ok(bytes) => Ok(parse_cache(&bytes).unwrap_or_default()),
+        // Without it names would not be found, now and later.
+        Err(error) if is_refusal(&error) => Err(error),
+        Err(_) => Ok(HashMap::new()),
+    })
+}
 
 const CACHE_MAGIC: &[u8] = b"glibc-ld.so.cache1.1";
 const CACHE_HEADER: usize = 48;
@@ -197,7 +226,7 @@ mod tests {
 
     #[test]
     fn a_missing_name_lists_where_it_was_looked_for() {
-        let searched = find("libdoes-not-exist.so.9", &[]).unwrap_err();
+        let Err(Absence::Nowhere(searched)) = find("libdoes-not-exist.so.9", &[]) else { panic!() };
         assert!(searched.iter().any(|place| place.contains("cache")), "{searched:?}");
     }
 }

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use goblin::elf::dynamic::*;
 use goblin::elf::program_header::{PT_DYNAMIC, PT_LOAD};
-use once_cell::sync::Lazy;
+use once_cell::sync::OnceCell;
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::error::{Error, Result};
@@ -18,7 +18,7 @@ use crate::fork::Held;
 use crate::image::SymbolTable;
 use crate::image::symbols::Tables;
 use crate::sys::dynamic::{self, LoadedObject, SystemHandle};
-use crate::sys::file::FileId;
+use crate::sys::file::{FileId, is_refusal};
 
 /// Identifies a system object for as long as the process runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -39,7 +39,8 @@ pub(crate) struct SystemObject {
     pub symbols: SymbolTable<'static>,
     /// Its TLS module id; 0 if it has none.
     pub tls_module: usize,
-    pub file_id: Option<FileId>,
+    /// Its file, or that there is none, once that is known.
+    file: OnceCell<Option<FileId>>,
     dynamic: Vec<(u64, u64)>,
 }
 
@@ -57,6 +58,16 @@ impl SystemObject {
     /// Address of the table that dynamic entry `tag` points to.
     pub(crate) fn table(&self, tag: u64) -> Option<usize> {
         self.value(tag).map(|value| self.absolute(value))
+    }
+
+    /// Its file; none for the vDSO, and for what has been removed since.
+    pub(crate) fn file_id(&self) -> Option<FileId> {
+        let known = self.file.get_or_try_init(|| match FileId::of_path(&self.path) {
+            // To be asked again.
+            Err(error) if is_refusal(&error) => Err(error),
+            other => Ok(other.ok()),
+        });
+        known.ok().copied().flatten()
     }
 
     /// Whether its DT_NEEDED names `other`.
@@ -140,7 +151,7 @@ impl System {
         let mut state = self.current();
         // The vDSO is in the list, and in no scope.
         state.global =
-            state.objects.iter().filter(|object| object.file_id.is_some()).cloned().collect();
+            state.objects.iter().filter(|object| object.file_id().is_some()).cloned().collect();
     }
 
     /// The object that holds this address.
@@ -162,14 +173,25 @@ impl System {
             .objects
             .iter()
             .find(|object| {
-                object.file_id.is_some_and(|own| (own.device, own.inode) == (id.device, id.inode))
+                object.file_id().is_some_and(|own| (own.device, own.inode) == (id.device, id.inode))
             })
             .cloned()
     }
 
+    /// The loaded object that is the file at `path`, if any. A path at which there is no file is nobody's.
+    pub(crate) fn by_path(&self, path: &Path) -> Result<Option<Arc<SystemObject>>> {
+        match FileId::of_path(path) {
+            Ok(id) => Ok(self.by_file(id)),
+            Err(source) if is_refusal(&source) => {
+                Err(Error::Io { object: path.to_owned(), action: "stat", source })
+            }
+            Err(_) => Ok(None),
+        }
+    }
+
     /// Whether a loaded object is this very file, unchanged since.
     pub(crate) fn holds(&self, id: FileId) -> bool {
-        self.current().objects.iter().any(|object| object.file_id == Some(id))
+        self.current().objects.iter().any(|object| object.file_id() == Some(id))
     }
 
     /// Loads `path` by the system loader, for good, and returns its entry. A second call returns
@@ -204,7 +226,7 @@ impl System {
         {
             let state = self.state.lock();
             // What the program began with, and the vDSO, which is no file, stay anyway.
-            if object.file_id.is_none()
+            if object.file_id().is_none()
                 || state.global.iter().any(|global| global.id == object.id)
                 || state.opened.contains_key(&object.path)
             {
@@ -277,11 +299,11 @@ fn index(loaded: &LoadedObject, path: PathBuf) -> Option<Arc<SystemObject>> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let parsed = MappedObject::read(loaded)?;
     let file_name = path.file_name().unwrap_or_default().to_owned();
-    Some(Arc::new(SystemObject {
+    let object = SystemObject {
         id: SystemId(NEXT.fetch_add(1, Ordering::Relaxed)),
         base: loaded.base,
         span: parsed.span,
-        file_id: FileId::of_path(&path).ok(),
+        file: OnceCell::new(),
         soname: parsed.soname.unwrap_or_else(|| file_name.to_string_lossy().into_owned()),
         file_name,
         needed: parsed.needed,
@@ -291,7 +313,10 @@ fn index(loaded: &LoadedObject, path: PathBuf) -> Option<Arc<SystemObject>> {
         tls_module: loaded.tls_module,
         dynamic: parsed.dynamic,
         path,
-    }))
+    };
+    // As soon as it is seen, before another file may take the path.
+    object.file_id();
+    Some(Arc::new(object))
 }
 
 impl State {
@@ -343,9 +368,8 @@ impl State {
 fn path_of(loaded: &LoadedObject) -> PathBuf {
     if loaded.name.as_bytes().is_empty() {
         // The main program has an empty name in the list.
-        static EXECUTABLE: Lazy<PathBuf> =
-            Lazy::new(|| std::env::current_exe().unwrap_or_default());
-        return EXECUTABLE.clone();
+        static EXECUTABLE: OnceCell<PathBuf> = OnceCell::new();
+        return EXECUTABLE.get_or_try_init(std::env::current_exe).cloned().unwrap_or_default();
     }
     PathBuf::from(std::ffi::OsStr::from_bytes(loaded.name.as_bytes()))
 }

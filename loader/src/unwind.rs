@@ -19,7 +19,7 @@ use crate::image::relocations::Rela;
 use crate::image::symbols::Name;
 use crate::publish;
 use crate::sys::dynamic::SystemHandle;
-use crate::sys::memory::{Protection, protect};
+use crate::sys::memory::while_writable;
 use crate::system::{System, SystemObject};
 
 /// `struct dl_find_object` (`<dlfcn.h>` of glibc 2.35) on machines without a separate data base.
@@ -144,20 +144,9 @@ fn redirect(object: &SystemObject) -> Result<()> {
 }
 
 fn write_slot(slot: usize, value: usize) -> std::io::Result<()> {
-    let read_only = is_read_only(slot);
-    if read_only {
-        protect(slot, 8, Protection::ReadWrite)?;
-    }
-    // SAFETY: the slot is an aligned word of libgcc's table, writable now, that only atomically
-    // read jumps use.
-    unsafe { &*(slot as *const AtomicUsize) }.store(value, Ordering::Release);
-    if read_only {
-        protect(slot, 8, Protection::Read)?;
-    }
-    Ok(())
-}
-
-/// Whether the page of `address` is mapped without the right to write.
-fn is_read_only(address: usize) -> bool {
-    region::query(address as *const u8).is_ok_and(|region| !region.is_writable())
+    while_writable(slot, size_of::<usize>(), || {
+        // SAFETY: the slot is an aligned word of libgcc's table, writable now, that only atomically
+        // read jumps use.
+        unsafe { &*(slot as *const AtomicUsize) }.store(value, Ordering::Release);
+    })
 }

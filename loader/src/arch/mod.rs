@@ -29,7 +29,7 @@ use crate::tls::Block;
 /// from the thread pointer and the one of blocks that must be asked for.
 fn descriptor_words(block: Block, offset: u64, resolvers: [u64; 2]) -> Option<[u64; 2]> {
     let [at_one_offset, asked_for] = resolvers;
-    match block.thread_pointer_offset(offset) {
+    match block.thread_pointer_offset(offset).ok() {
         Some(argument) => Some([at_one_offset, argument]),
         None => Some([asked_for, block.descriptor_argument(offset)?]),
     }

@@ -15,9 +15,8 @@ use crate::lifetime;
 use crate::load;
 use crate::publish;
 use crate::replica::Replica;
-use crate::search::{self, Level};
+use crate::search::{self, Absence, Level};
 use crate::sys::dynamic;
-use crate::sys::file::FileId;
 use crate::sys::functions::functions;
 use crate::system::SystemObject;
 use crate::{IMAGES, SYSTEM};
@@ -71,7 +70,7 @@ pub(super) unsafe extern "C-unwind" fn dlopen(
 }
 
 fn open(domain: &Domain, name: &str, flags: OpenFlags, caller: usize) -> Result<Library> {
-    let path = match resolve(domain, name, caller) {
+    let path = match resolve(domain, name, caller)? {
         Found::Path(path) => path,
         // What only the system loader finds (a name that is loaded, glibc's hwcaps directories).
         Found::Nothing => {
@@ -92,7 +91,7 @@ fn open(domain: &Domain, name: &str, flags: OpenFlags, caller: usize) -> Result<
     };
     // The program itself, or what it was linked with, which need not be an image that we accept.
     if domain.0.program
-        && let Some(object) = FileId::of_path(&path).ok().and_then(|id| SYSTEM.by_file(id))
+        && let Some(object) = SYSTEM.by_path(&path)?
     {
         return load::open_by_system(domain, &object.path, flags);
     }
@@ -109,12 +108,12 @@ enum Found {
     Nothing,
 }
 
-fn resolve(domain: &Domain, name: &str, caller: usize) -> Found {
+fn resolve(domain: &Domain, name: &str, caller: usize) -> Result<Found> {
     let caller = Caller::at(caller);
     if name.contains('/') {
         // For what is not there, opening it gives the reason.
         let path = search::find(name, &caller.chain());
-        return Found::Path(path.unwrap_or_else(|_| Path::new(name).to_owned()));
+        return Ok(Found::Path(path.unwrap_or_else(|_| Path::new(name).to_owned())));
     }
     let by_soname = domain
         .0
@@ -125,14 +124,15 @@ fn resolve(domain: &Domain, name: &str, caller: usize) -> Found {
         .find(|replica| replica.image.soname() == name)
         .cloned();
     if let Some(replica) = by_soname {
-        return Found::Path(replica.image.path.clone());
+        return Ok(Found::Path(replica.image.path.clone()));
     }
     if domain.0.program && SYSTEM.by_name(name).is_some() {
-        return Found::Nothing;
+        return Ok(Found::Nothing);
     }
     match search::find(name, &caller.chain()) {
-        Ok(path) => Found::Path(path),
-        Err(_) => Found::Nothing,
+        Ok(path) => Ok(Found::Path(path)),
+        Err(Absence::Nowhere(_)) => Ok(Found::Nothing),
+        Err(Absence::Unknown(error)) => Err(error),
     }
 }
 

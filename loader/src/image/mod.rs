@@ -219,7 +219,7 @@ impl ImageCache {
     pub(crate) fn open(&self, path: &Path) -> Result<Arc<Image>> {
         let io = |action| move |source| Error::Io { object: path.to_owned(), action, source };
         let known = |id: &FileId| self.by_file.lock().get(id).cloned();
-        if let Some(image) = provided::regular_file(path).as_ref().and_then(known) {
+        if let Some(image) = provided::regular_file(path).ok().flatten().as_ref().and_then(known) {
             return Ok(image);
         }
         let file = provided::open(path).map_err(io("open"))?;

@@ -16,6 +16,8 @@ use crate::arch;
 /// A thread that has not answered after this long keeps the signal blocked.
 const PATIENCE: Duration = Duration::from_secs(2);
 
+pub(super) static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
 /// What the handler copies; the source is null between broadcasts.
 static SOURCE: AtomicPtr<u8> = AtomicPtr::new(ptr::null_mut());
 static LENGTH: AtomicUsize = AtomicUsize::new(0);
@@ -24,7 +26,6 @@ static OFFSET: AtomicIsize = AtomicIsize::new(0);
 /// Copies `bytes` to `offset` from the thread pointer, in every thread of the process, or says
 /// which thread does not let it. The bytes there must be in use by nobody yet.
 pub(crate) fn write_everywhere(offset: isize, bytes: &[u8]) -> Result<(), String> {
-    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let _guard = ONE_AT_A_TIME.lock();
     copy_here(offset, bytes.as_ptr(), bytes.len());
     // SAFETY: no arguments.
@@ -49,13 +50,17 @@ pub(crate) fn write_everywhere(offset: isize, bytes: &[u8]) -> Result<(), String
 /// created meanwhile has copied its TLS from the template, which holds the bytes already.
 fn deliver(signal: &Handler, done: &mut HashSet<i32>) -> Result<(), String> {
     loop {
-        let waiting: Vec<(i32, &'static AtomicBool)> = tasks()?
-            .into_iter()
-            .filter(|task| !done.contains(task))
+        let mut waiting: Vec<(i32, &'static AtomicBool)> = Vec::new();
+        for task in tasks()?.into_iter().filter(|task| !done.contains(task)) {
             // Leaked, a byte each: a late handler may still write to it.
-            .map(|task| (task, &*Box::leak(Box::new(AtomicBool::new(false)))))
-            .filter(|(task, answer)| signal.send(*task, answer))
-            .collect();
+            let answer = &*Box::leak(Box::new(AtomicBool::new(false)));
+            let sent = signal.send(task, answer).map_err(|error| {
+                format!("thread {task} cannot be sent a signal, by which its data is initialised: {error}")
+            })?;
+            if sent {
+                waiting.push((task, answer));
+            }
+        }
         if waiting.is_empty() {
             return Ok(());
         }
@@ -77,13 +82,20 @@ fn deliver(signal: &Handler, done: &mut HashSet<i32>) -> Result<(), String> {
 }
 
 fn tasks() -> Result<Vec<i32>, String> {
-    let list = fs::read_dir("/proc/self/task")
-        .map_err(|error| format!("the running threads cannot be listed: {error}"))?;
-    Ok(list.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect())
+    let list = || -> io::Result<Vec<i32>> {
+        let mut tasks = Vec::new();
+        for entry in fs::read_dir("/proc/self/task")? {
+            tasks.extend(entry?.file_name().to_str().and_then(|name| name.parse::<i32>().ok()));
+        }
+        Ok(tasks)
+    };
+    list().map_err(|error| format!("the running threads cannot be listed: {error}"))
 }
 
+/// Whether the thread may still be there: if it is taken for gone, the signal that it has yet to handle
+/// ends the process.
 fn is_alive(task: i32) -> bool {
-    fs::exists(format!("/proc/self/task/{task}")).unwrap_or(false)
+    fs::exists(format!("/proc/self/task/{task}")).unwrap_or(true)
 }
 
 fn copy_here(offset: isize, source: *const u8, length: usize) {
@@ -106,7 +118,8 @@ impl Handler {
             let mut previous: libc::sigaction = unsafe { mem::zeroed() };
             // SAFETY: asks only; the place is valid.
             if unsafe { libc::sigaction(number, ptr::null(), &mut previous) } != 0
-                || previous.sa_sigaction != libc::SIG_DFL
+                // Ours is there after a broadcast that failed, for deliveries that are late.
+                || ![libc::SIG_DFL, on_signal as *const () as usize].contains(&previous.sa_sigaction)
             {
                 continue;
             }
@@ -123,8 +136,9 @@ impl Handler {
         Err(io::Error::from(io::ErrorKind::ResourceBusy))
     }
 
-    /// Queues the signal to one thread; false if it has ended.
-    fn send(&self, task: i32, answer: &'static AtomicBool) -> bool {
+    /// Queues the signal to one thread; false if it has ended. The kernel may have no room for it
+    /// (EAGAIN: RLIMIT_SIGPENDING).
+    fn send(&self, task: i32, answer: &'static AtomicBool) -> io::Result<bool> {
         /// `siginfo_t` of a queued signal (sigqueue(3)): number, errno, code, padding, sender's
         /// process and user, value.
         #[repr(C)]
@@ -162,7 +176,11 @@ impl Handler {
                 &raw const information,
             )
         };
-        status == 0
+        match io::Error::last_os_error() {
+            _ if status == 0 => Ok(true),
+            error if error.raw_os_error() == Some(libc::ESRCH) => Ok(false),
+            error => Err(error),
+        }
     }
 }
 

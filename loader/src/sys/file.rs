@@ -29,10 +29,13 @@ impl FileId {
         std::fs::metadata(path).map(|metadata| FileId::from_metadata(&metadata))
     }
 
-    /// That of the file at `path`, if it is a regular one.
-    pub(crate) fn of_regular(path: &Path) -> Option<FileId> {
-        let metadata = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file)?;
-        Some(FileId::from_metadata(&metadata))
+    /// That of the file at `path`, if there is a regular one. The error is one of [`is_refusal`].
+    pub(crate) fn of_regular(path: &Path) -> io::Result<Option<FileId>> {
+        match std::fs::metadata(path) {
+            Ok(metadata) if metadata.is_file() => Ok(Some(FileId::from_metadata(&metadata))),
+            Err(error) if is_refusal(&error) => Err(error),
+            Ok(_) | Err(_) => Ok(None),
+        }
     }
 
     fn from_metadata(metadata: &std::fs::Metadata) -> FileId {
@@ -43,6 +46,14 @@ impl FileId {
             changed: (metadata.mtime(), metadata.mtime_nsec()),
         }
     }
+}
+
+/// Whether an error says nothing of the file, only that the kernel lacks something at this moment: who
+/// took it for the file's absence would find another one of the same name, or none.
+pub(crate) fn is_refusal(error: &io::Error) -> bool {
+    const REFUSALS: [i32; 6] =
+        [libc::ENOMEM, libc::EMFILE, libc::ENFILE, libc::EIO, libc::EAGAIN, libc::EINTR];
+    error.raw_os_error().is_some_and(|code| REFUSALS.contains(&code))
 }
 
 /// A read-only view of a whole file, shared with the page cache.

@@ -25,6 +25,7 @@ impl Reservation {
     /// Reserves `length` bytes (rounded up to pages) at an address that is a multiple of
     /// `alignment`, with no access rights and no memory behind them.
     pub(crate) fn new(length: usize, alignment: usize) -> io::Result<Reservation> {
+        unmap_owed();
         let invalid = || io::Error::from(io::ErrorKind::InvalidInput);
         let length = page_up(length).filter(|&length| length > 0).ok_or_else(invalid)?;
         let alignment = alignment.max(PAGE);
@@ -52,7 +53,7 @@ impl Reservation {
         for (from, to) in [(start, base), (base + length, start + total)] {
             if to > from {
                 // SAFETY: the range lies inside the mapping made above and outside the part kept.
-                unsafe { libc::munmap(from as *mut libc::c_void, to - from) };
+                unsafe { unmap(from, to - from) };
             }
         }
         Ok(Reservation { base, length })
@@ -146,7 +147,31 @@ impl Drop for Reservation {
     fn drop(&mut self) {
         // SAFETY: the range was reserved by `new` and belongs to this value alone; whoever keeps
         // addresses into it keeps the value too.
-        unsafe { libc::munmap(self.base as *mut libc::c_void, self.length) };
+        unsafe { unmap(self.base, self.length) };
+    }
+}
+
+/// Ranges that the kernel did not unmap. It keeps neighbours of one kind as one mapping, and to take a
+/// range out of the middle makes two of that, for which there is no room at the limit on mappings.
+pub(super) static OWED: Mutex<Vec<(usize, usize)>> = Mutex::new(Vec::new());
+
+/// Unmaps a range, or remembers it for [`unmap_owed`].
+///
+/// # Safety
+/// It is mapped, and nobody refers to it.
+unsafe fn unmap(start: usize, length: usize) {
+    // SAFETY: the caller's promise.
+    if unsafe { libc::munmap(start as *mut libc::c_void, length) } != 0 {
+        OWED.lock().push((start, length));
+    }
+}
+
+/// Tries again to unmap what could not be.
+fn unmap_owed() {
+    let owed = std::mem::take(&mut *OWED.lock());
+    for (start, length) in owed {
+        // SAFETY: `unmap` was called with them, and did nothing.
+        unsafe { unmap(start, length) };
     }
 }
 
@@ -162,11 +187,14 @@ pub(crate) fn protect(address: usize, length: usize, protection: Protection) -> 
     };
     // SAFETY: callers name ranges of mappings that they own, or one pointer slot of a system
     // object whose protection they widen and restore; code and data in them stay as they are.
-    unsafe { region::protect(start as *const u8, end - start, region) }.map_err(|error| match error
-    {
+    unsafe { region::protect(start as *const u8, end - start, region) }.map_err(system_error)
+}
+
+fn system_error(error: region::Error) -> io::Error {
+    match error {
         region::Error::SystemCall(error) => error,
         other => io::Error::other(other),
-    })
+    }
 }
 
 /// Makes the pages of a writable private range the process's own, in one request instead of one
@@ -176,20 +204,26 @@ pub(crate) fn populate(address: usize, length: usize) {
     unsafe { libc::madvise(address as *mut libc::c_void, length, libc::MADV_POPULATE_WRITE) };
 }
 
-/// Writes `bytes` at `address`, also where the pages are read-only, as RELRO parts are; their rights
-/// are restored.
-pub(crate) fn write_protected(address: usize, bytes: &[u8]) -> io::Result<()> {
+pub(super) static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+/// Calls `write` when the pages that `address..address + length` lies in can be written, also where they
+/// are read-only, as RELRO parts are; their rights are restored.
+pub(crate) fn while_writable(
+    address: usize,
+    length: usize,
+    write: impl FnOnce(),
+) -> io::Result<()> {
     // Another thread must not restore the rights of a page between our look and our write.
-    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let _guard = ONE_AT_A_TIME.lock();
-    let writable = region::query(address as *const u8).is_ok_and(|region| region.is_writable());
-    if !writable {
-        protect(address, bytes.len(), Protection::ReadWrite)?;
+    let region = region::query(address as *const u8).map_err(system_error)?;
+    let read_only = !region.is_writable();
+    if read_only {
+        protect(address, length, Protection::ReadWrite)?;
     }
-    // SAFETY: callers name data of a loaded object that nobody reads meanwhile; it is writable now.
-    unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), address as *mut u8, bytes.len()) };
-    if !writable {
-        protect(address, bytes.len(), Protection::Read)?;
+    write();
+    if read_only && let Err(error) = protect(address, length, Protection::Read) {
+        // What was to be written is, and nothing relies on its being read-only.
+        tracing::warn!(%error, "the page at {address:#x} stays writable");
     }
     Ok(())
 }

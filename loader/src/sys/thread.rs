@@ -53,3 +53,29 @@ pub(crate) unsafe fn create(
     // SAFETY: passed on from the caller.
     unsafe { libc::pthread_create(thread, attributes, start, argument) }
 }
+
+/// What `ask` answers on a thread of its own, which is over then. Made without `std::thread`, which ends the
+/// process where the kernel refuses a new thread the stack for its signals.
+pub(crate) fn elsewhere<F: FnOnce() -> isize + Send>(ask: F) -> io::Result<isize> {
+    struct Question<F> {
+        ask: Option<F>,
+        answer: isize,
+    }
+    extern "C" fn answer<F: FnOnce() -> isize + Send>(question: *mut c_void) -> *mut c_void {
+        // SAFETY: the question that the thread was made for; who made it waits.
+        let question = unsafe { &mut *question.cast::<Question<F>>() };
+        question.answer = question.ask.take().map_or(0, |ask| ask());
+        std::ptr::null_mut()
+    }
+    let mut question = Question { ask: Some(ask), answer: 0 };
+    let mut thread = 0;
+    // SAFETY: the thread is waited for, so that the question outlives it.
+    let status = unsafe {
+        let argument = (&raw mut question).cast();
+        match create(&mut thread, std::ptr::null(), answer::<F>, argument) {
+            0 => libc::pthread_join(thread, std::ptr::null_mut()),
+            refused => refused,
+        }
+    };
+    if status == 0 { Ok(question.answer) } else { Err(io::Error::from_raw_os_error(status)) }
+}

@@ -78,7 +78,7 @@ fn member(replica: &Replica) -> Member {
         base: replica.base,
         bias: replica.bias,
         size: replica.memory.length(),
-        tls_block: replica.tls_block().and_then(|block| block.thread_pointer_offset(0)),
+        tls_block: replica.tls_block().and_then(|block| block.thread_pointer_offset(0).ok()),
         tls: replica.tls_block().map(|block| (block.module_word(), block.offset_word(0))),
     }
 }

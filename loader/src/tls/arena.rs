@@ -16,16 +16,18 @@
 
 use std::cell::UnsafeCell;
 use std::collections::BTreeMap;
+use std::io;
 use std::ops::Range;
+use std::ptr;
 use std::sync::atomic::{AtomicIsize, Ordering};
 
-use once_cell::sync::Lazy;
+use once_cell::sync::OnceCell;
 use parking_lot::Mutex;
 
 use super::TlsIndex;
 use crate::arch;
 use crate::fork::Held;
-use crate::sys::{broadcast, dynamic, memory};
+use crate::sys::{self, broadcast, dynamic, memory};
 
 /// Bytes of the arena. Every thread of the process pays for it once (glibc copies the template at
 /// thread creation), so it is kept small.
@@ -60,17 +62,22 @@ struct Place {
     template: Option<usize>,
 }
 
-/// `None` if the arena is not at one offset in all threads, which happens when this crate is part
+/// Holds `None` if the arena is not at one offset in all threads, which happens when this crate is part
 /// of a library that was itself loaded by `dlopen`.
-static PLACE: Lazy<Option<Place>> = Lazy::new(|| {
-    let start = offset_in_this_thread();
-    let elsewhere = std::thread::spawn(offset_in_this_thread).join();
-    if elsewhere.ok() != Some(start) {
-        return None;
-    }
-    TABLE_OFFSET.store(start + TABLE as isize, Ordering::Release);
-    Some(Place { start, template: find_template() })
-});
+static PLACE: OnceCell<Option<Place>> = OnceCell::new();
+
+/// Finds the arena. An error says only that it cannot be found now.
+fn find() -> io::Result<Option<Place>> {
+    let found = PLACE.get_or_try_init(|| {
+        let start = offset_in_this_thread();
+        if sys::thread::elsewhere(offset_in_this_thread)? != start {
+            return Ok(None);
+        }
+        TABLE_OFFSET.store(start + TABLE as isize, Ordering::Release);
+        Ok::<_, io::Error>(Some(Place { start, template: find_template() }))
+    });
+    found.copied()
+}
 
 /// The offset from the thread pointer of the thread's table of lazy blocks (address, length), for
 /// code that cannot be Rust; 0 while there is none.
@@ -86,7 +93,7 @@ fn address_in_this_thread() -> usize {
 
 /// Notes where the calling thread's table of lazy blocks is.
 pub(super) fn set_table(address: usize, length: usize) {
-    if PLACE.is_some() {
+    if PLACE.get().is_some_and(Option::is_some) {
         let table = (address_in_this_thread() + TABLE) as *mut usize;
         // SAFETY: the head of the arena is this thread's and aligned; nobody else writes it.
         unsafe {
@@ -245,7 +252,10 @@ fn extent(place: Place, range: Range<usize>) -> Extent {
 }
 
 fn place_for(shape: Shape) -> Result<Place, String> {
-    let Some(place) = *PLACE else {
+    let found = find().map_err(|error| {
+        format!("no thread can be made, to see where static TLS is in another one: {error}")
+    })?;
+    let Some(place) = found else {
         return Err(
             "there is no static TLS to place it in: the loader is not part of the executable \
                     or of a library that it was linked with"
@@ -268,7 +278,7 @@ pub(super) fn word(offset: isize) -> *mut usize {
 
 /// Has the block at `offset` begin with `image` in every thread, those that run and those to come.
 pub(super) fn initialise(offset: isize, image: &[u8]) -> Result<(), String> {
-    let place = PLACE.expect("a block was given out");
+    let place = PLACE.get().copied().flatten().expect("a block was given out");
     if place.template.is_none() {
         return Err(
             "it has initialised thread-local data that initial-exec code reaches, and the \
@@ -285,7 +295,11 @@ fn write(place: Place, offset: isize, bytes: &[u8]) -> Result<(), String> {
     if let Some(template) = place.template {
         let at = template + (offset - place.start) as usize;
         // First the template: a thread that is created from here on has the bytes already.
-        memory::write_protected(at, bytes).map_err(|error| {
+        let write = || {
+            // SAFETY: the template's bytes of a block that was given out, which nobody reads as yet.
+            unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), at as *mut u8, bytes.len()) };
+        };
+        memory::while_writable(at, bytes.len(), write).map_err(|error| {
             format!("the template of new threads' data cannot be written: {error}")
         })?;
     }

@@ -16,6 +16,7 @@ mod arena;
 mod lazy;
 
 use std::collections::BTreeMap;
+use std::io;
 use std::path::Path;
 
 use parking_lot::Mutex;
@@ -23,6 +24,7 @@ use parking_lot::Mutex;
 use crate::error::{Error, Result};
 use crate::fork::Held;
 use crate::image::Tls;
+use crate::sys;
 use arena::{Extent, Shape};
 use lazy::Registration;
 
@@ -85,16 +87,19 @@ impl Block {
         }
     }
 
-    /// The offset from the thread pointer of `offset` bytes into the block, if it is the same in
-    /// all threads.
-    pub(crate) fn thread_pointer_offset(self, offset: u64) -> Option<u64> {
-        match self {
-            Block::Arena { offset: start } => Some((start as u64).wrapping_add(offset)),
-            Block::System { module } => {
-                system_offset(module).map(|start| (start as u64).wrapping_add(offset))
-            }
+    /// The offset from the thread pointer of `offset` bytes into the block, if it is known to be the
+    /// same in all threads; else the reason.
+    pub(crate) fn thread_pointer_offset(self, offset: u64) -> Result<u64, String> {
+        let start = match self {
+            Block::Arena { offset } => Some(offset),
+            Block::System { module } => system_offset(module).map_err(|error| {
+                format!("no thread can be made, to see where the data that it names is in another one: {error}")
+            })?,
             Block::Lazy { .. } => None,
-        }
+        };
+        let start = start
+            .ok_or("the thread-local data that it names is not at one offset in all threads")?;
+        Ok((start as u64).wrapping_add(offset))
     }
 
     /// The argument of a TLS descriptor whose resolver asks for the block:
@@ -205,9 +210,9 @@ static KNOWN: Mutex<BTreeMap<u64, Option<isize>>> = Mutex::new(BTreeMap::new());
 
 /// Offset from the thread pointer of a system module's block, if it is the same in all threads:
 /// the module is in glibc's static TLS then.
-fn system_offset(module: u64) -> Option<isize> {
+fn system_offset(module: u64) -> io::Result<Option<isize>> {
     if let Some(&known) = KNOWN.lock().get(&module) {
-        return known;
+        return Ok(known);
     }
     let offset = move || {
         let block = Block::System { module }.address(0);
@@ -215,10 +220,9 @@ fn system_offset(module: u64) -> Option<isize> {
     };
     // glibc allocates the blocks of other modules on the heap, never at equal distances.
     let here = offset();
-    let elsewhere = std::thread::spawn(offset).join().ok();
-    let known = (elsewhere == Some(here)).then_some(here);
+    let known = (sys::thread::elsewhere(offset)? == here).then_some(here);
     KNOWN.lock().insert(module, known);
-    known
+    Ok(known)
 }
 
 /// The mark of a descriptor's argument whose module is one of ours.

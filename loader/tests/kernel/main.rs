@@ -1,0 +1,165 @@
+//! A kernel that refuses what a load asks of it, and resources that are used up.
+#![cfg(target_arch = "x86_64")]
+
+#[path = "../libraries/common.rs"]
+#[expect(dead_code, reason = "other tests use all of it")]
+mod common;
+mod graph;
+mod process;
+mod refusal;
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Barrier};
+
+use graph::{Graph, RAN, works};
+use hydrozoa_loader::{Domain, Error, Library, Result};
+use process::{State, in_child};
+use refusal::{Point, count, points, refusing, watch};
+
+/// What stays, once it is loaded: it is nobody's alone.
+const SHARED: [&str; 2] = ["/libcommon.so", "/libsystem.so"];
+
+/// Seconds that one attempt may take, and all of them, on a machine that has other things to do.
+const ATTEMPT: u32 = 60;
+const SCENE: u32 = 900;
+
+/// That an error says which object it is about, and what the kernel said.
+fn check(error: &Error, point: Point, directory: &Path) {
+    let text = error.to_string();
+    let names =
+        [directory.to_str().unwrap(), ".so", "the index of replicas", "under test", "commons"];
+    let named = names.iter().any(|name| text.contains(name));
+    // Without memory for its stack there is no thread.
+    let reasons = [point.error, libc::EAGAIN].map(std::io::Error::from_raw_os_error);
+    let told = reasons
+        .iter()
+        .any(|reason| text.contains(reason.to_string().split(" (os").next().unwrap()));
+    assert!(named && (told || matches!(error, Error::System { .. })), "{error:?}: {text}");
+}
+
+/// Loads with every request of the kernel refused in turn, in a process each. `prepare` is what was
+/// before, and `load` is what is tried; where `exact` is set, nothing is left by an attempt that fails.
+fn refuse_all<T>(
+    graph: &Graph,
+    exact: bool,
+    prepare: impl FnOnce() -> T,
+    load: impl Fn(&T) -> Result<Library>,
+    replicas: impl Fn(&T) -> usize,
+) {
+    let directory = &graph.directory;
+    let report = in_child(SCENE, || {
+        // What the test itself is found by, is nothing to search.
+        // SAFETY: there is no other thread in this process.
+        unsafe { std::env::remove_var("LD_LIBRARY_PATH") };
+        let prepared = prepare();
+        // SAFETY: as above.
+        unsafe { std::env::remove_var(RAN) };
+        let alone = || {
+            let started = Arc::new(Barrier::new(2));
+            let there = started.clone();
+            std::thread::spawn(move || {
+                there.wait();
+                loop {
+                    std::thread::park();
+                }
+            });
+            started.wait();
+            watch();
+        };
+        let counts = in_child(ATTEMPT, || {
+            alone();
+            let counts = count(|| drop(load(&prepared).unwrap()));
+            counts.iter().map(|count| format!("{count} ")).collect()
+        });
+        let counts: Vec<usize> =
+            counts.unwrap().split_whitespace().map(|count| count.parse().unwrap()).collect();
+        let all = points(&counts);
+        let mut failures = Vec::new();
+        let mut errors = 0;
+        for &point in &all {
+            let outcome = in_child(ATTEMPT, || {
+                alone();
+                let (before, existing) = (State::now(directory, &SHARED), replicas(&prepared));
+                let (result, came) = refusing(point, || load(&prepared));
+                match &result {
+                    Ok(library) => works(library),
+                    Err(error) => {
+                        assert!(came, "{error} without a reason");
+                        check(error, point, directory);
+                        let left = State::now(directory, &SHARED).since(&before);
+                        assert!(!exact || left.is_empty(), "{error} leaves {left:?}");
+                        assert!(std::env::var(RAN).is_err(), "{error} after constructors");
+                        assert_eq!(replicas(&prepared), existing, "{error} after publication");
+                    }
+                }
+                let again = load(&prepared);
+                let said = result.err().map(|error| error.to_string()).unwrap_or_default();
+                works(&again.unwrap_or_else(|again| panic!("{said}, then {again}")));
+                said
+            });
+            match outcome {
+                Ok(said) => {
+                    errors += usize::from(!said.is_empty());
+                    if std::env::var_os("HYDROZOA_TEST_SHOW").is_some() {
+                        eprintln!("{point}: {said}");
+                    }
+                }
+                Err(failure) => failures.push(format!("{point}: {failure}")),
+            }
+        }
+        assert!(
+            failures.is_empty(),
+            "{} of {}:\n{}",
+            failures.len(),
+            all.len(),
+            failures.join("\n")
+        );
+        // What is optional is no error, and the rest is.
+        assert!(errors > 20 && errors < all.len());
+        format!(
+            "{} requests, {} refusals, {errors} errors",
+            counts.iter().sum::<usize>(),
+            all.len()
+        )
+    });
+    match report {
+        Ok(report) => println!("{report}"),
+        Err(failure) => panic!("{failure}"),
+    }
+}
+
+/// As code in the domain sees it, by `dl_iterate_phdr`.
+fn replicas(domain: &Domain) -> usize {
+    domain.replicas().len()
+}
+
+#[test]
+fn a_load_that_the_kernel_refuses_leaves_nothing_and_the_next_one_works() {
+    let graph = Graph::build("refused-load");
+    let prepare = || {
+        let other = graph.domain();
+        works(&graph.open(&other).unwrap());
+        graph.domain()
+    };
+    refuse_all(&graph, true, prepare, |domain| graph.open(domain), replicas);
+}
+
+#[test]
+fn the_first_load_of_a_process_can_be_repeated_whatever_the_kernel_refused() {
+    let graph = Graph::build("refused-first");
+    let load = |_: &()| graph.open(&graph.loader()?.domain("under test").build()?);
+    refuse_all(&graph, false, || (), load, |_| 0);
+}
+
+#[test]
+fn bytes_are_provided_or_not_but_never_half() {
+    let graph = Graph::build("refused-bytes");
+    let bytes = std::fs::read(&graph.root).unwrap();
+    let path = PathBuf::from(format!("{}/libprovided.so", graph.directory.display()));
+    let load = |domain: &Domain| {
+        hydrozoa_loader::provide(&path, &bytes)?;
+        domain.open(&path, hydrozoa_loader::OpenFlags::LAZY)
+    };
+    let prepare = || graph.domain();
+    refuse_all(&graph, false, prepare, load, replicas);
+}

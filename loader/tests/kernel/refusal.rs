@@ -1,0 +1,213 @@
+//! A kernel that refuses: the n-th request of a process, of those that a load makes, fails.
+//!
+//! A seccomp filter (seccomp(2)) has the kernel send SIGSYS instead of obeying; the handler counts the
+//! request, and either fails it or makes it after all, by an instruction that the filter lets through.
+//! No privilege is needed, and no code in what is tested.
+
+use std::ffi::{c_int, c_long, c_void};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
+
+/// The requests that are counted, with errors that Linux has for them (their manual pages).
+const CALLS: [(c_long, &str, &[c_int]); 19] = [
+    (libc::SYS_mmap, "mmap", &[libc::ENOMEM]),
+    (libc::SYS_mprotect, "mprotect", &[libc::ENOMEM, libc::EACCES]),
+    (libc::SYS_munmap, "munmap", &[libc::ENOMEM]),
+    (libc::SYS_madvise, "madvise", &[libc::EINVAL]),
+    (libc::SYS_openat, "openat", &[libc::EMFILE, libc::EACCES]),
+    (libc::SYS_open, "open", &[libc::EMFILE]),
+    (libc::SYS_read, "read", &[libc::EIO]),
+    (libc::SYS_pread64, "pread64", &[libc::EIO]),
+    (libc::SYS_write, "write", &[libc::ENOSPC]),
+    (libc::SYS_fstat, "fstat", &[libc::EIO]),
+    (libc::SYS_newfstatat, "newfstatat", &[libc::ENOMEM]),
+    (libc::SYS_statx, "statx", &[libc::EIO]),
+    (libc::SYS_readlink, "readlink", &[libc::EIO]),
+    (libc::SYS_getdents64, "getdents64", &[libc::EIO]),
+    (libc::SYS_memfd_create, "memfd_create", &[libc::EMFILE, libc::ENOMEM]),
+    (libc::SYS_fcntl, "fcntl", &[libc::EMFILE]),
+    (libc::SYS_ftruncate, "ftruncate", &[libc::ENOSPC]),
+    (libc::SYS_lseek, "lseek", &[libc::EIO]),
+    (libc::SYS_rt_tgsigqueueinfo, "rt_tgsigqueueinfo", &[libc::EAGAIN]),
+];
+
+/// One request, and how it fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Point {
+    /// Which call: an index of [`CALLS`].
+    call: usize,
+    /// The how manieth of them, from 0.
+    number: usize,
+    /// The error number.
+    pub error: c_int,
+    /// Whether later ones fail too.
+    lasting: bool,
+}
+
+impl std::fmt::Display for Point {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Point { call, number, error, lasting } = self;
+        let error = std::io::Error::from_raw_os_error(*error);
+        let lasting = if *lasting { " and later" } else { "" };
+        write!(formatter, "{} number {number}{lasting}: {error}", CALLS[*call].1)
+    }
+}
+
+static COUNTS: [AtomicUsize; CALLS.len()] = [const { AtomicUsize::new(0) }; CALLS.len()];
+static ARMED: AtomicBool = AtomicBool::new(false);
+static REFUSED: AtomicUsize = AtomicUsize::new(0);
+/// The point, in parts.
+static CALL: AtomicUsize = AtomicUsize::new(usize::MAX);
+static NUMBER: AtomicUsize = AtomicUsize::new(0);
+static ERROR: AtomicI32 = AtomicI32::new(0);
+static LASTING: AtomicBool = AtomicBool::new(false);
+
+// A system call with six arguments; at `refusal_let_through` the instruction pointer is after it.
+std::arch::global_asm!(
+    ".globl refusal_make_call",
+    "refusal_make_call:",
+    "mov rax, rdi",
+    "mov rdi, rsi",
+    "mov rsi, rdx",
+    "mov rdx, rcx",
+    "mov r10, r8",
+    "mov r8, r9",
+    "mov r9, [rsp + 8]",
+    "syscall",
+    ".globl refusal_let_through",
+    "refusal_let_through:",
+    "ret",
+);
+
+unsafe extern "C" {
+    fn refusal_make_call(number: i64, a: i64, b: i64, c: i64, d: i64, e: i64, f: i64) -> i64;
+    fn refusal_let_through();
+}
+
+/// Has the calling thread's requests, and those of threads that it makes, counted from now on. For good.
+pub fn watch() {
+    // SAFETY: zero is a value of every field.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    action.sa_sigaction = on_call as *const () as usize;
+    action.sa_flags = libc::SA_SIGINFO | libc::SA_NODEFER;
+    // SAFETY: the handler is async-signal-safe: atomics, and one system call.
+    assert_eq!(unsafe { libc::sigaction(libc::SIGSYS, &action, std::ptr::null_mut()) }, 0);
+    let through = refusal_let_through as *const () as u64;
+    let mut filter = Vec::new();
+    // Offsets are those of struct seccomp_data.
+    load(&mut filter, 8);
+    filter.push(jump(through as u32, 0, 3));
+    load(&mut filter, 12);
+    filter.push(jump((through >> 32) as u32, 0, 1));
+    filter.push(answer(libc::SECCOMP_RET_ALLOW));
+    load(&mut filter, 0);
+    for (number, name, _) in CALLS {
+        if name == "madvise" {
+            // Of a thread that ends, with all signals blocked, MADV_DONTNEED.
+            filter.push(jump(number as u32, 0, 4));
+            load(&mut filter, 32);
+            filter.push(jump(libc::MADV_POPULATE_WRITE as u32, 0, 1));
+            filter.push(answer(libc::SECCOMP_RET_TRAP));
+            filter.push(answer(libc::SECCOMP_RET_ALLOW));
+        } else {
+            filter.push(jump(number as u32, 0, 1));
+            filter.push(answer(libc::SECCOMP_RET_TRAP));
+        }
+    }
+    filter.push(answer(libc::SECCOMP_RET_ALLOW));
+    let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
+    // SAFETY: both take what they are given here (prctl(2)); the program outlives the call.
+    unsafe {
+        assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+        let status =
+            libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program);
+        assert_eq!(status, 0, "seccomp: {}", std::io::Error::last_os_error());
+    }
+}
+
+fn load(filter: &mut Vec<libc::sock_filter>, offset: u32) {
+    let code = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
+    filter.push(libc::sock_filter { code, jt: 0, jf: 0, k: offset });
+}
+
+fn jump(equal: u32, jt: u8, jf: u8) -> libc::sock_filter {
+    let code = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
+    libc::sock_filter { code, jt, jf, k: equal }
+}
+
+fn answer(value: u32) -> libc::sock_filter {
+    libc::sock_filter { code: (libc::BPF_RET | libc::BPF_K) as u16, jt: 0, jf: 0, k: value }
+}
+
+extern "C" fn on_call(_signal: c_int, _information: *mut c_void, context: *mut c_void) {
+    // SAFETY: the kernel passes the interrupted registers, which hold a system call's number and
+    // arguments, and takes the result from them.
+    let registers = unsafe { &mut (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs };
+    let at = |register: c_int| registers[register as usize];
+    let call = at(libc::REG_RAX);
+    let index = CALLS.iter().position(|(number, ..)| *number == call).unwrap_or(0);
+    let fails = ARMED.load(Ordering::SeqCst) && {
+        let number = COUNTS[index].fetch_add(1, Ordering::SeqCst);
+        let first = NUMBER.load(Ordering::SeqCst);
+        let named = number == first || LASTING.load(Ordering::SeqCst) && number > first;
+        named && CALL.load(Ordering::SeqCst) == index
+    };
+    let result = if fails {
+        REFUSED.fetch_add(1, Ordering::SeqCst);
+        -i64::from(ERROR.load(Ordering::SeqCst))
+    } else {
+        // SAFETY: the call that the interrupted code makes.
+        unsafe {
+            refusal_make_call(
+                call,
+                at(libc::REG_RDI),
+                at(libc::REG_RSI),
+                at(libc::REG_RDX),
+                at(libc::REG_R10),
+                at(libc::REG_R8),
+                at(libc::REG_R9),
+            )
+        }
+    };
+    registers[libc::REG_RAX as usize] = result;
+}
+
+/// Calls `action` with requests refused; says also whether it came to that.
+pub fn refusing<T>(point: Point, action: impl FnOnce() -> T) -> (T, bool) {
+    CALL.store(point.call, Ordering::SeqCst);
+    NUMBER.store(point.number, Ordering::SeqCst);
+    ERROR.store(point.error, Ordering::SeqCst);
+    LASTING.store(point.lasting, Ordering::SeqCst);
+    let result = counted(action);
+    CALL.store(usize::MAX, Ordering::SeqCst);
+    (result, REFUSED.swap(0, Ordering::SeqCst) != 0)
+}
+
+fn counted<T>(action: impl FnOnce() -> T) -> T {
+    COUNTS.iter().for_each(|count| count.store(0, Ordering::SeqCst));
+    ARMED.store(true, Ordering::SeqCst);
+    let result = action();
+    ARMED.store(false, Ordering::SeqCst);
+    result
+}
+
+/// Calls `action` undisturbed and returns how often it made each of the [`CALLS`].
+pub fn count<T>(action: impl FnOnce() -> T) -> Vec<usize> {
+    counted(action);
+    COUNTS.iter().map(|count| count.load(Ordering::SeqCst)).collect()
+}
+
+/// All ways in which the kernel may refuse one of so many requests, or one and those that follow.
+pub fn points(counts: &[usize]) -> Vec<Point> {
+    let mut points = Vec::new();
+    for (call, &count) in counts.iter().enumerate() {
+        for number in 0..count {
+            let (_, name, errors) = CALLS[call];
+            let point = |error, lasting| Point { call, number, error, lasting };
+            points.extend(errors.iter().map(|&error| point(error, false)));
+            if ["mmap", "mprotect", "openat"].contains(&name) {
+                points.push(point(errors[0], true));
+            }
+        }
+    }
+    points
+}
