@@ -26,7 +26,7 @@ use crate::replica::Replica;
 use crate::run;
 use crate::scope::Scope;
 use crate::sys::dynamic::SystemHandle;
-use crate::tls;
+use crate::tls::{self, Placed};
 use crate::{IMAGES, SYSTEM};
 
 /// Opens `image` in `domain`; `forced` gives its class whatever the policy says.
@@ -455,17 +455,23 @@ fn relocate_all(domain: &Domain, replicas: &[Arc<Replica>], plans: &[Arc<Plan>])
         };
         deferred.push(relocate::relocate(replica, plan, &places)?);
     }
+    let touch = || replicas.iter().filter_map(|replica| replica.tls()).for_each(Placed::touch);
+    // Resolvers are code of theirs.
+    if deferred.iter().any(|entries| !entries.is_empty()) {
+        touch();
+    }
     // Dependencies come later in breadth-first order, and their resolvers first.
     for entries in deferred.iter().rev() {
         relocate::apply_deferred(entries);
     }
     for replica in replicas {
-        if let (Some(block), Some(tls)) = (replica.tls_block(), replica.image.tls) {
-            tls::initialise(&replica.image.path, block, tls, replica.base + tls.address)?;
+        if let (Some(placed), Some(tls)) = (replica.tls(), replica.image.tls) {
+            tls::initialise(&replica.image.path, placed, tls, replica.base + tls.address)?;
         }
     }
     for replica in replicas {
         map::protect_relro(&replica.image, &replica.memory)?;
     }
+    touch();
     Ok(())
 }

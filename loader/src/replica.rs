@@ -115,6 +115,11 @@ impl Replica {
         self.tls.as_ref().map(|placed| placed.block)
     }
 
+    /// Its thread-local data, if it has some.
+    pub(crate) fn tls(&self) -> Option<&Placed> {
+        self.tls.as_ref()
+    }
+
     /// The address of what the file has at `address`.
     pub(crate) fn address(&self, address: u64) -> usize {
         self.bias.wrapping_add(address as usize)

@@ -11,15 +11,16 @@
 //! come, and into every thread that runs ([`broadcast::write_everywhere`]).
 //!
 //! Invariant: a byte that was never given out is zero in every thread, whenever the thread was
-//! created. What was given back holds whatever its user left: it is given out again to blocks that
-//! can be nowhere else, once it is zero in every thread and in the template.
+//! created, and so is what was given back by a load that failed before any of its code ran. What else was
+//! given back holds whatever its user left: it is given out again to blocks that can be nowhere else, once
+//! it is zero in every thread and in the template.
 
 use std::cell::UnsafeCell;
 use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
 use std::ptr;
-use std::sync::atomic::{AtomicIsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicIsize, Ordering};
 
 use once_cell::sync::OnceCell;
 use parking_lot::Mutex;
@@ -126,19 +127,25 @@ fn find_template() -> Option<usize> {
 struct Space {
     /// Behind this, nothing ever was.
     used: usize,
-    /// What was given back, start to end; no two touch.
-    returned: BTreeMap<usize, usize>,
+    /// What was given back as it had been given out.
+    untouched: Holes,
+    /// What was given back otherwise.
+    returned: Holes,
 }
 
-static SPACE: Mutex<Space> = Mutex::new(Space { used: HEAD, returned: BTreeMap::new() });
+static SPACE: Mutex<Space> =
+    Mutex::new(Space { used: HEAD, untouched: Holes::new(), returned: Holes::new() });
 
 pub(super) fn lock() -> &'static dyn Held {
     &SPACE
 }
 
 impl Space {
-    /// Bytes below `limit` that nobody had.
+    /// Bytes below `limit` that nobody has written.
     fn take_fresh(&mut self, limit: usize, shape: Shape) -> Option<Range<usize>> {
+        if let Some(range) = self.untouched.take(limit, shape) {
+            return Some(range);
+        }
         let range = shape.at(self.used);
         if range.end > limit {
             return None;
@@ -147,36 +154,49 @@ impl Space {
         Some(range)
     }
 
-    /// Bytes that somebody gave back.
-    fn take_returned(&mut self, shape: Shape) -> Option<Range<usize>> {
+    /// The most bytes in a row that are nobody's.
+    fn largest(&self) -> usize {
+        self.returned.largest().max(self.untouched.largest()).max(SIZE - self.used)
+    }
+}
+
+/// Ranges, start to end; no two touch.
+#[derive(Debug, PartialEq, Eq)]
+struct Holes(BTreeMap<usize, usize>);
+
+impl Holes {
+    const fn new() -> Holes {
+        Holes(BTreeMap::new())
+    }
+
+    /// Takes bytes below `limit` out of one.
+    fn take(&mut self, limit: usize, shape: Shape) -> Option<Range<usize>> {
         let fits = |(&start, &end): (&usize, &usize)| {
             let range = shape.at(start);
-            (range.end <= end).then_some((start..end, range))
+            (range.end <= end.min(limit)).then_some((start..end, range))
         };
-        let (hole, range) = self.returned.iter().find_map(fits)?;
-        self.returned.remove(&hole.start);
-        self.give_back(hole.start..range.start);
-        self.give_back(range.end..hole.end);
+        let (hole, range) = self.0.iter().find_map(fits)?;
+        self.0.remove(&hole.start);
+        self.put(hole.start..range.start);
+        self.put(range.end..hole.end);
         Some(range)
     }
 
-    fn give_back(&mut self, range: Range<usize>) {
+    fn put(&mut self, range: Range<usize>) {
         if range.is_empty() {
             return;
         }
-        let before = self.returned.range(..range.start).next_back();
+        let before = self.0.range(..range.start).next_back();
         let start = match before {
             Some((&start, &end)) if end == range.start => start,
             _ => range.start,
         };
-        let end = self.returned.remove(&range.end).unwrap_or(range.end);
-        self.returned.insert(start, end);
+        let end = self.0.remove(&range.end).unwrap_or(range.end);
+        self.0.insert(start, end);
     }
 
-    /// The most bytes in a row that are nobody's.
     fn largest(&self) -> usize {
-        let returned = self.returned.iter().map(|(start, end)| end - start).max();
-        returned.unwrap_or(0).max(SIZE - self.used)
+        self.0.iter().map(|(start, end)| end - start).max().unwrap_or(0)
     }
 }
 
@@ -207,11 +227,23 @@ pub(super) struct Extent {
     /// Their offset from the thread pointer.
     pub offset: isize,
     range: Range<usize>,
+    /// Whether they may hold something in some thread.
+    touched: AtomicBool,
+}
+
+impl Extent {
+    /// Notes that they may be written from now on.
+    pub(super) fn touch(&self) {
+        self.touched.store(true, Ordering::Relaxed);
+    }
 }
 
 impl Drop for Extent {
     fn drop(&mut self) {
-        SPACE.lock().give_back(self.range.clone());
+        let mut space = SPACE.lock();
+        let touched = *self.touched.get_mut();
+        let holes = if touched { &mut space.returned } else { &mut space.untouched };
+        holes.put(self.range.clone());
     }
 }
 
@@ -221,10 +253,11 @@ const RESERVE: usize = SIZE / 4;
 /// Takes bytes for a block that can be nowhere else, or says why there are none.
 pub(super) fn allocate(shape: Shape) -> Result<Extent, String> {
     let place = place_for(shape)?;
-    let returned = SPACE.lock().take_returned(shape);
+    let returned = SPACE.lock().returned.take(SIZE, shape);
     let mut reason = String::new();
     if let Some(range) = returned {
         let extent = extent(place, range);
+        extent.touch();
         match write(place, extent.offset, &vec![0; shape.size]) {
             Ok(()) => return Ok(extent),
             Err(error) => reason = format!("; those that were used before cannot be: {error}"),
@@ -248,7 +281,8 @@ pub(super) fn allocate_spare(shape: Shape) -> Option<Extent> {
 }
 
 fn extent(place: Place, range: Range<usize>) -> Extent {
-    Extent { offset: place.start + range.start as isize, range }
+    let offset = place.start + range.start as isize;
+    Extent { offset, range, touched: AtomicBool::new(false) }
 }
 
 fn place_for(shape: Shape) -> Result<Place, String> {
@@ -345,19 +379,24 @@ mod tests {
     #[test]
     fn what_is_given_back_is_joined_and_given_out_by_shape() {
         let shape = |size, alignment, skew| Shape { size, alignment, skew };
-        let mut space = Space { used: HEAD, returned: BTreeMap::new() };
+        let mut space = Space { used: HEAD, untouched: Holes::new(), returned: Holes::new() };
         let [a, b, c] = [16, 8, 40].map(|size| space.take_fresh(SIZE, shape(size, 8, 0)).unwrap());
-        assert!(space.take_returned(shape(1, 1, 0)).is_none());
-        space.give_back(a.clone());
-        space.give_back(c.clone());
-        assert_eq!(space.returned.len(), 2);
-        space.give_back(b);
-        assert_eq!(space.returned, BTreeMap::from([(a.start, c.end)]));
+        let holes = &mut space.returned;
+        assert!(holes.take(SIZE, shape(1, 1, 0)).is_none());
+        holes.put(a.clone());
+        holes.put(c.clone());
+        assert_eq!(holes.0.len(), 2);
+        holes.put(b);
+        assert_eq!(holes.0, BTreeMap::from([(a.start, c.end)]));
         // Around a place in the middle both ends are kept.
-        let middle = space.take_returned(shape(8, 32, 4)).unwrap();
+        let middle = holes.take(SIZE, shape(8, 32, 4)).unwrap();
         assert_eq!(middle, 68..76);
-        assert_eq!(space.returned, BTreeMap::from([(64, 68), (76, 128)]));
-        assert!(space.take_returned(shape(64, 1, 0)).is_none());
+        assert_eq!(holes.0, BTreeMap::from([(64, 68), (76, 128)]));
+        assert!(holes.take(SIZE, shape(64, 1, 0)).is_none());
+        assert!(holes.take(80, shape(8, 8, 0)).is_none());
         assert_eq!(space.largest(), SIZE - 128);
+        space.untouched.put(middle);
+        assert_eq!(space.take_fresh(SIZE, shape(8, 4, 0)), Some(68..76));
+        assert_eq!(space.take_fresh(SIZE, shape(8, 8, 0)), Some(128..136));
     }
 }

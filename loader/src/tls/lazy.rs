@@ -6,6 +6,7 @@ use std::ffi::c_void;
 use std::io;
 use std::mem::ManuallyDrop;
 use std::ptr;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use once_cell::sync::OnceCell;
 use parking_lot::RwLock;
@@ -15,7 +16,7 @@ use crate::fork::Held;
 use crate::image::Tls;
 use crate::sys::thread;
 
-/// A module's template. Never removed: a thread may hold a block of a module that is unloaded.
+/// A module's template. It stays as long as a thread may hold a block, of a module that is unloaded too.
 #[derive(Clone, Copy)]
 struct Template {
     address: usize,
@@ -35,30 +36,50 @@ impl Template {
     }
 }
 
-static TEMPLATES: RwLock<Vec<Template>> = RwLock::new(Vec::new());
+struct Module {
+    template: Template,
+    /// Whether threads may have blocks of it.
+    touched: AtomicBool,
+}
+
+struct Modules {
+    /// By index.
+    all: Vec<Module>,
+    /// Indices that may become others'.
+    free: Vec<usize>,
+}
+
+static MODULES: RwLock<Modules> = RwLock::new(Modules { all: Vec::new(), free: Vec::new() });
 static KEY: OnceCell<libc::pthread_key_t> = OnceCell::new();
 
 pub(super) fn lock() -> &'static dyn Held {
-    &TEMPLATES
+    &MODULES
 }
 
 /// Registers a module.
 pub(super) fn register(tls: Tls, template: usize, slot: Option<isize>) -> io::Result<Registration> {
     KEY.get_or_try_init(|| thread::key(release_blocks))?;
-    let mut templates = TEMPLATES.write();
-    templates.push(Template {
+    let template = Template {
         address: template,
         file_size: tls.file_size,
         memory_size: tls.memory_size,
         alignment: tls.alignment,
         skew: tls.address % tls.alignment,
         slot,
-    });
-    Ok(Registration { index: templates.len() as u32 - 1 })
+    };
+    let module = Module { template, touched: AtomicBool::new(false) };
+    let Modules { all, free } = &mut *MODULES.write();
+    let index = free.pop().unwrap_or(all.len());
+    match all.get_mut(index) {
+        Some(place) => *place = module,
+        None => all.push(module),
+    }
+    Ok(Registration { index: index as u32 })
 }
 
 /// A module that is registered until this is dropped: then nobody asks for its blocks any more, those
-/// that threads have go with the threads, and its word of the arena may become another's.
+/// that threads have go with the threads, and its word of the arena may become another's. So may its
+/// index, if no thread has a block.
 #[derive(Debug)]
 pub(super) struct Registration {
     pub index: u32,
@@ -66,7 +87,12 @@ pub(super) struct Registration {
 
 impl Drop for Registration {
     fn drop(&mut self) {
-        TEMPLATES.write()[self.index as usize].slot = None;
+        let Modules { all, free } = &mut *MODULES.write();
+        let module = &mut all[self.index as usize];
+        module.template.slot = None;
+        if !*module.touched.get_mut() {
+            free.push(self.index as usize);
+        }
     }
 }
 
@@ -104,9 +130,9 @@ pub(crate) unsafe extern "C" fn lazy_block_address(index: *const TlsIndex) -> *m
         value as usize
     } else {
         // Once per thread and module.
-        let templates = TEMPLATES.read();
         let slot = Some(module as isize);
-        templates.iter().rposition(|template| template.slot == slot).expect("a slot has a module")
+        let has_it = |module: &Module| module.template.slot == slot;
+        MODULES.read().all.iter().rposition(has_it).expect("a slot has a module")
     };
     let known = BLOCKS.with(|blocks| {
         // SAFETY: the cell is this thread's, and the reference ends with the closure, which calls
@@ -129,7 +155,11 @@ pub(super) fn existing(index: u32) -> Option<usize> {
 /// Gives the thread its block. Out of line: it runs once per thread and module.
 #[cold]
 fn first_access(module: usize) -> *mut u8 {
-    let template = TEMPLATES.read()[module];
+    let template = {
+        let module = &MODULES.read().all[module];
+        module.touched.store(true, Ordering::Relaxed);
+        module.template
+    };
     let layout = template.layout();
     // SAFETY: the layout has a size greater than zero, since PT_TLS with p_memsz 0 is no TLS.
     let allocation = unsafe { alloc(layout) };
@@ -188,8 +218,9 @@ extern "C" fn release_blocks(_value: *mut c_void) {
         }
         arena::set_table(0, 0);
         let addresses = std::mem::take(&mut *blocks.addresses);
-        let templates = TEMPLATES.read();
-        for (block, template) in addresses.into_iter().zip(templates.iter()) {
+        let modules = MODULES.read();
+        let templates = modules.all.iter().map(|module| module.template);
+        for (block, template) in addresses.into_iter().zip(templates) {
             if !block.is_null() {
                 if let Some(slot) = template.slot {
                     // SAFETY: the slot is this module's, in this thread.
@@ -200,4 +231,22 @@ extern "C" fn release_blocks(_value: *mut c_void) {
             }
         }
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_index_is_given_out_again_if_no_thread_has_a_block() {
+        let tls = Tls { address: 0, memory_size: 8, file_size: 0, alignment: 8 };
+        let index = || register(tls, 0, None).unwrap().index;
+        let first = index();
+        assert_eq!(index(), first);
+        let used = register(tls, 0, None).unwrap();
+        let block = super::super::Block::Lazy { index: used.index, slot: None };
+        assert_ne!(block.address(0), 0);
+        drop(used);
+        assert_ne!(index(), first);
+    }
 }

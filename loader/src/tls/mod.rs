@@ -136,13 +136,18 @@ pub(crate) struct Placed {
     pub block: Block,
     // Dropped in this order: a word of the arena is given back when nobody writes it any more.
     _registration: Option<Registration>,
-    _extent: Option<Extent>,
+    extent: Option<Extent>,
 }
 
 impl Placed {
     /// A block that is taken for placed.
     pub(crate) fn assumed(block: Block) -> Placed {
-        Placed { block, _registration: None, _extent: None }
+        Placed { block, _registration: None, extent: None }
+    }
+
+    /// Notes that the module's code may run from now on.
+    pub(crate) fn touch(&self) {
+        self.extent.iter().for_each(Extent::touch);
     }
 }
 
@@ -161,7 +166,7 @@ pub(crate) fn place(
     let shape = Shape { size: tls.memory_size, alignment: tls.alignment, skew: tls.address };
     let in_arena = |extent: Extent| {
         let block = Block::Arena { offset: extent.offset };
-        Placed { block, _registration: None, _extent: Some(extent) }
+        Placed { block, _registration: None, extent: Some(extent) }
     };
     if needs_static {
         return arena::allocate(shape)
@@ -184,7 +189,7 @@ pub(crate) fn place(
         source,
     })?;
     let block = Block::Lazy { index: registration.index, slot };
-    Ok(Placed { block, _registration: Some(registration), _extent: extent })
+    Ok(Placed { block, _registration: Some(registration), extent })
 }
 
 /// The locks of this module.
@@ -194,11 +199,12 @@ pub(crate) fn locks() -> [&'static dyn Held; 3] {
 
 /// Gives a placed block its initial bytes in every thread, now that the template is relocated.
 /// (Lazy blocks copy theirs when a thread first asks.)
-pub(crate) fn initialise(object: &Path, block: Block, tls: Tls, template: usize) -> Result<()> {
-    let Block::Arena { offset } = block else { return Ok(()) };
+pub(crate) fn initialise(object: &Path, placed: &Placed, tls: Tls, template: usize) -> Result<()> {
+    let Block::Arena { offset } = placed.block else { return Ok(()) };
     if tls.file_size == 0 {
         return Ok(());
     }
+    placed.touch();
     // SAFETY: PT_TLS lies in a segment of the image (validated), which is mapped here.
     let image = unsafe { std::slice::from_raw_parts(template as *const u8, tls.file_size) };
     arena::initialise(offset, image)

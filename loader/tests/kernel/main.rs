@@ -8,11 +8,12 @@ mod graph;
 mod process;
 mod refusal;
 
+use std::ffi::{CStr, c_int, c_void};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Barrier};
 
 use graph::{Graph, RAN, works};
-use hydrozoa_loader::{Domain, Error, Library, Result};
+use hydrozoa_loader::{Domain, Error, Library, OpenFlags, Result};
 use process::{State, in_child};
 use refusal::{Point, count, points, refusing, watch};
 
@@ -158,8 +159,85 @@ fn bytes_are_provided_or_not_but_never_half() {
     let path = PathBuf::from(format!("{}/libprovided.so", graph.directory.display()));
     let load = |domain: &Domain| {
         hydrozoa_loader::provide(&path, &bytes)?;
-        domain.open(&path, hydrozoa_loader::OpenFlags::LAZY)
+        domain.open(&path, OpenFlags::LAZY)
     };
     let prepare = || graph.domain();
     refuse_all(&graph, false, prepare, load, replicas);
+}
+
+/// What `dl_iterate_phdr` says in a domain of the thread-local data of objects in `directory`.
+fn tls_modules(domain: &Domain, directory: &Path) -> Vec<usize> {
+    struct Search<'a> {
+        directory: &'a Path,
+        found: Vec<usize>,
+    }
+    extern "C" fn visit(info: *mut libc::dl_phdr_info, _: usize, search: *mut c_void) -> c_int {
+        // SAFETY: the record is valid and named, and the search is the one below.
+        let (info, name, search) = unsafe {
+            (&*info, CStr::from_ptr((*info).dlpi_name), &mut *search.cast::<Search<'_>>())
+        };
+        if Path::new(name.to_str().unwrap()).starts_with(search.directory) {
+            search.found.push(info.dlpi_tls_modid);
+        }
+        0
+    }
+    type Iterate = extern "C" fn(
+        extern "C" fn(*mut libc::dl_phdr_info, usize, *mut c_void) -> c_int,
+        *mut c_void,
+    ) -> c_int;
+    let iterate = domain.symbol("dl_iterate_phdr").unwrap();
+    // SAFETY: it has this type.
+    let iterate = unsafe { std::mem::transmute::<*const c_void, Iterate>(iterate) };
+    let mut search = Search { directory, found: Vec::new() };
+    iterate(visit, (&raw mut search).cast());
+    search.found
+}
+
+#[test]
+fn thread_local_data_of_loads_that_fail_is_there_for_the_next_one() {
+    let shop = common::Workshop::new("refused-tls");
+    let source = "__thread char few[40]; __thread int one = 1;
+                  int next(void) { return one++ + few[0]; }";
+    let paths: Vec<PathBuf> = (0..3)
+        .map(|number| match number {
+            // Its block lies in static TLS, that of the others does not.
+            0 => shop.build(
+                "libsmall.so",
+                "__thread char few[40]; char *f(void) { return few; }",
+                &[],
+            ),
+            _ => shop.build(&format!("libnext{number}.so"), source, &["-Wl,-z,relro"]),
+        })
+        .collect();
+    let directory = paths[0].parent().unwrap().canonicalize().unwrap();
+    let modules = |refusals: usize| {
+        in_child(ATTEMPT, || {
+            let loader = hydrozoa_loader::Loader::builder().build().unwrap();
+            let domain = loader.domain("under test").build().unwrap();
+            // Once, undisturbed, in another domain: what is found out once for a process is.
+            let other = loader.domain("other").build().unwrap();
+            paths.iter().for_each(|path| drop(other.open(path, OpenFlags::NOW).unwrap()));
+            watch();
+            let last = |path: &PathBuf| {
+                let third = loader.domain("third").build().unwrap();
+                let counts = count(|| third.open(path, OpenFlags::NOW).unwrap());
+                points(&counts).into_iter().rfind(|point| point.is("mprotect")).unwrap()
+            };
+            let points: Vec<Point> = paths.iter().map(last).collect();
+            for _ in 0..refusals {
+                for (path, &point) in paths.iter().zip(&points) {
+                    let (result, _) = refusing(point, || domain.open(path, OpenFlags::NOW));
+                    assert!(matches!(result, Err(Error::Memory { .. })), "{result:?}");
+                }
+            }
+            for path in &paths {
+                domain.open(path, OpenFlags::NOW).unwrap();
+            }
+            format!("{:?}", tls_modules(&domain, &directory))
+        })
+        .unwrap()
+    };
+    let undisturbed = modules(0);
+    assert_eq!(undisturbed.split(',').count(), 9, "{undisturbed}");
+    assert_eq!(modules(300), undisturbed);
 }

@@ -43,6 +43,13 @@ pub struct Point {
     lasting: bool,
 }
 
+impl Point {
+    /// Whether it is of this call.
+    pub fn is(self, call: &str) -> bool {
+        CALLS[self.call].1 == call
+    }
+}
+
 impl std::fmt::Display for Point {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Point { call, number, error, lasting } = self;
