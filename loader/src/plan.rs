@@ -167,6 +167,14 @@ impl<'a> Binder<'a> {
             return Ok(Binding::Interposed(entry as u32));
         }
         let wanted = image.symbols.versions.wanted(index);
+        // It looks into itself first for what it names without defining that very symbol too: another
+        // version of it (glibc, elf/dl-load.c, l_symbolic_searchlist).
+        if symbolic
+            && let Some((_, own)) = image.symbols.lookup(Name::new(text), wanted, false)
+            && !own.is_unique()
+        {
+            return Ok(in_image(image.id, own));
+        }
         match self.scope.find(Name::new(text), wanted, false) {
             Some(Definition::Image { image, symbol }) => Ok(in_image(image, symbol)),
             Some(Definition::Fixed { address, size }) => Ok(Binding::Fixed { address, size }),

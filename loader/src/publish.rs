@@ -135,12 +135,18 @@ static RANGES: OnceCell<Ranges> = OnceCell::new();
 #[derive(Default)]
 struct Directory {
     by_start: BTreeMap<usize, Arc<Replica>>,
+    /// As they were loaded, which is how glibc's `dl_iterate_phdr` lists them.
+    in_order: Vec<Arc<Replica>>,
     added: u64,
     removed: u64,
 }
 
-static DIRECTORY: RwLock<Directory> =
-    RwLock::new(Directory { by_start: BTreeMap::new(), added: 0, removed: 0 });
+static DIRECTORY: RwLock<Directory> = RwLock::new(Directory {
+    by_start: BTreeMap::new(),
+    in_order: Vec::new(),
+    added: 0,
+    removed: 0,
+});
 
 /// The lock of all that is written here.
 pub(crate) fn lock() -> &'static dyn fork::Held {
@@ -163,6 +169,7 @@ pub(crate) fn publish(replicas: &[Arc<Replica>]) -> Result<()> {
     for replica in replicas {
         directory.by_start.insert(replica.base, replica.clone());
     }
+    directory.in_order.extend_from_slice(replicas);
     directory.added += replicas.len() as u64;
     let highest = replicas.iter().map(|replica| replica.base).max();
     directory.rewrite(highest);
@@ -176,6 +183,8 @@ pub(crate) fn withdraw(replicas: &[Arc<Replica>]) {
     for replica in replicas {
         directory.by_start.remove(&replica.base);
     }
+    let Directory { by_start, in_order, .. } = &mut *directory;
+    in_order.retain(|replica| by_start.contains_key(&replica.base));
     directory.removed += replicas.len() as u64;
     let highest = replicas.iter().map(|replica| replica.base).max();
     directory.rewrite(highest);
@@ -205,10 +214,10 @@ pub(crate) fn find(address: usize) -> Option<Arc<Replica>> {
     (address < replica.range().end).then(|| replica.clone())
 }
 
-/// All published replicas by address, and how many were ever added and removed.
+/// All published replicas in the order in which they were loaded, and how many were ever added and removed.
 pub(crate) fn snapshot() -> (Vec<Arc<Replica>>, u64, u64) {
     let directory = DIRECTORY.read();
-    (directory.by_start.values().cloned().collect(), directory.added, directory.removed)
+    (directory.in_order.clone(), directory.added, directory.removed)
 }
 
 #[cfg(test)]

@@ -12,6 +12,9 @@ use super::render;
 /// The versions of libraries that have some.
 const VERSIONS: &str = "V1 { };\nV2 { } V1;\n";
 
+/// What timeout(1) exits with.
+const TIMED_OUT: i32 = 124;
+
 /// Builds the program in `folder`, which is empty.
 pub(super) fn build(program: &Program, folder: &Path, headers: &Path) -> Result<()> {
     fs::write(folder.join("versions.map"), VERSIONS)?;
@@ -24,7 +27,7 @@ pub(super) fn build(program: &Program, folder: &Path, headers: &Path) -> Result<
             .steps
             .iter()
             .flatten()
-            .any(|operation| matches!(operation, Operation::Open { mode, .. } if mode.lazy));
+            .any(|act| matches!(&act.operation, Operation::Open { mode, .. } if mode.lazy));
     for library in &program.libraries {
         let stem = library.stem();
         fs::write(folder.join(format!("{stem}.c")), render::source(program, library))?;
@@ -105,7 +108,15 @@ fn link(program: &Program, library: &Library, output: &str, folder: &Path) -> Re
 }
 
 fn gcc(folder: &Path, options: &[&str]) -> Result<()> {
-    let output = Command::new("gcc").args(options).current_dir(folder).output()?;
+    // mold 1.10 has been seen to spin for ever at what it links at once when asked again.
+    let run = || {
+        let mut command = Command::new("timeout");
+        command.args(["60", "gcc"]).args(options).current_dir(folder).output()
+    };
+    let mut output = run()?;
+    if output.status.code() == Some(TIMED_OUT) {
+        output = run()?;
+    }
     if !output.status.success() {
         bail!("gcc {}\n{}", options.join(" "), String::from_utf8_lossy(&output.stderr));
     }

@@ -24,7 +24,7 @@ pub(super) fn program(seed: u64) -> Program {
     let libraries = (0..=count).map(|id| library(&mut numbers, id, count)).collect();
     let global = numbers.chance(25);
     let steps = (0..numbers.between(2, 4))
-        .map(|_| (0..numbers.between(2, 6)).map(|_| operation(&mut numbers, count)).collect())
+        .map(|_| (0..numbers.between(2, 7)).map(|_| act(&mut numbers, count)).collect())
         .collect();
     Program { libraries, global, steps }
 }
@@ -76,7 +76,11 @@ fn library(numbers: &mut Numbers, id: Id, count: usize) -> Library {
         shows_early: numbers.chance(25),
         opens: (id != MAIN && numbers.chance(12)).then(|| {
             let library = numbers.between(1, count);
-            (library, mode(numbers), numbers.chance(50))
+            (
+                library,
+                mode(numbers),
+                numbers.of(&[Closes::Never, Closes::InDestructor, Closes::AtOnce]),
+            )
         }),
         exit_handler: numbers.chance(15),
         misses: id != MAIN && numbers.chance(3),
@@ -185,9 +189,18 @@ fn mode(numbers: &mut Numbers) -> Mode {
     Mode { lazy: numbers.chance(30), flags }
 }
 
+fn act(numbers: &mut Numbers, count: usize) -> Act {
+    let thread = match numbers.below(12) {
+        0 => Thread::New,
+        1 | 2 => Thread::Old,
+        _ => Thread::First,
+    };
+    Act { operation: operation(numbers, count), thread }
+}
+
 fn operation(numbers: &mut Numbers, count: usize) -> Operation {
     let handle = numbers.below(HANDLES);
-    match numbers.below(20) {
+    match numbers.below(24) {
         0..7 => Operation::Open {
             handle,
             library: numbers.between(1, count),
@@ -195,7 +208,11 @@ fn operation(numbers: &mut Numbers, count: usize) -> Operation {
             by_name: numbers.chance(25),
         },
         7..11 => Operation::Close { handle },
-        11..16 => Operation::Show { handle, thread: numbers.chance(20) },
+        11..16 => Operation::Show { handle },
+        16 => Operation::OpenProgram { handle },
+        17 => Operation::Fork { handle },
+        18 => Operation::Map { handle },
+        19 => Operation::List,
         _ => {
             let place = match numbers.below(6) {
                 0 => Place::Next,

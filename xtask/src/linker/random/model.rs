@@ -8,7 +8,7 @@ pub(super) struct Program {
     /// Whether `main.so` is opened with RTLD_GLOBAL.
     pub global: bool,
     /// What each call of `test` does.
-    pub steps: Vec<Vec<Operation>>,
+    pub steps: Vec<Vec<Act>>,
 }
 
 /// Names a library for as long as the program is shrunk; [`MAIN`] is `main.so`.
@@ -33,8 +33,8 @@ pub(super) struct Library {
     pub destructors: Vec<u32>,
     /// Whether its constructor looks at what its references are bound to.
     pub shows_early: bool,
-    /// What its constructor opens; the destructor closes it if so.
-    pub opens: Option<(Id, Mode, bool)>,
+    /// What its constructor opens.
+    pub opens: Option<(Id, Mode, Closes)>,
     pub exit_handler: bool,
     /// A function that nobody defines, which is never called, through the PLT.
     pub misses: bool,
@@ -154,6 +154,31 @@ pub(super) struct Mode {
     pub flags: Vec<&'static str>,
 }
 
+/// When a library closes what its constructor has opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Closes {
+    Never,
+    InDestructor,
+    AtOnce,
+}
+
+/// An operation and where it is done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Act {
+    pub operation: Operation,
+    pub thread: Thread,
+}
+
+/// Which thread does an operation, while the others wait for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Thread {
+    /// That which calls `test`.
+    First,
+    New,
+    /// One that was there before the first operation.
+    Old,
+}
+
 /// What `test` does. Handles have numbers; one that is not open does nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Operation {
@@ -163,14 +188,27 @@ pub(super) enum Operation {
         mode: Mode,
         by_name: bool,
     },
+    /// `dlopen(NULL)`.
+    OpenProgram {
+        handle: usize,
+    },
     Close {
         handle: usize,
     },
-    /// Calls the `show` of every library that the handle gives, on a new thread if so.
+    /// Calls the `show` of every library that the handle gives.
     Show {
         handle: usize,
-        thread: bool,
     },
+    /// The same in a forked child.
+    Fork {
+        handle: usize,
+    },
+    /// What `dlinfo` and the link map say of a handle.
+    Map {
+        handle: usize,
+    },
+    /// `dl_iterate_phdr`.
+    List,
     /// `dlsym` or `dlvsym`.
     Look {
         place: Place,

@@ -163,8 +163,8 @@ fn meaningful<'a>(program: &Program, library: &'a Library) -> Vec<&'a Reference>
 /// something that it needs. In domains beside the program such a reference finds what its need was bound
 /// in by its own load, in glibc's world it finds nothing.
 pub(super) fn asks_others(program: &Program) -> bool {
-    let opened = program.steps.iter().flatten().filter_map(|operation| match operation {
-        Operation::Open { library, .. } => Some(*library),
+    let opened = program.steps.iter().flatten().filter_map(|act| match act.operation {
+        Operation::Open { library, .. } => Some(library),
         _ => None,
     });
     let early = program.libraries.iter().filter_map(|library| library.opens.as_ref());
@@ -351,7 +351,7 @@ fn lifecycle(text: &mut String, program: &Program, library: &Library) {
             *text += "    atexit(handler);\n";
         }
         if index == 0
-            && let Some((other, mode, _)) = &library.opens
+            && let Some((other, mode, closes)) = &library.opens
         {
             let file = format!("l{other}.so");
             let flags = flags(mode);
@@ -362,6 +362,12 @@ fn lifecycle(text: &mut String, program: &Program, library: &Library) {
                  else tell(\"{stem} opens {file}\");"
             );
             whole(text, program, *other, "opened");
+            if *closes == Closes::AtOnce {
+                let _ = writeln!(
+                    text,
+                    "    if (opened) SAY(\"{stem} closes %d\\n\", dlclose(opened));"
+                );
+            }
         }
         if index == 0 && library.shows_early {
             let _ = writeln!(text, "    show_{stem}();");
@@ -375,7 +381,7 @@ fn lifecycle(text: &mut String, program: &Program, library: &Library) {
              SAY(\"{stem} ends {index} {order}\\n\");",
             priority(order)
         );
-        if index == 0 && matches!(library.opens, Some((.., true))) {
+        if index == 0 && matches!(library.opens, Some((.., Closes::InDestructor))) {
             let _ =
                 writeln!(text, "    if (opened) SAY(\"{stem} closes %d\\n\", dlclose(opened));");
         }
@@ -393,22 +399,40 @@ fn flags(mode: &Mode) -> String {
 
 /// The operations.
 fn test(text: &mut String, program: &Program) {
-    *text += "static void *handle[4];\nstatic int step;\n\
-              static void *thread(void *show) { ((void (*)(void))show)(); return 0; }\n";
-    for (index, operations) in program.steps.iter().enumerate() {
-        let _ = writeln!(text, "static void step_{index}(void)\n{{");
-        for (number, operation) in operations.iter().enumerate() {
+    *text += "static void *handle[4];\nstatic int step;\n";
+    let is_old = |act: &Act| act.thread == Thread::Old;
+    let has_old = program.steps.iter().flatten().any(is_old);
+    for (index, acts) in program.steps.iter().enumerate() {
+        for (number, act) in acts.iter().enumerate() {
+            let _ = writeln!(text, "static void *act_{index}_{number}(void *none)\n{{");
             let _ = writeln!(text, "    SAY(\"-- {index}.{number}\\n\");");
-            operate(text, program, operation);
+            operate(text, program, &act.operation);
+            *text += "    return 0;\n}\n";
         }
-        *text += "}\n";
     }
-    *text += "void test(void)\n{\n    switch (step++) {\n";
-    for index in 0..program.steps.len() {
-        let _ = writeln!(text, "    case {index}: step_{index}(); break;");
+    *text += "void test(void)\n{\n";
+    if has_old {
+        *text += "    if (!step) start_worker();\n";
     }
-    let _ = writeln!(text, "    }}\n    if (step == {}) SAY(\"-- end\\n\");", program.steps.len());
-    *text += "}\n";
+    *text += "    switch (step++) {\n";
+    for (index, acts) in program.steps.iter().enumerate() {
+        let _ = writeln!(text, "    case {index}:");
+        for (number, act) in acts.iter().enumerate() {
+            let act_of = format!("act_{index}_{number}");
+            let _ = match act.thread {
+                Thread::First => writeln!(text, "        {act_of}(0);"),
+                Thread::New => writeln!(text, "        on_new_thread({act_of});"),
+                Thread::Old => writeln!(text, "        on_worker({act_of});"),
+            };
+        }
+        *text += "        break;\n";
+    }
+    *text += "    }\n";
+    let _ = writeln!(text, "    if (step != {}) return;", program.steps.len());
+    if has_old {
+        *text += "    end_worker();\n";
+    }
+    *text += "    SAY(\"-- end\\n\");\n}\n";
 }
 
 fn operate(text: &mut String, program: &Program, operation: &Operation) {
@@ -435,23 +459,24 @@ fn operate(text: &mut String, program: &Program, operation: &Operation) {
                  handle[{handle}] = 0;\n    }}"
             );
         }
-        Operation::Show { handle, thread } => {
-            for library in &program.libraries {
-                let show = if *thread {
-                    "unsigned long id;\n            \
-                     if (!pthread_create(&id, 0, thread, show)) pthread_join(id, 0);"
-                } else {
-                    "((void (*)(void))show)();"
-                };
-                let stem = library.stem();
-                let _ = writeln!(
-                    text,
-                    "    if (handle[{handle}]) {{\n        \
-                     void *show = dlsym(handle[{handle}], \"show_{stem}\");\n        \
-                     if (show) {{\n            {show}\n        }}\n    }}"
-                );
-            }
+        Operation::OpenProgram { handle } => {
+            let _ = writeln!(
+                text,
+                "    handle[{handle}] = dlopen(0, RTLD_LAZY);\n    \
+                 SAY(\"open {handle} program: %d\\n\", handle[{handle}] != 0);"
+            );
         }
+        Operation::Show { handle } => show_all(text, program, *handle),
+        Operation::Fork { handle } => {
+            *text += "    int child = fork(), status = -1;\n    if (!child) {\n";
+            show_all(text, program, *handle);
+            *text += "    _exit(3);\n    }\n    waitpid(child, &status, 0);\n    \
+                      SAY(\"child: %d\\n\", status >> 8);\n";
+        }
+        Operation::Map { handle } => {
+            let _ = writeln!(text, "    if (handle[{handle}]) map(handle[{handle}]);");
+        }
+        Operation::List => *text += "    list();\n",
         Operation::Look { place, name, version } => match place {
             Place::Default => look(text, "RTLD_DEFAULT", "RTLD_DEFAULT", *name, *version),
             Place::Next => look(text, "RTLD_NEXT", "RTLD_NEXT", *name, *version),
@@ -461,5 +486,18 @@ fn operate(text: &mut String, program: &Program, operation: &Operation) {
                 look(text, &what, &format!("handle[{handle}]"), *name, *version);
             }
         },
+    }
+}
+
+/// Calls the `show` of every library that the handle gives.
+fn show_all(text: &mut String, program: &Program, handle: usize) {
+    for library in &program.libraries {
+        let stem = library.stem();
+        let _ = writeln!(
+            text,
+            "    if (handle[{handle}]) {{\n        \
+             void *show = dlsym(handle[{handle}], \"show_{stem}\");\n        \
+             if (show) ((void (*)(void))show)();\n    }}"
+        );
     }
 }

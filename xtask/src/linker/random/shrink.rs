@@ -86,18 +86,22 @@ fn smaller(program: &Program) -> Vec<Program> {
             changed(&|program| program.libraries[at].definitions[index] = plain.clone());
         }
     }
-    for (step, operations) in program.steps.iter().enumerate() {
-        for (number, operation) in operations.iter().enumerate() {
-            if let Operation::Open { mode, .. } = operation {
+    for (step, acts) in program.steps.iter().enumerate() {
+        for (number, act) in acts.iter().enumerate() {
+            changed(&|program| program.steps[step][number].thread = Thread::First);
+            if let Operation::Open { mode, .. } = &act.operation {
                 for flag in 0..mode.flags.len() {
                     changed(&|program| {
-                        if let Operation::Open { mode, .. } = &mut program.steps[step][number] {
+                        if let Operation::Open { mode, .. } =
+                            &mut program.steps[step][number].operation
+                        {
                             mode.flags.remove(flag);
                         }
                     });
                 }
                 changed(&|program| {
-                    if let Operation::Open { mode, by_name, .. } = &mut program.steps[step][number]
+                    if let Operation::Open { mode, by_name, .. } =
+                        &mut program.steps[step][number].operation
                     {
                         (mode.lazy, *by_name) = (false, false);
                     }
@@ -116,7 +120,7 @@ fn drop_library(program: &mut Program, id: Id) {
     }
     for step in &mut program.steps {
         step.retain(
-            |operation| !matches!(operation, Operation::Open { library, .. } if *library == id),
+            |act| !matches!(act.operation, Operation::Open { library, .. } if library == id),
         );
     }
 }
