@@ -16,7 +16,6 @@ use crate::flags::OpenFlags;
 use crate::fork::{self, Held};
 use crate::image::ImageId;
 use crate::image::symbols::{Name, Symbol};
-use crate::image::versions::Version;
 use crate::inspect::{self, Inspection};
 use crate::library::Library;
 use crate::lifetime::Uses;
@@ -336,17 +335,11 @@ impl Domain {
 
     /// The definition of `name` that stands for all unique ones (STB_GNU_UNIQUE) in the domain, whoever
     /// asks (glibc, elf/dl-lookup.c, do_lookup_unique).
-    pub(crate) fn unique(
-        &self,
-        name: Name<'_>,
-        wanted: Option<Version<'_>>,
-    ) -> Option<(ImageId, Symbol)> {
+    pub(crate) fn unique(&self, name: Name<'_>) -> Option<(ImageId, Symbol)> {
         let state = self.0.state.lock();
         let images = state.replicas.iter().map(|replica| &replica.image);
-        images.filter(|image| image.defines_uniques()).find_map(|image| {
-            let (_, symbol) = image.symbols.lookup(name, wanted, true)?;
-            symbol.is_unique().then_some((image.id, symbol))
-        })
+        let mut images = images.filter(|image| image.defines_uniques());
+        images.find_map(|image| Some((image.id, image.unique(name)?)))
     }
 
     /// The address of `name` in a scope of this domain, as `dlsym` returns it.

@@ -105,7 +105,7 @@ pub(crate) fn find_definition(
     if replica.image.dynamic.filtees.is_empty()
         && let Some((_, symbol)) = replica.image.symbols.lookup(name, wanted, true)
     {
-        let unique = symbol.is_unique().then(|| domain.unique(name, wanted)).flatten();
+        let unique = symbol.is_unique().then(|| domain.unique(name)).flatten();
         let (image, symbol) = unique.unwrap_or((replica.image.id, symbol));
         return Some(Definition::Image { image, symbol });
     }
@@ -113,7 +113,7 @@ pub(crate) fn find_definition(
     let in_replicas = |replicas: &[Arc<Replica>]| {
         replicas.iter().find_map(|replica| {
             let (_, symbol) = replica.image.symbols.lookup(name, wanted, true)?;
-            let unique = symbol.is_unique().then(|| domain.unique(name, wanted)).flatten();
+            let unique = symbol.is_unique().then(|| domain.unique(name)).flatten();
             Some(match unique {
                 Some((image, symbol)) => Definition::Image { image, symbol },
                 None => replica.definition(&symbol),

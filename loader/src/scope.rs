@@ -130,12 +130,7 @@ impl Scope {
             return Some(shared);
         }
         if let Some((image, symbol)) = own {
-            let (image, symbol) = if symbol.is_unique() {
-                find_in(&self.uniques).unwrap_or((image, symbol))
-            } else {
-                (image, symbol)
-            };
-            return Some(Definition::Image { image, symbol });
+            return Some(self.unique_instead(name, image, symbol));
         }
         find_anywhere(name, wanted)
     }
@@ -150,14 +145,7 @@ impl Scope {
         let in_images = |images: &[Arc<Image>]| {
             images.iter().find_map(|image| {
                 let (_, symbol) = image.symbols.lookup(name, wanted, newest)?;
-                let unique = symbol.is_unique().then(|| {
-                    self.uniques.iter().find_map(|image| {
-                        let (_, symbol) = image.symbols.lookup(name, wanted, newest)?;
-                        symbol.is_unique().then_some((image.id, symbol))
-                    })
-                });
-                let (image, symbol) = unique.flatten().unwrap_or((image.id, symbol));
-                Some(Definition::Image { image, symbol })
+                Some(self.unique_instead(name, image.id, symbol))
             })
         };
         let in_system = |objects: &[Arc<SystemObject>]| {
@@ -174,6 +162,37 @@ impl Scope {
             _ => global().or_else(local),
         };
         found.or_else(|| find_anywhere(name, wanted))
+    }
+
+    /// The definition that stands for `symbol` of `image`, which was found: if it is unique, the one
+    /// that all have.
+    fn unique_instead(&self, name: Name<'_>, image: ImageId, symbol: Symbol) -> Definition {
+        let found = Definition::Image { image, symbol };
+        if !symbol.is_unique() {
+            return found;
+        }
+        let shared = || match self.order {
+            Order::Domain | Order::LibraryInDomain => self.unique_shared(name),
+            Order::Program | Order::Library => None,
+        };
+        let own = || {
+            let mut uniques = self.uniques.iter();
+            let found = uniques.find_map(|image| Some((image.id, image.unique(name)?)));
+            found.map(|(image, symbol)| Definition::Image { image, symbol })
+        };
+        shared().or_else(own).unwrap_or(found)
+    }
+
+    /// The unique definition among the objects that exist once in the process.
+    fn unique_shared(&self, name: Name<'_>) -> Option<Definition> {
+        let in_commons =
+            |replica: &Arc<Replica>| Some(replica.definition(&replica.image.unique(name)?));
+        let in_object = |object: &Arc<SystemObject>| {
+            let (_, symbol) = object.symbols.lookup(name, None, true)?;
+            symbol.is_unique().then(|| system_definition(object, &symbol))
+        };
+        let mut shared = self.system.iter().filter(|object| !self.apart.contains(&object.id));
+        self.commons.iter().find_map(in_commons).or_else(|| shared.find_map(in_object))
     }
 
     pub(crate) fn add_local(&mut self, image: &Arc<Image>) {

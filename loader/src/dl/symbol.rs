@@ -170,7 +170,7 @@ impl Query<'_> {
         let rest = &scope.local[position.map_or(0, |position| position + 1)..];
         let found = rest.iter().find_map(|image| {
             let (_, symbol) = image.symbols.lookup(self.name, self.wanted, true)?;
-            let unique = symbol.is_unique().then(|| self.domain.unique(self.name, self.wanted));
+            let unique = symbol.is_unique().then(|| self.domain.unique(self.name));
             let (image, symbol) = unique.flatten().unwrap_or((image.id, symbol));
             Some(Definition::Image { image, symbol })
         });

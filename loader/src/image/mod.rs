@@ -29,6 +29,7 @@ use header::Layout;
 pub(crate) use header::{Segment, Tls};
 use relocations::Rela;
 pub(crate) use symbols::SymbolTable;
+use symbols::{Name, Symbol};
 pub(crate) use targets::Targets;
 
 /// Identifies an image for as long as the process runs; never reused.
@@ -131,6 +132,13 @@ impl Image {
         self.dynamic.soname.unwrap_or_else(|| {
             self.path.file_name().and_then(|name| name.to_str()).unwrap_or_default()
         })
+    }
+
+    /// Its unique definition (STB_GNU_UNIQUE) of `name`, whatever version it has: unique is the name (glibc,
+    /// elf/dl-lookup.c, do_lookup_unique).
+    pub(crate) fn unique(&self, name: Name<'_>) -> Option<Symbol> {
+        let (_, symbol) = self.symbols.lookup(name, None, true)?;
+        symbol.is_unique().then_some(symbol)
     }
 
     /// Whether it defines symbols that must be unique in a domain (STB_GNU_UNIQUE).
