@@ -1,11 +1,13 @@
 //! A shared object's relocations as goblin reads them, independently of the loader's own parser.
 
+use std::collections::HashMap;
 use std::path::Path;
 
 use anyhow::{Context, bail};
 use goblin::elf::dynamic::{
     DT_FINI, DT_FINI_ARRAY, DT_FINI_ARRAYSZ, DT_INIT, DT_INIT_ARRAY, DT_INIT_ARRAYSZ,
 };
+use goblin::elf::sym::{STB_GNU_UNIQUE, STB_WEAK};
 use goblin::elf::{Elf, reloc};
 
 /// One place that a relocation writes to.
@@ -23,6 +25,8 @@ pub(super) struct Place {
     pub symbol: String,
     /// Whether the object itself defines the symbol as weak or unique.
     pub vague: bool,
+    /// Whether it defines it as unique.
+    pub unique: bool,
 }
 
 /// Whether the file is a shared object for this machine with a dynamic section.
@@ -52,19 +56,15 @@ pub(super) fn places(bytes: &[u8]) -> anyhow::Result<Vec<Place>> {
             reloc::R_X86_64_32 | reloc::R_X86_64_PC32 | reloc::R_X86_64_SIZE32 => 4,
             _ => 8,
         };
+        let binding = symbol.filter(|symbol| symbol.st_shndx != 0).map(|symbol| symbol.st_bind());
         places.push(Place {
             offset: rela.r_offset,
             kind: rela.r_type,
             addend: rela.r_addend.unwrap_or(0),
             size,
             symbol: name.to_owned(),
-            vague: symbol.is_some_and(|symbol| {
-                symbol.st_shndx != 0
-                    && matches!(
-                        symbol.st_bind(),
-                        goblin::elf::sym::STB_WEAK | goblin::elf::sym::STB_GNU_UNIQUE
-                    )
-            }),
+            vague: matches!(binding, Some(STB_WEAK | STB_GNU_UNIQUE)),
+            unique: binding == Some(STB_GNU_UNIQUE),
         });
     }
     places.extend(packed_relative(&elf, bytes)?.into_iter().map(|offset| Place {
@@ -74,8 +74,20 @@ pub(super) fn places(bytes: &[u8]) -> anyhow::Result<Vec<Place>> {
         size: 8,
         symbol: String::new(),
         vague: false,
+        unique: false,
     }));
     Ok(places)
+}
+
+/// The unique definitions (STB_GNU_UNIQUE) of `file` and their addresses in it.
+pub(super) fn uniques(file: &Path) -> anyhow::Result<HashMap<String, u64>> {
+    let bytes = std::fs::read(file)?;
+    let elf = Elf::parse(&bytes)?;
+    let uniques = elf.dynsyms.iter().filter(|symbol| symbol.st_bind() == STB_GNU_UNIQUE);
+    let named = |symbol: goblin::elf::Sym| {
+        Some((elf.dynstrtab.get_at(symbol.st_name)?.to_owned(), symbol.st_value))
+    };
+    Ok(uniques.filter(|symbol| symbol.st_shndx != 0).filter_map(named).collect())
 }
 
 /// DT_RELR, decoded as the gABI describes it, one bit at a time.

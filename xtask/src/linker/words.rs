@@ -2,6 +2,8 @@
 //!
 //! Runs in a process of its own, so that a library's constructors meet nobody else's.
 
+use std::cell::OnceCell;
+use std::collections::{BTreeSet, HashMap};
 use std::ffi::{CString, c_int, c_void};
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
@@ -38,9 +40,21 @@ pub(super) const INTERPOSED: &str = "interposed";
 /// to the object's own weak or unique one; the system loader says that this is one.
 pub(super) const UNIFIED: &str = "unified:";
 
+/// Stands before the owner if it is the program, or what it was linked with, C library apart.
+pub(super) const PROGRAM: &str = "program:";
+
+/// Ends the line of a word that leads to a unique definition of the symbol's name.
+pub(super) const UNIQUE: &str = " unique";
+
+/// What stands for a function that glibc binds when it is first called.
+pub(super) const LATE: &str = "late";
+
 /// A loaded object's place in this process.
 struct Owner {
     name: String,
+    file: PathBuf,
+    /// Its unique definitions, once asked for.
+    uniques: OnceCell<HashMap<String, u64>>,
     /// What the system loader calls it; `None` for what is ours.
     path: Option<CString>,
     start: usize,
@@ -60,7 +74,13 @@ struct Owner {
 pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let bytes = std::fs::read(&arguments.object)?;
     let places = object::places(&bytes)?;
-    let (bias, owners, keep) = match arguments.by {
+    let c_library = ["libc.so.6", "libm.so.6"];
+    let program: BTreeSet<String> = system_owners()
+        .into_iter()
+        .map(|owner| owner.name)
+        .filter(|name| !c_library.contains(&name.as_str()))
+        .collect();
+    let Loaded { bias, owners, keep, lazily } = match arguments.by {
         By::Hydrozoa => load_by_hydrozoa(&arguments.python, &arguments.object)?,
         By::Glibc => load_by_glibc(&arguments.python, &arguments.object)?,
     };
@@ -84,7 +104,15 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         let found = meaning(place, at, word, after, &owners, arguments.by);
         let owner = found.owner.map_or("-", |owner| &owner.name);
         let Meaning { what, offset, target, .. } = found;
-        if is_interposed(place, word as usize) {
+        let unique = match found.owner {
+            Some(owner) if place.unique && owner.has_unique(&place.symbol, offset) => UNIQUE,
+            _ => "",
+        };
+        if lazily && place.kind == reloc::R_X86_64_JUMP_SLOT {
+            writeln!(output, "{index} {LATE}")?;
+        } else if arguments.by == By::Glibc && program.contains(owner) {
+            writeln!(output, "{index} {PROGRAM}{what}{owner} {offset:x}")?;
+        } else if is_interposed(place, word as usize) {
             writeln!(output, "{index} {INTERPOSED} 0")?;
         } else if keep.is_some()
             && place.vague
@@ -92,7 +120,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         {
             writeln!(output, "{index} {UNIFIED}{what}{owner} {offset:x}")?;
         } else {
-            writeln!(output, "{index} {what}{owner} {offset:x}")?;
+            writeln!(output, "{index} {what}{owner} {offset:x}{unique}")?;
         }
     }
     output.flush()?;
@@ -176,6 +204,12 @@ fn meaning<'a>(
 }
 
 impl Owner {
+    /// Whether its file has a unique definition of `symbol` (STB_GNU_UNIQUE) at `offset`.
+    fn has_unique(&self, symbol: &str, offset: u64) -> bool {
+        let uniques = self.uniques.get_or_init(|| object::uniques(&self.file).unwrap_or_default());
+        uniques.get(symbol) == Some(&offset)
+    }
+
     /// Whether the system loader says that this object of its has the definition of `symbol` at
     /// `target`.
     fn defines(&self, symbol: &str, target: usize) -> bool {
@@ -189,13 +223,23 @@ impl Owner {
     }
 }
 
+const PAGE: usize = 4096;
+
 /// What an object is called in the lines that are written.
 pub(super) fn base_name(path: &Path) -> String {
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     name.strip_prefix(".inert-").unwrap_or(&name).replace(' ', "_")
 }
 
-type Loaded = (usize, Vec<Owner>, Option<(Domain, testing::Relocated)>);
+/// The object and all others, loaded.
+struct Loaded {
+    bias: usize,
+    owners: Vec<Owner>,
+    /// What keeps ours loaded.
+    keep: Option<(Domain, testing::Relocated)>,
+    /// Whether glibc opens it only if functions may be missing, and binds none of them yet.
+    lazily: bool,
+}
 
 fn load_by_hydrozoa(python: &Path, object: &Path) -> anyhow::Result<Loaded> {
     let loader = Loader::builder().build()?;
@@ -212,6 +256,8 @@ fn load_by_hydrozoa(python: &Path, object: &Path) -> anyhow::Result<Loaded> {
             let (tls_module, tls_offset) = member.tls.unzip();
             Owner {
                 name: base_name(&member.path),
+                file: member.path.clone(),
+                uniques: OnceCell::new(),
                 path: None,
                 start: member.base,
                 end: member.base + member.size,
@@ -225,23 +271,24 @@ fn load_by_hydrozoa(python: &Path, object: &Path) -> anyhow::Result<Loaded> {
     let bias = owners[0].bias;
     // Several modules of ours share the arena's module word: the object itself stands first.
     owners.extend(system_owners());
-    Ok((bias, owners, Some((domain, relocated))))
+    Ok(Loaded { bias, owners, keep: Some((domain, relocated)), lazily: false })
 }
 
 fn load_by_glibc(python: &Path, object: &Path) -> anyhow::Result<Loaded> {
     open_by_glibc(python, libc::RTLD_NOW | libc::RTLD_GLOBAL)?;
     let inert = object::without_constructors(object)?;
-    let opened =
-        open_by_glibc(&inert, libc::RTLD_NOW).or_else(|_| open_by_glibc(&inert, libc::RTLD_LAZY));
+    let lazily = open_by_glibc(&inert, libc::RTLD_NOW).is_err();
+    let opened = if lazily { open_by_glibc(&inert, libc::RTLD_LAZY) } else { Ok(()) };
     std::fs::remove_file(&inert)?;
     opened?;
-    let owners = system_owners();
+    let mut owners = system_owners();
     let name = base_name(object);
     let own = owners
         .iter()
         .position(|owner| owner.name == name)
         .context("it is not in the list of loaded objects")?;
-    Ok((owners[own].bias, owners, None))
+    owners[own].file = object.to_owned();
+    Ok(Loaded { bias: owners[own].bias, owners, keep: None, lazily })
 }
 
 fn open_by_glibc(path: &Path, flags: c_int) -> anyhow::Result<()> {
@@ -292,9 +339,12 @@ fn system_owners() -> Vec<Owner> {
         });
         list.push(Owner {
             name: base_name(&name),
+            file: name,
+            uniques: OnceCell::new(),
             path,
             start: bias + start as usize,
-            end: bias + end as usize,
+            // Whole pages, as ours: what stands right behind the last byte (`_end`) is the object's.
+            end: (bias + end as usize).next_multiple_of(PAGE),
             bias,
             tls_module: (info.dlpi_tls_modid != 0).then_some(info.dlpi_tls_modid as u64),
             tls_offset: 0,

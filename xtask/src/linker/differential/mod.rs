@@ -10,7 +10,7 @@ use std::process::Command;
 use anyhow::{Context, ensure};
 
 use super::object::{self, Place};
-use super::words::{self, INTERPOSED, UNIFIED};
+use super::words::{self, INTERPOSED, LATE, PROGRAM, UNIFIED, UNIQUE};
 use crate::progress::Progress;
 
 /// What became of one object.
@@ -22,15 +22,16 @@ struct Outcome {
     unified: usize,
     /// References to functions that the loader answers itself (`dlopen`, `__tls_get_addr`, ...).
     interposed: usize,
+    /// Words that the two bind otherwise by design: see the page's preface.
+    designed: usize,
     differences: Vec<String>,
     /// Why it was not compared.
     refused: Option<Refusal>,
 }
 
-/// An object that glibc does not open.
+/// Why each loader refused an object; `None` for the one that opens it.
 struct Refusal {
-    glibc: String,
-    /// `None` if this loader opens it.
+    glibc: Option<String>,
     ours: Option<String>,
 }
 
@@ -87,7 +88,12 @@ fn compare(python: &Path, object: &Path, objects: &[PathBuf]) -> anyhow::Result<
     let (theirs, ours) = match answers {
         (Ok(theirs), Ok(ours)) => (theirs, ours),
         (Err(glibc), ours) => {
-            outcome.refused = Some(Refusal { glibc, ours: ours.err() });
+            outcome.refused = Some(Refusal { glibc: Some(glibc), ours: ours.err() });
+            return Ok(outcome);
+        }
+        // On purpose, with a reason (docs/loader.md).
+        (Ok(_), Err(ours)) if ours.contains(": refused: ") => {
+            outcome.refused = Some(Refusal { glibc: None, ours: Some(ours) });
             return Ok(outcome);
         }
         (Ok(_), Err(ours)) => {
@@ -108,7 +114,11 @@ fn compare(python: &Path, object: &Path, objects: &[PathBuf]) -> anyhow::Result<
 }
 
 fn classify(outcome: &mut Outcome, object: &str, place: &Place, theirs: &str, ours: &str) {
+    let both_unique = theirs.ends_with(UNIQUE) && ours.ends_with(UNIQUE);
+    let [theirs, ours] = [theirs, ours].map(|text| text.strip_suffix(UNIQUE).unwrap_or(text));
     let unified = ours.strip_prefix(UNIFIED);
+    let programs = theirs.strip_prefix(PROGRAM);
+    let theirs = programs.unwrap_or(theirs);
     if theirs == unified.unwrap_or(ours) {
         return;
     }
@@ -121,6 +131,8 @@ fn classify(outcome: &mut Outcome, object: &str, place: &Place, theirs: &str, ou
         outcome.interposed += 1;
     } else if unified.is_some_and(|ours| owner(ours) != object) && owner(theirs) == object {
         outcome.unified += 1;
+    } else if theirs == LATE || (programs.is_some() && owner(ours) == object) || both_unique {
+        outcome.designed += 1;
     } else {
         outcome.differences.push(format!(
             "{:#x} {} {}: glibc {theirs}, ours {ours}",

@@ -1,5 +1,6 @@
 //! The table of results as Markdown.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
 
@@ -38,7 +39,13 @@ command (torchvision's need torch's). glibc is given room for thread-local data 
   which ours binds to the same name in a library that is shared by all domains, as C++ wants one
   entity of a process (`loader/src/scope.rs`), and glibc binds to the object's own since the shared
   one was not opened globally.
-- *refused by both*: objects that neither loader opens on its own; the reasons follow the table.
+- *by design*: what is bound otherwise on purpose. The object's own definition of a name that the
+  program, here a Rust one with libgcc_s, has too: a domain's definitions come before all of the program's but
+  the C library's. Of several unique definitions of a name (STB_GNU_UNIQUE) that of another object: glibc
+  takes the one that was looked up first, this loader the one that was loaded first. And functions of objects
+  that glibc opens only lazily, as some are missing: it binds them when they are called.
+- *refused*: objects that glibc does not open on its own, or that this loader refuses on purpose; the reasons
+  follow the table.
 - *differences*: all else. There is none.
 
 ";
@@ -46,12 +53,13 @@ command (torchvision's need torch's). glibc is given room for thread-local data 
 /// Prints the table and writes the page where one is wanted; an error if a word differs.
 pub(super) fn write(rows: &[(Source, Vec<Outcome>)], page: Option<&Path>) -> anyhow::Result<()> {
     let mut table = String::from(
-        "| source | version | objects | words | interposed | unified | refused by both | differences |\n\
-         |---|---|---:|---:|---:|---:|---:|---:|\n",
+        "| source | version | objects | words | interposed | unified | by design | refused | differences |\n\
+         |---|---|---:|---:|---:|---:|---:|---:|---:|\n",
     );
-    let mut total = [0usize; 6];
+    let mut total = [0usize; 7];
     let mut differences = Vec::new();
-    let mut refusals = Vec::new();
+    // Of each source, by reason: the first object, and how many more.
+    let mut refusals: BTreeMap<(&str, String), (String, usize)> = BTreeMap::new();
     for (source, outcomes) in rows {
         let count = |of: fn(&Outcome) -> usize| -> usize { outcomes.iter().map(of).sum::<usize>() };
         let line = [
@@ -59,6 +67,7 @@ pub(super) fn write(rows: &[(Source, Vec<Outcome>)], page: Option<&Path>) -> any
             count(|outcome| if outcome.refused.is_some() { 0 } else { outcome.words }),
             count(|outcome| outcome.interposed),
             count(|outcome| outcome.unified),
+            count(|outcome| outcome.designed),
             count(|outcome| usize::from(outcome.refused.is_some())),
             count(|outcome| outcome.differences.len()),
         ];
@@ -70,19 +79,23 @@ pub(super) fn write(rows: &[(Source, Vec<Outcome>)], page: Option<&Path>) -> any
                 outcome.differences.iter().map(|text| format!("{} {name}: {text}", source.name)),
             );
             if let Some(Refusal { glibc, ours }) = &outcome.refused {
-                refusals.push(format!(
-                    "- {} `{name}`: glibc: {glibc}; this loader: {}",
-                    source.name,
-                    ours.as_deref().unwrap_or("opens it"),
-                ));
+                let says = |answer: &Option<String>| answer.clone().unwrap_or("opens it".into());
+                let (glibc, ours) = (says(glibc), says(ours));
+                let first = || (format!("`{name}`: glibc: {glibc}; this loader: {ours}"), 0);
+                let reason = ours.split_once(": refused: ").map_or(glibc.as_str(), |(_, why)| why);
+                let entry = refusals.entry((&source.name, reason.to_owned()));
+                entry.and_modify(|(_, more)| *more += 1).or_insert_with(first);
             }
         }
     }
     row(&mut table, "**total**", "", &total)?;
     let mut text = table;
     if !refusals.is_empty() {
-        writeln!(text, "\nNot compared, as glibc cannot open them outside of their program:\n")?;
-        writeln!(text, "{}", refusals.join("\n"))?;
+        writeln!(text, "\nNot compared:\n")?;
+        for ((source, _), (first, more)) in &refusals {
+            let more = if *more > 0 { format!(" ({more} more so)") } else { String::new() };
+            writeln!(text, "- {source} {first}{more}")?;
+        }
     }
     print!("{text}");
     if let Some(path) = page {
@@ -99,7 +112,7 @@ fn row(
     table: &mut String,
     name: &str,
     version: &str,
-    values: &[usize; 6],
+    values: &[usize; 7],
 ) -> Result<(), std::fmt::Error> {
     let cells: Vec<String> = values.iter().map(usize::to_string).collect();
     writeln!(table, "| {name} | {version} | {} |", cells.join(" | "))
