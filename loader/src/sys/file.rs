@@ -70,6 +70,14 @@ pub(crate) fn view(file: &File) -> io::Result<Mmap> {
 /// pages as dependable as those of a read-only file.
 pub(crate) fn sealed(name: &str, bytes: &[u8]) -> io::Result<File> {
     let name = CString::new(name).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the record is valid.
+    if unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &mut limit) } == 0
+        && bytes.len() as libc::rlim_t > limit.rlim_cur
+    {
+        // To write beyond it is a signal first, SIGXFSZ, which ends the process.
+        return Err(io::Error::from_raw_os_error(libc::EFBIG));
+    }
     // SAFETY: `name` is a NUL-terminated string that outlives the call.
     let descriptor =
         unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) };

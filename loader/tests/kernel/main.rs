@@ -4,6 +4,7 @@
 #[path = "../libraries/common.rs"]
 #[expect(dead_code, reason = "other tests use all of it")]
 mod common;
+mod exhausted;
 mod graph;
 mod process;
 mod refusal;
@@ -163,6 +164,34 @@ fn bytes_are_provided_or_not_but_never_half() {
     };
     let prepare = || graph.domain();
     refuse_all(&graph, false, prepare, load, replicas);
+}
+
+#[test]
+fn what_could_not_be_unmapped_is_unmapped_later() {
+    let shop = common::Workshop::new("refused-unmapping");
+    let fails = shop.build(
+        "libhuge.so",
+        "static volatile __thread char all[1 << 20]; int f(void) { return all[5]; }",
+        &["-ftls-model=initial-exec"],
+    );
+    let directory = fails.parent().unwrap().canonicalize().unwrap();
+    let said = in_child(ATTEMPT, || {
+        let loader = hydrozoa_loader::Loader::builder().build().unwrap();
+        let domain = loader.domain("under test").build().unwrap();
+        let fail = || domain.open(&fails, OpenFlags::NOW).unwrap_err();
+        fail();
+        watch();
+        let counts = count(fail);
+        let before = State::now(&directory, &[]);
+        let point = points(&counts).into_iter().rfind(|point| point.is("munmap")).unwrap();
+        let (error, came) = refusing(point, fail);
+        assert!(came && matches!(error, Error::Tls { .. }), "{error}");
+        let left = State::now(&directory, &[]).since(&before);
+        fail();
+        let later = State::now(&directory, &[]).since(&before);
+        format!("{} {}", left.is_empty(), later.is_empty())
+    });
+    assert_eq!(said.as_deref(), Ok("false true"));
 }
 
 /// What `dl_iterate_phdr` says in a domain of the thread-local data of objects in `directory`.

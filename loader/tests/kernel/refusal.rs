@@ -211,7 +211,7 @@ pub fn points(counts: &[usize]) -> Vec<Point> {
             let (_, name, errors) = CALLS[call];
             let point = |error, lasting| Point { call, number, error, lasting };
             points.extend(errors.iter().map(|&error| point(error, false)));
-            if ["mmap", "mprotect", "openat"].contains(&name) {
+            if ["mmap", "mprotect", "munmap", "openat"].contains(&name) {
                 points.push(point(errors[0], true));
             }
         }
