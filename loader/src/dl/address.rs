@@ -25,10 +25,9 @@ pub(super) unsafe extern "C" fn dladdr(address: *const c_void, info: *mut libc::
         // SAFETY: the caller's promise.
         return unsafe { (functions().dladdr)(address, info) };
     };
-    let symbol =
-        replica.image.symbols.nearest((address as usize).wrapping_sub(replica.bias) as u64);
-    let named =
-        symbol.and_then(|symbol| Some((kept(replica.image.symbols.name(&symbol)?), symbol)));
+    let symbols = &replica.image.symbols;
+    let symbol = symbols.nearest((address as usize).wrapping_sub(replica.bias) as u64);
+    let named = symbol.and_then(|(_, symbol)| Some((kept(symbols.name(&symbol)?), symbol)));
     // SAFETY: the caller's promise.
     unsafe {
         (*info).dli_fname = kept(replica.image.path.as_os_str().as_bytes());
@@ -58,11 +57,23 @@ pub(super) unsafe extern "C" fn dladdr1(
     unsafe {
         match flags {
             LINK_MAP => *extra = range.link_map as *mut c_void,
-            SYMBOL_ENTRY => *extra = ptr::null_mut(),
+            SYMBOL_ENTRY => *extra = symbol_entry(address as usize).cast_mut().cast(),
             _ => {}
         }
         dladdr(address, info)
     }
+}
+
+/// The symbol that `dladdr` names for `address`, in its image's file, which is mapped as long as a replica
+/// is; null if there is none.
+fn symbol_entry(address: usize) -> *const u8 {
+    let entry = || {
+        let replica = publish::find(address)?;
+        let symbols = &replica.image.symbols;
+        let (index, _) = symbols.nearest(address.wrapping_sub(replica.bias) as u64)?;
+        symbols.entry(index).map(<[u8]>::as_ptr)
+    };
+    entry().unwrap_or(ptr::null())
 }
 
 static KEPT: Lazy<Mutex<HashSet<CString>>> = Lazy::new(Mutex::default);

@@ -160,8 +160,7 @@ impl<'a> SymbolTable<'a> {
 
     /// The symbol with index `index`, if the table reaches that far.
     pub(crate) fn symbol(&self, index: u32) -> Option<Symbol> {
-        let start = index as usize * SYMBOL_SIZE;
-        let entry = self.symbols.get(start..start + SYMBOL_SIZE)?;
+        let entry = self.entry(index)?;
         let word =
             |at: usize| u64::from_le_bytes(entry[at..at + 8].try_into().expect("eight bytes"));
         let head = word(0);
@@ -173,6 +172,12 @@ impl<'a> SymbolTable<'a> {
             value: word(8),
             size: word(16),
         })
+    }
+
+    /// The entry of the table (`Elf64_Sym`) with index `index`, in its bytes.
+    pub(crate) fn entry(&self, index: u32) -> Option<&'a [u8]> {
+        let start = index as usize * SYMBOL_SIZE;
+        self.symbols.get(start..start + SYMBOL_SIZE)
     }
 
     /// The name of a symbol of this table.
@@ -225,15 +230,17 @@ impl<'a> SymbolTable<'a> {
     /// The definition that `address` (as in the file) lies in, as `dladdr` names it: the nearest, and
     /// the first of those at one place; one without a size is at its own address only (glibc,
     /// DL_ADDR_SYM_MATCH).
-    pub(crate) fn nearest(&self, address: u64) -> Option<Symbol> {
+    pub(crate) fn nearest(&self, address: u64) -> Option<(u32, Symbol)> {
         (0..self.count())
-            .filter_map(|index| self.symbol(index))
-            .filter(|symbol| symbol.is_definition() && !symbol.is_tls() && !symbol.is_absolute())
-            .filter(|symbol| {
+            .filter_map(|index| Some((index, self.symbol(index)?)))
+            .filter(|(_, symbol)| {
+                symbol.is_definition() && !symbol.is_tls() && !symbol.is_absolute()
+            })
+            .filter(|(_, symbol)| {
                 let distance = address.checked_sub(symbol.value);
                 distance.is_some_and(|distance| distance == 0 || distance < symbol.size)
             })
-            .reduce(|best, symbol| if symbol.value > best.value { symbol } else { best })
+            .reduce(|best, other| if other.1.value > best.1.value { other } else { best })
     }
 }
 

@@ -38,10 +38,12 @@ __attribute__((unused)) static const char *base(const char *path)
 __attribute__((unused)) static void see(const char *what, int value, const void *address)
 {
     Dl_info info = {0, 0, 0, 0};
+    const unsigned long *entry = 0;
     /* Unique symbols, all that begin with u, have no names for glibc in a library with DT_HASH only. */
-    if (address && dladdr(address, &info))
-        SAY("%s = %d in %s (%s)\n", what, value, base(info.dli_fname),
-            info.dli_sname && *info.dli_sname != 'u' ? info.dli_sname : "no name");
+    if (address && dladdr1(address, &info, (void **)&entry, RTLD_DL_SYMENT))
+        SAY("%s = %d in %s (%s, %d)\n", what, value, base(info.dli_fname),
+            info.dli_sname && *info.dli_sname != 'u' ? info.dli_sname : "no name",
+            entry && info.dli_sname && *info.dli_sname != 'u' ? (int)entry[2] : -1);
     else
         SAY("%s = %d\n", what, value);
 }
