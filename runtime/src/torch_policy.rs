@@ -68,7 +68,8 @@ impl Torch {
         for (symbol, interposition) in member.iter().flat_map(|member| member.interpositions()) {
             builder = builder.interpose(&symbol, interposition);
         }
-        let domain = builder.build()?;
+        // Its place is for another one then.
+        let domain = builder.build().inspect_err(|_| member.iter().for_each(|it| it.retire()))?;
         if let Some(member) = member {
             member.attach(&domain);
         }

@@ -3,6 +3,7 @@
 mod attach;
 mod main_thread;
 mod start;
+mod thread;
 
 pub(crate) use attach::{Attached, entered_from_python};
 pub(crate) use main_thread::STACK;

@@ -85,11 +85,22 @@ pub(crate) fn run_command(configuration: &Configuration) -> Result<i32> {
 fn prepare(name: &str, configuration: &Configuration) -> Result<(Place, table::PayloadTable)> {
     let python = &configuration.python;
     let place = configuration.torch.place(name, configuration.exit)?;
-    let payload = load(&place.domain, python)?;
-    let entry = payload.symbol(table::ENTRY)?;
-    // SAFETY: the symbol is that of the payload just loaded, which is the one for this version.
-    let table = unsafe { payload::table_of(entry, python.minor()) }?;
-    Ok((place, table))
+    let found = load(&place.domain, python).and_then(|payload| {
+        let entry = payload.symbol(table::ENTRY)?;
+        // SAFETY: the symbol is that of the payload just loaded, which is the one for this version.
+        unsafe { payload::table_of(entry, python.minor()) }
+    });
+    match found {
+        Ok(table) => Ok((place, table)),
+        Err(error) => {
+            let domain = place.domain.clone();
+            drop(place);
+            // SAFETY: nobody has called a function of libpython's or the payload's, nor has the domain's
+            // address for one; what is not started leaves nothing behind.
+            unsafe { domain.close() };
+            Err(error)
+        }
+    }
 }
 
 /// Loads libpython and the payload, both global: extension modules name no library for the Python

@@ -1,0 +1,80 @@
+//! A thread that is there or an error.
+//!
+//! One of `std::thread` maps a stack for signals when it has begun, and ends the process where the
+//! kernel refuses that (library/std/src/sys/pal/unix/stack_overflow.rs). It is there to tell an
+//! overflow of the stack from other faults.
+
+use std::any::Any;
+use std::ffi::{CString, c_void};
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// What a thread has returned, or the panic that ended it.
+pub(super) type Outcome<T> = Result<T, Box<dyn Any + Send>>;
+
+/// A running thread, which ends before it is dropped or is left alone.
+pub(super) struct Thread<T> {
+    thread: libc::pthread_t,
+    outcome: Arc<Mutex<Option<Outcome<T>>>>,
+}
+
+type Job = Box<dyn FnOnce() + Send>;
+
+extern "C" fn begin(job: *mut c_void) -> *mut c_void {
+    // SAFETY: the box that `start` made for this thread.
+    let job = unsafe { Box::from_raw(job.cast::<Job>()) };
+    job();
+    std::ptr::null_mut()
+}
+
+impl<T: Send + 'static> Thread<T> {
+    /// Runs `action` on a new thread with a stack of that many bytes. The system shows the first 15
+    /// bytes of its name.
+    pub(super) fn start(
+        name: &str,
+        stack: usize,
+        action: impl FnOnce() -> T + Send + 'static,
+    ) -> io::Result<Self> {
+        let outcome = Arc::new(Mutex::new(None));
+        let place = outcome.clone();
+        let short: Vec<u8> = name.bytes().filter(|&byte| byte != 0).take(15).collect();
+        let short = CString::new(short).unwrap_or_default();
+        let job: Job = Box::new(move || {
+            // SAFETY: names the calling thread, by a string of at most 15 bytes.
+            unsafe { libc::pthread_setname_np(libc::pthread_self(), short.as_ptr()) };
+            let result = catch_unwind(AssertUnwindSafe(action));
+            *place.lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
+        });
+        let job = Box::into_raw(Box::new(job));
+        let mut thread = 0;
+        // SAFETY: the attributes are initialized before and destroyed after; `begin` gets the box
+        // that it expects.
+        let status = unsafe {
+            let mut attributes = std::mem::zeroed();
+            match libc::pthread_attr_init(&mut attributes) {
+                0 => {
+                    libc::pthread_attr_setstacksize(&mut attributes, stack);
+                    let status = libc::pthread_create(&mut thread, &attributes, begin, job.cast());
+                    libc::pthread_attr_destroy(&mut attributes);
+                    status
+                }
+                refused => refused,
+            }
+        };
+        if status != 0 {
+            // SAFETY: there is no thread that would take it.
+            drop(unsafe { Box::from_raw(job) });
+            return Err(io::Error::from_raw_os_error(status));
+        }
+        Ok(Self { thread, outcome })
+    }
+
+    /// Waits for its end.
+    pub(super) fn join(self) -> Outcome<T> {
+        // SAFETY: a thread of this process that nobody has waited for.
+        unsafe { libc::pthread_join(self.thread, std::ptr::null_mut()) };
+        let outcome = self.outcome.lock().unwrap_or_else(PoisonError::into_inner).take();
+        outcome.unwrap_or_else(|| Err(Box::new("it ended without a result")))
+    }
+}
