@@ -40,8 +40,10 @@ pub struct Policy {
 
 /// Libraries with process-wide state and no lock of their own, which are correct only while one
 /// program at a time uses them: line editing keeps the terminal and the history in globals,
-/// curses the screen, gdbm its error state, Tcl and Tk their interpreters.
-const PRIVATE: [&str; 10] = [
+/// curses the screen, gdbm its error state, Tcl and Tk their interpreters. HDF5 as wheels build it, and
+/// netCDF with it, keeps its identifiers in globals, which h5py guards by a lock of each interpreter; MuPDF as
+/// PyMuPDF uses it its contexts; FFTW its planner (its manual, "Thread safety").
+const PRIVATE: [&str; 14] = [
     "*/libreadline*.so*",
     "*/libhistory*.so*",
     "*/libedit*.so*",
@@ -52,6 +54,10 @@ const PRIVATE: [&str; 10] = [
     "*/libform*.so*",
     "*/libgdbm*.so*",
     "*/libtcl*.so*",
+    "*/libhdf5*.so*",
+    "*/libnetcdf*.so*",
+    "*/libmupdf*.so*",
+    "*/libfftw3*.so*",
 ];
 
 impl Default for Policy {
@@ -165,6 +171,14 @@ mod tests {
         assert_eq!(class("/x/libcc1.so"), None);
         assert_eq!(class("/x/libxyz.so"), Some(Class::Replicate));
         assert_eq!(class("/x/liby.so"), None);
+    }
+
+    #[test]
+    fn what_only_one_interpreter_may_use_is_private() {
+        for name in ["libhdf5-9e18f0c6.so.320.0.0", "libhdf5_hl.so.310", "libmupdfcpp.so.28.5"] {
+            let path = Path::new("/venv/lib/python3.13/site-packages/x.libs").join(name);
+            assert_eq!(Policy::default().rule(&path).unwrap().0, Class::Replicate, "{name}");
+        }
     }
 
     #[test]
