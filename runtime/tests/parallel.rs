@@ -16,6 +16,10 @@ def work():
     return total
 ";
 
+/// At most so many rounds, of which these with two processors that are free are enough to judge by.
+const ROUNDS: usize = 24;
+const ENOUGH: usize = 4;
+
 #[test]
 fn two_interpreters_on_two_threads_use_two_processors() {
     if thread::available_parallelism().map_or(1, usize::from) < 2 {
@@ -38,18 +42,21 @@ fn two_interpreters_on_two_threads_use_two_processors() {
                 });
             })
         };
-        // What a busy machine does not give to plain threads, it does not give to interpreters.
-        let (mut granted, mut two, mut one) = (0_f64, 0_f64, 0_f64);
-        for _ in 0..8 {
-            granted = granted.max(plain_threads());
-            two = two.max(interpreters(1));
+        // What a busy machine does not give to plain threads, before and after, it does not give to
+        // interpreters: such a round says nothing.
+        let (mut granted, mut two, mut one) = (0, 0_f64, 0_f64);
+        for _ in 0..ROUNDS {
+            let before = plain_threads();
+            let now = interpreters(1);
             one = one.max(interpreters(0));
-            if two > 1.5 {
+            granted += usize::from(before.min(plain_threads()) > 1.7);
+            two = two.max(now);
+            if two > 1.5 || granted == ENOUGH {
                 break;
             }
         }
-        println!("processors: plain threads {granted:.2}, two interpreters {two:.2}, one {one:.2}");
-        if granted > 1.7 {
+        println!("processors: two interpreters {two:.2}, one {one:.2}; {granted} rounds with two");
+        if granted == ENOUGH {
             assert!(two > 1.5, "two interpreters used {two:.2} processors");
         }
         assert!(one < 1.3, "one interpreter used {one:.2} processors");
