@@ -24,7 +24,6 @@ use crate::publish;
 use crate::relocate::{self, Places};
 use crate::replica::Replica;
 use crate::run;
-use crate::scope::Scope;
 use crate::sys::dynamic::SystemHandle;
 use crate::tls::{self, Placed};
 use crate::{IMAGES, SYSTEM};
@@ -70,7 +69,7 @@ fn open_uncounted(
             {
                 let needed = needs::needed_by(domain, &replica).replicas;
                 let local = needed.iter().map(|replica| replica.image.clone()).collect();
-                let scope = Arc::new(Scope { local, ..Scope::clone(&scope) });
+                let scope = Arc::new(scope.of_other(local));
                 needs::extend_scopes(&domain.0.state.lock(), &scope, true);
             }
             construct(domain, std::slice::from_ref(&replica), Root::Known);

@@ -164,6 +164,6 @@ pub(crate) fn leave_scopes(state: &mut State, replica: &Replica) {
     let needs: Vec<_> = needs.map(|need| need.image.clone()).collect();
     let leads_to = needs.iter().map(|image| image.id).collect();
     let local = [replica.image.clone()].into_iter().chain(needs).collect();
-    scopes.insert(place, Arc::new(Scope { local, ..Scope::clone(&gone) }));
+    scopes.insert(place, Arc::new(gone.of_other(local)));
     state.uses.opened.insert(replica.image.id, leads_to);
 }

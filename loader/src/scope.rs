@@ -106,6 +106,11 @@ impl Scope {
         matches!(self.order, Order::Library | Order::LibraryInDomain)
     }
 
+    /// This scope as it is for what another library of it leads to, `local`.
+    pub(crate) fn of_other(&self, local: Vec<Arc<Image>>) -> Scope {
+        Scope { local, ..self.clone() }
+    }
+
     /// The definition of `name`. `newest`: `dlsym`'s choice among versions.
     pub(crate) fn find(
         &self,
