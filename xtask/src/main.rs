@@ -9,6 +9,7 @@ mod environment;
 mod fuzz;
 mod gpu;
 mod large;
+mod libtest;
 mod linker;
 mod lock;
 mod models;

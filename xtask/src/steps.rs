@@ -18,29 +18,61 @@ impl Count {
     }
 }
 
+/// How a step ended: its counts, and what failed in the words that are to be read last.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// What passed and failed.
+    pub count: Count,
+    /// A text for each failure; none where the step's own output has said it.
+    pub failures: Vec<String>,
+}
+
+impl Outcome {
+    /// Adds what another command of the same step came to.
+    pub fn add(&mut self, other: Outcome) {
+        self.count.passed += other.count.passed;
+        self.count.failed += other.count.failed;
+        self.failures.extend(other.failures);
+    }
+}
+
+impl From<Count> for Outcome {
+    fn from(count: Count) -> Self {
+        Self { count, failures: Vec::new() }
+    }
+}
+
 /// The steps that ran so far.
 #[derive(Default)]
 pub struct Steps {
-    done: Vec<(String, Duration, Count)>,
+    done: Vec<(String, Duration, Outcome)>,
 }
 
 impl Steps {
     /// Runs a step. An error is one failed check and is printed.
-    pub fn run(&mut self, name: &str, step: impl FnOnce() -> anyhow::Result<Count>) {
+    pub fn run<O: Into<Outcome>>(&mut self, name: &str, step: impl FnOnce() -> anyhow::Result<O>) {
         println!("\n== {name}");
         let start = Instant::now();
-        let count = step().unwrap_or_else(|error| {
+        let outcome = step().map(O::into).unwrap_or_else(|error| {
             println!("error: {error:#}");
-            Count::one(false)
+            Outcome { count: Count::one(false), failures: vec![format!("{error:#}")] }
         });
-        self.done.push((name.to_owned(), start.elapsed(), count));
+        self.done.push((name.to_owned(), start.elapsed(), outcome));
     }
 
-    /// Prints a line for each step and ends with `N passed, N failed`; says whether nothing failed.
+    /// Prints what failed, a line for each step, and `N passed, N failed`; says whether nothing failed.
+    ///
+    /// What failed is repeated here, since a long output is read from its end.
     pub fn summary(&self) -> bool {
+        for (name, _, Outcome { count, failures }) in &self.done {
+            if count.failed != 0 {
+                println!("\n== failed: {name}");
+                failures.iter().for_each(|failure| println!("{}", failure.trim_end()));
+            }
+        }
         println!("\n{:<58} {:>8} {:>8} {:>8}", "step", "seconds", "passed", "failed");
         let mut total = Count::default();
-        for (name, duration, count) in &self.done {
+        for (name, duration, Outcome { count, .. }) in &self.done {
             println!(
                 "{name:<58} {:>8.1} {:>8} {:>8}",
                 duration.as_secs_f64(),
@@ -54,38 +86,5 @@ impl Steps {
         println!("{:<58} {:>8.1}", "all", duration.as_secs_f64());
         println!("{} passed, {} failed", total.passed, total.failed);
         total.failed == 0
-    }
-}
-
-/// Adds up the `test result:` lines of libtest's output.
-pub fn libtest(output: &str) -> Count {
-    let number = |line: &str, what: &str| -> usize {
-        let words: Vec<&str> =
-            line.split([' ', ';', '.']).filter(|word| !word.is_empty()).collect();
-        words
-            .windows(2)
-            .find(|pair| pair[1] == what)
-            .and_then(|pair| pair[0].parse().ok())
-            .unwrap_or(0)
-    };
-    output.lines().filter(|line| line.starts_with("test result:")).fold(
-        Count::default(),
-        |total, line| Count {
-            passed: total.passed + number(line, "passed"),
-            failed: total.failed + number(line, "failed"),
-        },
-    )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn libtest_counts_add_up() {
-        let output = "running 2 tests\n\
-                      test result: ok. 12 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s\n\
-                      test result: FAILED. 3 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s\n";
-        assert_eq!(libtest(output), Count { passed: 15, failed: 2 });
     }
 }

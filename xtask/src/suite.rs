@@ -7,8 +7,9 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::environment::{self, Environment};
+use crate::libtest::Output;
 use crate::linker::{cases, random};
-use crate::steps::{Count, Steps, libtest};
+use crate::steps::{Count, Outcome, Steps};
 use crate::{cache, demo, gpu, large, workspace};
 
 /// How the tests are run.
@@ -54,12 +55,10 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     }
     steps.run("linker cases, each with one compiler and linker", || {
         let selection = cases::Selection { quick: true, ..cases::Selection::default() };
-        let (passed, failed) = cases::run(&selection)?;
-        Ok(Count { passed, failed })
+        cases::run(&selection)
     });
     steps.run("random programs under both loaders", || {
-        let (passed, failed) = random::run(random::QUICK_COUNT, random::QUICK_SEED)?;
-        Ok(Count { passed, failed })
+        random::run(random::QUICK_COUNT, random::QUICK_SEED)
     });
     if let Some(place) = &place {
         steps.run("unit, integration and doc tests of the crates", || {
@@ -140,15 +139,15 @@ impl<'a> Place<'a> {
 }
 
 /// The feature is off by default, and builds against the environment's libtorch.
-fn tch(place: &Place<'_>) -> Result<Count> {
+fn tch(place: &Place<'_>) -> Result<Outcome> {
     let feature = ["--package", "hydrozoa", "--features", "tch"];
     let mut clippy = workspace::cargo();
     clippy.arg("clippy").args(feature).args(["--all-targets", "--", "-D", "warnings"]);
-    let clippy = check(place.with_libtorch(&mut clippy)?)?;
+    let mut outcome = check(place.with_libtorch(&mut clippy)?)?;
     let mut test = workspace::cargo();
     place.name(test.arg("test").args(feature).args(["--test", "tch"]));
-    let tests = counted(place.with_libtorch(&mut test)?)?;
-    Ok(Count { passed: clippy.passed + tests.passed, failed: clippy.failed + tests.failed })
+    outcome.add(counted(place.with_libtorch(&mut test)?)?);
+    Ok(outcome)
 }
 
 /// Builds the C++ extension by torch.utils.cpp_extension, which does nothing if its source has not changed.
@@ -174,34 +173,38 @@ fn extension(environment: &Environment) -> Result<PathBuf> {
 }
 
 /// A command that is one check.
-fn check(command: &mut Command) -> Result<Count> {
+fn check(command: &mut Command) -> Result<Outcome> {
     let status = command.status().with_context(|| format!("starting {command:?}"))?;
-    Ok(Count::one(status.success()))
+    let mut outcome = Outcome::from(Count::one(status.success()));
+    if !status.success() {
+        let words = std::iter::once(command.get_program()).chain(command.get_args());
+        let words: Vec<_> = words.map(|word| word.to_string_lossy()).collect();
+        outcome.failures.push(format!("{}: {status}", words.join(" ")));
+    }
+    Ok(outcome)
 }
 
 /// `cargo test` with these arguments.
-fn tests(place: &Place<'_>, arguments: &[&str]) -> Result<Count> {
+fn tests(place: &Place<'_>, arguments: &[&str]) -> Result<Outcome> {
     let mut command = workspace::cargo();
     place.name(command.arg("test").args(arguments));
     counted(&mut command)
 }
 
 /// A command that runs libtest's tests, counted by its own result lines.
-fn counted(command: &mut Command) -> Result<Count> {
-    let mut child = command.stdout(Stdio::piped()).spawn().context("starting cargo")?;
-    let mut output = String::new();
-    for line in BufReader::new(child.stdout.take().context("stdout is piped")?).lines() {
+fn counted(command: &mut Command) -> Result<Outcome> {
+    let (reader, writer) = std::io::pipe()?;
+    command.stdout(writer.try_clone()?).stderr(writer);
+    let mut child = command.spawn().context("starting cargo")?;
+    // The command's own ends of the pipe, which would keep it open.
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    let mut output = Output::default();
+    for line in BufReader::new(reader).split(b'\n') {
         let line = line.context("reading the tests' output")?;
-        println!("{line}");
-        output.push_str(&line);
-        output.push('\n');
+        print!("{}", output.line(&String::from_utf8_lossy(&line)));
     }
-    let status = child.wait()?;
-    let mut count = libtest(&output);
-    // What does not compile has no result line.
-    if !status.success() && count.failed == 0 {
-        count.failed = 1;
-    }
-    ensure!(count.passed + count.failed > 0, "no test ran");
-    Ok(count)
+    let (rest, outcome) = output.end(child.wait()?.success());
+    print!("{rest}");
+    ensure!(outcome.count.passed + outcome.count.failed > 0, "no test ran");
+    Ok(outcome)
 }

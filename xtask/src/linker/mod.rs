@@ -63,17 +63,18 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
             shim::run(sources, &arguments.only, arguments.table.as_deref())
         }
         None if let Some(count) = arguments.random => {
-            let (_, failed) = random::run(count, arguments.seed)?;
+            let failed = random::run(count, arguments.seed)?.count.failed;
             anyhow::ensure!(failed == 0, "{failed} random programs differ");
             Ok(())
         }
         None if arguments.differential.is_empty() => {
             let selection =
                 cases::Selection { names: arguments.only.clone(), quick: arguments.quick };
-            let (_, failed) = cases::run(&selection)?;
+            let failed = cases::run(&selection)?.count.failed;
             anyhow::ensure!(failed == 0, "{failed} builds failed");
             if arguments.quick && arguments.only.is_empty() {
-                let (_, failed) = random::run(random::QUICK_COUNT, random::QUICK_SEED)?;
+                let quick = random::run(random::QUICK_COUNT, random::QUICK_SEED)?;
+                let failed = quick.count.failed;
                 anyhow::ensure!(failed == 0, "{failed} random programs differ");
             }
             Ok(())

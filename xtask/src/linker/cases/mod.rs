@@ -19,6 +19,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::{Context, Result, bail};
 
+use crate::steps::{self, Count};
 use crate::workspace;
 use build::Toolchain;
 use directives::Case;
@@ -48,8 +49,8 @@ enum Outcome {
     Skipped(String),
 }
 
-/// Runs the cases and prints a count for each area; returns how many builds passed and failed.
-pub(crate) fn run(selection: &Selection) -> Result<(usize, usize)> {
+/// Runs the cases and prints a count for each area; returns how many builds passed, and which failed.
+pub(crate) fn run(selection: &Selection) -> Result<steps::Outcome> {
     let sources = workspace::root().join("tests/linker");
     let root = target()?.join("linker-cases");
     let support = build::support(&sources, &root)?;
@@ -72,7 +73,7 @@ pub(crate) fn run(selection: &Selection) -> Result<(usize, usize)> {
                         Outcome::Passed => {}
                     }
                     let mut outcomes = outcomes.lock().expect("no panic holds it");
-                    outcomes.push((case.area.clone(), case.name.clone(), outcome));
+                    outcomes.push((*case, toolchain, outcome));
                 }
             });
         }
@@ -173,17 +174,19 @@ fn has(feature: &str) -> bool {
     })
 }
 
-fn report(outcomes: &[(String, String, Outcome)]) -> (usize, usize) {
+fn report(outcomes: &[(&Case, &Toolchain, Outcome)]) -> steps::Outcome {
     let mut areas: BTreeMap<&str, Tally> = BTreeMap::new();
     let mut seen = std::collections::BTreeSet::new();
-    for (area, name, outcome) in outcomes {
-        let tally = areas.entry(area).or_default();
-        tally.cases += usize::from(seen.insert(name));
+    let mut failures = Vec::new();
+    for (case, toolchain, outcome) in outcomes {
+        let tally = areas.entry(&case.area).or_default();
+        tally.cases += usize::from(seen.insert(&case.name));
         match outcome {
             Outcome::Passed => tally.builds += 1,
-            Outcome::Failed(_) => {
+            Outcome::Failed(reason) => {
                 tally.builds += 1;
                 tally.failed += 1;
+                failures.push(format!("{} ({toolchain}): {reason}", case.name));
             }
             Outcome::Skipped(_) => tally.skipped += 1,
         }
@@ -204,5 +207,6 @@ fn report(outcomes: &[(String, String, Outcome)]) -> (usize, usize) {
         "{:<24} {:>6} {:>7} {:>7} {:>8}",
         "all", all.cases, all.builds, all.failed, all.skipped
     );
-    (all.builds - all.failed, all.failed)
+    let count = Count { passed: all.builds - all.failed, failed: all.failed };
+    steps::Outcome { count, failures }
 }

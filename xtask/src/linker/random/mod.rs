@@ -23,6 +23,7 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 
 use super::cases;
+use crate::steps::{Count, Outcome};
 use crate::workspace;
 use compare::Verdict;
 use model::Program;
@@ -41,11 +42,11 @@ struct Tally {
     lines: usize,
     oracle_died: u64,
     apart: u64,
-    failed: u64,
+    failures: Vec<String>,
 }
 
-/// Runs `count` programs from `seed` on and shows what differs; returns how many passed and failed.
-pub(crate) fn run(count: u64, seed: u64) -> Result<(usize, usize)> {
+/// Runs `count` programs from `seed` on and shows what differs; returns how many passed, and which differ.
+pub(crate) fn run(count: u64, seed: u64) -> Result<Outcome> {
     let root = cases::target()?.join("linker-random");
     let place = Place {
         support: cases::support(&root)?,
@@ -78,7 +79,7 @@ pub(crate) fn run(count: u64, seed: u64) -> Result<(usize, usize)> {
         "random programs from seed {seed}: {} the same, {} differ, {} end glibc's run too, {} come to a \
          difference by design; {} libraries, {} operations, {} lines compared, {:.1} s",
         tally.same,
-        tally.failed,
+        tally.failures.len(),
         tally.oracle_died,
         tally.apart,
         tally.libraries,
@@ -86,7 +87,8 @@ pub(crate) fn run(count: u64, seed: u64) -> Result<(usize, usize)> {
         tally.lines,
         started.elapsed().as_secs_f64()
     );
-    Ok((tally.same as usize, tally.failed as usize))
+    let count = Count { passed: tally.same as usize, failed: tally.failures.len() };
+    Ok(Outcome { count, failures: tally.failures })
 }
 
 /// Where programs are built, and with what.
@@ -124,7 +126,9 @@ fn one(seed: u64, place: &Place, tally: &Mutex<Tally>) -> Result<()> {
             }
             Verdict::OracleDies(_) => tally.oracle_died += 1,
             Verdict::Apart => tally.apart += 1,
-            Verdict::Differs(_) => tally.failed += 1,
+            Verdict::Differs(difference) => {
+                tally.failures.push(format!("seed {seed}: {difference}"));
+            }
         }
     }
     match verdict {

@@ -1,0 +1,163 @@
+//! The output of `cargo test`, a line at a time: what is shown at once, and what only if a test fails.
+//!
+//! Tests print a lot on their way: tracebacks that are expected, what a refused load says. Of a test
+//! program in which all passed only the result is shown; of another one everything, and its failures
+//! again in the summary.
+
+use crate::steps::{Count, Outcome};
+
+/// What cargo says before a test program and while it builds, as the first word of an indented line.
+const VERBS: [&str; 5] = ["Blocking", "Compiling", "Doc-tests", "Finished", "Running"];
+
+/// What libtest says of a test that may hang.
+const SLOW: &str = "has been running for over 60 seconds";
+
+/// Lines of a program that has died that are repeated in the summary.
+const LAST_WORDS: usize = 40;
+
+/// The output so far.
+#[derive(Debug, Default)]
+pub struct Output {
+    count: Count,
+    failures: Vec<String>,
+    /// The line that began the test program that runs; empty before the first.
+    title: String,
+    /// Its lines that have not been shown.
+    kept: Vec<String>,
+    /// Whether it has printed a result; documentation prints several.
+    has_result: bool,
+}
+
+impl Output {
+    /// Takes a line, and returns what there is to show now.
+    pub fn line(&mut self, line: &str) -> String {
+        let verb = line.starts_with(' ').then(|| line.split_whitespace().next()).flatten();
+        if verb.is_some_and(|verb| VERBS.contains(&verb)) {
+            let mut shown = String::new();
+            if matches!(verb, Some("Running" | "Doc-tests")) {
+                shown = self.died();
+                self.title = line.trim().to_owned();
+                self.kept.clear();
+                self.has_result = false;
+            }
+            return shown + line + "\n";
+        }
+        let Some(result) = line.strip_prefix("test result: ") else {
+            if line.ends_with(SLOW) {
+                return format!("{line}\n");
+            }
+            self.kept.push(line.to_owned());
+            return String::new();
+        };
+        self.has_result = true;
+        self.count.passed += number(result, "passed");
+        self.count.failed += number(result, "failed");
+        let kept = std::mem::take(&mut self.kept);
+        if result.starts_with("ok.") {
+            return format!("{line}\n");
+        }
+        let failures = kept.iter().skip_while(|line| *line != "failures:");
+        self.failures.push(format!("{}\n{}", self.title, joined(failures)));
+        joined(kept.iter()) + line + "\n"
+    }
+
+    /// Ends the output, with whether cargo was content; returns what there is to show yet.
+    pub fn end(mut self, success: bool) -> (String, Outcome) {
+        let mut shown = self.died();
+        if !success && self.count.failed == 0 {
+            // What does not compile, for one.
+            shown = joined(self.kept.iter());
+            self.count.failed = 1;
+        }
+        (shown, Outcome { count: self.count, failures: self.failures })
+    }
+
+    /// Counts a program that has ended without a result as a failure, and returns all that it said.
+    fn died(&mut self) -> String {
+        if self.title.is_empty() || self.has_result {
+            return String::new();
+        }
+        self.count.failed += 1;
+        let last = &self.kept[self.kept.len().saturating_sub(LAST_WORDS)..];
+        self.failures.push(format!("{}: no result\n{}", self.title, joined(last.iter())));
+        joined(self.kept.iter())
+    }
+}
+
+fn joined<'a>(lines: impl Iterator<Item = &'a String>) -> String {
+    lines.map(|line| format!("{line}\n")).collect()
+}
+
+/// The number before `what` in the line of a result.
+fn number(result: &str, what: &str) -> usize {
+    let words: Vec<&str> = result.split([' ', ';', '.']).filter(|word| !word.is_empty()).collect();
+    let pair = words.windows(2).find(|pair| pair[1] == what);
+    pair.and_then(|pair| pair[0].parse().ok()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is shown of some output, and what comes of it.
+    fn shown(output: &str, success: bool) -> (String, Outcome) {
+        let mut parsed = Output::default();
+        let mut shown: String = output.lines().map(|line| parsed.line(line)).collect();
+        let (rest, outcome) = parsed.end(success);
+        shown.push_str(&rest);
+        (shown, outcome)
+    }
+
+    const GOOD: &str = "   Compiling one v0.1.0\n     \
+        Running tests/one.rs (target/one)\n\nrunning 2 tests\nTraceback (most recent call last):\n\
+        test one ... ok\n\n\
+        test result: ok. 12 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s\n";
+    const BAD: &str = "     Running tests/two.rs (target/two)\n\nrunning 5 tests\nnoise\ntest a ... FAILED\n\n\
+        failures:\n\n---- a stdout ----\nit went wrong\n\nfailures:\n    a\n\n\
+        test result: FAILED. 3 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s\n\
+        error: test failed, to rerun pass `--test two`\n";
+    const DEAD: &str = "     Running tests/three.rs (target/three)\n\nrunning 1 test\nlast words\n\
+        error: test failed\n  process didn't exit successfully: (signal: 11, SIGSEGV)\n";
+
+    #[test]
+    fn counts_add_up() {
+        let (_, outcome) = shown(&[GOOD, BAD, DEAD, GOOD].concat(), false);
+        assert_eq!(outcome.count, Count { passed: 27, failed: 3 });
+        assert_eq!(outcome.failures.len(), 2);
+    }
+
+    #[test]
+    fn of_what_passes_only_the_result_is_shown() {
+        let (shown, outcome) = shown(GOOD, true);
+        let lines: Vec<&str> =
+            shown.lines().map(|line| line.split_whitespace().next().unwrap()).collect();
+        assert_eq!(lines, ["Compiling", "Running", "test"]);
+        assert_eq!(outcome, Count { passed: 12, failed: 0 }.into());
+    }
+
+    #[test]
+    fn of_what_fails_everything_is_shown_and_the_failures_are_kept() {
+        let (shown, outcome) = shown(&[BAD, GOOD].concat(), false);
+        assert!(shown.contains("noise\n") && shown.contains("it went wrong\n"));
+        let [failure] = &outcome.failures[..] else { panic!("{outcome:?}") };
+        assert!(failure.starts_with("Running tests/two.rs (target/two)\nfailures:\n"));
+        assert!(failure.contains("it went wrong\n") && !failure.contains("noise"));
+    }
+
+    #[test]
+    fn what_dies_without_a_result_is_a_failure() {
+        for output in [DEAD.to_owned(), [DEAD, GOOD].concat()] {
+            let (shown, outcome) = shown(&output, false);
+            assert!(shown.contains("last words\n"));
+            assert_eq!(outcome.count.failed, 1);
+            assert!(outcome.failures[0].contains("signal: 11"));
+        }
+    }
+
+    #[test]
+    fn what_does_not_compile_is_a_failure_and_is_shown() {
+        let (shown, outcome) = shown("   Compiling one v0.1.0\nerror[E0425]: cannot find\n", false);
+        assert!(shown.ends_with("error[E0425]: cannot find\n"));
+        assert_eq!(outcome.count.failed, 1);
+    }
+}
