@@ -22,11 +22,15 @@ pub(super) struct Toolchain {
 impl Toolchain {
     /// Whether both are installed.
     pub(super) fn is_installed(&self) -> bool {
-        let linker = match self.linker.as_str() {
-            "mold" => "mold".to_owned(),
-            other => format!("ld.{other}"),
-        };
-        answers(&self.compiler) && answers(&linker)
+        answers(&self.compiler) && is_installed(&self.linker)
+    }
+}
+
+/// Whether the linker that gcc calls so is there.
+pub(in crate::linker) fn is_installed(linker: &str) -> bool {
+    match linker {
+        "mold" => answers("mold"),
+        other => answers(&format!("ld.{other}")),
     }
 }
 

@@ -22,6 +22,7 @@ use anyhow::{Context, Result, bail};
 use crate::steps::{self, Count};
 use crate::workspace;
 use build::Toolchain;
+pub(super) use build::is_installed;
 use directives::Case;
 
 /// Which cases to run.

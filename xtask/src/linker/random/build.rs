@@ -8,6 +8,7 @@ use anyhow::{Result, bail};
 
 use super::model::*;
 use super::render;
+use crate::linker::cases::is_installed;
 
 /// The versions of libraries that have some.
 const VERSIONS: &str = "V1 { };\nV2 { } V1;\n";
@@ -63,8 +64,7 @@ fn link(program: &Program, library: &Library, output: &str, folder: &Path) -> Re
     let stem = library.stem();
     let Link { linker, hash, options, symbolic, now, stays, search, versioned } = &library.link;
     let mut command: Vec<String> = vec!["-shared".into(), "-o".into(), output.into()];
-    let linker = if linker.is_empty() { "bfd" } else { linker };
-    command.push(format!("-fuse-ld={linker}"));
+    command.push(format!("-fuse-ld={}", linker_at_hand(linker)));
     command.push(format!("{stem}.o"));
     command.push(format!("-Wl,-soname,{}", library.file()));
     command.push(format!("-Wl,--hash-style={hash}"));
@@ -105,6 +105,17 @@ fn link(program: &Program, library: &Library, output: &str, folder: &Path) -> Re
     }
     let command: Vec<&str> = command.iter().map(String::as_str).collect();
     gcc(folder, &command)
+}
+
+/// The linker that links what `linker` is to link: bfd in the place of one that is not installed, so
+/// that a seed is the same program on every machine.
+fn linker_at_hand(linker: &'static str) -> &'static str {
+    if linker.is_empty() || !is_installed(linker) { "bfd" } else { linker }
+}
+
+/// The linkers that programs are drawn with and that are not installed.
+pub(super) fn absent() -> impl Iterator<Item = &'static str> {
+    LINKERS.into_iter().filter(|linker| !is_installed(linker))
 }
 
 fn gcc(folder: &Path, options: &[&str]) -> Result<()> {

@@ -147,7 +147,8 @@ fn link(numbers: &mut Numbers, id: Id) -> Link {
             options.push(option);
         }
     };
-    let linker = numbers.of(&["", "", "", "", "", "gold", "lld", "mold"]);
+    let [gold, lld, mold] = LINKERS;
+    let linker = numbers.of(&["", "", "", "", "", gold, lld, mold]);
     if linker.is_empty() {
         // glibc wants the version GLIBC_ABI_DT_RELR of what has DT_RELR; only bfd asks for it.
         maybe(numbers, 30, "-Wl,-z,pack-relative-relocs");

@@ -53,6 +53,9 @@ pub(crate) fn run(count: u64, seed: u64) -> Result<Outcome> {
         headers: workspace::root().join("tests/linker/include"),
         root,
     };
+    for linker in build::absent() {
+        println!("{linker} is not installed: bfd links what it was to link");
+    }
     let next = AtomicU64::new(0);
     let tally = Mutex::new(Tally::default());
     let started = Instant::now();

@@ -41,6 +41,9 @@ pub(super) struct Library {
     pub link: Link,
 }
 
+/// The linkers beside bfd that some libraries are linked with.
+pub(super) const LINKERS: [&str; 3] = ["gold", "lld", "mold"];
+
 /// How a library is compiled and linked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Link {
