@@ -72,7 +72,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
             check(&mut large::race_command(&place.compare, place.environment, 15.0, false))
         });
         steps.run("weights of BERT-base: time, memory, a second process", || {
-            check(&mut large::weights_command(&place.compare, place.environment, 3)?)
+            check(&mut large::weights_command(&place.compare, place.environment, 5)?)
         });
         steps.run("comparison on a GPU, rehearsed in main memory", || {
             check(&mut gpu::rehearsal(&place.compare, place.environment))

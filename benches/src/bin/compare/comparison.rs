@@ -42,7 +42,8 @@ pub struct Options {
 pub struct Line {
     /// What the table says.
     pub label: String,
-    /// What is counted, for grouping: `shared`, `isolated`, `threads`, `processes` or `prefork`.
+    /// What is counted, for grouping: `shared`, `isolated`, `threads` (of an interpreter), `processes`,
+    /// `process-threads` or `prefork`.
     pub kind: &'static str,
     /// How many of them.
     pub count: usize,
@@ -93,11 +94,8 @@ pub fn run(options: &Options) -> Result<()> {
             if !options.require_speed || is_decided(&measured, options) {
                 break;
             }
-            let busy = round - report::judged(&measured).len();
-            eprintln!(
-                "round {}, of what is promised: in {busy} before it this machine was busy",
-                round + 1
-            );
+            let judged = report::judged(&measured).len();
+            eprintln!("round {}, of what is promised: {judged} can be judged so far", round + 1);
         }
         // Every other round backwards, so that a drift of the machine's speed favours nobody.
         if round % 2 == 1 {
@@ -121,12 +119,11 @@ pub fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Whether the promises can be told kept or broken. Where other work kept processes from two whole
-/// cores, it also disturbed interpreters: then a promise is not taken for broken before the last round.
+/// Whether the promises are kept. For broken they are not taken before the last round: on a machine that
+/// others use as well, what disturbs a few rounds need not show in what tells a disturbed one.
 fn is_decided(measured: &[Measured], options: &Options) -> bool {
-    let report = report::Report::new(measured, options.seconds);
     report::judged(measured).len() >= options.rounds
-        && (report.is_kept() || report.is_undisturbed())
+        && report::Report::new(measured, options.seconds).is_kept()
 }
 
 impl Field {
@@ -146,6 +143,8 @@ impl Field {
             let label = format!("{count} python process{}", if count == 1 { "" } else { "es" });
             field.line(label, "processes", count, processes[..count].to_vec(), 1);
         }
+        let label = "1 python process, 2 threads".to_owned();
+        field.line(label, "process-threads", 2, vec![processes[0]], 2);
         for count in COUNTS {
             field.line(
                 format!("{count} prefork with gc.freeze"),

@@ -16,6 +16,9 @@ const TWO_AGAINST_THREADS: f64 = 1.7;
 /// interpreters would pass there.
 const SECOND_CORE: f64 = 1.6;
 
+/// What a second thread may add to one by the two promises: in torch's own work the GIL is free.
+const BY_A_THREAD: f64 = TWO_AGAINST_ONE / TWO_AGAINST_THREADS;
+
 /// The model of the promises.
 const MODEL: &str = "mobilenet_v3_small";
 
@@ -24,8 +27,9 @@ const MODEL: &str = "mobilenet_v3_small";
 type Promised = (&'static str, (&'static str, usize), (&'static str, usize), f64);
 const PROMISES: [Promised; 2] = [
     ("2 interpreters against 1", ("shared", 2), ("shared", 1), TWO_AGAINST_ONE),
-    ("2 interpreters against 1 with 2 threads", ("shared", 2), ("threads", 2), TWO_AGAINST_THREADS),
+    (AGAINST_THREADS, ("shared", 2), ("threads", 2), TWO_AGAINST_THREADS),
 ];
+const AGAINST_THREADS: &str = "2 interpreters against 1 with 2 threads";
 
 /// The whole result.
 #[derive(Debug, Serialize)]
@@ -41,6 +45,8 @@ pub struct Report {
     judged: usize,
     /// Throughput of two separate processes against one in those: what the machine has to give.
     processes: f64,
+    /// Throughput of two threads of a separate process against one in those: what is not held up by the GIL.
+    threads: f64,
     promises: Vec<Promise>,
     calls: usize,
     wrong: usize,
@@ -93,6 +99,10 @@ impl Report {
     /// same rounds: two separate processes share nothing but the machine. Rounds in which it had no
     /// second core to give are not judged; in the others the promises shrink in proportion where
     /// two processes do not reach twice the throughput of one, and the report says so.
+    ///
+    /// What interpreters gain over threads is what the GIL takes from these. Where memory is slow, so
+    /// that torch's own work takes more of a call, it is less: a plain python process with two threads
+    /// shows by how much, and the promise against threads shrinks in proportion to that.
     pub fn new(measured: &[Measured], seconds: f64) -> Self {
         let lines: Vec<Row> = measured.iter().map(|one| row(one, measured)).collect();
         let judged = judged(measured);
@@ -103,10 +113,13 @@ impl Report {
             )
         };
         let processes = in_judged(("processes", 2), ("processes", 1));
+        let threads = in_judged(("process-threads", 2), ("processes", 1));
         let offered = (processes / 2.0).min(1.0);
+        let held_up = (BY_A_THREAD / threads).min(1.0);
         let promises = PROMISES.map(|(text, of, to, promised)| {
             let ratio = in_judged(of, to);
-            let wanted = promised * offered;
+            let share = if text == AGAINST_THREADS { offered * held_up } else { offered };
+            let wanted = promised * share;
             Promise {
                 promise: format!("{text}, {MODEL}"),
                 promised,
@@ -125,6 +138,7 @@ impl Report {
             lines,
             judged: judged.len(),
             processes,
+            threads,
             promises: promises.into(),
         }
     }
@@ -152,8 +166,9 @@ impl Report {
         }
         println!();
         println!(
-            "{} of {} rounds had a second core to give (2 separate processes at least {SECOND_CORE} times 1, {MODEL}); median of these {:.2}",
-            self.judged, self.rounds_of_promises, self.processes
+            "{} of {} rounds had a second core to give (2 separate processes at least {SECOND_CORE} times 1, {MODEL}); \
+             median of these {:.2}, and {:.2} for 2 threads of one process",
+            self.judged, self.rounds_of_promises, self.processes, self.threads
         );
         for Promise { promise, promised, wanted, measured, kept } in &self.promises {
             println!(
@@ -170,11 +185,6 @@ impl Report {
     /// Whether every promise is.
     pub fn is_kept(&self) -> bool {
         self.promises.iter().all(|promise| promise.kept)
-    }
-
-    /// Whether the machine had two whole cores to give, in all rounds.
-    pub fn is_undisturbed(&self) -> bool {
-        self.judged == self.rounds_of_promises && self.processes >= TWO_AGAINST_ONE
     }
 
     /// What makes the run fail.
@@ -216,7 +226,8 @@ fn find<'a>(
 pub fn is_promised(measured: &Measured) -> bool {
     let line = (measured.line.kind, measured.line.count);
     let promised = || PROMISES.iter().any(|(_, of, to, _)| line == *of || line == *to);
-    measured.model == MODEL && (line.0 == "processes" && line.1 <= 2 || promised())
+    let tells = line.0 == "process-threads" || line.0 == "processes" && line.1 <= 2;
+    measured.model == MODEL && (tells || promised())
 }
 
 /// Median over the rounds of [`ratios`].
