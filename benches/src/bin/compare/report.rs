@@ -166,11 +166,19 @@ impl Report {
         }
         println!();
         println!(
-            "{} of {} rounds had a second core to give (2 separate processes at least {SECOND_CORE} times 1, {MODEL}); \
-             median of these {:.2}, and {:.2} for 2 threads of one process",
-            self.judged, self.rounds_of_promises, self.processes, self.threads
+            "{} of {} rounds had a second core to give (2 separate processes at least {SECOND_CORE} times 1, {MODEL})",
+            self.judged, self.rounds_of_promises
         );
-        for Promise { promise, promised, wanted, measured, kept } in &self.promises {
+        if self.judged > 0 {
+            println!(
+                "median of these {:.2}, and {:.2} for 2 threads of one process",
+                self.processes, self.threads
+            );
+        }
+        // Of promises that nothing can be held against there is nothing to say.
+        for Promise { promise, promised, wanted, measured, kept } in
+            self.promises.iter().filter(|_| self.judged > 0)
+        {
             println!(
                 "{promise}: {measured:.2}, promised {promised:.1} on two free cores, so {wanted:.2} here: {}",
                 if *kept { "kept" } else { "NOT kept" }
