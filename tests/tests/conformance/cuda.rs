@@ -3,6 +3,7 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::sync::Barrier;
 use std::thread;
 
 use anyhow::{Context, Result, ensure};
@@ -103,17 +104,21 @@ fn uploaded_once(pool: &Pool, folder: &Path, plain: &Package) -> Result<()> {
     let first = pool.acquire_on(0)?;
     let before = (number(&first, "uploaded")?, number(&first, "allocated")?);
     let package = pool.load_package(folder.join("cuda_0.pt"))?;
+    // What the last user has given back is uploaded anew for the next one: nobody ends before all have begun.
+    let loaded = Barrier::new(2 * INTERPRETERS);
     let found: Vec<_> = thread::scope(|scope| {
         let threads: Vec<_> = (0..2 * INTERPRETERS)
             .map(|number| {
-                let (package, plain) = (&package, &plain);
+                let (package, plain, loaded) = (&package, &plain, &loaded);
                 scope.spawn(move || {
                     let session = pool.acquire_on(number % INTERPRETERS)?;
                     let load = |package: &Package| {
                         let arguments = ("model", "model.pkl");
                         package.importer(&session)?.call_method("load_pickle", arguments)
                     };
-                    let model = load(package)?;
+                    let model = load(package);
+                    loaded.wait();
+                    let model = model?;
                     ensure!(is(&session, "equal", (&model, load(plain)?))?, "other weights");
                     let storages = call(&session, "storages", (&model,))?;
                     Ok(storages.extract::<std::collections::BTreeMap<u64, usize>>()?)
