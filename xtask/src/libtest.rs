@@ -67,6 +67,7 @@ impl Output {
         if !success && self.count.failed == 0 {
             // What does not compile, for one.
             shown = joined(self.kept.iter());
+            self.failures.push(shown.clone());
             self.count.failed = 1;
         }
         (shown, Outcome { count: self.count, failures: self.failures })
@@ -159,5 +160,6 @@ mod tests {
         let (shown, outcome) = shown("   Compiling one v0.1.0\nerror[E0425]: cannot find\n", false);
         assert!(shown.ends_with("error[E0425]: cannot find\n"));
         assert_eq!(outcome.count.failed, 1);
+        assert_eq!(outcome.failures, ["error[E0425]: cannot find\n"]);
     }
 }
