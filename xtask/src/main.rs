@@ -10,20 +10,18 @@ mod fuzz;
 mod gpu;
 mod large;
 mod libtest;
-mod linker;
 mod lock;
 mod models;
-mod progress;
 mod python;
 mod soak;
 mod speed;
-mod steps;
 mod suite;
-mod workspace;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use hydrozoa_linker_tests as linker;
+use xtask_support::{progress, steps, workspace};
 
 #[derive(Parser)]
 #[command(name = "cargo xtask", about = "Build, demo and test tasks of Hydrozoa")]

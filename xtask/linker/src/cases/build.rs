@@ -27,7 +27,7 @@ impl Toolchain {
 }
 
 /// Whether the linker that gcc calls so is there.
-pub(in crate::linker) fn is_installed(linker: &str) -> bool {
+pub(crate) fn is_installed(linker: &str) -> bool {
     match linker {
         "mold" => answers("mold"),
         other => answers(&format!("ld.{other}")),

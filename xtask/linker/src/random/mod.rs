@@ -23,15 +23,15 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 
 use super::cases;
-use crate::steps::{Count, Outcome};
-use crate::workspace;
 use compare::Verdict;
 use model::Program;
+use xtask_support::steps::{Count, Outcome};
+use xtask_support::workspace;
 
 /// The seed of the programs that every run of the cases includes.
-pub(crate) const QUICK_SEED: u64 = 1;
+pub const QUICK_SEED: u64 = 1;
 /// How many they are: about ten seconds on one core.
-pub(crate) const QUICK_COUNT: u64 = 24;
+pub const QUICK_COUNT: u64 = 24;
 
 /// What all programs came to.
 #[derive(Default)]
@@ -46,7 +46,7 @@ struct Tally {
 }
 
 /// Runs `count` programs from `seed` on and shows what differs; returns how many passed, and which differ.
-pub(crate) fn run(count: u64, seed: u64) -> Result<Outcome> {
+pub fn run(count: u64, seed: u64) -> Result<Outcome> {
     let root = cases::target()?.join("linker-random");
     let place = Place {
         support: cases::support(&root)?,

@@ -15,7 +15,7 @@ use super::directives::Open;
 
 /// What to run, and how.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(in crate::linker) struct Job {
+pub(crate) struct Job {
     pub mode: Mode,
     /// The libraries' folder, the working directory.
     pub folder: PathBuf,
@@ -33,7 +33,7 @@ pub(in crate::linker) struct Job {
 
 /// Who loads, and how many copies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(in crate::linker) enum Mode {
+pub(crate) enum Mode {
     Glibc,
     One,
     Program,
@@ -57,13 +57,13 @@ const FIRST_OUTPUT: i32 = 100;
 
 /// Options of the hidden subcommand.
 #[derive(clap::Args)]
-pub(in crate::linker) struct Arguments {
+pub(crate) struct Arguments {
     /// The job as JSON
     job: String,
 }
 
 /// Runs the job of this process.
-pub(in crate::linker) fn run(arguments: &Arguments) -> Result<()> {
+pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let job: Job = serde_json::from_str(&arguments.job)?;
     std::env::set_current_dir(&job.folder)?;
     for copy in 0..job.mode.copies() {

@@ -13,7 +13,7 @@ use super::job::{Job, LOAD_FAILED, Mode};
 
 /// What one run left.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(in crate::linker) struct Run {
+pub(crate) struct Run {
     pub status: String,
     /// Why the load failed, if it did.
     pub error: Option<String>,
@@ -139,7 +139,7 @@ fn compare(case: &Case, oracle: &Run, ours: &Run) -> Result<()> {
 }
 
 /// The lines of which only one side has one, as `-expected` and `+found`.
-pub(in crate::linker) fn difference(expected: &str, found: &str) -> String {
+pub(crate) fn difference(expected: &str, found: &str) -> String {
     let (expected, found): (Vec<_>, Vec<_>) = (expected.lines().collect(), found.lines().collect());
     (0..expected.len().max(found.len()))
         .filter(|&index| expected.get(index) != found.get(index))
@@ -163,7 +163,7 @@ fn sanitizer() -> Result<String> {
 }
 
 /// Runs one job in a process of its own, with these variables more in its environment.
-pub(in crate::linker) fn execute(environment: &[(String, String)], job: &Job) -> Result<Run> {
+pub(crate) fn execute(environment: &[(String, String)], job: &Job) -> Result<Run> {
     let stderr = fs::File::create(job.results.join("stderr"))?;
     let folder = job.folder.display().to_string();
     let mut variables = Vec::new();

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use sha2::{Digest, Sha256};
 
-use crate::linker::object;
+use crate::object;
 
 /// A wheel, an installed package, a directory or a single file.
 pub(super) struct Source {

@@ -66,7 +66,7 @@ pub(super) struct Library {
 
 /// A library that the program opens.
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
-pub(in crate::linker) struct Open {
+pub(crate) struct Open {
     pub file: String,
     pub lazy: bool,
     pub global: bool,

@@ -11,7 +11,7 @@ use anyhow::{Context, ensure};
 
 use super::object::{self, Place};
 use super::words::{self, INTERPOSED, LATE, PROGRAM, UNIFIED, UNIQUE};
-use crate::progress::Progress;
+use xtask_support::progress::Progress;
 
 /// What became of one object.
 #[derive(Default)]

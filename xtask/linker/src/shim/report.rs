@@ -34,7 +34,7 @@ The tests are those of `elf/` and `dlfcn/` that call a `dl*` function, themselve
 are linked dynamically, and those of other directories that open libraries to look at threads, TLS
 and exit. One applies if it can be built outside of glibc's own build tree and passes
 under glibc alone. Nothing of their text is kept here, only names and flags
-(`xtask/src/linker/shim/glibc.txt`).
+(`xtask/linker/src/shim/glibc.txt`).
 
 ";
 

@@ -1,9 +1,9 @@
 //! `cargo xtask linker`: the loader beside glibc's, on real files.
 
-pub(crate) mod cases;
+pub mod cases;
 mod differential;
 mod object;
-pub(crate) mod random;
+pub mod random;
 mod shim;
 mod words;
 
@@ -12,7 +12,7 @@ use std::path::PathBuf;
 
 /// Options of `cargo xtask linker`.
 #[derive(Args)]
-pub(crate) struct Arguments {
+pub struct Arguments {
     /// Compare every relocated word of these with what glibc makes of it: shared objects, wheels,
     /// or directories of either
     #[arg(long, value_name = "FILE|DIR|WHEEL", num_args = 1..)]
@@ -55,7 +55,7 @@ enum Worker {
 }
 
 /// Runs the task: the cases, or the comparison of what `--differential` names.
-pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
+pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     match &arguments.worker {
         Some(Worker::Words(words)) => words::run(words),
         Some(Worker::Job(job)) => cases::job::run(job),

@@ -19,7 +19,7 @@ use anyhow::{Context, ensure};
 use self::build::Tree;
 use self::execute::{Loader, Verdict};
 use self::report::Row;
-use crate::progress::Progress;
+use xtask_support::progress::Progress;
 
 /// The tests of glibc 2.36.
 const GLIBC: &str = include_str!("glibc.txt");

@@ -19,15 +19,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::{Context, Result, bail};
 
-use crate::steps::{self, Count};
-use crate::workspace;
 use build::Toolchain;
 pub(super) use build::is_installed;
 use directives::Case;
+use xtask_support::steps::{self, Count};
+use xtask_support::workspace;
 
 /// Which cases to run.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Selection {
+pub struct Selection {
     /// Only cases whose name or area holds one of these; all if there is none.
     pub names: Vec<String>,
     /// The first compiler and linker of each case only.
@@ -51,7 +51,7 @@ enum Outcome {
 }
 
 /// Runs the cases and prints a count for each area; returns how many builds passed, and which failed.
-pub(crate) fn run(selection: &Selection) -> Result<steps::Outcome> {
+pub fn run(selection: &Selection) -> Result<steps::Outcome> {
     let sources = workspace::root().join("tests/linker");
     let root = target()?.join("linker-cases");
     let support = build::support(&sources, &root)?;
@@ -83,7 +83,7 @@ pub(crate) fn run(selection: &Selection) -> Result<steps::Outcome> {
 }
 
 /// Builds the cases, each with its first compiler and linker, and returns all of their libraries.
-pub(crate) fn libraries() -> Result<Vec<PathBuf>> {
+pub fn libraries() -> Result<Vec<PathBuf>> {
     let root = target()?.join("linker-cases");
     let folder = workspace::root().join("tests/linker/cases");
     let mut libraries = Vec::new();

@@ -7,9 +7,9 @@ use anyhow::{Context, Result};
 
 use super::model::Program;
 use super::render;
-use crate::linker::cases::directives::Open;
-use crate::linker::cases::job::{Job, Mode};
-use crate::linker::cases::judge::{self, Run};
+use crate::cases::directives::Open;
+use crate::cases::job::{Job, Mode};
+use crate::cases::judge::{self, Run};
 
 /// What came of it.
 #[derive(Debug)]

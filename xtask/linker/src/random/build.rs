@@ -8,7 +8,7 @@ use anyhow::{Result, bail};
 
 use super::model::*;
 use super::render;
-use crate::linker::cases::is_installed;
+use crate::cases::is_installed;
 
 /// The versions of libraries that have some.
 const VERSIONS: &str = "V1 { };\nV2 { } V1;\n";

@@ -7,7 +7,10 @@ use anyhow::{Context, Result, bail};
 
 /// The checkout's root folder.
 pub fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace")
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .ancestors()
+        .nth(2)
+        .expect("xtask/support lies in the workspace")
 }
 
 /// The cargo that started us, in the checkout's root.
