@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use hydrozoa::Pool;
-use hydrozoa_benches::package;
-use hydrozoa_benches::samples::Samples;
+use hydrozoa_measure::package;
+use hydrozoa_measure::samples::Samples;
 use serde::Serialize;
 
 use crate::Choice;

@@ -5,9 +5,9 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use hydrozoa::memory::Usage;
 use hydrozoa::{Pool, Session, Tensor, TorchPolicy};
-use hydrozoa_benches::drive::drive;
-use hydrozoa_benches::models::{Entry, manifest};
-use hydrozoa_benches::package::MODEL;
+use hydrozoa_measure::drive::drive;
+use hydrozoa_measure::models::{Entry, manifest};
+use hydrozoa_measure::package::MODEL;
 use hydrozoa_tests::place;
 
 const INTERPRETERS: usize = 4;

@@ -6,7 +6,7 @@ use std::ptr;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use hydrozoa_benches::samples::median;
+use hydrozoa_measure::samples::median;
 
 /// The least that data of a size costs.
 pub struct Floor {

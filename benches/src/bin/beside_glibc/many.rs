@@ -5,8 +5,8 @@ use std::fs;
 use std::time::Instant;
 
 use anyhow::{Result, ensure};
-use hydrozoa_benches::samples::median;
 use hydrozoa_loader::{Loader, OpenFlags};
+use hydrozoa_measure::samples::median;
 
 use crate::fixture::Folder;
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use hydrozoa_benches::samples::median;
+use hydrozoa_measure::samples::median;
 
 /// What each of two took, round by round.
 #[derive(Default)]

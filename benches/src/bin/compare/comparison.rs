@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
-use hydrozoa_benches::contender::{Contender, Order};
-use hydrozoa_benches::models::manifest;
-use hydrozoa_benches::samples::Samples;
+use hydrozoa_measure::contender::{Contender, Order};
+use hydrozoa_measure::models::manifest;
+use hydrozoa_measure::samples::Samples;
 
 use crate::{Place, report};
 

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 use hydrozoa::memory::Usage;
 use hydrozoa::movable::shared_memory;
 use hydrozoa::{Movable, Pool, Tensor, TorchPolicy};
-use hydrozoa_benches::trend::Trend;
+use hydrozoa_measure::trend::Trend;
 
 use crate::join;
 

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use hydrozoa_benches::samples::{Samples, median, percentile};
+use hydrozoa_measure::samples::{Samples, median, percentile};
 use serde::Serialize;
 
 use crate::comparison::Measured;

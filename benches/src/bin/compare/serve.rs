@@ -7,12 +7,12 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use hydrozoa::package::Package;
 use hydrozoa::{Movable, Pool, Tensor, TorchPolicy};
-use hydrozoa_benches::contender::Order;
-use hydrozoa_benches::drive::drive;
-use hydrozoa_benches::memory;
-use hydrozoa_benches::models::{Cases, manifest};
-use hydrozoa_benches::package::MODEL;
-use hydrozoa_benches::samples::Samples;
+use hydrozoa_measure::contender::Order;
+use hydrozoa_measure::drive::drive;
+use hydrozoa_measure::memory;
+use hydrozoa_measure::models::{Cases, manifest};
+use hydrozoa_measure::package::MODEL;
+use hydrozoa_measure::samples::Samples;
 
 use crate::Place;
 

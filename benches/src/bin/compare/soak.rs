@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use hydrozoa::memory::Usage;
 use hydrozoa::{Pool, Tensor, TorchPolicy};
-use hydrozoa_benches::models::manifest;
-use hydrozoa_benches::package::MODEL;
-use hydrozoa_benches::trend::Trend;
+use hydrozoa_measure::models::manifest;
+use hydrozoa_measure::package::MODEL;
+use hydrozoa_measure::trend::Trend;
 
 use crate::{Place, join};
 

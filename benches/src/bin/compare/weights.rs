@@ -10,7 +10,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, ensure};
 use hydrozoa::memory::Usage;
 use hydrozoa::{Pool, Session, Tensor, TorchPolicy};
-use hydrozoa_benches::package::{EXAMPLE, MODEL};
+use hydrozoa_measure::package::{EXAMPLE, MODEL};
 
 /// What a further interpreter may write for itself, as a share of the weights.
 const PRIVATE_SHARE: f64 = 0.03;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use hydrozoa::{Buffer, Interpreter, Movable, Object, Package, Session};
-use hydrozoa_benches::package::{EXAMPLE, MODEL};
+use hydrozoa_measure::package::{EXAMPLE, MODEL};
 use hydrozoa_tests::mappings;
 
 use crate::{CHECK, Place, Policy};

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, ensure};
 use hydrozoa::memory::Usage;
 use hydrozoa::{Interpreter, Movable};
-use hydrozoa_benches::package::{EXAMPLE, MODEL};
+use hydrozoa_measure::package::{EXAMPLE, MODEL};
 use hydrozoa_tests::mappings;
 use serde::{Deserialize, Serialize};
 

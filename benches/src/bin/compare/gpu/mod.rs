@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
-use hydrozoa_benches::contender::{Contender, Order};
-use hydrozoa_benches::samples::Samples;
+use hydrozoa_measure::contender::{Contender, Order};
+use hydrozoa_measure::samples::Samples;
 use serde::Deserialize;
 use table::{Kind, Line, Report};
 

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use hydrozoa::{Pool, Session, TorchPolicy};
-use hydrozoa_benches::contender::Order;
-use hydrozoa_benches::drive::drive;
-use hydrozoa_benches::memory;
-use hydrozoa_benches::package::{EXAMPLE, MODEL};
+use hydrozoa_measure::contender::Order;
+use hydrozoa_measure::drive::drive;
+use hydrozoa_measure::memory;
+use hydrozoa_measure::package::{EXAMPLE, MODEL};
 
 use super::{Options, SCRIPT};
 

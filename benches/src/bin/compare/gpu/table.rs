@@ -1,6 +1,6 @@
 //! What was measured on the device.
 
-use hydrozoa_benches::samples::{Samples, median};
+use hydrozoa_measure::samples::{Samples, median};
 use serde::Serialize;
 
 use super::Options;
