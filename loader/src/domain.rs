@@ -259,14 +259,26 @@ impl Domain {
     ///
     /// # Errors
     /// See [`Error`]; nothing of a failed load remains, except system libraries that it needed.
-    pub fn open(&self, path: &Path, flags: OpenFlags) -> Result<Library> {
+    ///
+    /// # Safety
+    /// Code of the file and of what it needs runs: constructors and resolvers of indirect functions now,
+    /// destructors and handlers later. It must be sound to run it in this process and in several copies,
+    /// and the symbols that it shares with other objects must have the same type in all of them. The
+    /// files must not be written or truncated while the process runs.
+    pub unsafe fn open(&self, path: &Path, flags: OpenFlags) -> Result<Library> {
         let image = IMAGES.open(path)?;
         load::open(self, image, Some(Class::Replicate), flags)
     }
 
     /// As [`Domain::open`], for an image that is no file: `bytes` are put into a sealed memory file
     /// named `name`. The same bytes under the same name are the same image in every domain.
-    pub fn open_bytes(&self, name: &str, bytes: &[u8], flags: OpenFlags) -> Result<Library> {
+    ///
+    /// # Errors
+    /// As for [`Domain::open`].
+    ///
+    /// # Safety
+    /// As for [`Domain::open`].
+    pub unsafe fn open_bytes(&self, name: &str, bytes: &[u8], flags: OpenFlags) -> Result<Library> {
         let image = IMAGES.open_bytes(name, bytes)?;
         load::open(self, image, Some(Class::Replicate), flags)
     }

@@ -11,7 +11,8 @@
 //! let loader = Loader::builder().build()?;
 //! for name in ["one", "two", "three"] {
 //!     let domain = loader.domain(name).build()?;
-//!     let library = domain.open("libcounter.so".as_ref(), OpenFlags::NOW)?;
+//!     // SAFETY: the library counts, in variables of its own; nobody changes its file.
+//!     let library = unsafe { domain.open("libcounter.so".as_ref(), OpenFlags::NOW)? };
 //!     let increment = library.symbol("increment")?;
 //!     // SAFETY: the library declares `int increment(void)`.
 //!     let increment: extern "C" fn() -> i32 = unsafe { std::mem::transmute(increment) };

@@ -72,17 +72,15 @@ impl Loader {
         &self.commons
     }
 
-    /// The policy in force.
-    pub fn policy(&self) -> &Policy {
-        &self.policy
-    }
-
     /// Has the system's loader load the file at `path`, once and for good, as it does for the
     /// libraries that the policy leaves to it.
     ///
     /// # Errors
     /// [`Error::System`](crate::Error::System) with the text of `dlerror`.
-    pub fn open_by_system(&self, path: &Path) -> Result<Library> {
+    ///
+    /// # Safety
+    /// Constructors of the library and of what it needs run; it must be sound to run them in this process.
+    pub unsafe fn open_by_system(&self, path: &Path) -> Result<Library> {
         let object = SYSTEM.open(path, libc::RTLD_LAZY)?;
         crate::load::open_by_system(&self.commons, &object.path, OpenFlags::LAZY)
     }

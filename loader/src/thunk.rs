@@ -27,9 +27,13 @@ unsafe impl Send for Interposition {}
 unsafe impl Sync for Interposition {}
 
 impl Interposition {
-    /// References bind to `target` itself. It must have the signature of the symbol it answers,
-    /// or be data of its type.
-    pub fn function(target: *const c_void) -> Interposition {
+    /// References bind to `target` itself.
+    ///
+    /// # Safety
+    /// `target` must be a function with the signature and the meaning of each symbol that
+    /// [`DomainBuilder::interpose`](crate::DomainBuilder::interpose) is given for this value, or data of
+    /// the symbol's type and size. It must stay valid as long as code of the domain can run.
+    pub unsafe fn function(target: *const c_void) -> Interposition {
         Interposition { target: target as usize, context: None }
     }
 
@@ -40,16 +44,28 @@ impl Interposition {
     /// `this` count. The context becomes the next one, so that `target` can be an
     /// `extern "C-unwind" fn(a, b, context)` for a function of two arguments.
     ///
+    /// # Safety
+    /// As for [`Interposition::function`]. The symbol's signature must use `arguments` INTEGER argument
+    /// registers, must pass nothing on the stack, and must not be variadic. `target` must accept
+    /// `context` as the argument after them.
+    ///
     /// # Panics
     /// If `arguments` is greater than 5.
-    pub fn with_context(target: *const c_void, arguments: usize, context: usize) -> Interposition {
+    pub unsafe fn with_context(
+        target: *const c_void,
+        arguments: usize,
+        context: usize,
+    ) -> Interposition {
         assert!(arguments <= 5, "no argument register is left for the context");
         let context = Context { argument: arguments, value: context, caller: false };
         Interposition { target: target as usize, context: Some(context) }
     }
 
     /// As [`Interposition::with_context`], and the return address as the argument after it.
-    pub(crate) fn with_caller(
+    ///
+    /// # Safety
+    /// As for [`Interposition::with_context`]; `target` takes the return address as its last argument.
+    pub(crate) unsafe fn with_caller(
         target: *const c_void,
         arguments: usize,
         context: usize,
@@ -136,11 +152,11 @@ mod tests {
 
     #[test]
     fn a_thunk_passes_its_context_after_the_real_arguments() {
-        let thunks = Thunks::generate(&[
-            Interposition::with_context(sum as *const c_void, 2, 3),
-            Interposition::with_context(sum as *const c_void, 2, 4),
-        ])
-        .unwrap();
+        // SAFETY: `sum` takes two arguments and the context.
+        let entries = [3, 4].map(|context| unsafe {
+            Interposition::with_context(sum as *const c_void, 2, context)
+        });
+        let thunks = Thunks::generate(&entries).unwrap();
         let call = |index: usize, a, b| {
             // SAFETY: the generated code has the C calling convention of a two-argument function.
             let function: extern "C" fn(usize, usize) -> usize =
@@ -152,9 +168,9 @@ mod tests {
 
     #[test]
     fn a_thunk_with_caller_passes_the_address_that_it_returns_to() {
-        let thunks =
-            Thunks::generate(&[Interposition::with_caller(where_from as *const c_void, 0, 7)])
-                .unwrap();
+        // SAFETY: `where_from` takes the context and the caller's address.
+        let entry = unsafe { Interposition::with_caller(where_from as *const c_void, 0, 7) };
+        let thunks = Thunks::generate(&[entry]).unwrap();
         // SAFETY: the generated code has the C calling convention of a function without arguments.
         let function: extern "C" fn() -> usize =
             unsafe { std::mem::transmute(thunks.addresses[0]) };

@@ -27,7 +27,9 @@ impl Exit {
     /// What references to `exit` bind to.
     pub(crate) fn interposition(&'static self) -> Interposition {
         let context = std::ptr::from_ref(self).expose_provenance();
-        Interposition::with_context(exit as *const c_void, 1, context)
+        // SAFETY: `exit(3)` takes one int; the function below takes it and the address of an `Exit`, which
+        // is never freed.
+        unsafe { Interposition::with_context(exit as *const c_void, 1, context) }
     }
 
     /// Runs `command` on this thread and keeps what it returns, unless `exit` was called before.

@@ -20,6 +20,8 @@ use crate::torch_policy::Torch;
 /// loaded; torch's release is unknown and `torch` is [`TorchPolicy::Shared`].
 pub fn inspect(file: &Path, python: &Installation, torch: TorchPolicy) -> Result<Inspection> {
     let place = Torch::settle(torch, python, false)?.place("inspection", None)?;
-    place.domain.open(python.library(), OpenFlags::LAZY | OpenFlags::GLOBAL)?;
+    // SAFETY: an installation names a libpython, whose state is all in its own variables; it may be loaded
+    // several times.
+    unsafe { place.domain.open(python.library(), OpenFlags::LAZY | OpenFlags::GLOBAL)? };
     Ok(place.domain.inspect(file)?)
 }

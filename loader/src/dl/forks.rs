@@ -70,7 +70,8 @@ fn for_its_domain(handlers: &mut [Handler; 3], domain: DomainId) -> std::io::Res
         .map(|handler| {
             let registered = Box::leak(Box::new(Registered { handler, domain }));
             let context = ptr::from_ref(registered).expose_provenance();
-            Interposition::with_context(call_for_its_domain as *const c_void, 0, context)
+            // SAFETY: the thunk stands for a handler, which takes no argument; the context is the record.
+            unsafe { Interposition::with_context(call_for_its_domain as *const c_void, 0, context) }
         })
         .collect();
     // Never unmapped: glibc may be calling it on another thread when its replica goes.

@@ -32,9 +32,16 @@ pub(crate) use iterate::iterate_phdr;
 /// The functions that every domain interposes.
 pub(crate) fn interpositions(domain: DomainId) -> Vec<(&'static str, Interposition)> {
     let context = domain.0 as usize;
-    let plain = |target: *const c_void| Interposition::function(target);
-    let with_domain = |target, arguments| Interposition::with_context(target, arguments, context);
-    let with_caller = |target, arguments| Interposition::with_caller(target, arguments, context);
+    // SAFETY: each function below has the signature that <dlfcn.h>, <link.h>, <pthread.h>, <unistd.h> or
+    // the C++ ABI gives the name that stands beside it, then the context and the caller where it says so;
+    // the number is that of the signature's arguments, all of them integers and pointers.
+    let plain = |target: *const c_void| unsafe { Interposition::function(target) };
+    // SAFETY: as above.
+    let with_domain =
+        |target, arguments| unsafe { Interposition::with_context(target, arguments, context) };
+    // SAFETY: as above.
+    let with_caller =
+        |target, arguments| unsafe { Interposition::with_caller(target, arguments, context) };
     vec![
         ("__tls_get_addr", plain(arch::tls_get_addr as *const c_void)),
         ("__cxa_atexit", plain(exit::cxa_atexit as *const c_void)),

@@ -42,7 +42,13 @@ pub struct Member {
 
 /// Relocates `path` in `domain` as [`Domain::open`] would, and stops before anybody sees it.
 /// Libraries that the policy leaves to the system are loaded.
-pub fn relocate(domain: &Domain, path: &Path, flags: OpenFlags) -> Result<Relocated> {
+///
+/// # Errors
+/// As for [`Domain::open`].
+///
+/// # Safety
+/// As for [`Domain::open`]: resolvers of indirect functions run, and what the system loads.
+pub unsafe fn relocate(domain: &Domain, path: &Path, flags: OpenFlags) -> Result<Relocated> {
     let image = IMAGES.open(path)?;
     let mut closure = load::discover(domain, image, Some(Class::Replicate))?;
     load::open_system_nodes(&mut closure)?;

@@ -3,7 +3,7 @@
 use std::fs::File;
 
 use crate::ATTEMPT;
-use crate::common::{Workshop, function};
+use crate::common::{Workshop, function, open};
 use crate::graph::{Graph, works};
 use crate::process::in_child;
 use hydrozoa_loader::{Domain, Error, Loader, OpenFlags};
@@ -144,7 +144,7 @@ fn domain() -> Domain {
 }
 
 fn value(domain: &Domain, path: &std::path::Path) -> Result<i32, Error> {
-    let library = domain.open(path, OpenFlags::NOW)?;
+    let library = open(domain, path, OpenFlags::NOW)?;
     // SAFETY: declared as `int value(void)`.
     let value: extern "C" fn() -> i32 = unsafe { function(&library, "value") };
     Ok(value())
@@ -190,10 +190,12 @@ fn a_limit_on_the_size_of_files_is_an_error_and_not_a_signal() {
     let said = in_child(ATTEMPT, || {
         let domain = domain();
         limit(libc::RLIMIT_FSIZE, 4096);
-        let error = domain.open_bytes("bytes", &bytes, OpenFlags::NOW).unwrap_err();
+        // SAFETY: the library above, of one function.
+        let open = || unsafe { domain.open_bytes("bytes", &bytes, OpenFlags::NOW) };
+        let error = open().unwrap_err();
         assert_eq!(code(&error), Some(libc::EFBIG), "{error}");
         limit(libc::RLIMIT_FSIZE, libc::RLIM_INFINITY);
-        domain.open_bytes("bytes", &bytes, OpenFlags::NOW).unwrap();
+        open().unwrap();
         error.to_string()
     });
     assert!(said.unwrap().starts_with("bytes: cannot create a memory file for"));

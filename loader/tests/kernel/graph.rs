@@ -3,7 +3,7 @@
 use std::ffi::c_int;
 use std::path::PathBuf;
 
-use crate::common::{Workshop, function};
+use crate::common::{Workshop, function, open};
 use hydrozoa_loader::{Class, Domain, Library, Loader, OpenFlags, Policy, Result};
 
 /// `libroot.so` needs `libmiddle.so`, which needs `libcommon.so` (the commons') and `libsystem.so` (the
@@ -69,7 +69,7 @@ impl Graph {
     }
 
     pub fn open(&self, domain: &Domain) -> Result<Library> {
-        domain.open(&self.root, OpenFlags::LAZY)
+        open(domain, &self.root, OpenFlags::LAZY)
     }
 }
 

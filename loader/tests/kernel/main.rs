@@ -13,6 +13,7 @@ use std::ffi::{CStr, c_int, c_void};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Barrier};
 
+use common::open;
 use graph::{Graph, RAN, works};
 use hydrozoa_loader::{Domain, Error, Library, OpenFlags, Result};
 use process::{State, in_child};
@@ -160,7 +161,7 @@ fn bytes_are_provided_or_not_but_never_half() {
     let path = PathBuf::from(format!("{}/libprovided.so", graph.directory.display()));
     let load = |domain: &Domain| {
         hydrozoa_loader::provide(&path, &bytes)?;
-        domain.open(&path, OpenFlags::LAZY)
+        open(domain, &path, OpenFlags::LAZY)
     };
     let prepare = || graph.domain();
     refuse_all(&graph, false, prepare, load, replicas);
@@ -178,7 +179,7 @@ fn what_could_not_be_unmapped_is_unmapped_later() {
     let said = in_child(ATTEMPT, || {
         let loader = hydrozoa_loader::Loader::builder().build().unwrap();
         let domain = loader.domain("under test").build().unwrap();
-        let fail = || domain.open(&fails, OpenFlags::NOW).unwrap_err();
+        let fail = || open(&domain, &fails, OpenFlags::NOW).unwrap_err();
         fail();
         watch();
         let counts = count(fail);
@@ -245,22 +246,22 @@ fn thread_local_data_of_loads_that_fail_is_there_for_the_next_one() {
             let domain = loader.domain("under test").build().unwrap();
             // Once, undisturbed, in another domain: what is found out once for a process is.
             let other = loader.domain("other").build().unwrap();
-            paths.iter().for_each(|path| drop(other.open(path, OpenFlags::NOW).unwrap()));
+            paths.iter().for_each(|path| drop(open(&other, path, OpenFlags::NOW).unwrap()));
             watch();
             let last = |path: &PathBuf| {
                 let third = loader.domain("third").build().unwrap();
-                let counts = count(|| third.open(path, OpenFlags::NOW).unwrap());
+                let counts = count(|| open(&third, path, OpenFlags::NOW).unwrap());
                 points(&counts).into_iter().rfind(|point| point.is("mprotect")).unwrap()
             };
             let points: Vec<Point> = paths.iter().map(last).collect();
             for _ in 0..refusals {
                 for (path, &point) in paths.iter().zip(&points) {
-                    let (result, _) = refusing(point, || domain.open(path, OpenFlags::NOW));
+                    let (result, _) = refusing(point, || open(&domain, path, OpenFlags::NOW));
                     assert!(matches!(result, Err(Error::Memory { .. })), "{result:?}");
                 }
             }
             for path in &paths {
-                domain.open(path, OpenFlags::NOW).unwrap();
+                open(&domain, path, OpenFlags::NOW).unwrap();
             }
             format!("{:?}", tls_modules(&domain, &directory))
         })

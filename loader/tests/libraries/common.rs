@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use hydrozoa_loader::{Domain, Library, OpenFlags, Result};
+
 /// A directory that is removed with the value.
 pub struct Workshop {
     directory: PathBuf,
@@ -55,11 +57,18 @@ impl Drop for Workshop {
     }
 }
 
+/// Opens a library that a test has built.
+pub fn open(domain: &Domain, path: &Path, flags: OpenFlags) -> Result<Library> {
+    // SAFETY: the sources stand in the tests: what they define has one type in all libraries of a test,
+    // and may be loaded in several copies.
+    unsafe { domain.open(path, flags) }
+}
+
 /// A function of an open library, as `F`.
 ///
 /// # Safety
 /// `F` must be the type of a function pointer that fits the symbol.
-pub unsafe fn function<F: Copy>(library: &hydrozoa_loader::Library, name: &str) -> F {
+pub unsafe fn function<F: Copy>(library: &Library, name: &str) -> F {
     let address = library.symbol(name).unwrap();
     assert_eq!(size_of::<F>(), size_of_val(&address));
     // SAFETY: the caller's promise.

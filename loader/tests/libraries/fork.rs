@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::common::Workshop;
+use crate::common::{Workshop, open};
 use crate::replicas::{call, domains, open_in};
 use hydrozoa_loader::OpenFlags;
 
@@ -40,7 +40,7 @@ fn a_child_finds_the_loader_usable_wherever_other_threads_were() {
     let shop = Workshop::new("fork");
     let library = shop.build("libforked.so", "int value = 1;", &[]);
     let domain = &domains(1)[0];
-    let open = || domain.open(&library, OpenFlags::NOW);
+    let open = || open(domain, &library, OpenFlags::NOW);
     let first = open().unwrap();
     let stop = AtomicBool::new(false);
     let outcome = thread::scope(|scope| {

@@ -3,7 +3,7 @@
 use std::ffi::{CString, c_char, c_int};
 use std::path::Path;
 
-use crate::common::{Workshop, function, mappings};
+use crate::common::{Workshop, function, mappings, open};
 use hydrozoa_loader::{Class, Domain, Library, Loader, OpenFlags, Policy};
 
 /// Calls of `dl*` functions from a library of the domain.
@@ -34,7 +34,7 @@ impl Driver {
         let policy = Policy::default().with(&pattern, Class::Replicate, "it is under test");
         let loader = Loader::builder().policy(policy).build().unwrap();
         let domain = loader.domain("program").continue_program().build().unwrap();
-        let library = domain.open(&path, OpenFlags::NOW).unwrap();
+        let library = open(&domain, &path, OpenFlags::NOW).unwrap();
         Driver { library, domain }
     }
 

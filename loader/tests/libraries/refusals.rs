@@ -1,6 +1,6 @@
 //! Bad input: a typed error that names the object and the symbol, and no trace.
 
-use crate::common::Workshop;
+use crate::common::{Workshop, open};
 use hydrozoa_loader::{Domain, Error, Loader, OpenFlags};
 
 fn domain() -> Domain {
@@ -11,7 +11,7 @@ fn malformed(bytes: &[u8], name: &str) -> String {
     let shop = Workshop::new(&format!("malformed-{name}"));
     let path = shop.path("bad.so");
     std::fs::write(&path, bytes).unwrap();
-    match domain().open(&path, OpenFlags::NOW) {
+    match open(&domain(), &path, OpenFlags::NOW) {
         Err(Error::Malformed { object, reason }) => {
             assert_eq!(object.file_name().unwrap(), "bad.so");
             reason
@@ -38,7 +38,7 @@ fn a_file_truncated_anywhere_is_refused_and_the_process_goes_on() {
         // A file of its own each time: one that is loaded must not be written to.
         let cut_path = shop.path(&format!("cut-{length}.so"));
         std::fs::write(&cut_path, &whole[..length]).unwrap();
-        match domain.open(&cut_path, OpenFlags::NOW) {
+        match open(&domain, &cut_path, OpenFlags::NOW) {
             Err(Error::Malformed { .. }) => refused += 1,
             // Section headers and symbol names for debuggers lie at the end and are not needed.
             Ok(_) => assert!(length > whole.len() / 2, "accepted with {length} bytes"),
@@ -46,7 +46,7 @@ fn a_file_truncated_anywhere_is_refused_and_the_process_goes_on() {
         }
     }
     assert!(refused > 50, "{refused}");
-    assert!(domain.open(&path, OpenFlags::NOW).is_ok());
+    assert!(open(&domain, &path, OpenFlags::NOW).is_ok());
 }
 
 #[test]
@@ -58,7 +58,7 @@ fn a_missing_symbol_is_named_and_nothing_stays_mapped() {
         &[],
     );
     let domain = domain();
-    match domain.open(&path, OpenFlags::NOW) {
+    match open(&domain, &path, OpenFlags::NOW) {
         Err(Error::UndefinedSymbol { object, symbol, .. }) => {
             assert_eq!(object, path.canonicalize().unwrap());
             assert_eq!(symbol, "nowhere_defined");
@@ -68,7 +68,7 @@ fn a_missing_symbol_is_named_and_nothing_stays_mapped() {
     assert!(domain.replicas().is_empty());
     assert!(!crate::common::mappings(&path).iter().any(|line| line.contains("r-xp")));
     // Lazily bound it loads, as under glibc: the function may never be called.
-    assert!(domain.open(&path, OpenFlags::LAZY).is_ok());
+    assert!(open(&domain, &path, OpenFlags::LAZY).is_ok());
 }
 
 #[test]
@@ -90,10 +90,10 @@ fn a_load_that_fails_gives_its_static_tls_back() {
     // The library that it needs is the system's, whose data is at one offset in no two threads. As
     // much as all of these asked for, there is not.
     for _ in 0..100 {
-        let error = domain.open(&both, OpenFlags::NOW).unwrap_err();
+        let error = open(&domain, &both, OpenFlags::NOW).unwrap_err();
         assert!(matches!(&error, Error::Relocation { object, .. } if *object == both), "{error}");
     }
-    let library = domain.open(&alone, OpenFlags::NOW).unwrap();
+    let library = open(&domain, &alone, OpenFlags::NOW).unwrap();
     let next = library.symbol("next").unwrap();
     // SAFETY: it has this type.
     let next: extern "C" fn() -> i32 = unsafe { std::mem::transmute(next) };
@@ -105,7 +105,7 @@ fn missing_data_is_an_error_even_when_binding_lazily() {
     let shop = Workshop::new("missing-data");
     let path =
         shop.build("libmissing_data.so", "extern int absent; int f(void) { return absent; }", &[]);
-    let error = domain().open(&path, OpenFlags::LAZY).unwrap_err();
+    let error = open(&domain(), &path, OpenFlags::LAZY).unwrap_err();
     assert!(
         matches!(&error, Error::UndefinedSymbol { symbol, .. } if symbol == "absent"),
         "{error}"
@@ -122,7 +122,7 @@ fn a_missing_dependency_is_named_with_its_requester() {
         &["-L{dir}", "-l:libgone.so", "-Wl,-rpath,$ORIGIN"],
     );
     std::fs::remove_file(shop.path("libgone.so")).unwrap();
-    match domain().open(&path, OpenFlags::NOW) {
+    match open(&domain(), &path, OpenFlags::NOW) {
         Err(Error::NotFound { object, requester, .. }) => {
             assert_eq!(object, "libgone.so");
             assert!(requester.ends_with("libneeds.so"), "{requester}");
@@ -135,7 +135,7 @@ fn a_missing_dependency_is_named_with_its_requester() {
 fn executable_stacks_and_text_relocations_are_refused_with_the_reason() {
     let shop = Workshop::new("refused");
     let stack = shop.build("libstack.so", "int f(void) { return 1; }", &["-Wl,-z,execstack"]);
-    let error = domain().open(&stack, OpenFlags::NOW).unwrap_err();
+    let error = open(&domain(), &stack, OpenFlags::NOW).unwrap_err();
     assert!(
         matches!(&error, Error::Refused { reason, .. } if reason.contains("executable stack")),
         "{error}"
@@ -143,7 +143,7 @@ fn executable_stacks_and_text_relocations_are_refused_with_the_reason() {
 
     let assembly = "__asm__(\".text\\n.globl t\\nt: .quad t\\n\"); int f(void) { return 1; }";
     let text = shop.build("libtextrel.so", assembly, &["-Wl,-z,notext"]);
-    let error = domain().open(&text, OpenFlags::NOW).unwrap_err();
+    let error = open(&domain(), &text, OpenFlags::NOW).unwrap_err();
     assert!(
         matches!(&error, Error::Refused { reason, .. } if reason.contains("text relocations")),
         "{error}"
@@ -158,7 +158,7 @@ fn initialised_static_tls_and_exhaustion_are_refused_with_the_reason() {
         "static __thread char b[1 << 20]; int f(void) { return b[5]++; }",
         &["-ftls-model=initial-exec"],
     );
-    let error = domain().open(&huge, OpenFlags::NOW).unwrap_err();
+    let error = open(&domain(), &huge, OpenFlags::NOW).unwrap_err();
     assert!(
         matches!(&error, Error::Tls { reason, .. } if reason.contains("static TLS")),
         "{error}"

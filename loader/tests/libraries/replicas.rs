@@ -3,7 +3,7 @@
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::path::Path;
 
-use crate::common::{Workshop, function};
+use crate::common::{Workshop, function, open};
 use hydrozoa_loader::{Class, Domain, Interposition, Library, Loader, OpenFlags, Policy, current};
 
 pub fn domains(count: usize) -> Vec<Domain> {
@@ -12,7 +12,7 @@ pub fn domains(count: usize) -> Vec<Domain> {
 }
 
 pub fn open_in(domains: &[Domain], path: &Path) -> Vec<Library> {
-    domains.iter().map(|domain| domain.open(path, OpenFlags::NOW).unwrap()).collect()
+    domains.iter().map(|domain| open(domain, path, OpenFlags::NOW).unwrap()).collect()
 }
 
 pub fn call(library: &Library, name: &str) -> c_int {
@@ -44,10 +44,10 @@ fn opening_again_in_a_domain_returns_the_same_replica() {
     let shop = Workshop::new("again");
     let path = shop.build("libagain.so", "int x;", &[]);
     let domain = &domains(1)[0];
-    let first = domain.open(&path, OpenFlags::NOW).unwrap();
+    let first = open(domain, &path, OpenFlags::NOW).unwrap();
     let link = shop.path("link.so");
     std::os::unix::fs::symlink(&path, &link).unwrap();
-    let second = domain.open(&link, OpenFlags::NOW).unwrap();
+    let second = open(domain, &link, OpenFlags::NOW).unwrap();
     assert_eq!(first.base(), second.base());
     assert_eq!(domain.replicas().len(), 1);
 }
@@ -56,7 +56,7 @@ fn opening_again_in_a_domain_returns_the_same_replica() {
 fn a_library_s_debug_output_says_what_and_where_it_is_in_few_words() {
     let shop = Workshop::new("debug");
     let path = shop.build("libshown.so", "int f(void) { return 1; }", &[]);
-    let library = domains(1)[0].open(&path, OpenFlags::NOW).unwrap();
+    let library = open(&domains(1)[0], &path, OpenFlags::NOW).unwrap();
     let text = format!("{library:?}");
     assert!(text.contains("libshown.so") && text.contains("domain 0"), "{text}");
     assert!(text.contains(&format!("{:#x}", library.base())), "{text}");
@@ -113,7 +113,7 @@ fn constructors_run_once_per_replica_dependencies_first() {
     let loader = Loader::builder().policy(policy).build().unwrap();
     for name in ["one", "two"] {
         let domain = loader.domain(name).build().unwrap();
-        let library = domain.open(&path, OpenFlags::NOW).unwrap();
+        let library = open(&domain, &path, OpenFlags::NOW).unwrap();
         // SAFETY: declared as `const char *log_text(void)`.
         let text: extern "C" fn() -> *const c_char = unsafe { function(&library, "log_text") };
         // SAFETY: the library returns its NUL-terminated buffer.
@@ -208,7 +208,7 @@ fn exceptions_cross_replicas_and_are_caught_by_type() {
     let libraries: Vec<_> = (0..3)
         .map(|index| {
             let domain = loader.domain(&index.to_string()).build().unwrap();
-            domain.open(&path, OpenFlags::NOW).unwrap()
+            open(&domain, &path, OpenFlags::NOW).unwrap()
         })
         .collect();
     std::thread::scope(|scope| {
@@ -238,7 +238,7 @@ fn unique_symbols_are_one_per_domain() {
     );
     let policy = Policy::default().with("*/libunique_*", Class::Replicate, "test");
     let loader = Loader::builder().policy(policy).build().unwrap();
-    let open = |name| loader.domain(name).build().unwrap().open(&path, OpenFlags::NOW).unwrap();
+    let open = |name| open(&loader.domain(name).build().unwrap(), &path, OpenFlags::NOW).unwrap();
     let (one, two) = (open("one"), open("two"));
     call(&one, "run_set");
     assert_eq!((call(&one, "read_b"), call(&two, "read_b")), (9, 0));
@@ -289,7 +289,7 @@ fn the_version_that_was_linked_is_the_one_that_is_called() {
     );
     let policy = Policy::default().with("*/libversioned*", Class::Replicate, "test");
     let loader = Loader::builder().policy(policy).build().unwrap();
-    let library = loader.domain("one").build().unwrap().open(&user, OpenFlags::NOW).unwrap();
+    let library = open(&loader.domain("one").build().unwrap(), &user, OpenFlags::NOW).unwrap();
     assert_eq!(call(&library, "call_f"), 1);
     // dlsym without a version takes the default, the newest.
     assert_eq!(call(&library, "f"), 2);
@@ -328,7 +328,7 @@ fn dlopen_and_its_kin_act_for_the_domain_of_their_caller() {
     let loader = Loader::builder().policy(policy).build().unwrap();
     for name in ["one", "two"] {
         let domain = loader.domain(name).build().unwrap();
-        let library = domain.open(&path, OpenFlags::NOW | OpenFlags::GLOBAL).unwrap();
+        let library = open(&domain, &path, OpenFlags::NOW | OpenFlags::GLOBAL).unwrap();
         // SAFETY: declared as `int load(const char *)`.
         let load: extern "C" fn(*const c_char) -> c_int = unsafe { function(&library, "load") };
         let plugin = std::ffi::CString::new(plugin.to_str().unwrap()).unwrap();
@@ -349,9 +349,10 @@ fn interposition_is_per_domain() {
     let path = shop.build("libasks.so", "int ask(int); int run(void) { return ask(5); }", &[]);
     let loader = Loader::builder().build().unwrap();
     for context in [100, 200] {
-        let entry = Interposition::with_context(answer as *const c_void, 1, context);
+        // SAFETY: `ask` takes an int; `answer` takes it and the context.
+        let entry = unsafe { Interposition::with_context(answer as *const c_void, 1, context) };
         let domain = loader.domain("asks").interpose("ask", entry).build().unwrap();
-        let library = domain.open(&path, OpenFlags::NOW).unwrap();
+        let library = open(&domain, &path, OpenFlags::NOW).unwrap();
         assert_eq!(call(&library, "run"), 5 + context as c_int);
     }
 }
@@ -370,9 +371,10 @@ fn a_thread_made_by_a_replica_begins_in_its_domain() {
     );
     let loader = Loader::builder().build().unwrap();
     for _ in 0..2 {
-        let entry = Interposition::function(where_am_i as *const c_void);
+        // SAFETY: the library declares it as `int where_am_i(void)`.
+        let entry = unsafe { Interposition::function(where_am_i as *const c_void) };
         let domain = loader.domain("threads").interpose("where_am_i", entry).build().unwrap();
-        let library = domain.open(&path, OpenFlags::NOW).unwrap();
+        let library = open(&domain, &path, OpenFlags::NOW).unwrap();
         assert_eq!(call(&library, "in_thread"), domain.id().index() as c_int);
     }
     assert_eq!(current::domain(), None);
@@ -395,7 +397,7 @@ fn a_closed_domain_runs_its_destructors_and_leaves_no_mapping() {
         &[],
     );
     let domain = domains(1).remove(0);
-    let library = domain.open(&path, OpenFlags::NOW).unwrap();
+    let library = open(&domain, &path, OpenFlags::NOW).unwrap();
     assert_eq!(call(&library, "x"), 1);
     drop(library);
     // SAFETY: nothing of the library runs or is referred to any more.
@@ -421,7 +423,7 @@ fn a_closed_replica_stays_mapped_until_threads_have_destroyed_its_thread_local_o
         &[],
     );
     let domain = domains(1).remove(0);
-    let library = domain.open(&path, OpenFlags::NOW).unwrap();
+    let library = open(&domain, &path, OpenFlags::NOW).unwrap();
     let (touched, is_touched) = std::sync::mpsc::channel();
     let (end, ends) = std::sync::mpsc::channel::<()>();
     // SAFETY: declared as `int touch()`.
@@ -483,7 +485,7 @@ fn calling_a_function_that_nobody_defines_names_it_and_ends_the_process() {
         let shop = Workshop::new("trap");
         let path =
             shop.build("libtrap.so", "int nobody(void); int f(void) { return nobody(); }", &[]);
-        let library = domains(1)[0].open(&path, OpenFlags::LAZY).unwrap();
+        let library = open(&domains(1)[0], &path, OpenFlags::LAZY).unwrap();
         drop(shop);
         call(&library, "f");
         unreachable!("the call above does not return");
@@ -510,7 +512,7 @@ fn an_inspection_tells_class_cost_and_needs_and_loads_nothing() {
     let domain = loader.domain("inspection").build().unwrap();
     let alone = domain.inspect(&user).unwrap();
     assert_eq!((alone.class, alone.dependencies[0].class), (Class::System, Some(Class::System)));
-    domain.open(&core, OpenFlags::NOW | OpenFlags::GLOBAL).unwrap();
+    open(&domain, &core, OpenFlags::NOW | OpenFlags::GLOBAL).unwrap();
     let inspection = domain.inspect(&user).unwrap();
     assert_eq!(inspection.class, Class::Replicate);
     assert!(inspection.reason.contains("inspected"), "{}", inspection.reason);

@@ -4,7 +4,7 @@ use std::ffi::{CStr, CString, c_char, c_int};
 use std::path::PathBuf;
 use std::process::Command;
 
-use crate::common::{Workshop, function};
+use crate::common::{Workshop, function, open};
 use crate::replicas::{call, domains, open_in};
 use hydrozoa_loader::{Class, Error, Loader, OpenFlags, Policy};
 
@@ -31,7 +31,7 @@ fn a_unique_symbol_of_the_system_s_is_the_one_that_the_system_uses() {
     // SAFETY: `int *first(void)` of the library that was just opened.
     let first: extern "C" fn() -> usize =
         unsafe { std::mem::transmute(libc::dlsym(handle, c"first".as_ptr())) };
-    let library = domains(1)[0].open(&user, OpenFlags::NOW).unwrap();
+    let library = open(&domains(1)[0], &user, OpenFlags::NOW).unwrap();
     // SAFETY: declared as `int *own(void)` and `int *second(void)`.
     let (own, second): (extern "C" fn() -> usize, extern "C" fn() -> usize) =
         unsafe { (function(&library, "own"), function(&library, "second")) };
@@ -148,7 +148,7 @@ fn a_dependency_that_lacks_a_file_is_no_more_loadable_for_what_the_file_is_calle
         &{ [&near[..], &["-l:libmiddle.so", "-Wl,--allow-shlib-undefined"]].concat() },
     );
     let domain = &domains(1)[0];
-    let error = domain.open(&user, OpenFlags::NOW).unwrap_err();
+    let error = open(domain, &user, OpenFlags::NOW).unwrap_err();
     assert!(matches!(error, Error::System { .. }), "{error:?}");
     assert_eq!(domain.replicas(), []);
 }
@@ -167,8 +167,8 @@ fn a_library_without_a_domain_s_symbols_is_shared_and_one_with_them_is_not() {
     let loader = Loader::builder().build().unwrap();
     let open = |name: &str| {
         let domain = loader.domain(name).build().unwrap();
-        domain.open(&core, OpenFlags::NOW | OpenFlags::GLOBAL).unwrap();
-        domain.open(&user, OpenFlags::NOW).unwrap()
+        open(&domain, &core, OpenFlags::NOW | OpenFlags::GLOBAL).unwrap();
+        open(&domain, &user, OpenFlags::NOW).unwrap()
     };
     let (one, two) = (open("one"), open("two"));
     // libcore counts per domain, libplain for the process.
@@ -196,8 +196,8 @@ fn a_library_that_only_names_a_replica_as_needed_is_loaded_once_for_all_domains(
     let operators = std::ffi::CString::new(operators.to_str().unwrap()).unwrap();
     for (name, expected) in [("one", 101), ("two", 102)] {
         let domain = loader.domain(name).build().unwrap();
-        domain.open(&core, OpenFlags::NOW | OpenFlags::GLOBAL).unwrap();
-        let library = domain.open(&user, OpenFlags::NOW).unwrap();
+        open(&domain, &core, OpenFlags::NOW | OpenFlags::GLOBAL).unwrap();
+        let library = open(&domain, &user, OpenFlags::NOW).unwrap();
         // SAFETY: declared as `int load(const char *)`.
         let load: extern "C" fn(*const c_char) -> c_int = unsafe { function(&library, "load") };
         assert_eq!(load(operators.as_ptr()), expected, "{name}");
@@ -228,7 +228,7 @@ fn what_a_library_of_the_commons_was_bound_in_is_the_commons_in_every_domain() {
     // The first domain has the commons loaded; the later ones find them there.
     for (name, results) in [("one", [1021, 3042]), ("two", [5061, 7082]), ("three", [9101, 11122])]
     {
-        let library = loader.domain(name).build().unwrap().open(&user, OpenFlags::NOW).unwrap();
+        let library = open(&loader.domain(name).build().unwrap(), &user, OpenFlags::NOW).unwrap();
         assert_eq!([0; 2].map(|_| call(&library, "run")), results, "{name}");
     }
     assert_eq!(loader.commons().replicas().len(), 2);
@@ -271,7 +271,7 @@ fn the_program_s_own_copy_of_a_replicated_library_is_another_world() {
     };
     assert!(!handle.is_null());
     for (name, program) in [("one", [11, 22, 33]), ("two", [44, 55, 66])] {
-        let library = loader.domain(name).build().unwrap().open(&user, OpenFlags::NOW).unwrap();
+        let library = open(&loader.domain(name).build().unwrap(), &user, OpenFlags::NOW).unwrap();
         assert_eq!([0; 3].map(|_| call(&library, "program")), program, "{name}");
         // The weak variable too is the domain's: bound to the program's, this would be 14.
         assert_eq!([0; 2].map(|_| call(&library, "own")), [11, 22], "{name}");
@@ -291,14 +291,14 @@ fn what_a_global_library_needs_serves_those_that_name_it_nowhere() {
         shop.build("libuser.so", "int needed(void); int use(void) { return needed(); }", &[]);
     let loader = Loader::builder().build().unwrap();
     let domain = loader.domain("without").build().unwrap();
-    domain.open(&provider, OpenFlags::NOW).unwrap();
-    let error = domain.open(&user, OpenFlags::NOW).unwrap_err().to_string();
+    open(&domain, &provider, OpenFlags::NOW).unwrap();
+    let error = open(&domain, &user, OpenFlags::NOW).unwrap_err().to_string();
     assert!(error.contains("undefined symbol: needed"), "{error}");
     assert!(domain.symbol("needed").is_none());
 
     let domain = loader.domain("with").build().unwrap();
-    domain.open(&provider, OpenFlags::NOW | OpenFlags::GLOBAL).unwrap();
-    let user = domain.open(&user, OpenFlags::NOW).unwrap();
+    open(&domain, &provider, OpenFlags::NOW | OpenFlags::GLOBAL).unwrap();
+    let user = open(&domain, &user, OpenFlags::NOW).unwrap();
     assert_eq!(call(&user, "use"), 7);
     // As dlsym(RTLD_DEFAULT) asks.
     assert!(domain.symbol("needed").is_some());

@@ -107,10 +107,13 @@ fn prepare(name: &str, configuration: &Configuration) -> Result<(Place, table::P
 /// symbols that they use.
 fn load(domain: &Domain, python: &Installation) -> Result<Library> {
     let flags = OpenFlags::NOW | OpenFlags::GLOBAL;
-    domain.open(python.library(), flags)?;
+    // SAFETY: an installation names a libpython, whose state is all in its own variables; it may be loaded
+    // several times, and the domain interposes what it shares with the process.
+    unsafe { domain.open(python.library(), flags)? };
     let image = payload::image(python.minor())?;
     let name = format!("hydrozoa-payload-3.{}.so", python.minor());
-    Ok(domain.open_bytes(&name, image, flags)?)
+    // SAFETY: the image is the payload that this crate was built with, for this version of Python.
+    Ok(unsafe { domain.open_bytes(&name, image, flags)? })
 }
 
 /// Runs the payload's `start` on the calling thread, which becomes Python's main thread.

@@ -117,7 +117,9 @@ impl Adapter {
             return Ok(());
         }
         let path = library_folder.join("libtorch_cpu.so");
-        self.loader.open_by_system(&path).map_err(|source| AdapterError::Load { path, source })?;
+        // SAFETY: libtorch of a release that the adapter knows; torch itself opens it in every process.
+        unsafe { self.loader.open_by_system(&path) }
+            .map_err(|source| AdapterError::Load { path, source })?;
         let symbols = Symbols::resolve(&self.loader).map_err(|missing| {
             AdapterError::MissingSymbols { version: self.version.clone(), missing }
         })?;

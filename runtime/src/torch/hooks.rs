@@ -64,7 +64,12 @@ macro_rules! hooks {
 
         /// The interpositions of the setters.
         pub(super) fn interpositions(context: usize) -> Vec<(String, Interposition)> {
-            vec![$(($setter.to_owned(), Interposition::with_context(set::<$number> as *const c_void, 1, context))),*]
+            let with_context = |setter: &str, target: *const c_void| {
+                // SAFETY: the comments beside the setters have their signatures, of one pointer; `set` takes
+                // it and the address of a member, which is never freed.
+                (setter.to_owned(), unsafe { Interposition::with_context(target, 1, context) })
+            };
+            vec![$(with_context($setter, set::<$number> as *const c_void)),*]
         }
     };
 }

@@ -75,10 +75,14 @@ pub fn known_release(version: &str) -> bool {
 fn interpositions(member: &'static Member) -> Vec<(String, Interposition)> {
     let context = std::ptr::from_ref(member) as usize;
     let with_context = |symbol: &str, target: *const c_void, arguments: usize| {
-        (symbol.to_owned(), Interposition::with_context(target, arguments, context))
+        // SAFETY: the mangled names below have the signatures, whose arguments are integers and pointers;
+        // each function takes those and the address of the member, which is never freed.
+        (symbol.to_owned(), unsafe { Interposition::with_context(target, arguments, context) })
     };
-    let direct =
-        |symbol: &str, target: *const c_void| (symbol.to_owned(), Interposition::function(target));
+    let direct = |symbol: &str, target: *const c_void| {
+        // SAFETY: as above, without a context.
+        (symbol.to_owned(), unsafe { Interposition::function(target) })
+    };
     let mut all = vec![
         with_context("PyGILState_Ensure", gil::ensure as *const c_void, 0),
         with_context("PyGILState_Release", gil::release as *const c_void, 1),

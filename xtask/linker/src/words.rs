@@ -244,10 +244,13 @@ struct Loaded {
 fn load_by_hydrozoa(python: &Path, object: &Path) -> anyhow::Result<Loaded> {
     let loader = Loader::builder().build()?;
     let domain = loader.domain("differential").build()?;
-    domain.open(python, OpenFlags::NOW | OpenFlags::GLOBAL)?;
+    // SAFETY: libpython may be loaded several times: all of its state is in its own variables. The
+    // objects are those of wheels; a process of its own compares each of them.
+    unsafe { domain.open(python, OpenFlags::NOW | OpenFlags::GLOBAL)? };
+    // SAFETY: as above.
+    let relocate = |flags| unsafe { testing::relocate(&domain, object, flags) };
     // As glibc is asked below: functions that nobody defines are bound late only where they must be.
-    let relocated = testing::relocate(&domain, object, OpenFlags::NOW)
-        .or_else(|_| testing::relocate(&domain, object, OpenFlags::LAZY))?;
+    let relocated = relocate(OpenFlags::NOW).or_else(|_| relocate(OpenFlags::LAZY))?;
     let mut owners: Vec<Owner> = relocated
         .members()
         .into_iter()

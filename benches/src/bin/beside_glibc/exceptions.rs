@@ -172,8 +172,10 @@ pub fn throw(options: &Thrower) -> Result<()> {
         let loader = Loader::builder().build()?;
         for _ in 0..options.copies {
             let domain = loader.domain("thrower").build()?;
-            let thrower = domain.open(&thrower, OpenFlags::NOW)?;
-            let catcher = domain.open(&catcher, OpenFlags::NOW)?;
+            // SAFETY: the sources above, which have no state.
+            let (thrower, catcher) = unsafe {
+                (domain.open(&thrower, OpenFlags::NOW)?, domain.open(&catcher, OpenFlags::NOW)?)
+            };
             let (throw, catch) = (thrower.symbol("throw_it")?, catcher.symbol("catch_many")?);
             pairs.push(Pair::new(throw, catch, Some(domain)));
         }

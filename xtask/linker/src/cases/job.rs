@@ -233,7 +233,8 @@ fn loader(job: &Job) -> Result<Loader> {
 
 fn domain(job: &Job, loader: &Loader, copy: usize) -> Result<Domain> {
     let output = FIRST_OUTPUT as usize + copy;
-    let write = Interposition::with_context(case_write as *const c_void, 2, output);
+    // SAFETY: cases declare `void case_write(const char *, size_t)`; the context is the output.
+    let write = unsafe { Interposition::with_context(case_write as *const c_void, 2, output) };
     let builder = loader.domain(&format!("copy {copy}")).interpose("case_write", write);
     let builder = if job.mode == Mode::Program { builder.continue_program() } else { builder };
     Ok(builder.build()?)
@@ -248,7 +249,10 @@ fn open(job: &Job, copy: usize, domain: Domain) -> Result<Copy> {
         if open.global {
             flags = flags | OpenFlags::GLOBAL;
         }
-        match domain.open(&Path::new("./").join(&open.file), flags) {
+        let path = Path::new("./").join(&open.file);
+        // SAFETY: this process runs one case, whose libraries are built to be loaded in copies. A case that
+        // crashes is reported by the process that waits for this one.
+        match unsafe { domain.open(&path, flags) } {
             Ok(library) => libraries.push(library),
             Err(error) => {
                 if let Err(trace) = nothing_remains(job, &domain) {
