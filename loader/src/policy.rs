@@ -2,7 +2,9 @@
 //!
 //! Most libraries need no rule: the closure (see [`crate::closure`]) decides by their undefined
 //! symbols. A rule is for what symbols do not show: a library whose state only a lock of its one
-//! user protected, or one that shall be private (or shared) by choice.
+//! user protected, or one that shall be private (or shared) by choice. The loader has rules of its own
+//! for what belongs to the C library and to the compiler, as these serve the whole process in any
+//! program. Which other libraries need a rule, its user knows.
 
 use std::path::Path;
 
@@ -38,28 +40,8 @@ pub struct Policy {
     rules: Vec<Rule>,
 }
 
-/// Libraries with process-wide state and no lock of their own, which are correct only while one
-/// program at a time uses them: line editing keeps the terminal and the history in globals,
-/// curses the screen, gdbm its error state, Tcl and Tk their interpreters. HDF5 as wheels build it, and
-/// netCDF with it, keeps its identifiers in globals, which h5py guards by a lock of each interpreter; MuPDF as
-/// PyMuPDF uses it its contexts; FFTW its planner (its manual, "Thread safety").
-const PRIVATE: [&str; 14] = [
-    "*/libreadline*.so*",
-    "*/libhistory*.so*",
-    "*/libedit*.so*",
-    "*/libncurses*.so*",
-    "*/libtinfo*.so*",
-    "*/libpanel*.so*",
-    "*/libmenu*.so*",
-    "*/libform*.so*",
-    "*/libgdbm*.so*",
-    "*/libtcl*.so*",
-    "*/libhdf5*.so*",
-    "*/libnetcdf*.so*",
-    "*/libmupdf*.so*",
-    "*/libfftw3*.so*",
-];
-
+/// The rules that hold for any program: the C library, the compiler's runtime libraries, and nothing else. Rules for
+/// other libraries are their user's, who adds them by [`Policy::with`] and [`Policy::with_last`].
 impl Default for Policy {
     fn default() -> Policy {
         let mut policy = Policy { rules: Vec::new() };
@@ -79,13 +61,6 @@ impl Default for Policy {
         }
         // Thread pools, reached through initial-exec TLS: one team of workers per process.
         policy.push("*/libgomp*.so*", Class::System, "its threads serve the whole process");
-        for pattern in PRIVATE {
-            policy.push(
-                pattern,
-                Class::Replicate,
-                "its state is not protected by a lock of its own",
-            );
-        }
         policy
     }
 }
@@ -101,6 +76,16 @@ impl Policy {
         self.push(pattern, class, reason);
         let rule = self.rules.remove(last);
         self.rules.insert(0, rule);
+        self
+    }
+
+    /// Puts a rule behind all others.
+    ///
+    /// # Panics
+    /// If `pattern` is not a valid pattern of the `glob` crate.
+    #[must_use]
+    pub fn with_last(mut self, pattern: &str, class: Class, reason: &'static str) -> Policy {
+        self.push(pattern, class, reason);
         self
     }
 
@@ -174,25 +159,32 @@ mod tests {
     }
 
     #[test]
-    fn what_only_one_interpreter_may_use_is_private() {
-        for name in ["libhdf5-9e18f0c6.so.320.0.0", "libhdf5_hl.so.310", "libmupdfcpp.so.28.5"] {
-            let path = Path::new("/opt/x.libs").join(name);
-            assert_eq!(Policy::default().rule(&path).unwrap().0, Class::Replicate, "{name}");
-        }
+    fn without_rules_of_a_user_only_the_c_library_and_the_compilers_have_one() {
+        let ruled = |rule: &Rule| rule.class == Class::System;
+        assert!(Policy::default().rules.iter().all(ruled));
+        assert_eq!(Policy::default().rule(Path::new("/usr/lib/libreadline.so.8")), None);
     }
 
     #[test]
     fn a_custom_rule_overrides_a_built_in_one() {
-        let path = Path::new("/usr/lib/libreadline.so.8");
-        assert_eq!(Policy::default().rule(path).unwrap().0, Class::Replicate);
-        let policy = Policy::default().with("*/libreadline*", Class::System, "test");
-        assert_eq!(policy.rule(path).unwrap().0, Class::System);
+        let path = Path::new("/usr/lib/libm.so.6");
+        assert_eq!(Policy::default().rule(path).unwrap().0, Class::System);
+        let policy = Policy::default().with("*/libm.*", Class::Replicate, "test");
+        assert_eq!(policy.rule(path).unwrap().0, Class::Replicate);
+    }
+
+    #[test]
+    fn a_last_rule_decides_where_no_other_does() {
+        let policy = Policy::default().with_last("*/lib[mx].so*", Class::Replicate, "test");
+        let class = |path: &str| policy.rule(Path::new(path)).unwrap().0;
+        assert_eq!(class("/usr/lib/libm.so.6"), Class::System);
+        assert_eq!(class("/usr/lib/libx.so.6"), Class::Replicate);
     }
 
     #[test]
     fn a_name_decides_only_where_no_directory_can() {
         let class = |policy: &Policy, name: &str| policy.class_of_name(name);
-        let policy = Policy::default();
+        let policy = Policy::default().with_last("*/libtcl*.so*", Class::Replicate, "test");
         assert_eq!(class(&policy, "libm.so.6"), Some(Class::System));
         assert_eq!(class(&policy, "libfoo.so.1"), None);
         // Behind rules of the other class that a directory's name could satisfy.

@@ -12,7 +12,6 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
@@ -66,7 +65,7 @@ pub fn provide(path: &Path, bytes: &[u8]) -> Result<()> {
 pub(crate) fn open(path: &Path) -> io::Result<File> {
     match find(path) {
         Some(file) => file.try_clone(),
-        None => File::open(path),
+        None => file::open(path),
     }
 }
 
@@ -83,7 +82,7 @@ pub(crate) fn regular_file(path: &Path) -> io::Result<Option<FileId>> {
 pub(crate) fn canonical(path: &Path) -> io::Result<PathBuf> {
     match find(path) {
         Some(_) => Ok(normalized(path)),
-        None => path.canonicalize(),
+        None => file::canonical(path),
     }
 }
 
@@ -96,7 +95,7 @@ pub(crate) fn is_provided(path: &Path) -> bool {
 pub(crate) fn public_path(path: &Path) -> PathBuf {
     match find(path) {
         // The descriptor lives as long as the process.
-        Some(file) => format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd()).into(),
+        Some(file) => file::public_path(&file),
         None => path.to_owned(),
     }
 }

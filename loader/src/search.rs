@@ -11,7 +11,7 @@ use crate::arch;
 use crate::error::Error;
 use crate::image::Image;
 use crate::provided;
-use crate::sys::file::{FileId, is_refusal};
+use crate::sys::file::{self, FileId, is_refusal};
 use crate::{IMAGES, SYSTEM};
 
 /// One object's own search path.
@@ -154,13 +154,11 @@ fn expand(text: &str, origin: &Path) -> PathBuf {
 
 /// Whether the file begins as an ELF object for this machine.
 fn is_native(path: &Path) -> bool {
-    use std::io::Read;
-    let mut head = [0u8; 20];
-    let read = provided::open(path).and_then(|mut file| file.read_exact(&mut head));
     // A file too short or with another magic is an error for the loader to name, not to skip.
-    read.is_err()
-        || &head[..4] != b"\x7fELF"
-        || (head[4] == 2 && u16::from_le_bytes([head[18], head[19]]) == arch::MACHINE)
+    provided::open(path).and_then(file::head::<20>).map_or(true, |head| {
+        &head[..4] != b"\x7fELF"
+            || (head[4] == 2 && u16::from_le_bytes([head[18], head[19]]) == arch::MACHINE)
+    })
 }
 
 const CACHE_FILE: &str = "/etc/ld.so.cache";
@@ -168,7 +166,7 @@ const CACHE_FILE: &str = "/etc/ld.so.cache";
 /// `ld.so.cache`, read once. Its format: glibc's sysdeps/generic/dl-cache.h, `struct cache_file_new`.
 fn cache() -> io::Result<&'static HashMap<String, PathBuf>> {
     static CACHE: OnceCell<HashMap<String, PathBuf>> = OnceCell::new();
-    CACHE.get_or_try_init(|| match std::fs::read(CACHE_FILE) {
+    CACHE.get_or_try_init(|| match file::read(Path::new(CACHE_FILE)) {
         Ok(bytes) => Ok(parse_cache(&bytes).unwrap_or_default()),
         // Without it names would not be found, now and later.
         Err(error) if is_refusal(&error) => Err(error),

@@ -29,6 +29,7 @@ mod exit;
 mod function;
 mod inspect;
 mod interpreter;
+mod libraries;
 pub mod memory;
 pub mod movable;
 mod object;

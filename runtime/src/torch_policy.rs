@@ -1,6 +1,7 @@
 //! What a pool's torch policy means for the domains of its interpreters.
 
 use crate::Result;
+use crate::libraries;
 use crate::python::Installation;
 use crate::torch::{Adapter, Member, TorchPolicy};
 use hydrozoa_loader::{Class, Domain, Interposition, Loader, Policy};
@@ -79,7 +80,7 @@ impl Torch {
     /// The loader with this policy: one for the process, so that all pools share the commons.
     fn loader(&self) -> Result<Loader> {
         match self {
-            Self::Shared(_) => loader(&SHARED, Policy::default),
+            Self::Shared(_) => loader(&SHARED, libraries::policy),
             Self::Isolated => loader(&ISOLATED, isolated),
         }
     }
@@ -98,7 +99,7 @@ fn loader(place: &OnceLock<Loader>, policy: impl FnOnce() -> Policy) -> Result<L
 
 /// The adapter for an installed release.
 fn shared(version: &str, python: &Installation, verify: bool) -> Result<Arc<Adapter>> {
-    let adapter = Adapter::of_process(&loader(&SHARED, Policy::default)?, version)?;
+    let adapter = Adapter::of_process(&loader(&SHARED, libraries::policy)?, version)?;
     if verify {
         adapter.verify(&python.site_packages().join("torch/lib"))?;
     }
@@ -116,7 +117,7 @@ fn isolated() -> Policy {
         "*/torch/lib/libaoti*.so*",
     ]
     .into_iter()
-    .fold(Policy::default(), |policy, pattern| {
+    .fold(libraries::policy(), |policy, pattern| {
         policy.with(pattern, Class::Replicate, "policy isolated: torch is private")
     })
 }

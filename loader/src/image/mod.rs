@@ -84,7 +84,7 @@ impl Image {
             move |source| Error::Io { object, action, source }
         };
         let file_id = FileId::of(&file).map_err(io("stat"))?;
-        if file.metadata().is_ok_and(|metadata| metadata.len() == 0) {
+        if file_id.is_empty() {
             return Err(Error::Malformed { object: path, reason: "the file is empty".into() });
         }
         let view = file::view(&file).map_err(io("map"))?;

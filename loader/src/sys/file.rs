@@ -2,10 +2,10 @@
 
 use std::ffi::CString;
 use std::fs::File;
-use std::io::{self, Write};
-use std::os::fd::FromRawFd;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use memmap2::Mmap;
 
@@ -38,6 +38,11 @@ impl FileId {
         }
     }
 
+    /// Whether the file has no byte.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.size == 0
+    }
+
     fn from_metadata(metadata: &std::fs::Metadata) -> FileId {
         FileId {
             device: metadata.dev(),
@@ -54,6 +59,32 @@ pub(crate) fn is_refusal(error: &io::Error) -> bool {
     const REFUSALS: [i32; 6] =
         [libc::ENOMEM, libc::EMFILE, libc::ENFILE, libc::EIO, libc::EAGAIN, libc::EINTR];
     error.raw_os_error().is_some_and(|code| REFUSALS.contains(&code))
+}
+
+/// Opens a file for reading.
+pub(crate) fn open(path: &Path) -> io::Result<File> {
+    File::open(path)
+}
+
+/// The whole content of the file at `path`.
+pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
+    std::fs::read(path)
+}
+
+/// The first `N` bytes of a file that was just opened.
+pub(crate) fn head<const N: usize>(mut file: File) -> io::Result<[u8; N]> {
+    let mut head = [0; N];
+    file.read_exact(&mut head).map(|()| head)
+}
+
+/// The path without symbolic links and without `.` and `..`.
+pub(crate) fn canonical(path: &Path) -> io::Result<PathBuf> {
+    path.canonicalize()
+}
+
+/// Where other processes find the content of an open file, for as long as it is open.
+pub(crate) fn public_path(file: &File) -> PathBuf {
+    format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd()).into()
 }
 
 /// A read-only view of a whole file, shared with the page cache.
