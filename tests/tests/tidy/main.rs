@@ -1,0 +1,12 @@
+//! The layer rules of docs/architecture.md and the style of CONTRIBUTING.md, enforced over the sources.
+//!
+//! A rule that reads Rust reads its syntax tree ([`syntax`]), so that a rename, a `use` or a line break hides
+//! nothing. A rule that reads words reads the text ([`sources`]).
+
+mod layers;
+mod lengths;
+mod lints;
+mod sources;
+mod syntax;
+mod system_calls;
+mod words;
