@@ -4,7 +4,7 @@ pub mod isolation;
 pub mod mappings;
 pub mod place;
 
-/// Compiles the example of the README.
+/// Runs the first example of the README, and compiles the others.
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
 pub struct Readme;
