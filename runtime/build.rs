@@ -2,9 +2,9 @@
 //!
 //! The payload must not be linked into the host (it calls the Python C API, which exists only
 //! inside an interpreter), so it is no dependency that cargo could build: a nested cargo builds it,
-//! with the workspace's lock file and a target directory of its own, which is what keeps the two
-//! cargos from waiting for each other's lock. No Python is needed: pyo3-ffi reads the version from
-//! a configuration file.
+//! from the sources that the crate `hydrozoa-payload` has beside its library, with that crate's lock
+//! file and a target directory of its own, which keeps the two cargos from waiting for each other's
+//! lock. No Python is needed: pyo3-ffi reads the version from a configuration file.
 
 use std::env;
 use std::fmt::Write as _;
@@ -12,44 +12,86 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Python minor versions, each with a file in `payload/configs`.
+/// Python minor versions, each with a file in `configs` of the payload.
 const VERSIONS: [u8; 5] = [10, 11, 12, 13, 14];
 
+/// Folders and files of the package `hydrozoa-payload` that the payload is built from.
+const INPUTS: [&str; 6] = ["boundary", "src", "python", "configs", "build.rs", "Cargo.toml"];
+
 fn main() {
-    let manifest = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("set by cargo"));
-    let payload = manifest.join("../payload");
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("set by cargo"));
-    for input in ["src", "python", "configs", "build.rs", "Cargo.toml"] {
-        println!("cargo::rerun-if-changed={}", payload.join(input).display());
+    let package = Path::new(hydrozoa_payload::SOURCES);
+    for input in INPUTS {
+        println!("cargo::rerun-if-changed={}", package.join(input).display());
     }
     println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rerun-if-env-changed=DOCS_RS");
 
     let mut table = String::from("const IMAGES: &[(u8, &[u8])] = &[\n");
+    let sources = sources(package, &out);
     for minor in VERSIONS {
-        let built = build(&payload, &out.join("payload"), minor);
         let image = out.join(format!("payload-3.{minor}.so"));
-        fs::copy(&built, &image)
-            .unwrap_or_else(|error| panic!("cannot copy {}: {error}", built.display()));
+        // docs.rs has no network for a second cargo, and its result is never run.
+        if env::var_os("DOCS_RS").is_some() {
+            fs::write(&image, []).expect("OUT_DIR can be written");
+        } else {
+            let built = build(&sources, &out.join("payload"), minor);
+            fs::copy(&built, &image)
+                .unwrap_or_else(|error| panic!("cannot copy {}: {error}", built.display()));
+        }
         writeln!(table, "    ({minor}, include_bytes!({image:?})),").expect("a String grows");
     }
     table.push_str("];\n");
     fs::write(out.join("payloads.rs"), table).expect("OUT_DIR can be written");
 }
 
+/// The folder to build the payload in: the package itself, or a copy of it.
+///
+/// A package from a registry may lie in a folder that must not change, or (vendored) inside of
+/// another workspace, which cargo would take it for a forgotten member of. Its copy is a workspace of
+/// its own. A package that inherits from its workspace is in the checkout, and cannot be copied.
+fn sources(package: &Path, out: &Path) -> PathBuf {
+    let manifest =
+        fs::read_to_string(package.join("Cargo.toml")).expect("a package has a manifest");
+    if manifest.contains(".workspace = true") {
+        return package.to_owned();
+    }
+    let copy = out.join("payload-sources");
+    let _ = fs::remove_dir_all(&copy);
+    for input in INPUTS.into_iter().chain(["Cargo.lock"]) {
+        copy_all(&package.join(input), &copy.join(input))
+            .unwrap_or_else(|error| panic!("cannot copy {input} of the payload: {error}"));
+    }
+    fs::write(copy.join("Cargo.toml"), manifest + "\n[workspace]\n").expect("the copy is ours");
+    copy
+}
+
+/// Copies a file, or a folder with all that is in it.
+fn copy_all(from: &Path, to: &Path) -> std::io::Result<()> {
+    if !from.is_dir() {
+        fs::create_dir_all(to.parent().expect("inside of the copy"))?;
+        return fs::copy(from, to).map(drop);
+    }
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        copy_all(&entry.path(), &to.join(entry.file_name()))?;
+    }
+    Ok(())
+}
+
 /// Builds the payload for Python 3.`minor` and returns its path.
-fn build(payload: &Path, target_dir: &Path, minor: u8) -> PathBuf {
+fn build(sources: &Path, target_dir: &Path, minor: u8) -> PathBuf {
     let host = env::var("HOST").expect("set by cargo");
     let target = env::var("TARGET").expect("set by cargo");
     let mut cargo = Command::new(env::var_os("CARGO").expect("set by cargo"));
     cargo
-        .args(["build", "--quiet", "--release", "--locked", "--lib"])
-        .arg("--manifest-path")
-        .arg(payload.join("Cargo.toml"))
+        .args(["build", "--quiet", "--release", "--locked", "--example", "payload"])
+        .current_dir(sources)
         .arg("--target-dir")
         .arg(target_dir)
         .env(
             "PYO3_CONFIG_FILE",
-            payload
+            sources
                 .join(format!("configs/3.{minor}.txt"))
                 .canonicalize()
                 .unwrap_or_else(|error| panic!("no configuration for Python 3.{minor}: {error}")),
@@ -79,6 +121,11 @@ fn build(payload: &Path, target_dir: &Path, minor: u8) -> PathBuf {
         library.push(&target);
     }
     let status = cargo.status().expect("cargo can be started");
-    assert!(status.success(), "the payload for Python 3.{minor} was not built (see above)");
-    library.join("release/libhydrozoa_payload.so")
+    assert!(
+        status.success(),
+        "the payload for Python 3.{minor} was not built (see above). If crates are missing because \
+         this build is offline, run `cargo fetch --locked` in {} once with a network",
+        sources.display()
+    );
+    library.join("release/examples/libpayload.so")
 }

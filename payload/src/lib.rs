@@ -8,8 +8,6 @@
 //! One function is exported, [`hydrozoa_payload_v1`]; everything else goes through the tables of
 //! [`table`].
 
-#[allow(dead_code, reason = "a definition shared with the host, which uses all of it")]
-mod dlpack;
 mod fault;
 mod functions;
 mod memory;
@@ -17,13 +15,12 @@ mod modules;
 mod objects;
 mod reference;
 mod start;
-#[allow(dead_code, reason = "a definition shared with the host, which uses the rest of it")]
-mod table;
 mod tensors;
 mod threads;
 mod types;
 mod values;
 
+use hydrozoa_payload::{dlpack, table};
 use std::ffi::c_int;
 use std::sync::OnceLock;
 use table::{Header, HostTable, PayloadTable};

@@ -19,8 +19,6 @@
 mod arguments;
 pub(crate) mod buffer;
 mod container;
-#[path = "../../../payload/src/dlpack.rs"]
-pub(crate) mod dlpack;
 mod export;
 mod integer;
 mod scalar;
@@ -32,6 +30,7 @@ mod tch;
 
 pub use arguments::{ToArguments, ToKeywords};
 pub(crate) use container::named;
+pub(crate) use hydrozoa_payload::dlpack;
 pub use integer::Integer;
 pub use value::Value;
 

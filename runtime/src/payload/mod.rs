@@ -1,10 +1,7 @@
 //! The host's side of the boundary: the embedded payloads, and the tables.
 //!
-//! What a payload may do and what it promises stands in `payload/src/table.rs`, which both sides
-//! compile.
-
-#[path = "../../../payload/src/table.rs"]
-pub(crate) mod table;
+//! What a payload may do and what it promises stands in the crate `hydrozoa-payload`, which both
+//! sides compile.
 
 mod embedded;
 mod host;
@@ -12,6 +9,7 @@ pub(crate) mod passing;
 
 pub(crate) use embedded::{SUPPORTED, image};
 pub(crate) use host::Sink;
+pub(crate) use hydrozoa_payload::table;
 
 use crate::{Error, Result};
 use std::ffi::{c_int, c_void};

@@ -93,11 +93,16 @@ impl DataType {
 /// `DLTensor`.
 #[repr(C)]
 #[derive(Debug)]
-pub(crate) struct DLTensor {
+pub struct DLTensor {
+    /// The memory's begin, in the device's own terms.
     pub data: *mut c_void,
+    /// Where the memory is.
     pub device: Device,
+    /// Number of dimensions.
     pub ndim: i32,
+    /// The type of an element.
     pub dtype: DataType,
+    /// `ndim` extents, in elements.
     pub shape: *mut i64,
     /// In elements; null means row-major and contiguous.
     pub strides: *mut i64,
@@ -108,38 +113,48 @@ pub(crate) struct DLTensor {
 /// `DLManagedTensor`: a tensor and how to free it.
 #[repr(C)]
 #[derive(Debug)]
-pub(crate) struct DLManagedTensor {
+pub struct DLManagedTensor {
+    /// The tensor.
     pub dl_tensor: DLTensor,
+    /// The producer's own.
     pub manager_ctx: *mut c_void,
+    /// Frees the structure and lets go of the memory; called once, by the consumer.
     pub deleter: Option<unsafe extern "C" fn(*mut DLManagedTensor)>,
 }
 
 /// `DLPackVersion`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct DLPackVersion {
+pub struct DLPackVersion {
+    /// Changed when the layout changes.
     pub major: u32,
+    /// Changed when flags or codes are added.
     pub minor: u32,
 }
 
 impl DLPackVersion {
     /// The version that these structures are.
-    pub(crate) const THIS: Self = Self { major: 1, minor: 0 };
+    pub const THIS: Self = Self { major: 1, minor: 0 };
 }
 
 /// `DLManagedTensorVersioned`: the same since version 1.0, with flags.
 #[repr(C)]
 #[derive(Debug)]
-pub(crate) struct DLManagedTensorVersioned {
+pub struct DLManagedTensorVersioned {
+    /// The version of the layout that follows.
     pub version: DLPackVersion,
+    /// The producer's own.
     pub manager_ctx: *mut c_void,
+    /// Frees the structure and lets go of the memory; called once, by the consumer.
     pub deleter: Option<unsafe extern "C" fn(*mut DLManagedTensorVersioned)>,
+    /// Bits such as [`READ_ONLY`].
     pub flags: u64,
+    /// The tensor.
     pub dl_tensor: DLTensor,
 }
 
 /// `DLPACK_FLAG_BITMASK_READ_ONLY`.
-pub(crate) const READ_ONLY: u64 = 1;
+pub const READ_ONLY: u64 = 1;
 
 // The sizes that the C compiler gives on a 64-bit machine: a field forgotten or widened shows here.
 const _: () = assert!(size_of::<DLTensor>() == 48);

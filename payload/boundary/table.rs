@@ -1,9 +1,8 @@
 //! The boundary between the host and the payload: two `repr(C)` tables of functions.
 //!
-//! This file is compiled into both sides (the runtime includes it by `#[path]`), so that there is
-//! one definition. What guards against two sides built from different definitions is checked at
-//! run time, on both sides, by [`Header::matches`]: a magic number, a version, and the size of the
-//! table, which changes whenever a function is added.
+//! Both sides depend on this crate, so there is one definition. They are built by two runs of cargo,
+//! so each side checks at run time that the other has the same definition ([`Header::matches`]): a
+//! magic number, a version, and the size of the table, which changes whenever a function is added.
 //!
 //! Rules for every function of [`PayloadTable`]:
 //!
