@@ -29,17 +29,19 @@ pub(crate) struct Range {
     pub link_map: usize,
 }
 
-/// An array of ranges, highest address first, that is read without locks, guarded by a sequence counter: a reader
-/// that saw the counter odd or changed reads again.
+/// All ranges, in two copies, of which one is always whole.
 ///
-/// The kernel hands out addresses from the top down, so that a new replica's place is at the end
-/// nearly always: publishing costs the same however many there are.
-///
-/// An unwinder runs at any place, also while this thread holds the writer's lock, which is never
-/// held over code that can throw.
+/// An unwinder runs at any place: in a signal handler too that has interrupted a write, on the thread
+/// that writes. So nobody waits for a writer. It changes the copy that readers do not use, and then makes
+/// that the current one by one store, as glibc does for `_dl_find_object` (elf/dl-find_object.c). A reader
+/// reads again only if a whole write has ended since it began.
 struct Ranges {
-    sequence: AtomicU64,
-    count: AtomicUsize,
+    /// How many writes have ended; the lowest bit is the number of the current copy.
+    version: AtomicU64,
+    /// The number of ranges in each copy.
+    counts: [AtomicUsize; 2],
+    /// From this address down the copies differ. Only writers use it.
+    differs: AtomicUsize,
     memory: Reservation,
 }
 
@@ -47,7 +49,7 @@ const WORDS: usize = 4;
 
 impl Ranges {
     fn new() -> Result<Ranges> {
-        let length = CAPACITY * WORDS * size_of::<AtomicUsize>();
+        let length = 2 * CAPACITY * WORDS * size_of::<AtomicUsize>();
         let memory = Reservation::new(length, 1).and_then(|memory| {
             memory.map_zeroes(0, memory.length(), Protection::ReadWrite).map(|()| memory)
         });
@@ -57,46 +59,85 @@ impl Ranges {
             length,
             source,
         })?;
-        Ok(Ranges { sequence: AtomicU64::new(0), count: AtomicUsize::new(0), memory })
+        Ok(Ranges {
+            version: AtomicU64::new(0),
+            counts: [const { AtomicUsize::new(0) }; 2],
+            differs: AtomicUsize::new(0),
+            memory,
+        })
     }
 
-    fn word(&self, index: usize, word: usize) -> &AtomicUsize {
-        assert!(index < CAPACITY && word < WORDS);
-        // SAFETY: the array holds CAPACITY * WORDS zeroed words, mapped as long as `self` lives,
-        // and is accessed through atomics only.
-        unsafe { &*(self.memory.base() as *const AtomicUsize).add(index * WORDS + word) }
+    /// The range that holds `address`.
+    fn find(&self, address: usize) -> Option<Range> {
+        loop {
+            let version = self.version.load(Ordering::Acquire);
+            let found = self.copy(version).search(address);
+            fence(Ordering::Acquire);
+            // Who has seen a word of the write that follows sees the version before that, too.
+            if self.version.load(Ordering::Relaxed) == version {
+                return found;
+            }
+        }
     }
 
+    /// Replaces all ranges that begin at `highest` or below it by those that `at_or_below` gives for an
+    /// address, highest first. One writer at a time (the caller holds the directory's lock).
+    ///
+    /// The kernel hands out addresses from the top down, so that a new replica's place is at the end
+    /// nearly always, in the one copy and in the other: publishing costs the same however many there are.
+    fn rewrite<I>(&self, highest: usize, at_or_below: impl FnOnce(usize) -> I)
+    where
+        I: Iterator<Item = Range>,
+    {
+        let version = self.version.load(Ordering::Relaxed);
+        // The other copy lacks the last write.
+        let first_changed = highest.max(self.differs.load(Ordering::Relaxed));
+        let other = self.copy(version + 1);
+        // Readers that still use it must notice that it is no longer the current one.
+        fence(Ordering::Release);
+        let mut count = other.count_above(first_changed);
+        for range in at_or_below(first_changed) {
+            other.store(count, range);
+            count += 1;
+        }
+        other.count.store(count, Ordering::Relaxed);
+        self.differs.store(highest, Ordering::Relaxed);
+        self.version.store(version + 1, Ordering::Release);
+    }
+
+    fn copy(&self, version: u64) -> Table<'_> {
+        let number = (version % 2) as usize;
+        let start = self.memory.base() + number * CAPACITY * WORDS * size_of::<AtomicUsize>();
+        // SAFETY: the memory holds two arrays of CAPACITY * WORDS zeroed words, mapped as long as `self`
+        // lives, and is accessed through atomics only.
+        let words =
+            unsafe { std::slice::from_raw_parts(start as *const AtomicUsize, CAPACITY * WORDS) };
+        Table { count: &self.counts[number], words }
+    }
+}
+
+/// An array of ranges, highest address first.
+struct Table<'a> {
+    count: &'a AtomicUsize,
+    words: &'a [AtomicUsize],
+}
+
+impl Table<'_> {
     fn load(&self, index: usize) -> Range {
-        let word = |word| self.word(index, word).load(Ordering::Relaxed);
+        let word = |word: usize| self.words[index * WORDS + word].load(Ordering::Relaxed);
         Range { start: word(0), end: word(1), unwind_header: word(2), link_map: word(3) }
     }
 
     fn store(&self, index: usize, range: Range) {
         let Range { start, end, unwind_header, link_map } = range;
         for (word, value) in [start, end, unwind_header, link_map].into_iter().enumerate() {
-            self.word(index, word).store(value, Ordering::Relaxed);
-        }
-    }
-
-    /// The range that holds `address`.
-    fn find(&self, address: usize) -> Option<Range> {
-        loop {
-            let before = self.sequence.load(Ordering::Acquire);
-            if before.is_multiple_of(2) {
-                let found = self.search(address);
-                fence(Ordering::Acquire);
-                if self.sequence.load(Ordering::Relaxed) == before {
-                    return found;
-                }
-            }
-            std::hint::spin_loop();
+            self.words[index * WORDS + word].store(value, Ordering::Relaxed);
         }
     }
 
     fn search(&self, address: usize) -> Option<Range> {
         let index = self.count_above(address);
-        if index >= self.count.load(Ordering::Relaxed).min(CAPACITY) {
+        if index >= self.count.load(Ordering::Relaxed) {
             return None;
         }
         let candidate = self.load(index);
@@ -105,27 +146,16 @@ impl Ranges {
 
     /// How many ranges begin above `address`.
     fn count_above(&self, address: usize) -> usize {
-        let (mut low, mut high) = (0, self.count.load(Ordering::Relaxed).min(CAPACITY));
+        let (mut low, mut high) = (0, self.count.load(Ordering::Relaxed));
         while low < high {
             let middle = (low + high) / 2;
-            if self.word(middle, 0).load(Ordering::Relaxed) > address {
+            if self.words[middle * WORDS].load(Ordering::Relaxed) > address {
                 low = middle + 1;
             } else {
                 high = middle;
             }
         }
         low
-    }
-
-    /// Replaces the content. One writer at a time (the caller holds the directory's lock).
-    fn replace_from(&self, first: usize, ranges: &[Range]) {
-        self.sequence.fetch_add(1, Ordering::Relaxed);
-        fence(Ordering::Release);
-        for (index, &range) in ranges.iter().enumerate() {
-            self.store(first + index, range);
-        }
-        self.count.store(first + ranges.len(), Ordering::Relaxed);
-        self.sequence.fetch_add(1, Ordering::Release);
     }
 }
 
@@ -196,13 +226,14 @@ impl Directory {
     fn rewrite(&self, highest: Option<usize>) {
         let Some(highest) = highest else { return };
         let index = RANGES.get().expect("it was prepared with the first loader");
-        let ranges: Vec<Range> =
-            self.by_start.range(..=highest).rev().map(|(_, replica)| replica.range()).collect();
-        index.replace_from(index.count_above(highest), &ranges);
+        index.rewrite(highest, |address| {
+            self.by_start.range(..=address).rev().map(|(_, replica)| replica.range())
+        });
     }
 }
 
-/// The range that holds `address`. Takes no lock and allocates nothing.
+/// The range that holds `address`. It takes no lock, waits for nobody and allocates nothing: signal
+/// handlers ask it, by way of an unwinder.
 pub(crate) fn find_range(address: usize) -> Option<Range> {
     RANGES.get()?.find(address)
 }
@@ -228,16 +259,68 @@ mod tests {
         Range { start, end: start + 0x10, unwind_header: start + 1, link_map: start + 2 }
     }
 
+    /// Leaves nothing but `all`, highest first.
+    fn replace(ranges: &Ranges, all: &[Range]) {
+        ranges.rewrite(usize::MAX, |_| all.iter().copied());
+    }
+
     #[test]
     fn an_address_is_found_in_its_range_only() {
         let ranges = Ranges::new().unwrap();
-        ranges.replace_from(0, &[range(0x300), range(0x200), range(0x100)]);
+        replace(&ranges, &[range(0x300), range(0x200), range(0x100)]);
         assert_eq!(ranges.find(0x20f), Some(range(0x200)));
         assert_eq!(ranges.find(0x210), None);
         assert_eq!(ranges.find(0xff), None);
-        assert_eq!((ranges.count_above(0x200), ranges.count_above(0x1ff)), (1, 2));
-        ranges.replace_from(1, &[range(0x80)]);
-        assert_eq!((ranges.find(0x200), ranges.find(0x80)), (None, Some(range(0x80))));
+        let copy = ranges.copy(1);
+        assert_eq!((copy.count_above(0x200), copy.count_above(0x1ff)), (1, 2));
+    }
+
+    #[test]
+    fn a_write_changes_what_the_one_before_it_changed_in_the_other_copy_too() {
+        let ranges = Ranges::new().unwrap();
+        let mut all = std::collections::BTreeMap::new();
+        let mut write = |start: usize, present: bool| {
+            if present {
+                all.insert(start, range(start));
+            } else {
+                all.remove(&start);
+            }
+            let mut written = 0;
+            ranges.rewrite(start, |address| {
+                let below = all.range(..=address).rev().map(|(_, range)| *range);
+                written = below.clone().count();
+                below
+            });
+            for start in (0x100..0x900).step_by(0x100) {
+                assert_eq!(ranges.find(start), all.get(&start).copied(), "{start:#x}");
+            }
+            written
+        };
+        for start in (0x400..0x900).step_by(0x100).rev() {
+            assert!(write(start, true) <= 2, "only what is new in either copy is written");
+        }
+        write(0x300, true);
+        write(0x700, false);
+        write(0x200, true);
+        write(0x700, true);
+        write(0x800, false);
+        write(0x200, false);
+    }
+
+    #[test]
+    fn a_reader_that_has_interrupted_a_write_finds_what_was_there_before_it() {
+        let ranges = Ranges::new().unwrap();
+        for (before, after) in [(0x100, 0x200), (0x200, 0x300), (0x300, 0x100)] {
+            replace(&ranges, &[range(before)]);
+            ranges.rewrite(usize::MAX, |_| {
+                [range(after)].into_iter().inspect(|_| {
+                    assert_eq!(ranges.find(before), Some(range(before)));
+                    assert_eq!(ranges.find(after), None);
+                })
+            });
+            assert_eq!(ranges.find(before), None);
+            assert_eq!(ranges.find(after), Some(range(after)));
+        }
     }
 
     #[test]
@@ -256,7 +339,7 @@ mod tests {
             });
             for round in 0..20_000 {
                 let set = [range(0x400), range(0x300), range(0x200), range(0x100)];
-                ranges.replace_from(0, &set[round % 3..]);
+                replace(&ranges, &set[round % 3..]);
             }
             stop.store(true, Ordering::Relaxed);
         });

@@ -1,0 +1,45 @@
+//! A process for each test, which is ended if it hangs.
+
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Set in the process that is made for a test.
+const ALONE: &str = "HYDROZOA_TEST_ALONE";
+
+/// Runs `body` in a process of its own. `test` is the whole name of the test that calls this.
+///
+/// # Panics
+/// The process fails, or has not ended after `patience`.
+pub fn alone(test: &str, patience: Duration, body: impl FnOnce()) {
+    if std::env::var_os(ALONE).is_some() {
+        return body();
+    }
+    let mut process = Command::new(std::env::current_exe().unwrap())
+        .args([test, "--exact", "--nocapture"])
+        .env(ALONE, "1")
+        .spawn()
+        .unwrap();
+    let begin = Instant::now();
+    loop {
+        if let Some(status) = process.try_wait().unwrap() {
+            assert!(status.success(), "{test}: {status}");
+            return;
+        }
+        if begin.elapsed() > patience {
+            process.kill().unwrap();
+            process.wait().unwrap();
+            panic!("{test} hangs: it has not ended after {patience:?}");
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// How often a test does what it tries: `usual`, or what the environment says for a long run, for which
+/// the patience grows.
+pub fn rounds(variable: &str, usual: u64) -> (u64, Duration) {
+    let rounds = std::env::var(variable).ok().map_or(usual, |text| {
+        text.parse().unwrap_or_else(|_| panic!("{variable} is no number: {text}"))
+    });
+    (rounds, Duration::from_secs(120) * rounds.div_ceil(usual) as u32)
+}
