@@ -21,7 +21,7 @@ use std::ffi::{c_char, c_int, c_void};
 pub const MAGIC: u64 = u64::from_le_bytes(*b"hydrozoa");
 
 /// Changed when the meaning of a function changes without the table's size changing.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// The payload's only exported symbol, of type [`Entry`].
 pub const ENTRY: &str = "hydrozoa_payload_v1";
@@ -183,7 +183,8 @@ impl Leaf {
     }
 }
 
-/// A `Py_buffer` that is held on behalf of the host (PEP 3118).
+/// A `Py_buffer` that is held on behalf of the host (PEP 3118), with the exporter's own values: the
+/// host checks them.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct BufferView {
@@ -192,17 +193,19 @@ pub struct BufferView {
     /// First byte of the exporter's memory.
     pub data: *mut u8,
     /// Length in bytes of the elements, taken together.
-    pub len: usize,
+    pub len: isize,
     /// Size in bytes of one element.
-    pub item_size: usize,
-    /// Format of one element in the `struct` module's syntax, NUL-terminated; never null.
+    pub item_size: isize,
+    /// Format of one element in the `struct` module's syntax, NUL-terminated; null means `B`.
     pub format: *const c_char,
     /// Number of dimensions.
-    pub dimensions: usize,
-    /// `dimensions` extents, in elements.
+    pub dimensions: c_int,
+    /// `dimensions` extents, in elements. May be null.
     pub shape: *const isize,
-    /// `dimensions` distances, in bytes.
+    /// `dimensions` distances, in bytes. May be null: the elements lie row by row.
     pub strides: *const isize,
+    /// `dimensions` offsets behind pointers, or null. Not asked for.
+    pub suboffsets: *const isize,
     /// 1 if the memory must not be written.
     pub read_only: c_int,
 }

@@ -31,15 +31,13 @@ pub(crate) unsafe extern "C" fn buffer(
             }
             *out = BufferView {
                 data: record.buf.cast(),
-                len: record.len.unsigned_abs(),
-                item_size: record.itemsize.unsigned_abs(),
-                format: match record.format.is_null() {
-                    true => c"B".as_ptr(),
-                    false => record.format,
-                },
-                dimensions: record.ndim.unsigned_abs() as usize,
+                len: record.len,
+                item_size: record.itemsize,
+                format: record.format,
+                dimensions: record.ndim,
                 shape: record.shape,
                 strides: record.strides,
+                suboffsets: record.suboffsets,
                 read_only: record.readonly,
                 record: Box::into_raw(record).cast(),
             };

@@ -1,11 +1,10 @@
 //! Memory that crosses without a copy, by the buffer protocol (PEP 3118).
 
-use super::FromPython;
 use super::tensor::Element;
+use super::{FromPython, extents};
 use crate::interpreter::Inner;
 use crate::object::Object;
-use crate::payload::table::{BufferView, Loan};
-use crate::session::Session;
+use crate::payload::table::BufferView;
 use crate::{Error, Result};
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::Arc;
@@ -16,76 +15,82 @@ use std::{fmt, mem::MaybeUninit, slice};
 /// The exporter is held, and cannot resize or free the memory, until this is dropped; which any
 /// thread may do without waiting.
 pub struct Buffer {
-    interpreter: Arc<Inner>,
-    view: BufferView,
+    held: Held,
+    data: *mut u8,
+    /// In bytes.
+    len: usize,
+    item_size: usize,
+    format: Box<str>,
+    shape: Box<[isize]>,
+    /// In bytes.
+    strides: Box<[isize]>,
+    read_only: bool,
 }
 
-// SAFETY: the view's pointers stay valid until `buffer_release`, which any thread may call, and
-// are used to read only by methods that copy, or that are `unsafe` with a contract of their own.
+// SAFETY: the memory stays valid until `buffer_release`, which any thread may call, and is used to
+// read only by methods that copy, or that are `unsafe` with a contract of their own.
 unsafe impl Send for Buffer {}
 // SAFETY: as above.
 unsafe impl Sync for Buffer {}
 
+/// A buffer that an exporter has given, until this is dropped.
+struct Held {
+    interpreter: Arc<Inner>,
+    record: *mut c_void,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        // SAFETY: the record is released once, and any thread may do so.
+        unsafe { (self.interpreter.table().buffer_release)(self.record) };
+    }
+}
+
 impl Buffer {
     /// Address of the first byte.
     pub fn data_ptr(&self) -> *mut u8 {
-        self.view.data
+        self.data
     }
 
     /// Length of the elements taken together, in bytes.
     pub fn len(&self) -> usize {
-        self.view.len
+        self.len
     }
 
     /// Whether it has no elements.
     pub fn is_empty(&self) -> bool {
-        self.view.len == 0
+        self.len == 0
     }
 
     /// Size of one element in bytes.
     pub fn item_size(&self) -> usize {
-        self.view.item_size
+        self.item_size
     }
 
     /// Format of one element in the `struct` module's syntax: `B` for plain bytes.
     pub fn format(&self) -> &str {
-        // SAFETY: the view's format is NUL-terminated and lives as long as the buffer is held.
-        unsafe { CStr::from_ptr(self.view.format) }.to_str().unwrap_or("")
+        &self.format
     }
 
     /// Extents, in elements.
     pub fn shape(&self) -> &[isize] {
-        self.extents(self.view.shape)
+        &self.shape
     }
 
     /// Distances between neighbours along each dimension, in bytes.
     pub fn strides(&self) -> &[isize] {
-        self.extents(self.view.strides)
-    }
-
-    fn extents(&self, extents: *const isize) -> &[isize] {
-        if self.view.dimensions == 0 {
-            return &[];
-        }
-        // SAFETY: the payload asks for shape and strides (PyBUF_STRIDES), of which there is one
-        // entry for each dimension, valid while the buffer is held.
-        unsafe { slice::from_raw_parts(extents, self.view.dimensions) }
+        &self.strides
     }
 
     /// Whether the exporter forbids writing.
     pub fn is_read_only(&self) -> bool {
-        self.view.read_only != 0
+        self.read_only
     }
 
     /// Whether the elements lie row by row without gaps.
     pub fn is_contiguous(&self) -> bool {
-        let mut dense = self.view.item_size as isize;
-        self.is_empty()
-            || self.shape().iter().zip(self.strides()).rev().all(|(&extent, &stride)| {
-                let fits = extent == 1 || stride == dense;
-                dense *= extent;
-                fits
-            })
+        let [shape, strides] = [&self.shape, &self.strides].map(|extents| wide(extents));
+        extents::is_row_major(&shape, &strides, self.item_size as i64)
     }
 
     /// The memory in place, as elements of type `T`.
@@ -106,9 +111,7 @@ impl Buffer {
         }
         // SAFETY: contiguous memory of this type, held as long as `self`, which nobody writes, as
         // the caller vouches.
-        Ok(unsafe {
-            slice::from_raw_parts(self.view.data.cast::<T>(), self.view.len / size_of::<T>())
-        })
+        Ok(unsafe { slice::from_raw_parts(self.data.cast::<T>(), self.len / size_of::<T>()) })
     }
 
     /// A copy of contiguous memory, as elements of type `T`.
@@ -118,19 +121,15 @@ impl Buffer {
     /// As [`Buffer::as_slice`].
     pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
         // Python code that could write runs only under the GIL.
-        let _attached = self.interpreter.attach();
+        let _attached = self.held.interpreter.attach();
         self.check::<T>()?;
-        let count = self.view.len / size_of::<T>();
+        let count = self.len / size_of::<T>();
         let mut elements = Vec::with_capacity(count);
         if count > 0 {
             // SAFETY: `check` has shown contiguous, aligned memory of `count` elements; the vector
             // has room for them, and any bytes make an `Element`.
             unsafe {
-                std::ptr::copy_nonoverlapping(
-                    self.view.data.cast::<T>(),
-                    elements.as_mut_ptr(),
-                    count,
-                );
+                std::ptr::copy_nonoverlapping(self.data.cast::<T>(), elements.as_mut_ptr(), count);
                 elements.set_len(count);
             }
         }
@@ -148,8 +147,8 @@ impl Buffer {
         if !self.is_contiguous() {
             return refused("its elements are not contiguous".to_owned());
         }
-        if size_of::<T>() != 1 && self.view.item_size != size_of::<T>() {
-            return refused(format!("its elements have {} bytes", self.view.item_size));
+        if size_of::<T>() != 1 && self.item_size != size_of::<T>() {
+            return refused(format!("its elements have {} bytes", self.item_size));
         }
         // `=`, `<` and `@` are what native elements are marked with on a little-endian machine.
         let letter = self.format().trim_start_matches(['=', '<', '@']);
@@ -162,7 +161,7 @@ impl Buffer {
         if kinds.is_some_and(|kinds| letter.len() != 1 || !kinds.contains(letter)) {
             return refused("its elements are of another kind".to_owned());
         }
-        if !self.is_empty() && !self.view.data.cast::<T>().is_aligned() {
+        if !self.is_empty() && !self.data.cast::<T>().is_aligned() {
             return refused("it is not aligned".to_owned());
         }
         Ok(())
@@ -188,6 +187,8 @@ impl<'session> Object<'session> {
 
 fn hold(object: &Object<'_>, writable: bool) -> Result<Buffer> {
     let session = object.session();
+    // What the view points to is the exporter's, and is read in the same turn.
+    let _attached = session.attach();
     let mut view = MaybeUninit::uninit();
     session.perform(|inner, sink| {
         // SAFETY: `perform` attaches, and the object is alive.
@@ -195,18 +196,81 @@ fn hold(object: &Object<'_>, writable: bool) -> Result<Buffer> {
             (inner.table().buffer)(object.handle(), c_int::from(writable), view.as_mut_ptr(), sink)
         }
     })?;
-    Ok(Buffer {
-        interpreter: session.inner().clone(),
-        // SAFETY: success means that the whole view has been written.
-        view: unsafe { view.assume_init() },
-    })
+    // SAFETY: success means that the whole view has been written.
+    let view: BufferView = unsafe { view.assume_init() };
+    let held = Held { interpreter: session.inner().clone(), record: view.record };
+    // SAFETY: the view is that of a buffer that is held, under the GIL since it was given.
+    unsafe { checked(held, &view) }
+        .map_err(|reason| Error::convert("a buffer", object.type_name(), reason))
 }
 
-impl Drop for Buffer {
-    fn drop(&mut self) {
-        // SAFETY: the record is released once, and any thread may do so.
-        unsafe { (self.interpreter.table().buffer_release)(self.view.record) };
+/// The most dimensions that a buffer can have: `PyBUF_MAX_NDIM` (Include/cpython/object.h).
+const DIMENSIONS: usize = 64;
+
+/// The exporter's values, checked; what may be null is filled in as `memoryview` does it
+/// (`init_shape_strides`, Objects/memoryobject.c). ctypes gives no strides although they are asked
+/// for: its arrays are always contiguous (`PyCData_NewGetBuffer`, Modules/_ctypes/_ctypes.c).
+///
+/// # Safety
+///
+/// `view` must be that of a buffer that is held, and the thread attached: of each array of extents
+/// that is not null there are as many as dimensions.
+unsafe fn checked(held: Held, view: &BufferView) -> Result<Buffer, String> {
+    let of_exporter = |what: &str, value: i64| format!("its exporter gives the {what} {value}");
+    let len = usize::try_from(view.len).map_err(|_| of_exporter("length", view.len as i64))?;
+    let item_size = usize::try_from(view.item_size)
+        .map_err(|_| of_exporter("item size", view.item_size as i64))?;
+    let dimensions = usize::try_from(view.dimensions)
+        .ok()
+        .filter(|&dimensions| dimensions <= DIMENSIONS)
+        .ok_or_else(|| of_exporter("number of dimensions", view.dimensions.into()))?;
+    let entries = |extents: *const isize| -> Option<Box<[isize]>> {
+        if dimensions == 0 {
+            return Some(Box::default());
+        }
+        // SAFETY: one entry for each dimension unless null, as the caller vouches.
+        (!extents.is_null()).then(|| unsafe { slice::from_raw_parts(extents, dimensions) }.into())
+    };
+    if !view.suboffsets.is_null()
+        && entries(view.suboffsets).is_some_and(|offsets| offsets.iter().any(|&one| one >= 0))
+    {
+        return Err("its elements lie behind pointers".to_owned());
     }
+    let shape = match entries(view.shape) {
+        Some(shape) => shape,
+        None if dimensions == 1 && item_size > 0 => Box::from([(len / item_size) as isize]),
+        None => return Err("its exporter gives no shape".to_owned()),
+    };
+    let wide_shape = wide(&shape);
+    let strides = match entries(view.strides) {
+        Some(strides) => strides,
+        None => extents::row_major(&wide_shape, item_size as i64)
+            .ok_or_else(|| format!("the shape {shape:?} exceeds all memory"))?
+            .iter()
+            .map(|&stride| stride as isize)
+            .collect(),
+    };
+    let count = extents::check(&wide_shape, &wide(&strides), item_size, 1)?;
+    if count.checked_mul(item_size) != Some(len) {
+        return Err(format!(
+            "its exporter gives {len} bytes for the shape {shape:?} of elements of {item_size} bytes"
+        ));
+    }
+    if view.data.is_null() && len > 0 {
+        return Err(format!("its exporter gives no address for {len} bytes"));
+    }
+    let format = if view.format.is_null() {
+        "B".into()
+    } else {
+        // SAFETY: an exporter's format is NUL-terminated, and lives as long as the buffer is held.
+        unsafe { CStr::from_ptr(view.format) }.to_string_lossy().into()
+    };
+    let (data, read_only) = (view.data, view.read_only != 0);
+    Ok(Buffer { held, data, len, item_size, format, shape, strides, read_only })
+}
+
+fn wide(extents: &[isize]) -> Vec<i64> {
+    extents.iter().map(|&extent| extent as i64).collect()
 }
 
 impl fmt::Debug for Buffer {
@@ -219,74 +283,4 @@ impl fmt::Debug for Buffer {
             .field("read_only", &self.is_read_only())
             .finish_non_exhaustive()
     }
-}
-
-impl Session {
-    /// A read-only `memoryview` over bytes that `owner` keeps; dropped when Python lets go, by
-    /// whichever thread that is.
-    ///
-    /// # Errors
-    ///
-    /// `MemoryError` as [`Error::Python`].
-    pub fn lend<O>(&self, owner: O) -> Result<Object<'_>>
-    where
-        O: AsRef<[u8]> + Send + Sync + 'static,
-    {
-        // The owner first moves to where it stays: an array would take its bytes along.
-        let owner = Box::new(owner);
-        let bytes = (*owner).as_ref();
-        let (data, len) = (bytes.as_ptr().cast_mut(), bytes.len());
-        // SAFETY: the bytes lie in the box or in what it owns, and Python does not write them.
-        unsafe { self.lend_raw(data, len, true, owner) }
-    }
-
-    /// A writable `memoryview` over bytes that become Python's.
-    ///
-    /// # Errors
-    ///
-    /// `MemoryError` as [`Error::Python`].
-    pub fn give(&self, bytes: impl Into<Box<[u8]>>) -> Result<Object<'_>> {
-        let mut bytes = bytes.into();
-        let (data, len) = (bytes.as_mut_ptr(), bytes.len());
-        // SAFETY: the boxed bytes do not move with their box, and nothing in Rust uses them.
-        unsafe { self.lend_raw(data, len, false, bytes) }
-    }
-
-    /// A `memoryview` over memory that `owner` keeps alive.
-    ///
-    /// # Errors
-    ///
-    /// `MemoryError` as [`Error::Python`].
-    ///
-    /// # Safety
-    ///
-    /// The memory must be valid until `owner` is dropped, which any thread may do; unless
-    /// `read_only`, Python may write it, and nothing in Rust may hold a reference to it meanwhile.
-    pub unsafe fn lend_raw<O: Send + Sync + 'static>(
-        &self,
-        data: *mut u8,
-        len: usize,
-        read_only: bool,
-        owner: O,
-    ) -> Result<Object<'_>> {
-        let loan = Loan {
-            data,
-            len,
-            read_only: c_int::from(read_only),
-            context: Box::into_raw(Box::new(owner)).cast(),
-            drop: release::<O>,
-        };
-        self.object(|inner, out, sink| {
-            // SAFETY: `object` attaches; the payload drops the loan once, also on failure.
-            unsafe { (inner.table().lend)(&loan, out, sink) }
-        })
-    }
-}
-
-/// # Safety
-///
-/// `context` must come from `Box::into_raw` of an `O`, and is freed.
-unsafe extern "C" fn release<O>(context: *mut c_void) {
-    // SAFETY: as the caller vouches.
-    drop(unsafe { Box::from_raw(context.cast::<O>()) });
 }

@@ -4,7 +4,7 @@
 pub use super::dlpack::{DataType, Device};
 
 use super::dlpack::{DLManagedTensor, DLManagedTensorVersioned, DLTensor, READ_ONLY};
-use super::{FromPython, ToPython};
+use super::{FromPython, ToPython, extents};
 use crate::device;
 use crate::interpreter::Inner;
 use crate::object::Object;
@@ -31,22 +31,16 @@ pub(super) struct Shared {
     /// In elements.
     pub(super) strides: Box<[i64]>,
     pub(super) read_only: bool,
-    owner: Owner,
+    /// What frees the memory when it is dropped, on whatever thread.
+    #[expect(dead_code, reason = "held for its drop")]
+    owner: Box<dyn Send + Sync>,
 }
 
 // SAFETY: the memory is plain data that no field here is used to write; reading it is `unsafe`
-// with a contract of its own, or copies. What frees it is `Send` (see `Owner`).
+// with a contract of its own, or copies. What frees it is `Send`.
 unsafe impl Send for Shared {}
 // SAFETY: as above.
 unsafe impl Sync for Shared {}
-
-/// What frees the memory.
-enum Owner {
-    /// A tensor that an interpreter has exported: its deleter is called in that interpreter.
-    Python { interpreter: Arc<Inner>, managed: *mut c_void, versioned: bool },
-    /// Anything of Rust's; dropped.
-    Rust(#[expect(dead_code, reason = "held for its drop")] Box<dyn Send + Sync>),
-}
 
 /// A type of Rust that is an element of tensors.
 ///
@@ -78,17 +72,15 @@ impl Tensor {
     ///
     /// [`Error::Convert`] unless the product of `shape` is the number of elements.
     pub fn from_vec<T: Element>(elements: Vec<T>, shape: &[i64]) -> Result<Self> {
-        let count = count(shape);
-        if count != Some(elements.len()) {
-            return Err(Error::convert(
-                format!("a tensor of shape {shape:?}"),
-                "Vec",
-                format!("it has {} elements", elements.len()),
-            ));
+        let refused =
+            |reason| Error::convert(format!("a tensor of shape {shape:?}"), "Vec", reason);
+        if extents::count(shape) != Some(elements.len()) {
+            return Err(refused(format!("it has {} elements", elements.len())));
         }
+        let strides = extents::row_major(shape, 1)
+            .ok_or_else(|| refused("its extents exceed all memory".to_owned()))?;
         // A vector's elements do not move when the vector does.
         let data = elements.as_ptr().cast_mut().cast();
-        let strides = contiguous(shape);
         // SAFETY: the vector, which becomes the owner, holds as many elements of this type as the
         // shape asks for, and nobody else can reach them.
         Ok(unsafe {
@@ -106,7 +98,7 @@ impl Tensor {
     ///
     /// # Panics
     ///
-    /// If `shape` and `strides` differ in length.
+    /// If `shape` and `strides` differ in length, or no memory can have them.
     pub unsafe fn from_raw_parts<O: Send + Sync + 'static>(
         data: *mut c_void,
         data_type: DataType,
@@ -117,6 +109,10 @@ impl Tensor {
         owner: O,
     ) -> Self {
         assert_eq!(shape.len(), strides.len(), "one stride for each dimension");
+        let size = data_type.size();
+        if let Err(reason) = extents::check(shape, strides, size, size) {
+            panic!("a tensor in memory: {reason}");
+        }
         Self(Arc::new(Shared {
             data,
             device,
@@ -124,7 +120,7 @@ impl Tensor {
             shape: shape.into(),
             strides: strides.into(),
             read_only,
-            owner: Owner::Rust(Box::new(owner)),
+            owner: Box::new(owner),
         }))
     }
 
@@ -160,7 +156,7 @@ impl Tensor {
 
     /// Number of elements.
     pub fn len(&self) -> usize {
-        count(&self.0.shape).unwrap_or(0)
+        extents::count(&self.0.shape).unwrap_or(0)
     }
 
     /// Whether it has no elements.
@@ -170,9 +166,7 @@ impl Tensor {
 
     /// Whether the elements lie row by row without gaps.
     pub fn is_contiguous(&self) -> bool {
-        let dense = contiguous(&self.0.shape);
-        self.is_empty()
-            || (0..dense.len()).all(|i| self.0.shape[i] == 1 || self.0.strides[i] == dense[i])
+        extents::is_row_major(&self.0.shape, &self.0.strides, 1)
     }
 
     /// The elements, in place.
@@ -206,25 +200,13 @@ impl Tensor {
     /// [`Error::Convert`] if the type differs or the memory is not the machine's own.
     pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
         self.check::<T>()?;
-        let mut elements = Vec::with_capacity(self.len());
-        if self.is_empty() {
-            return Ok(elements);
+        let mut elements = Vec::new();
+        // SAFETY: every element that shape and strides reach, which were checked when the tensor was
+        // made, is valid memory of this type; that it is aligned has been checked just now.
+        unsafe {
+            extents::copy(self.0.data.cast(), &self.0.shape, &self.0.strides, &mut elements);
         }
-        let mut index = vec![0_i64; self.0.shape.len()];
-        loop {
-            let offset: i64 = index.iter().zip(&self.0.strides).map(|(i, s)| i * s).sum();
-            // SAFETY: `index` lies within the shape, and every element that shape and strides
-            // reach is valid memory of this type. The read makes no reference.
-            elements.push(unsafe { self.0.data.cast::<T>().offset(offset as isize).read() });
-            let Some(dimension) = (0..index.len())
-                .rev()
-                .find(|&dimension| index[dimension] + 1 < self.0.shape[dimension])
-            else {
-                return Ok(elements);
-            };
-            index[dimension] += 1;
-            index[dimension + 1..].fill(0);
-        }
+        Ok(elements)
     }
 
     fn check<T: Element>(&self) -> Result<()> {
@@ -235,7 +217,7 @@ impl Tensor {
         if !matches!(self.0.device.kind, 1 | 3 | 11) {
             return Err(self.refused::<T>("it is in a device's memory"));
         }
-        if !self.0.data.cast::<T>().is_aligned() {
+        if !self.is_empty() && !self.0.data.cast::<T>().is_aligned() {
             return Err(self.refused::<T>("it is not aligned"));
         }
         Ok(())
@@ -248,22 +230,6 @@ impl Tensor {
             reason,
         )
     }
-}
-
-/// The product of `shape`, or `None` if that is no possible number of elements.
-fn count(shape: &[i64]) -> Option<usize> {
-    shape
-        .iter()
-        .try_fold(1_usize, |count, &extent| count.checked_mul(usize::try_from(extent).ok()?))
-}
-
-/// The strides of a row-major tensor, in elements.
-pub(crate) fn contiguous(shape: &[i64]) -> Vec<i64> {
-    let mut strides = vec![1; shape.len()];
-    for dimension in (1..shape.len()).rev() {
-        strides[dimension - 1] = strides[dimension] * shape[dimension].max(1);
-    }
-    strides
 }
 
 impl FromPython<'_> for Tensor {
@@ -285,7 +251,7 @@ impl FromPython<'_> for Tensor {
             };
         }
         let versioned = versioned != 0;
-        let owner = Owner::Python { interpreter: session.inner().clone(), managed, versioned };
+        let owner = Managed { interpreter: session.inner().clone(), managed, versioned };
         // SAFETY: success means a structure of the kind that `versioned` tells, which is ours until
         // its deleter is called.
         let (tensor, read_only) = unsafe {
@@ -297,7 +263,9 @@ impl FromPython<'_> for Tensor {
             }
         };
         // SAFETY: as above: the structure is valid.
-        Ok(Self(Arc::new(unsafe { describe(tensor, read_only, owner) })))
+        unsafe { describe(tensor, read_only, owner) }
+            .map(|shared| Self(Arc::new(shared)))
+            .map_err(|reason| Error::convert("a tensor", object.type_name(), reason))
     }
 }
 
@@ -311,41 +279,58 @@ fn detached<'session>(object: &Object<'session>) -> Option<Object<'session>> {
     }
 }
 
+/// What an exporter says of its tensor, checked.
+///
 /// # Safety
 ///
 /// `tensor` must be a valid structure that `owner` keeps alive.
-unsafe fn describe(tensor: &DLTensor, read_only: bool, owner: Owner) -> Shared {
-    let dimensions = usize::try_from(tensor.ndim).unwrap_or(0);
-    let view = |extents: *mut i64| -> Box<[i64]> {
-        if extents.is_null() || dimensions == 0 {
-            return Box::default();
+unsafe fn describe(tensor: &DLTensor, read_only: bool, owner: Managed) -> Result<Shared, String> {
+    let dimensions = usize::try_from(tensor.ndim)
+        .map_err(|_| format!("its exporter gives {} dimensions", tensor.ndim))?;
+    let entries = |extents: *mut i64| -> Option<Box<[i64]>> {
+        if dimensions == 0 {
+            return Some(Box::default());
         }
-        // SAFETY: shape, and strides unless null, have one entry for each dimension.
-        unsafe { slice::from_raw_parts(extents, dimensions) }.into()
+        // SAFETY: shape and strides have one entry for each dimension unless null.
+        (!extents.is_null()).then(|| unsafe { slice::from_raw_parts(extents, dimensions) }.into())
     };
-    let shape = view(tensor.shape);
-    let strides =
-        if tensor.strides.is_null() { contiguous(&shape).into() } else { view(tensor.strides) };
-    Shared {
-        data: tensor.data.wrapping_byte_add(usize::try_from(tensor.byte_offset).unwrap_or(0)),
-        device: tensor.device,
-        data_type: tensor.dtype,
-        shape,
-        strides,
-        read_only,
-        owner,
+    let shape = entries(tensor.shape).ok_or("its exporter gives no shape")?;
+    let strides = match entries(tensor.strides) {
+        Some(strides) => strides,
+        // Before DLPack 1.2 null means row by row.
+        None => extents::row_major(&shape, 1)
+            .ok_or_else(|| format!("the shape {shape:?} exceeds all memory"))?,
+    };
+    let size = tensor.dtype.size();
+    let count = extents::check(&shape, &strides, size, size)?;
+    let byte_offset = isize::try_from(tensor.byte_offset)
+        .map_err(|_| format!("its exporter gives the offset {}", tensor.byte_offset))?;
+    if tensor.data.is_null() && count > 0 {
+        return Err(format!("its exporter gives no address for {count} elements"));
     }
+    let data = tensor.data.wrapping_byte_offset(byte_offset);
+    let (device, data_type) = (tensor.device, tensor.dtype);
+    Ok(Shared { data, device, data_type, shape, strides, read_only, owner: Box::new(owner) })
 }
 
-impl Drop for Shared {
+/// A tensor that an interpreter has exported: its deleter is called in that interpreter.
+struct Managed {
+    interpreter: Arc<Inner>,
+    managed: *mut c_void,
+    versioned: bool,
+}
+
+// SAFETY: the structure is used to have it deleted only, which any thread may ask for.
+unsafe impl Send for Managed {}
+// SAFETY: as above.
+unsafe impl Sync for Managed {}
+
+impl Drop for Managed {
     fn drop(&mut self) {
-        let Owner::Python { interpreter, managed, versioned } = &self.owner else {
-            return;
-        };
-        let delete = if *versioned { delete_versioned } else { delete };
+        let delete = if self.versioned { delete_versioned } else { delete };
         // SAFETY: `defer` may be called by any thread; it calls the deleter once, in the
         // interpreter that the tensor came from and that lives until then.
-        unsafe { (interpreter.table().defer)(delete, *managed) };
+        unsafe { (self.interpreter.table().defer)(delete, self.managed) };
     }
 }
 
