@@ -13,40 +13,35 @@ use super::{Outcome, Refusal};
 const PREFACE: &str = "\
 # Every relocated word, beside glibc's
 
-Each shared object of these wheels is relocated twice, in two processes: by glibc, which opens a copy
-of the file whose constructors are taken out of its dynamic section, and by this loader, up to the
-phase before anybody sees the replica. Then every word that a relocation of the file writes is
-compared by its meaning: the object that it points into and the offset there, for thread-local
-references the module and the offset in its block. Relocations are enumerated by a parser that is
-not the loader's (goblin). In both processes libpython was loaded before.
+Each shared object of these wheels is relocated twice, in two processes: by glibc, which opens a copy of the file whose dynamic
+section has no constructors, and by this loader, up to the phase before publication. Then every word that a relocation of the
+file writes is compared by its meaning: the object that it points into and the offset there, or for thread-local references the
+module and the offset in its block. The relocations are enumerated by goblin, a parser that is not the loader's. Both processes
+load libpython first.
 
 ```sh
 pip download --no-deps --only-binary=:all: --dest WHEELS NAME==VERSION ...
 cargo xtask linker --differential WHEELS [FILE|DIR ...] --python LIBPYTHON --table docs/loader-differential.md
 ```
 
-Libraries that find their needs only in a process that has loaded others before get them by
-`LD_LIBRARY_PATH`, which both loaders heed: those of the same wheel by themselves, others by whoever runs the
-command (torchvision's need torch's). glibc is given room for thread-local data of allocators
-(`GLIBC_TUNABLES`). Below: CPython 3.11, glibc 2.36.
+Some libraries find their needs only in a process that has loaded others before. They get them by `LD_LIBRARY_PATH`, which both
+loaders heed. The command adds the libraries of the same wheel; whoever runs it adds others (torchvision's need torch's).
+`GLIBC_TUNABLES` gives glibc room for the thread-local data of allocators. The table is for CPython 3.11 and glibc 2.36.
 
-- *objects*: shared objects with a dynamic section; files with the same content count once.
+- *objects*: shared objects with a dynamic section. Files with the same content count once.
 - *words*: relocated words that were compared.
-- *interposed*: references to the functions that this loader answers for its replicas (`dlopen`,
-  `__tls_get_addr`, `__cxa_atexit`, ...); each holds the address of the loader's own function of that
-  name, which is checked.
-- *unified*: weak or unique definitions (inline functions, type information) of the object itself for
-  which ours binds to the same name in a library that is shared by all domains, as C++ wants one
-  entity of a process (`loader/src/scope.rs`), and glibc binds to the object's own since the shared
-  one was not opened globally.
-- *by design*: what is bound otherwise on purpose. The object's own definition of a name that the
-  program, here a Rust one with libgcc_s, has too: a domain's definitions come before all of the program's but
-  the C library's. Of several unique definitions of a name (STB_GNU_UNIQUE) that of another object: glibc
-  takes the one that was looked up first, this loader the one that was loaded first. And functions of objects
-  that glibc opens only lazily, as some are missing: it binds them when they are called.
-- *refused*: objects that glibc does not open on its own, or that this loader refuses on purpose; the reasons
-  follow the table.
-- *differences*: all else. There is none.
+- *interposed*: references to functions that this loader answers for its replicas (`dlopen`, `__tls_get_addr`, `__cxa_atexit`,
+  ...). Each holds the address of the loader's own function of that name, which is checked.
+- *unified*: weak or unique definitions of the object itself (inline functions, type information) that this loader binds to the
+  same name in a library that all domains share, because C++ wants one entity in a process. glibc binds them to the object's own
+  definition, because the shared library was not opened globally.
+- *by design*: words that are bound differently on purpose. First, the object's own definition of a name that the program, here
+  a Rust program with libgcc_s, has too: a domain's definitions come before all of the program's except the C library's. Second,
+  one of several unique definitions of a name (STB_GNU_UNIQUE): glibc takes the definition that was looked up first, this loader the
+  one that was loaded first. Third, functions of objects that glibc opens only lazily because some are missing: glibc binds them when
+  they are called.
+- *refused*: objects that glibc does not open on its own, or that this loader refuses on purpose. The reasons follow the table.
+- *differences*: everything else. There is none.
 
 ";
 

@@ -19,21 +19,19 @@ const CAUSES: &str = include_str!("causes.txt");
 const PREFACE: &str = "\
 # The loader under glibc's own tests
 
-glibc tests its loader by programs that call `dlopen` and look at what happens. They run here
-unmodified: a library that is preloaded (`loader/shim`) answers the `dl*` calls of the executable
-and of all that it loads by this loader, in one domain that continues the program
-(`DomainBuilder::continue_program`). The executable itself, what it is linked with, and the C library
-stay the system loader's.
+glibc tests its loader with programs that call `dlopen` and look at the result. These programs run here unmodified. A preloaded
+library (`loader/shim`) answers the `dl*` calls of the executable, and of all that it loads, with this loader, in one domain that
+continues the program (`DomainBuilder::continue_program`). The executable itself, its libraries and the C library stay the system
+loader's.
 
 ```sh
 apt-get install glibc-source && tar -xf /usr/src/glibc/glibc-2.36.tar.xz -C DIR
 cargo xtask linker --shim DIR/glibc-2.36 --table docs/loader-conformance.md
 ```
 
-The tests are those of `elf/` and `dlfcn/` that call a `dl*` function, themselves or in a module, and
-are linked dynamically, and those of other directories that open libraries to look at threads, TLS
-and exit. One applies if it can be built outside of glibc's own build tree and passes
-under glibc alone. Nothing of their text is kept here, only names and flags
+The tests are those of `elf/` and `dlfcn/` that are linked dynamically and call a `dl*` function, themselves or in a module, and
+those of other directories that open libraries to look at threads, TLS and exit. A test applies if it builds outside glibc's own
+build tree and passes under glibc alone. The repository holds none of their text, only names and flags
 (`xtask/linker/src/shim/glibc.txt`).
 
 ";
