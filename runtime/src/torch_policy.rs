@@ -4,7 +4,7 @@ use crate::Result;
 use crate::libraries;
 use crate::python::Installation;
 use crate::torch::{Adapter, Member, TorchPolicy};
-use hydrozoa_loader::{Class, Domain, Interposition, Loader, Policy};
+use hydrozoa_loader::{Class, Domain, Interposition, Library, Loader, Policy};
 use std::fs;
 use std::sync::{Arc, OnceLock};
 
@@ -22,6 +22,13 @@ pub(crate) enum Torch {
 pub(crate) struct Place {
     pub(crate) domain: Domain,
     member: Option<&'static Member>,
+}
+
+impl Place {
+    /// Notes the interpreter's libpython, before anything that calls it is opened in the domain.
+    pub(crate) fn runs(&self, libpython: &Library) -> Result<()> {
+        Ok(self.member.map_or(Ok(()), |member| member.runs(libpython))?)
+    }
 }
 
 impl Drop for Place {
@@ -67,7 +74,7 @@ impl Torch {
             _ => None,
         };
         for (symbol, interposition) in member.iter().flat_map(|member| member.interpositions()) {
-            builder = builder.interpose(&symbol, interposition);
+            builder = builder.interpose(symbol, interposition);
         }
         // Its place is for another one then.
         let domain = builder.build().inspect_err(|_| member.iter().for_each(|it| it.retire()))?;

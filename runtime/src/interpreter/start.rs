@@ -85,7 +85,7 @@ pub(crate) fn run_command(configuration: &Configuration) -> Result<i32> {
 fn prepare(name: &str, configuration: &Configuration) -> Result<(Place, table::PayloadTable)> {
     let python = &configuration.python;
     let place = configuration.torch.place(name, configuration.exit)?;
-    let found = load(&place.domain, python).and_then(|payload| {
+    let found = load(&place, python).and_then(|payload| {
         let entry = payload.symbol(table::ENTRY)?;
         // SAFETY: the symbol is that of the payload just loaded, which is the one for this version.
         unsafe { payload::table_of(entry, python.minor()) }
@@ -105,15 +105,16 @@ fn prepare(name: &str, configuration: &Configuration) -> Result<(Place, table::P
 
 /// Loads libpython and the payload, both global: extension modules name no library for the Python
 /// symbols that they use.
-fn load(domain: &Domain, python: &Installation) -> Result<Library> {
+fn load(place: &Place, python: &Installation) -> Result<Library> {
     let flags = OpenFlags::NOW | OpenFlags::GLOBAL;
     // SAFETY: an installation names a libpython, whose state is all in its own variables; it may be loaded
     // several times, and the domain interposes what it shares with the process.
-    unsafe { domain.open(python.library(), flags)? };
+    let libpython = unsafe { place.domain.open(python.library(), flags)? };
+    place.runs(&libpython)?;
     let image = payload::image(python.minor())?;
     let name = format!("hydrozoa-payload-3.{}.so", python.minor());
     // SAFETY: the image is the payload that this crate was built with, for this version of Python.
-    Ok(unsafe { domain.open_bytes(&name, image, flags)? })
+    Ok(unsafe { place.domain.open_bytes(&name, image, flags)? })
 }
 
 /// Runs the payload's `start` on the calling thread, which becomes Python's main thread.

@@ -7,12 +7,11 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
-use hydrozoa_loader::{Domain, DomainId, Interposition, Loader};
+use hydrozoa_loader::{Domain, DomainId, Library, Loader};
 
-use super::gil::Gil;
-use super::interpreter::PrivateRegistry;
+use super::libpython::LibPython;
 use super::release::{Layout, layout};
-use super::symbols::{REQUIRED, Symbols};
+use super::symbols::Symbols;
 
 /// Why policy `shared` cannot be used; the way round is policy `isolated` in each case.
 #[derive(Debug, thiserror::Error)]
@@ -57,6 +56,17 @@ pub enum AdapterError {
         /// Their mangled names; never empty.
         missing: Vec<&'static str>,
     },
+    /// An interpreter's libpython lacks functions of CPython's documented API.
+    #[error(
+        "{} does not define {}: it is not CPython's shared library, or not a whole one",
+        path.display(), missing.join(", ")
+    )]
+    NotPython {
+        /// The library's file.
+        path: std::path::PathBuf,
+        /// The functions' names; never empty.
+        missing: Vec<&'static str>,
+    },
 }
 
 /// What makes one libtorch serve every interpreter of the process.
@@ -65,7 +75,7 @@ pub enum AdapterError {
 /// interpreter. Locks are taken in the order interpreter lock (GIL), adapter, dispatcher; nothing
 /// that can take a GIL runs while a lock of the adapter is held.
 #[derive(Debug)]
-pub struct Adapter {
+pub(crate) struct Adapter {
     loader: Loader,
     version: String,
     layout: &'static Layout,
@@ -88,7 +98,7 @@ impl Adapter {
     ///
     /// # Errors
     /// [`AdapterError::UnknownRelease`] and [`AdapterError::OtherRelease`].
-    pub fn of_process(loader: &Loader, version: &str) -> Result<Arc<Adapter>, AdapterError> {
+    pub(crate) fn of_process(loader: &Loader, version: &str) -> Result<Arc<Adapter>, AdapterError> {
         let layout = layout(version)
             .ok_or_else(|| AdapterError::UnknownRelease { version: version.to_owned() })?;
         let adapter = ADAPTER.get_or_init(|| {
@@ -112,7 +122,7 @@ impl Adapter {
     ///
     /// # Errors
     /// [`AdapterError::Load`] and [`AdapterError::MissingSymbols`].
-    pub fn verify(&self, library_folder: &Path) -> Result<(), AdapterError> {
+    pub(crate) fn verify(&self, library_folder: &Path) -> Result<(), AdapterError> {
         if self.symbols.get().is_some() {
             return Ok(());
         }
@@ -120,8 +130,9 @@ impl Adapter {
         // SAFETY: libtorch of a release that the adapter knows; torch itself opens it in every process.
         unsafe { self.loader.open_by_system(&path) }
             .map_err(|source| AdapterError::Load { path, source })?;
-        let symbols = Symbols::resolve(&self.loader).map_err(|missing| {
-            AdapterError::MissingSymbols { version: self.version.clone(), missing }
+        let symbols = self.resolve().map_err(|missing| AdapterError::MissingSymbols {
+            version: self.version.clone(),
+            missing,
         })?;
         // Another thread may have done the same; both tables are alike.
         let _ = self.symbols.set(symbols);
@@ -130,7 +141,7 @@ impl Adapter {
 
     /// Makes a member for an interpreter that is about to be created. It is never freed: replicas
     /// of a finalised interpreter stay mapped and may call its thunks from their destructors.
-    pub fn join(self: &Arc<Adapter>) -> &'static Member {
+    pub(crate) fn join(self: &Arc<Adapter>) -> &'static Member {
         let mut members = write(&self.members);
         let index = members.used.iter().position(|used| !used).unwrap_or(members.used.len());
         if index == members.used.len() {
@@ -147,9 +158,13 @@ impl Adapter {
             domain: OnceLock::new(),
             retired: AtomicBool::new(false),
             interpreter: AtomicPtr::new(std::ptr::null_mut()),
-            gil: OnceLock::new(),
-            hooks_registry: PrivateRegistry::new(),
+            libpython: OnceLock::new(),
         }))
+    }
+
+    /// The functions of libtorch, or the names of those that no system object of the process defines.
+    fn resolve(&self) -> Result<Symbols, Vec<&'static str>> {
+        Symbols::resolve(|name| self.loader.system_symbol(name))
     }
 
     pub(super) fn layout(&self) -> &'static Layout {
@@ -159,7 +174,7 @@ impl Adapter {
 
 /// One interpreter, as the adapter knows it.
 #[derive(Debug)]
-pub struct Member {
+pub(crate) struct Member {
     /// Its place in tables; given to another interpreter when this one has retired.
     index: usize,
     /// Its number in the process, never given again.
@@ -168,35 +183,47 @@ pub struct Member {
     retired: AtomicBool,
     /// The `c10::impl::PyInterpreter` of the interpreter's libtorch_python.
     pub(super) interpreter: AtomicPtr<c_void>,
-    pub(super) gil: OnceLock<Gil>,
-    pub(super) hooks_registry: PrivateRegistry,
+    libpython: OnceLock<LibPython>,
 }
 
 impl Member {
-    /// What the domain must interpose, to be passed to its builder.
-    pub fn interpositions(&'static self) -> Vec<(String, Interposition)> {
-        super::interpositions(self)
-    }
-
     /// Ties the member to the domain that was built with its interpositions, before anything is
     /// opened in it.
     ///
     /// # Panics
     /// If called twice.
-    pub fn attach(&'static self, domain: &Domain) {
+    pub(crate) fn attach(&'static self, domain: &Domain) {
         let adapter = adapter();
         write(&adapter.members).by_domain.insert(domain.id(), self);
         self.domain.set(domain.clone()).expect("a member has one domain");
     }
 
-    /// Forgets the interpreter: its kernels are not called any more, and hooks fall back to
-    /// another interpreter or to libtorch's own. Called when its Python is finalised; no thread may
-    /// run its code.
-    pub fn retire(&'static self) {
-        if self.retired.swap(true, Ordering::AcqRel) {
-            return;
-        }
-        super::forget(self);
+    /// Notes the interpreter's libpython, before anything that calls it is opened in the domain.
+    ///
+    /// # Errors
+    /// [`AdapterError::NotPython`].
+    pub(crate) fn runs(&'static self, libpython: &Library) -> Result<(), AdapterError> {
+        let functions =
+            LibPython::resolve(|name| libpython.symbol(name).ok()).map_err(|missing| {
+                AdapterError::NotPython { path: libpython.path().to_owned(), missing }
+            })?;
+        // An interpreter has one libpython; opened again, it has the same addresses.
+        let _ = self.libpython.set(functions);
+        Ok(())
+    }
+
+    /// The functions of the interpreter's own libpython.
+    pub(super) fn libpython(&self) -> &LibPython {
+        self.libpython.get().expect("libpython is noted before anything that calls it is opened")
+    }
+
+    /// Whether the member has retired; from now on it has.
+    pub(super) fn begin_retirement(&self) -> bool {
+        !self.retired.swap(true, Ordering::AcqRel)
+    }
+
+    /// Gives the member's place to others. Its entries in the tables of the adapter are gone.
+    pub(super) fn end_retirement(&self) {
         self.interpreter.store(std::ptr::null_mut(), Ordering::Release);
         let adapter = adapter();
         let mut members = write(&adapter.members);
@@ -236,13 +263,9 @@ pub(super) fn adapter() -> &'static Arc<Adapter> {
 pub(super) fn symbols() -> &'static Symbols {
     let adapter = adapter();
     adapter.symbols.get_or_init(|| {
-        Symbols::resolve(&adapter.loader).unwrap_or_else(|missing| {
+        adapter.resolve().unwrap_or_else(|missing| {
             // Only reached without `verify`, from C++ that cannot be given an error any more.
-            panic!(
-                "torch {} lacks {missing:?} of {}; use policy `isolated`",
-                adapter.version,
-                REQUIRED.len()
-            )
+            panic!("torch {} does not export {missing:?}; use policy `isolated`", adapter.version)
         })
     })
 }
@@ -276,12 +299,6 @@ pub(super) fn current() -> Option<&'static Member> {
         *adapter.members.read().unwrap_or_else(PoisonError::into_inner).by_domain.get(&domain)?;
     LAST.set(Some((domain, member)));
     Some(member)
-}
-
-/// The member behind a thunk's context.
-pub(super) fn member(context: usize) -> &'static Member {
-    // SAFETY: the context of every interposition of the adapter is the address of a leaked member.
-    unsafe { &*(context as *const Member) }
 }
 
 /// Throws `c10::Error`, which libtorch_python turns into a `RuntimeError`.

@@ -10,8 +10,45 @@ use std::collections::HashMap;
 use std::ffi::c_void;
 use std::sync::{Mutex, OnceLock};
 
-use super::adapter::{Member, current, fail, lock, member, symbols};
+use super::adapter::{Member, current, fail, lock, symbols};
 use super::cxx::{CxxFunction, CxxString};
+use super::exported::{Answer, Exported};
+use super::symbols::EXPORTS;
+
+/// What the domain of `member` interposes.
+pub(super) fn interpositions(member: &'static Member) -> Vec<Answer> {
+    // SAFETY: each function does for its interpreter what the symbol that its documentation names
+    // does for the process.
+    unsafe {
+        vec![
+            EXPORTS.stack_trace_set.answered_by(set_stack_trace, member),
+            EXPORTS.handler_register.answered_by(register_handler, member),
+            EXPORTS.emit_hooks_set.answered_by(set_emit_hooks, member),
+            GIL_CHECKER.answered_by(gil_checker, member),
+            PYTHON_FRAMES.answered_by(python_frames, member),
+            COMPILED_AUTOGRAD.answered_by(set_compiled_autograd, member),
+        ]
+    }
+}
+
+/// `c10d::get_gil_checker()`: a reference to a function pointer.
+const GIL_CHECKER: Exported<unsafe extern "C-unwind" fn() -> *const c_void> =
+    // SAFETY: the name states that there are no parameters; a reference is returned as an address.
+    unsafe { Exported::new("_ZN4c10d15get_gil_checkerEv") };
+
+/// `torch::lazy::GetPythonFramesFunction()`: a reference to a `std::function`.
+const PYTHON_FRAMES: Exported<unsafe extern "C-unwind" fn() -> *const c_void> =
+    // SAFETY: as above.
+    unsafe { Exported::new("_ZN5torch4lazy23GetPythonFramesFunctionEv") };
+
+/// `torch::autograd::Engine::set_compiled_autograd(compiled_autograd_fn)`, a static function.
+const COMPILED_AUTOGRAD: Exported<unsafe extern "C-unwind" fn(*const c_void)> =
+    // SAFETY: the name states one parameter, a function pointer; nothing is returned.
+    unsafe {
+        Exported::new(
+            "_ZN5torch8autograd6Engine21set_compiled_autogradEPFSt6vectorIN2at6TensorESaIS4_EERKSt10shared_ptrINS0_4NodeEERKNS0_9GraphTaskEbRKS2_INS0_4EdgeESaISF_EEE",
+        )
+    };
 
 /// A function that an interpreter set, moved here; it lives as long as the process.
 #[derive(Clone, Copy)]
@@ -58,10 +95,10 @@ fn of_current(callback: &Callback) -> Option<Kept> {
 static STACK_TRACE: Callback = Mutex::new(Vec::new());
 
 /// `c10::SetStackTraceFetcher(std::function<std::string()>)`.
-pub(super) unsafe extern "C-unwind" fn set_stack_trace(function: *mut CxxFunction, context: usize) {
+unsafe extern "C-unwind" fn set_stack_trace(function: *mut CxxFunction, member: &'static Member) {
     static SET: OnceLock<()> = OnceLock::new();
     // SAFETY: the caller's temporary.
-    keep(&STACK_TRACE, unsafe { Kept::take(member(context), function) });
+    keep(&STACK_TRACE, unsafe { Kept::take(member, function) });
     SET.get_or_init(|| {
         let mut router =
             CxxFunction::borrowed(std::ptr::null(), fetch_stack_trace as *const c_void);
@@ -87,7 +124,7 @@ unsafe extern "C-unwind" fn fetch_stack_trace(
         }
         None => {
             // SAFETY: room for the result.
-            unsafe { CxxString::write(result, "", symbols().allocator) };
+            unsafe { CxxString::write(result, "", symbols().allocator()) };
             result
         }
     }
@@ -98,17 +135,17 @@ static HANDLERS: Mutex<Option<HashMap<String, &'static Callback>>> = Mutex::new(
 
 /// `c10d::control_plane::registerHandler(const std::string&, std::function<void(const Request&,
 /// Response&)>)`: registered once; a request is answered by the first interpreter that is alive.
-pub(super) unsafe extern "C-unwind" fn register_handler(
+unsafe extern "C-unwind" fn register_handler(
     name: *const CxxString,
     function: *mut CxxFunction,
-    context: usize,
+    member: &'static Member,
 ) {
     // SAFETY: a live string of the caller.
     let text = unsafe { (*name).text() };
     let mut handlers = lock(&HANDLERS);
     let handlers = handlers.get_or_insert_default();
     // SAFETY: the caller's temporary.
-    let kept = unsafe { Kept::take(member(context), function) };
+    let kept = unsafe { Kept::take(member, function) };
     if let Some(handler) = handlers.get(&text) {
         keep(handler, kept);
         return;
@@ -143,13 +180,12 @@ static EMIT_MODULE: Callback = Mutex::new(Vec::new());
 static EMIT_FUNCTION: Callback = Mutex::new(Vec::new());
 
 /// `torch::jit::setEmitHooks(std::function<void(Module)>, std::function<void(StrongFunctionPtr)>)`.
-pub(super) unsafe extern "C-unwind" fn set_emit_hooks(
+unsafe extern "C-unwind" fn set_emit_hooks(
     module: *mut CxxFunction,
     function: *mut CxxFunction,
-    context: usize,
+    member: &'static Member,
 ) {
     static SET: OnceLock<()> = OnceLock::new();
-    let member = member(context);
     // SAFETY: the caller's temporaries.
     unsafe {
         keep(&EMIT_MODULE, Kept::take(member, module));
@@ -191,14 +227,14 @@ unsafe impl<T> Send for Lent<T> {}
 
 /// `c10d::get_gil_checker()`: a reference to a function pointer. NCCL's watchdog calls libtorch's to
 /// see whether *the* GIL is stuck; with several, there is none to ask, and it checks nothing.
-pub(super) extern "C-unwind" fn gil_checker(_context: usize) -> *const c_void {
+extern "C-unwind" fn gil_checker(_member: &'static Member) -> *const c_void {
     static CHECKER: Lent<usize> = Lent(UnsafeCell::new(0));
     CHECKER.0.get().cast()
 }
 
 /// `torch::lazy::GetPythonFramesFunction()`: a reference to a `std::function`. The lazy backends then
 /// record no Python frames.
-pub(super) extern "C-unwind" fn python_frames(_context: usize) -> *const c_void {
+extern "C-unwind" fn python_frames(_member: &'static Member) -> *const c_void {
     let frames: &'static Lent<CxxFunction> =
         Box::leak(Box::new(Lent(UnsafeCell::new(CxxFunction::EMPTY))));
     frames.0.get().cast()
@@ -206,9 +242,9 @@ pub(super) extern "C-unwind" fn python_frames(_context: usize) -> *const c_void 
 
 /// `Engine::set_compiled_autograd(compiled_autograd_fn)`: libtorch has one, and calls it in every
 /// backward pass of the process.
-pub(super) unsafe extern "C-unwind" fn set_compiled_autograd(
+unsafe extern "C-unwind" fn set_compiled_autograd(
     function: *const c_void,
-    _context: usize,
+    _member: &'static Member,
 ) {
     if !function.is_null() {
         fail(

@@ -14,9 +14,45 @@ use std::ffi::c_void;
 use std::mem::MaybeUninit;
 use std::sync::Mutex;
 
-use super::adapter::{Member, adapter, current, lock, member, symbols};
-use super::cxx::{CxxShared, CxxString, CxxVector, OwnedString, type_name};
-use super::symbols::Allocator;
+use super::adapter::{Member, adapter, current, lock, symbols};
+use super::cxx::{Allocator, CxxShared, CxxString, CxxVector, OwnedString, type_name};
+use super::exported::{Answer, Exported};
+use super::symbols::EXPORTS;
+
+/// What the domain of `member` interposes.
+pub(super) fn interpositions(member: &'static Member) -> Vec<Answer> {
+    // SAFETY: each function does for its interpreter what the symbol that its documentation names
+    // does for the process.
+    unsafe {
+        vec![
+            EXPORTS.class_new.answered_without_context(construct),
+            COMPLETE_CONSTRUCTOR.answered_without_context(construct),
+            EXPORTS.class_by_name.answered_by(by_name, member),
+            EXPORTS.class_by_type.answered_by(by_type, member),
+            EXPORTS.class_check.answered_by(check, member),
+            EXPORTS.class_method.answered_by(keep_method, member),
+        ]
+    }
+}
+
+/// `class_base::class_base` as the constructor of a complete object, which does the same as
+/// [`EXPORTS`]'s of a base: the class has no virtual bases.
+const COMPLETE_CONSTRUCTOR: Exported<Constructor> =
+    // SAFETY: the same parameters, by the name.
+    unsafe {
+        Exported::new(
+            "_ZN5torch6detail10class_baseC1ERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEES9_S7_RKSt9type_infoSC_",
+        )
+    };
+
+type Constructor = unsafe extern "C-unwind" fn(
+    *mut c_void,
+    *const CxxString,
+    *const CxxString,
+    *mut CxxString,
+    *const c_void,
+    *const c_void,
+);
 
 /// The classes that replicas registered.
 #[derive(Default)]
@@ -32,14 +68,14 @@ static CLASSES: Mutex<Option<Classes>> = Mutex::new(None);
 
 /// `torch::detail::class_base`: the qualified name, and the type as `std::shared_ptr<ClassType>`.
 #[repr(C)]
-pub(super) struct ClassBase {
+struct ClassBase {
     name: CxxString,
     class: CxxShared,
 }
 
 /// `class_base::class_base`. (Six arguments leave no register for a context.)
-pub(super) unsafe extern "C-unwind" fn construct(
-    base: *mut ClassBase,
+unsafe extern "C-unwind" fn construct(
+    object: *mut c_void,
     namespace: *const CxxString,
     name: *const CxxString,
     doc: *mut CxxString,
@@ -47,9 +83,10 @@ pub(super) unsafe extern "C-unwind" fn construct(
     capsule_type: *const c_void,
 ) {
     let real = symbols().class_new;
+    let base = object.cast::<ClassBase>();
     let Some(member) = current() else {
         // SAFETY: the caller's arguments.
-        return unsafe { real(base.cast(), namespace, name, doc, pointer_type, capsule_type) };
+        return unsafe { real(object, namespace, name, doc, pointer_type, capsule_type) };
     };
     // SAFETY: live strings of the caller.
     let qualified =
@@ -60,11 +97,11 @@ pub(super) unsafe extern "C-unwind" fn construct(
     if taken.is_none_or(|taken| taken.contains_key(&member.serial())) {
         // The first of its name, or a repetition, which libtorch refuses.
         // SAFETY: the caller's arguments.
-        unsafe { real(base.cast(), namespace, name, doc, pointer_type, capsule_type) };
+        unsafe { real(object, namespace, name, doc, pointer_type, capsule_type) };
     } else {
         // SAFETY: room for the object, which is written whole.
         unsafe {
-            CxxString::write(&raw mut (*base).name, &qualified, symbols().allocator);
+            CxxString::write(&raw mut (*base).name, &qualified, symbols().allocator());
             (&raw mut (*base).class).write(new_class(&qualified, doc));
         }
     }
@@ -102,7 +139,7 @@ const _: () = {
 /// # Safety
 /// `doc` is a live string, which is moved from.
 unsafe fn new_class(qualified: &str, doc: *mut CxxString) -> CxxShared {
-    let allocator = symbols().allocator;
+    let allocator = symbols().allocator();
     let (prefix, name) = qualified.rsplit_once('.').unwrap_or(("", qualified));
     let mut place = Box::new(MaybeUninit::<OptionalQualifiedName>::uninit());
     let mut class = CxxShared::NULL;
@@ -155,18 +192,19 @@ unsafe fn write_atoms(place: *mut CxxVector, qualified: &str, allocator: Allocat
 
 /// `torch::getCustomClass(const std::string&)`: a class that only other interpreters registered does
 /// not exist here.
-pub(super) unsafe extern "C-unwind" fn by_name(
+unsafe extern "C-unwind" fn by_name(
     result: *mut CxxShared,
     name: *const CxxString,
-    context: usize,
+    member: &'static Member,
 ) -> *mut CxxShared {
     // SAFETY: a live string of the caller.
     let text = unsafe { (*name).text() };
     let known = {
         let classes = lock(&CLASSES);
-        classes.as_ref().and_then(|classes| classes.by_name.get(&text)).map(|all| {
-            all.get(&member(context).serial()).map_or(CxxShared::NULL, CxxShared::retain)
-        })
+        classes
+            .as_ref()
+            .and_then(|classes| classes.by_name.get(&text))
+            .map(|all| all.get(&member.serial()).map_or(CxxShared::NULL, CxxShared::retain))
     };
     match known {
         Some(class) => {
@@ -180,13 +218,13 @@ pub(super) unsafe extern "C-unwind" fn by_name(
 }
 
 /// `c10::getCustomClassTypeImpl(const std::type_index&)`.
-pub(super) unsafe extern "C-unwind" fn by_type(
+unsafe extern "C-unwind" fn by_type(
     result: *mut CxxShared,
     index: *const *const c_void,
-    context: usize,
+    member: &'static Member,
 ) -> *mut CxxShared {
     // SAFETY: a `std::type_index` holds the address of its type information.
-    let key = (member(context).serial(), unsafe { type_name(*index) });
+    let key = (member.serial(), unsafe { type_name(*index) });
     let own = lock(&CLASSES)
         .as_ref()
         .and_then(|classes| classes.by_type.get(&key))
@@ -204,10 +242,10 @@ pub(super) unsafe extern "C-unwind" fn by_type(
 
 /// `c10::ivalue::checkCustomClassType(const ClassType* expected, const Type* actual)`: two copies'
 /// types of one class are accepted for each other; the objects have one layout.
-pub(super) unsafe extern "C-unwind" fn check(
+unsafe extern "C-unwind" fn check(
     expected: *const c_void,
     actual: *const c_void,
-    _context: usize,
+    _member: &'static Member,
 ) {
     if expected == actual {
         return;
@@ -232,7 +270,7 @@ pub(super) unsafe extern "C-unwind" fn check(
 
 /// `torch::registerCustomClassMethod(std::unique_ptr<jit::Function>)`: keeps a method alive in a
 /// vector that libtorch does not protect.
-pub(super) unsafe extern "C-unwind" fn keep_method(method: *mut *mut c_void, _context: usize) {
+unsafe extern "C-unwind" fn keep_method(method: *mut *mut c_void, _member: &'static Member) {
     let _one_at_a_time = lock(&CLASSES);
     // SAFETY: the caller's argument.
     unsafe { (symbols().class_method)(method) };

@@ -11,7 +11,26 @@ use std::ffi::c_void;
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicI32, Ordering};
 
-use super::symbols::Allocator;
+/// `operator new` and `operator delete` of the process.
+#[derive(Clone, Copy)]
+pub(super) struct Allocator {
+    pub(super) new: unsafe extern "C-unwind" fn(usize) -> *mut u8,
+    pub(super) delete: unsafe extern "C-unwind" fn(*mut u8),
+}
+
+impl Allocator {
+    pub(super) fn allocate(self, bytes: usize) -> *mut u8 {
+        // SAFETY: `operator new` accepts any size and throws rather than return null.
+        unsafe { (self.new)(bytes) }
+    }
+
+    /// # Safety
+    /// `data` came from `operator new` and is not used any more.
+    pub(super) unsafe fn free(self, data: *mut u8) {
+        // SAFETY: by contract.
+        unsafe { (self.delete)(data) };
+    }
+}
 
 /// `std::string`: pointer, length, and 16 bytes that are the text itself while it fits.
 ///

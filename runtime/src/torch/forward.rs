@@ -6,8 +6,6 @@
 //! they are, asks a resolver where the call belongs, and jumps. No frame of it remains, so results,
 //! stack arguments and C++ exceptions pass as if the caller had called the counterpart itself.
 
-use std::arch::naked_asm;
-
 /// The argument registers at a forwarder's entry, in memory. A resolver may change the integer ones.
 #[repr(C)]
 pub(super) struct Arguments {
@@ -22,7 +20,7 @@ pub(super) struct Arguments {
 /// of a function that throws.
 macro_rules! forward {
     ($number:expr, $resolver:path) => {
-        naked_asm!(
+        std::arch::naked_asm!(
             ".cfi_startproc",
             "push rbp",
             ".cfi_adjust_cfa_offset 8",
@@ -72,47 +70,10 @@ macro_rules! forward {
     };
 }
 
-/// Forwards to the current interpreter's function in the hook numbered `HOOK`.
-#[unsafe(naked)]
-pub(super) extern "C" fn hook<const HOOK: u32>() {
-    forward!(HOOK, super::hooks::resolve)
-}
-
-/// Forwards to the current interpreter's creator of the TorchScript operator numbered `OPERATOR`.
-#[unsafe(naked)]
-pub(super) extern "C" fn operator_creator<const OPERATOR: u32>() {
-    forward!(OPERATOR, super::jit_operators::resolve)
-}
-
-/// Forwards a virtual call, made on the process's interpreter object, to slot `SLOT` of the current
-/// interpreter's.
-#[unsafe(naked)]
-pub(super) extern "C" fn interpreter_method<const SLOT: u32>() {
-    forward!(SLOT, super::interpreter::resolve)
-}
-
-/// Forwards a virtual call on a traceback gatherer's stand-in to slot `SLOT` of the gatherer.
-#[unsafe(naked)]
-pub(super) extern "C" fn traceback_method<const SLOT: u32>() {
-    forward!(SLOT, super::traceback::resolve)
-}
-
-/// The register entry of a router: forwards to the current interpreter's kernel.
-#[unsafe(naked)]
-pub(super) extern "C" fn unboxed_kernel() {
-    forward!(0, super::dispatch::router::resolve_unboxed)
-}
-
-/// As [`unboxed_kernel`], for the entry that takes symbolic integers.
-#[unsafe(naked)]
-pub(super) extern "C" fn sym_unboxed_kernel() {
-    forward!(1, super::dispatch::router::resolve_unboxed)
-}
-
 /// The addresses of a forwarder's instances for numbers 0, 1, 2 ...
 macro_rules! instances {
     ($forwarder:ident: $($number:literal)*) => {
         [$($forwarder::<$number> as *const std::ffi::c_void),*]
     };
 }
-pub(super) use instances;
+pub(super) use {forward, instances};

@@ -15,52 +15,25 @@ use std::ffi::c_void;
 
 use hydrozoa_loader::{DomainId, current};
 
-use super::adapter::{Member, member, symbols};
-use super::symbols::from_address;
+use super::adapter::{Member, symbols};
+use super::exported::Answer;
+use super::libpython::PYTHON;
+use super::symbols::EXPORTS;
 
-/// The functions of the interpreter's own libpython.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Gil {
-    ensure: unsafe extern "C-unwind" fn() -> i32,
-    release: unsafe extern "C-unwind" fn(i32),
-    acquire_thread: unsafe extern "C-unwind" fn(*mut c_void),
-    restore_thread: unsafe extern "C-unwind" fn(*mut c_void),
-    save_thread: unsafe extern "C-unwind" fn() -> *mut c_void,
-    delete_current: unsafe extern "C-unwind" fn(),
-}
-
-impl Gil {
-    fn of(member: &'static Member) -> &'static Gil {
-        member.gil.get_or_init(|| {
-            let domain = member.domain().expect("a thunk runs in a built domain");
-            let library = domain
-                .replicas()
-                .into_iter()
-                .find(|replica| {
-                    replica
-                        .path
-                        .file_name()
-                        .is_some_and(|name| name.to_string_lossy().starts_with("libpython"))
-                })
-                .and_then(|replica| domain.find(&replica.path))
-                .expect("an interpreter's domain holds its libpython");
-            let symbol = |name: &str| {
-                library.symbol(name).unwrap_or_else(|error| {
-                    panic!("libpython lacks a documented function: {error}")
-                })
-            };
-            // SAFETY: functions of CPython's API with these signatures.
-            unsafe {
-                Gil {
-                    ensure: from_address(symbol("PyGILState_Ensure")),
-                    release: from_address(symbol("PyGILState_Release")),
-                    acquire_thread: from_address(symbol("PyEval_AcquireThread")),
-                    restore_thread: from_address(symbol("PyEval_RestoreThread")),
-                    save_thread: from_address(symbol("PyEval_SaveThread")),
-                    delete_current: from_address(symbol("PyThreadState_DeleteCurrent")),
-                }
-            }
-        })
+/// What the domain of `member` interposes.
+pub(super) fn interpositions(member: &'static Member) -> Vec<Answer> {
+    // SAFETY: each function does for its interpreter what the symbol that its documentation names
+    // does for the process.
+    unsafe {
+        vec![
+            PYTHON.ensure.answered_by(ensure, member),
+            PYTHON.release.answered_by(release, member),
+            PYTHON.acquire_thread.answered_by(acquire_thread, member),
+            PYTHON.restore_thread.answered_by(restore_thread, member),
+            PYTHON.save_thread.answered_by(save_thread, member),
+            PYTHON.delete_current.answered_by(delete_current, member),
+            EXPORTS.engine_thread.answered_by(engine_thread, member),
+        ]
     }
 }
 
@@ -144,64 +117,58 @@ fn leave(member: &Member, end: End) {
 }
 
 /// `PyGILState_Ensure()`.
-pub(super) unsafe extern "C-unwind" fn ensure(context: usize) -> i32 {
-    let member = member(context);
+unsafe extern "C-unwind" fn ensure(member: &'static Member) -> i32 {
     arrive(member, true);
     // SAFETY: the caller's call.
-    unsafe { (Gil::of(member).ensure)() }
+    unsafe { (member.libpython().ensure)() }
 }
 
 /// `PyGILState_Release(PyGILState_STATE)`.
-pub(super) unsafe extern "C-unwind" fn release(state: i32, context: usize) {
-    let member = member(context);
+unsafe extern "C-unwind" fn release(state: i32, member: &'static Member) {
     // SAFETY: the caller's call.
-    unsafe { (Gil::of(member).release)(state) };
+    unsafe { (member.libpython().release)(state) };
     leave(member, End::State);
 }
 
 /// `PyEval_AcquireThread(PyThreadState*)`.
-pub(super) unsafe extern "C-unwind" fn acquire_thread(state: *mut c_void, context: usize) {
-    let member = member(context);
+unsafe extern "C-unwind" fn acquire_thread(state: *mut c_void, member: &'static Member) {
     arrive(member, false);
     // SAFETY: the caller's call.
-    unsafe { (Gil::of(member).acquire_thread)(state) }
+    unsafe { (member.libpython().acquire_thread)(state) }
 }
 
 /// `PyEval_RestoreThread(PyThreadState*)`.
-pub(super) unsafe extern "C-unwind" fn restore_thread(state: *mut c_void, context: usize) {
-    let member = member(context);
+unsafe extern "C-unwind" fn restore_thread(state: *mut c_void, member: &'static Member) {
     arrive(member, false);
     // SAFETY: the caller's call.
-    unsafe { (Gil::of(member).restore_thread)(state) }
+    unsafe { (member.libpython().restore_thread)(state) }
 }
 
 /// `PyThreadState_DeleteCurrent()`.
-pub(super) unsafe extern "C-unwind" fn delete_current(context: usize) {
-    let member = member(context);
+unsafe extern "C-unwind" fn delete_current(member: &'static Member) {
     // SAFETY: the caller's call.
-    unsafe { (Gil::of(member).delete_current)() };
+    unsafe { (member.libpython().delete_current)() };
     leave(member, End::Thread);
 }
 
 /// `PyEval_SaveThread()`.
-pub(super) unsafe extern "C-unwind" fn save_thread(context: usize) -> *mut c_void {
-    let member = member(context);
+unsafe extern "C-unwind" fn save_thread(member: &'static Member) -> *mut c_void {
     // SAFETY: the caller's call.
-    let state = unsafe { (Gil::of(member).save_thread)() };
+    let state = unsafe { (member.libpython().save_thread)() };
     leave(member, End::Save);
     state
 }
 
 /// `torch::autograd::Engine::thread_init(int, const std::shared_ptr<ReadyQueue>&, bool)`, as the
 /// interpreter's engine calls it: the life of a device thread.
-pub(super) unsafe extern "C-unwind" fn engine_thread(
+unsafe extern "C-unwind" fn engine_thread(
     engine: *mut c_void,
     device: i32,
     queue: *const c_void,
     increment: bool,
-    context: usize,
+    member: &'static Member,
 ) {
-    let _serves = member(context).domain().map(|domain| current::enter(domain.id()));
+    let _serves = member.domain().map(|domain| current::enter(domain.id()));
     // SAFETY: the caller's arguments.
     unsafe { (symbols().engine_thread)(engine, device, queue, increment) };
 }

@@ -9,17 +9,16 @@ use std::ffi::c_void;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use hydrozoa_loader::Interposition;
-
-use super::adapter::{Member, current, member, symbols};
+use super::adapter::{Member, current, symbols, system_symbol};
 use super::cells::Cells;
 use super::cxx::CxxVector;
-use super::forward::{self, Arguments};
+use super::exported::{Answer, Exported};
+use super::forward::{Arguments, forward};
 
 /// One such pointer.
 struct Hook {
-    /// The mangled name of its setter, a function of one argument.
-    setter: &'static str,
+    /// Its setter, a function of one function pointer.
+    setter: Exported<unsafe extern "C-unwind" fn(*mut c_void)>,
     /// Its forwarder.
     forwarder: extern "C" fn(),
     /// What stands in for a thread without an interpreter, or one whose interpreter has set none.
@@ -56,20 +55,17 @@ extern "C" fn ignore() {}
 macro_rules! hooks {
     ($count:literal hooks: $($number:literal $setter:literal, $default:expr;)*) => {
         static HOOKS: [Hook; $count] = [$(Hook {
-            setter: $setter,
-            forwarder: forward::hook::<$number>,
+            // SAFETY: a setter of a function pointer, by its name.
+            setter: unsafe { Exported::new($setter) },
+            forwarder: hook::<$number>,
             default: $default,
             functions: Cells::new(),
         }),*];
 
-        /// The interpositions of the setters.
-        pub(super) fn interpositions(context: usize) -> Vec<(String, Interposition)> {
-            let with_context = |setter: &str, target: *const c_void| {
-                // SAFETY: the comments beside the setters have their signatures, of one pointer; `set` takes
-                // it and the address of a member, which is never freed.
-                (setter.to_owned(), unsafe { Interposition::with_context(target, 1, context) })
-            };
-            vec![$(with_context($setter, set::<$number> as *const c_void)),*]
+        /// What the domain of `member` interposes: the setters.
+        pub(super) fn interpositions(member: &'static Member) -> Vec<Answer> {
+            // SAFETY: `set` sets the function for its interpreter.
+            unsafe { vec![$(HOOKS[$number].setter.answered_by(set::<$number>, member)),*] }
         }
     };
 }
@@ -98,25 +94,29 @@ fn default_print_handler() -> *const c_void {
 }
 
 /// A setter as replicas call it.
-unsafe extern "C-unwind" fn set<const HOOK: u32>(function: *mut c_void, context: usize) {
+unsafe extern "C-unwind" fn set<const HOOK: u32>(function: *mut c_void, member: &'static Member) {
     static SET: [OnceLock<()>; HOOKS.len()] = [const { OnceLock::new() }; HOOKS.len()];
     let hook = &HOOKS[HOOK as usize];
-    hook.functions.of(member(context)).store(function, Ordering::Release);
+    hook.functions.of(member).store(function, Ordering::Release);
     if function.is_null() {
         return;
     }
     SET[HOOK as usize].get_or_init(|| {
-        let real = super::adapter::system_symbol(hook.setter);
-        // SAFETY: the setter takes one function pointer.
-        unsafe {
-            let real: unsafe extern "C-unwind" fn(extern "C" fn()) = std::mem::transmute(real);
-            real(hook.forwarder);
-        }
+        let real = system_symbol(hook.setter.name);
+        // SAFETY: libtorch defines the setter there, and gets a function that has the signature of
+        // the one that it forwards to.
+        unsafe { hook.setter.at(real)(hook.forwarder as *mut c_void) };
     });
 }
 
+/// Forwards to the current interpreter's function in the hook numbered `HOOK`.
+#[unsafe(naked)]
+extern "C" fn hook<const HOOK: u32>() {
+    forward!(HOOK, resolve)
+}
+
 /// The function that the hook's forwarder jumps to.
-pub(super) extern "C" fn resolve(hook: u32, _arguments: &mut Arguments) -> *const c_void {
+extern "C" fn resolve(hook: u32, _arguments: &mut Arguments) -> *const c_void {
     let hook = &HOOKS[hook as usize];
     let function = |cell: &AtomicPtr<c_void>| cell.load(Ordering::Acquire);
     let own = current()

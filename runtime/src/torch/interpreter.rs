@@ -9,13 +9,40 @@
 //! for objects of any interpreter; that needs the object's owner, which is not done here.
 
 use std::cell::UnsafeCell;
+use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::{Mutex, OnceLock};
 
-use super::adapter::{Member, adapter, current, member, symbols};
-use super::forward::{Arguments, instances, interpreter_method};
+use super::adapter::{Member, adapter, current, lock, symbols};
+use super::exported::{Answer, Exported};
+use super::forward::{Arguments, forward, instances};
+use super::symbols::EXPORTS;
+
+/// What the domain of `member` interposes.
+pub(super) fn interpositions(member: &'static Member) -> Vec<Answer> {
+    // SAFETY: each function does for its interpreter what the symbol that its documentation names
+    // does for the process.
+    unsafe {
+        vec![
+            HOOKS_REGISTRY.answered_by(hooks_registry, member),
+            GLOBAL_INTERPRETER.answered_by(global_interpreter, member),
+            EXPORTS.trampoline_register.answered_by(register, member),
+            EXPORTS.gpu_trace_set.answered_by(set_gpu_trace, member),
+        ]
+    }
+}
+
+/// `c10::impl::PyInterpreterHooksRegistry()`: a reference to the registry.
+const HOOKS_REGISTRY: Exported<unsafe extern "C-unwind" fn() -> *const c_void> =
+    // SAFETY: the name states that there are no parameters; a reference is returned as an address.
+    unsafe { Exported::new("_ZN3c104impl26PyInterpreterHooksRegistryB5cxx11Ev") };
+
+/// `c10::impl::getGlobalPyInterpreter()`.
+const GLOBAL_INTERPRETER: Exported<unsafe extern "C-unwind" fn() -> *mut c_void> =
+    // SAFETY: as above; it returns a `PyInterpreter*`.
+    unsafe { Exported::new("_ZN3c104impl22getGlobalPyInterpreterEv") };
 
 /// An empty `c10::Registry`: two hash maps, two flags, one more hash map, a mutex.
 ///
@@ -23,7 +50,7 @@ use super::forward::{Arguments, instances, interpreter_method};
 /// interpreter is answered by [`global_interpreter`].
 #[derive(Debug)]
 #[repr(C)]
-pub(super) struct PrivateRegistry {
+struct PrivateRegistry {
     creators: EmptyMap,
     priorities: EmptyMap,
     terminate: bool,
@@ -77,7 +104,7 @@ impl EmptyMap {
 }
 
 impl PrivateRegistry {
-    pub(super) const fn new() -> PrivateRegistry {
+    const fn new() -> PrivateRegistry {
         PrivateRegistry {
             creators: EmptyMap::new(),
             priorities: EmptyMap::new(),
@@ -97,6 +124,10 @@ impl PrivateRegistry {
     }
 }
 
+/// The registry of each interpreter, by serial number. A registry stays when its interpreter is
+/// gone: the replica's code keeps its address.
+static REGISTRIES: Mutex<BTreeMap<u64, &'static PrivateRegistry>> = Mutex::new(BTreeMap::new());
+
 // As a program compiled against the headers of torch 2.11 prints them.
 const _: () = {
     assert!(
@@ -109,26 +140,30 @@ const _: () = {
 
 /// `c10::impl::PyInterpreterHooksRegistry()`. Needed from torch 2.9 on: a second registration under
 /// the same key ends the process.
-pub(super) extern "C-unwind" fn hooks_registry(context: usize) -> *const c_void {
-    member(context).hooks_registry.address()
+extern "C-unwind" fn hooks_registry(member: &'static Member) -> *const c_void {
+    let mut registries = lock(&REGISTRIES);
+    let registry = registries
+        .entry(member.serial())
+        .or_insert_with(|| Box::leak(Box::new(PrivateRegistry::new())));
+    registry.address()
 }
 
 /// `c10::impl::getGlobalPyInterpreter()`, as libtorch_python calls it.
-pub(super) extern "C-unwind" fn global_interpreter(context: usize) -> *mut c_void {
-    member(context).interpreter.load(Ordering::Acquire)
+extern "C-unwind" fn global_interpreter(member: &'static Member) -> *mut c_void {
+    member.interpreter.load(Ordering::Acquire)
 }
 
 /// `PythonOpRegistrationTrampoline::registerInterpreter(PyInterpreter*)`, which the constructor of a
 /// replica's interpreter object calls. Each interpreter is told that it is the main one.
-pub(super) unsafe extern "C-unwind" fn register(interpreter: *mut c_void, context: usize) -> bool {
-    member(context).interpreter.store(interpreter, Ordering::Release);
+unsafe extern "C-unwind" fn register(interpreter: *mut c_void, member: &'static Member) -> bool {
+    member.interpreter.store(interpreter, Ordering::Release);
     // SAFETY: the process's interpreter lives for ever; libtorch keeps the first it is given.
     unsafe { (symbols().trampoline_register)(shared_interpreter()) };
     true
 }
 
 /// `c10::impl::GPUTrace::set_trace(const PyInterpreter*)`.
-pub(super) unsafe extern "C-unwind" fn set_gpu_trace(_interpreter: *const c_void, _context: usize) {
+unsafe extern "C-unwind" fn set_gpu_trace(_interpreter: *const c_void, _member: &'static Member) {
     // SAFETY: as above.
     unsafe { (symbols().gpu_trace_set)(shared_interpreter()) };
 }
@@ -145,7 +180,7 @@ unsafe impl Send for SharedInterpreter {}
 unsafe impl Sync for SharedInterpreter {}
 
 /// The forwarders, by slot; more than any release has.
-static METHODS: Methods = Methods(instances!(interpreter_method:
+static METHODS: Methods = Methods(instances!(method:
     0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32 33 34 35
     36 37 38 39 40 41 42 43 44 45 46 47));
 
@@ -168,8 +203,15 @@ fn shared_interpreter() -> *mut c_void {
     std::ptr::from_ref(*shared).cast_mut().cast()
 }
 
+/// Forwards a virtual call on the process's interpreter object to slot `SLOT` of the current
+/// interpreter's.
+#[unsafe(naked)]
+extern "C" fn method<const SLOT: u32>() {
+    forward!(SLOT, resolve)
+}
+
 /// Finds the method of the current interpreter, and puts its object in place of ours.
-pub(super) extern "C" fn resolve(slot: u32, arguments: &mut Arguments) -> *const c_void {
+extern "C" fn resolve(slot: u32, arguments: &mut Arguments) -> *const c_void {
     let hidden_result = adapter().layout().interpreter_hidden_results >> slot & 1 == 1;
     let interpreter = current()
         .map(|member: &Member| member.interpreter.load(Ordering::Acquire))

@@ -10,10 +10,19 @@ use std::ffi::c_void;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use super::adapter::{Member, adapter, current, fail, lock, member, symbols};
+use super::adapter::{Member, adapter, current, fail, lock, symbols};
 use super::cells::Cells;
 use super::cxx::{CxxFunction, CxxString};
-use super::forward::{Arguments, instances, operator_creator};
+use super::exported::Answer;
+use super::forward::{Arguments, forward, instances};
+use super::symbols::EXPORTS;
+
+/// What the domain of `member` interposes.
+pub(super) fn interpositions(member: &'static Member) -> Vec<Answer> {
+    // SAFETY: the function does for its interpreter what the symbol that its documentation names does
+    // for the process.
+    unsafe { vec![EXPORTS.jit_operator_register.answered_by(register, member)] }
+}
 
 /// One operator's operations: addresses of creators (`Operation (*)(const Node*)`), or of leaked
 /// `std::function<void(Stack&)>`s.
@@ -32,11 +41,11 @@ unsafe impl Sync for Forwarders {}
 
 /// libtorch_python 2.11 registers one operator with a creator; extensions rarely any.
 static FORWARDERS: Forwarders =
-    Forwarders(instances!(operator_creator: 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15));
+    Forwarders(instances!(creator: 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15));
 
 /// `torch::jit::registerOperator(Operator&&)`.
-pub(super) unsafe extern "C-unwind" fn register(operator: *mut c_void, context: usize) {
-    let (member, layout) = (member(context), adapter().layout());
+unsafe extern "C-unwind" fn register(operator: *mut c_void, member: &'static Member) {
+    let layout = adapter().layout();
     // SAFETY: a live operator; the fields are read as its variants' index bytes say.
     unsafe {
         let byte = |offset: usize| *operator.byte_add(offset).cast::<u8>();
@@ -87,8 +96,14 @@ pub(super) unsafe extern "C-unwind" fn register(operator: *mut c_void, context: 
     }
 }
 
+/// Forwards to the current interpreter's creator of the operator numbered `OPERATOR`.
+#[unsafe(naked)]
+extern "C" fn creator<const OPERATOR: u32>() {
+    forward!(OPERATOR, resolve)
+}
+
 /// The creator that a forwarder jumps to.
-pub(super) extern "C" fn resolve(operator: u32, _arguments: &mut Arguments) -> *const c_void {
+extern "C" fn resolve(operator: u32, _arguments: &mut Arguments) -> *const c_void {
     let own = own(&CREATORS[operator as usize]);
     if own.is_null() { refuse as *const c_void } else { own }
 }

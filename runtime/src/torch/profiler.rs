@@ -6,7 +6,22 @@
 use std::ffi::c_void;
 use std::sync::Mutex;
 
-use super::adapter::{Member, fail, lock, member, symbols};
+use super::adapter::{Member, fail, lock, symbols};
+use super::exported::Answer;
+use super::symbols::EXPORTS;
+
+/// What the domain of `member` interposes.
+pub(super) fn interpositions(member: &'static Member) -> Vec<Answer> {
+    // SAFETY: each function does for its interpreter what the symbol that its documentation names
+    // does for the process.
+    unsafe {
+        vec![
+            EXPORTS.profiler_prepare.answered_by(prepare, member),
+            EXPORTS.profiler_enable.answered_by(enable, member),
+            EXPORTS.profiler_disable.answered_by(disable, member),
+        ]
+    }
+}
 
 /// The interpreter that profiles (serial and name).
 static OWNER: Mutex<Option<(u64, String)>> = Mutex::new(None);
@@ -43,35 +58,35 @@ impl Drop for Unless {
 }
 
 /// `prepareProfiler(const ProfilerConfig&, const std::set<ActivityType>&)`.
-pub(super) unsafe extern "C-unwind" fn prepare(
+unsafe extern "C-unwind" fn prepare(
     config: *const c_void,
     activities: *const c_void,
-    context: usize,
+    member: &'static Member,
 ) {
-    acquire(member(context));
-    let undo = Unless(member(context));
+    acquire(member);
+    let undo = Unless(member);
     // SAFETY: the caller's arguments.
     unsafe { (symbols().profiler_prepare)(config, activities) };
     std::mem::forget(undo);
 }
 
 /// `enableProfiler(const ProfilerConfig&, const std::set<ActivityType>&, const std::unordered_set<RecordScope>&)`.
-pub(super) unsafe extern "C-unwind" fn enable(
+unsafe extern "C-unwind" fn enable(
     config: *const c_void,
     activities: *const c_void,
     scopes: *const c_void,
-    context: usize,
+    member: &'static Member,
 ) {
-    acquire(member(context));
-    let undo = Unless(member(context));
+    acquire(member);
+    let undo = Unless(member);
     // SAFETY: the caller's arguments.
     unsafe { (symbols().profiler_enable)(config, activities, scopes) };
     std::mem::forget(undo);
 }
 
 /// `disableProfiler()`, which returns a `std::unique_ptr` in memory.
-pub(super) unsafe extern "C-unwind" fn disable(result: *mut c_void, context: usize) -> *mut c_void {
-    let _done = Unless(member(context));
+unsafe extern "C-unwind" fn disable(result: *mut c_void, member: &'static Member) -> *mut c_void {
+    let _done = Unless(member);
     // SAFETY: the caller's room for the result.
     unsafe { (symbols().profiler_disable)(result) }
 }

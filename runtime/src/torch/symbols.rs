@@ -1,135 +1,51 @@
-//! The exported functions of libtorch and libstdc++ that the adapter itself calls.
+//! The exported functions of libtorch and libstdc++ that the adapter calls, or answers, or both.
 
 use std::ffi::{c_char, c_void};
 
-use hydrozoa_loader::Loader;
+use super::cxx::{Allocator, CxxFunction, CxxShared, CxxString, CxxVector};
+use super::exported::exports;
+use super::kernel::{
+    CppFunction, KernelFunction, LibraryLayout, OperatorHandle, OperatorName, OptionalHandle,
+    OptionalKey,
+};
 
-use super::cxx::{CxxFunction, CxxShared, CxxString, CxxVector};
-use super::dispatch::kernel::{CppFunction, KernelFunction};
-
-/// Declares the table of functions: a field, its mangled name, its type.
-macro_rules! symbols {
-    ($($(#[$doc:meta])* $field:ident: $symbol:literal => $type:ty,)*) => {
-        /// Addresses in the one libtorch of the process.
-        pub(super) struct Symbols {
-            $($(#[$doc])* pub(super) $field: $type,)*
-            /// How C++ allocates and frees.
-            pub(super) allocator: Allocator,
-        }
-
-        /// The mangled names of the functions above: what a release must export.
-        pub(super) const REQUIRED: &[&str] = &[$($symbol),*];
-
-        impl Symbols {
-            /// Resolves all of them.
-            ///
-            /// # Errors
-            /// The names that no system object of the process defines.
-            pub(super) fn resolve(loader: &Loader) -> Result<Symbols, Vec<&'static str>> {
-                let missing: Vec<&'static str> =
-                    REQUIRED.iter().copied().filter(|name| loader.system_symbol(name).is_none()).collect();
-                if !missing.is_empty() {
-                    return Err(missing);
-                }
-                let address = |name: &str| loader.system_symbol(name).unwrap_or(std::ptr::null());
-                Ok(Symbols {
-                    $($field: {
-                        // SAFETY: the mangled name of a C++ function fixes its parameter types, and
-                        // the pointer type states them in the terms of the psABI.
-                        unsafe { from_address::<$type>(address($symbol)) }
-                    },)*
-                    allocator: Allocator {
-                        // SAFETY: as above: `operator new(size_t)` and `operator delete(void*)`.
-                        new: unsafe { from_address::<NewFn>(address("_Znwm")) },
-                        // SAFETY: as above.
-                        delete: unsafe { from_address::<DeleteFn>(address("_ZdlPv")) },
-                    },
-                })
-            }
-        }
-    };
-}
-
-// SAFETY: addresses of functions and type information of loaded libraries.
-unsafe impl Send for Symbols {}
-// SAFETY: as above.
-unsafe impl Sync for Symbols {}
-
-impl std::fmt::Debug for Symbols {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Symbols").finish_non_exhaustive()
+impl Symbols {
+    /// `operator new` and `operator delete` of the process.
+    pub(super) fn allocator(&self) -> Allocator {
+        Allocator { new: self.operator_new, delete: self.operator_delete }
     }
 }
 
-/// A pointer of type `T` to what lies at `address`.
-///
-/// # Safety
-/// `T` is a pointer type, and right for what lies there.
-pub(super) unsafe fn from_address<T: Copy>(address: *const c_void) -> T {
-    const { assert!(size_of::<T>() == size_of::<*const c_void>()) };
-    // SAFETY: by contract, and the sizes are equal.
-    unsafe { std::mem::transmute_copy(&address) }
-}
-
-type NewFn = unsafe extern "C-unwind" fn(usize) -> *mut u8;
-type DeleteFn = unsafe extern "C-unwind" fn(*mut u8);
-
-/// `operator new` and `operator delete` of the process.
-#[derive(Clone, Copy)]
-pub(super) struct Allocator {
-    new: NewFn,
-    delete: DeleteFn,
-}
-
-impl Allocator {
-    pub(super) fn allocate(self, bytes: usize) -> *mut u8 {
-        // SAFETY: `operator new` accepts any size and throws rather than return null.
-        unsafe { (self.new)(bytes) }
-    }
-
-    /// # Safety
-    /// `data` came from `operator new` and is not used any more.
-    pub(super) unsafe fn free(self, data: *mut u8) {
-        // SAFETY: by contract.
-        unsafe { (self.delete)(data) };
-    }
-}
-
-/// `std::optional<c10::DispatchKey>` in a register: the key, and the flag in the third byte.
-#[derive(Clone, Copy, PartialEq, Eq)]
-#[repr(transparent)]
-pub(super) struct OptionalKey(pub(super) u32);
-
-impl OptionalKey {
-    pub(super) fn key(self) -> Option<u16> {
-        (self.0 >> 16 & 0xff != 0).then_some(self.0 as u16)
-    }
-}
-
-symbols! {
+exports! {
+    /// Addresses in the one libtorch of the process.
+    struct Symbols, SymbolExports, const EXPORTS;
+    /// `operator new(size_t)`.
+    operator_new: "_Znwm" => unsafe extern "C-unwind" fn(usize) -> *mut u8,
+    /// `operator delete(void*)`.
+    operator_delete: "_ZdlPv" => unsafe extern "C-unwind" fn(*mut u8),
     /// `torch::Library::Library(Kind, std::string, optional<DispatchKey>, const char*, uint32_t)`.
     library_new: "_ZN5torch7LibraryC1ENS0_4KindENSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEESt8optionalIN3c1011DispatchKeyEEPKcj"
-        => unsafe extern "C-unwind" fn(*mut c_void, u32, *mut CxxString, OptionalKey, *const c_char, u32),
+        => unsafe extern "C-unwind" fn(*mut LibraryLayout, u32, *mut CxxString, OptionalKey, *const c_char, u32),
     /// `torch::Library::_def(FunctionSchema&&, OperatorName*, const vector<Tag>&, _RegisterOrVerify)`.
     library_define: "_ZNR5torch7Library4_defEON3c1014FunctionSchemaEPNS1_12OperatorNameERKSt6vectorIN2at3TagESaIS8_EENS_17_RegisterOrVerifyE"
-        => unsafe extern "C-unwind" fn(*mut c_void, *mut c_void, *mut c_void, *const c_void, u32) -> *mut c_void,
+        => unsafe extern "C-unwind" fn(*mut LibraryLayout, *mut c_void, *mut c_void, *const c_void, u32) -> *mut LibraryLayout,
     /// `torch::Library::_def(variant<OperatorName, FunctionSchema>&&, CppFunction&&, const vector<Tag>&)`.
     library_define_with_kernel: "_ZNR5torch7Library4_defEOSt7variantIJN3c1012OperatorNameENS2_14FunctionSchemaEEEONS_11CppFunctionERKSt6vectorIN2at3TagESaISB_EE"
-        => unsafe extern "C-unwind" fn(*mut c_void, *mut c_void, *mut CppFunction, *const c_void) -> *mut c_void,
+        => unsafe extern "C-unwind" fn(*mut LibraryLayout, *mut c_void, *mut CppFunction, *const c_void) -> *mut LibraryLayout,
     /// `torch::Library::_impl(const char*, CppFunction&&, _RegisterOrVerify)`.
     library_implement: "_ZNR5torch7Library5_implEPKcONS_11CppFunctionENS_17_RegisterOrVerifyE"
-        => unsafe extern "C-unwind" fn(*mut c_void, *const c_char, *mut CppFunction, u32) -> *mut c_void,
+        => unsafe extern "C-unwind" fn(*mut LibraryLayout, *const c_char, *mut CppFunction, u32) -> *mut LibraryLayout,
     /// `torch::Library::_fallback(CppFunction&&)`.
     library_fallback: "_ZNR5torch7Library9_fallbackEONS_11CppFunctionE"
-        => unsafe extern "C-unwind" fn(*mut c_void, *mut CppFunction) -> *mut c_void,
+        => unsafe extern "C-unwind" fn(*mut LibraryLayout, *mut CppFunction) -> *mut LibraryLayout,
     /// `torch::Library::reset()`: undoes the library's registrations.
-    library_reset: "_ZN5torch7Library5resetEv" => unsafe extern "C-unwind" fn(*mut c_void),
+    library_reset: "_ZN5torch7Library5resetEv" => unsafe extern "C-unwind" fn(*mut LibraryLayout),
     /// `c10::RegisterOperators::checkSchemaAndRegisterOp_(Options&&)`.
     legacy_register: "_ZN3c1017RegisterOperators25checkSchemaAndRegisterOp_EONS0_7OptionsE"
         => unsafe extern "C-unwind" fn(*mut c_void, *mut c_void),
     /// `torch::Library::_resolve(const char*) const`: the full operator name.
     library_resolve: "_ZNK5torch7Library8_resolveEPKc"
-        => unsafe extern "C-unwind" fn(*mut c_void, *const c_void, *const c_char) -> *mut c_void,
+        => unsafe extern "C-unwind" fn(*mut OperatorName, *const LibraryLayout, *const c_char) -> *mut OperatorName,
     /// `c10::KernelFunction::~KernelFunction()`.
     kernel_destroy: "_ZN3c1014KernelFunctionD1Ev" => unsafe extern "C-unwind" fn(*mut KernelFunction),
     /// `c10::fallthrough_kernel`, known by its address.
@@ -139,10 +55,10 @@ symbols! {
     dispatcher: "_ZN3c1010Dispatcher13realSingletonEv" => unsafe extern "C-unwind" fn() -> *mut c_void,
     /// `c10::Dispatcher::findOp(const OperatorName&)`.
     dispatcher_find: "_ZN3c1010Dispatcher6findOpERKNS_12OperatorNameE"
-        => unsafe extern "C-unwind" fn(*mut c_void, *mut c_void, *const c_void) -> *mut c_void,
+        => unsafe extern "C-unwind" fn(*mut OptionalHandle, *mut c_void, *const OperatorName) -> *mut OptionalHandle,
     /// `c10::Dispatcher::findSchemaOrThrow(const char*, const char*)`.
     dispatcher_find_or_throw: "_ZN3c1010Dispatcher17findSchemaOrThrowEPKcS2_"
-        => unsafe extern "C-unwind" fn(*mut c_void, *mut c_void, *const c_char, *const c_char) -> *mut c_void,
+        => unsafe extern "C-unwind" fn(*mut OperatorHandle, *mut c_void, *const c_char, *const c_char) -> *mut OperatorHandle,
     /// `torch::jit::getAllSortedOperatorsFor(Symbol)`.
     jit_sorted_operators_for: "_ZN5torch3jit24getAllSortedOperatorsForEN3c106SymbolE"
         => unsafe extern "C-unwind" fn(*mut CxxVector, u32) -> *mut CxxVector,

@@ -6,9 +6,18 @@
 
 use std::ffi::c_void;
 
-use super::adapter::{Member, current, member, symbols};
+use super::adapter::{Member, current, symbols};
 use super::cxx::CxxVector;
-use super::forward::{Arguments, instances, traceback_method};
+use super::exported::Answer;
+use super::forward::{Arguments, forward, instances};
+use super::symbols::EXPORTS;
+
+/// What the domain of `member` interposes.
+pub(super) fn interpositions(member: &'static Member) -> Vec<Answer> {
+    // SAFETY: the function does for its interpreter what the symbol that its documentation names does
+    // for the process.
+    unsafe { vec![EXPORTS.traceback_add.answered_by(add, member)] }
+}
 
 /// Slots of the class's virtual table.
 const CAN_GATHER: usize = 0;
@@ -30,7 +39,7 @@ struct Table([*const c_void; 9]);
 unsafe impl Sync for Table {}
 
 static TABLE: Table = {
-    let mut slots = instances!(traceback_method: 0 1 2 3 4 5 6 7 8);
+    let mut slots = instances!(method: 0 1 2 3 4 5 6 7 8);
     slots[CAN_GATHER] = can_gather as *const c_void;
     slots[GATHER] = gather::<GATHER> as *const c_void;
     slots[GATHER_FORWARD] = gather::<GATHER_FORWARD> as *const c_void;
@@ -38,12 +47,12 @@ static TABLE: Table = {
 };
 
 /// `CapturedTraceback::addPythonUnwinder(Python*)`.
-pub(super) unsafe extern "C-unwind" fn add(gatherer: *mut c_void, context: usize) {
+unsafe extern "C-unwind" fn add(gatherer: *mut c_void, member: &'static Member) {
     let stand_in = Box::leak(Box::new(StandIn {
         vtable: TABLE.0.as_ptr(),
         next: std::ptr::null_mut(),
         gatherer: gatherer.cast_const().cast(),
-        member: member(context),
+        member,
     }));
     // SAFETY: libtorch keeps the object for ever ("p cannot be deleted once added").
     unsafe { (symbols().traceback_add)(std::ptr::from_mut(stand_in).cast()) };
@@ -90,8 +99,14 @@ unsafe extern "C-unwind" fn gather<const SLOT: usize>(
     }
 }
 
+/// Forwards a virtual call on a stand-in to slot `SLOT` of its gatherer.
+#[unsafe(naked)]
+extern "C" fn method<const SLOT: u32>() {
+    forward!(SLOT, resolve)
+}
+
 /// The others: they are called on the stand-in whose frames they are about.
-pub(super) extern "C" fn resolve(slot: u32, arguments: &mut Arguments) -> *const c_void {
+extern "C" fn resolve(slot: u32, arguments: &mut Arguments) -> *const c_void {
     // SAFETY: virtual calls on a stand-in, none of which has a hidden result.
     unsafe {
         let stand_in = &*(arguments.integers[0] as *const StandIn);

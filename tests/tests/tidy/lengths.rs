@@ -10,7 +10,7 @@ const FUNCTION: usize = 100;
 
 /// Functions that are longer, each with its reason: (folder, function, reason). An entry whose function has
 /// become short, or has gone, fails the test, so that the table only shrinks.
-const LONG: [(&str, &str, &str); 4] = [
+const LONG: [(&str, &str, &str); 3] = [
     (
         "loader/src/arch/",
         "dynamic_resolver",
@@ -18,11 +18,6 @@ const LONG: [(&str, &str, &str); 4] = [
     ),
     ("loader/src/", "scope_of", "one queue of providers of five kinds, which all add to one scope"),
     ("runtime/src/package/", "directory", "the fields of one record of the format, in their order"),
-    (
-        "runtime/src/torch/",
-        "interpositions",
-        "a table: each of torch's functions with what answers it",
-    ),
 ];
 
 #[test]

@@ -4,15 +4,7 @@ use std::ffi::c_void;
 use std::mem::MaybeUninit;
 
 use super::super::adapter::{adapter, symbols};
-use super::kernel::{KernelFunction, OperatorHandle, OperatorName};
-use super::router::table_entry;
-
-/// `std::optional<OperatorHandle>`.
-#[repr(C)]
-pub(in super::super) struct OptionalHandle {
-    pub(super) handle: OperatorHandle,
-    pub(super) engaged: bool,
-}
+use super::super::kernel::{KernelFunction, OperatorName, OptionalHandle};
 
 /// The entry of the operator with the full name `operator`, if it has one.
 pub(super) fn find(operator: &str) -> Option<*const c_void> {
@@ -21,7 +13,7 @@ pub(super) fn find(operator: &str) -> Option<*const c_void> {
     // SAFETY: the dispatcher, a name, and room for the result, which is trivially destructible.
     unsafe {
         let dispatcher = (symbols().dispatcher)();
-        (symbols().dispatcher_find)(found.as_mut_ptr().cast(), dispatcher, name.as_ptr());
+        (symbols().dispatcher_find)(found.as_mut_ptr(), dispatcher, name.as_ptr());
         let found = found.assume_init_ref();
         found.engaged.then_some(found.handle.entry)
     }
@@ -45,6 +37,17 @@ pub(super) fn schema_of(operator: &str) -> Option<*const c_void> {
 pub(super) unsafe fn name_of(entry: *const c_void) -> String {
     // SAFETY: an entry's first member is its name.
     unsafe { (*entry.cast::<OperatorName>()).full() }
+}
+
+/// The place of an index in an operator's dispatch table.
+///
+/// # Safety
+/// `entry` is a live `OperatorEntry`.
+pub(super) unsafe fn table_entry(entry: *const c_void, index: usize) -> *const KernelFunction {
+    let layout = adapter().layout();
+    debug_assert!(index < layout.runtime_entries);
+    // SAFETY: the table lies at this offset of the entry and has an element for each index.
+    unsafe { entry.byte_add(layout.entry_dispatch_table).cast::<KernelFunction>().add(index) }
 }
 
 /// What an operator was to libtorch before a router is registered for one of its keys.
@@ -96,18 +99,18 @@ impl OwnedName {
         let (name, overload) = full.split_once('.').unwrap_or((full, ""));
         let mut place = Box::new(MaybeUninit::<OperatorName>::uninit());
         // SAFETY: the box is fresh memory that the strings never leave.
-        unsafe { OperatorName::write(place.as_mut_ptr(), name, overload) };
+        unsafe { OperatorName::write(place.as_mut_ptr(), name, overload, symbols().allocator()) };
         OwnedName(place)
     }
 
-    pub(super) fn as_ptr(&self) -> *const c_void {
-        self.0.as_ptr().cast()
+    pub(super) fn as_ptr(&self) -> *const OperatorName {
+        self.0.as_ptr()
     }
 }
 
 impl Drop for OwnedName {
     fn drop(&mut self) {
         // SAFETY: written by `new`.
-        unsafe { OperatorName::destroy(self.0.as_mut_ptr()) };
+        unsafe { OperatorName::destroy(self.0.as_mut_ptr(), symbols().allocator()) };
     }
 }

@@ -6,30 +6,53 @@ use std::collections::HashMap;
 use std::ffi::c_void;
 use std::sync::Mutex;
 
-use super::super::adapter::{Member, adapter, lock, member, symbols};
-use super::entry::name_of;
+use super::super::adapter::{Member, adapter, lock, symbols};
+use super::super::exported::{Answer, Exported};
+use super::super::symbols::EXPORTS;
+use super::entry::{name_of, table_entry};
 use super::keys::{key_set, keys_of, table_index};
 use super::registry::{REGISTRY, Registered};
-use super::router::{Router, table_entry};
+use super::router::Router;
 
-/// `OperatorEntry::hasKernelForDispatchKey(DispatchKey) const`.
-pub(in super::super) unsafe extern "C-unwind" fn has_kernel(
-    entry: *const c_void,
-    key: u16,
-    context: usize,
-) -> bool {
-    // SAFETY: a live entry of the caller.
+/// What the domain of `member` interposes.
+pub(super) fn interpositions(member: &'static Member) -> Vec<Answer> {
+    // SAFETY: each function does for its interpreter what the symbol that its documentation names
+    // does for the process.
     unsafe {
-        (symbols().entry_has_kernel)(entry, key)
-            && is_visible(&name_of(entry), key, member(context))
+        vec![
+            EXPORTS.entry_has_kernel.answered_by(has_kernel, member),
+            EXPORTS.entry_has_any_kernel.answered_by(has_any_kernel, member),
+            EXPORTS.entry_has_computed_kernel.answered_by(has_computed_kernel, member),
+            SET_ERROR_REPORTER.answered_by(set_error_reporter, member),
+            EXPORTS.entry_report_error.answered_by(report_error, member),
+        ]
     }
 }
 
+/// `OperatorEntry::setReportErrorCallback_(std::unique_ptr<SafePyObject>)`.
+const SET_ERROR_REPORTER: Exported<unsafe extern "C-unwind" fn(*const c_void, *mut *mut c_void)> =
+    // SAFETY: `this`, and the address of the caller's pointer; nothing is returned.
+    unsafe {
+        Exported::new(
+            "_ZN3c104impl13OperatorEntry23setReportErrorCallback_ESt10unique_ptrINS_12SafePyObjectESt14default_deleteIS3_EE",
+        )
+    };
+
+/// `OperatorEntry::hasKernelForDispatchKey(DispatchKey) const`.
+unsafe extern "C-unwind" fn has_kernel(
+    entry: *const c_void,
+    key: u16,
+    member: &'static Member,
+) -> bool {
+    // SAFETY: a live entry of the caller.
+    unsafe { (symbols().entry_has_kernel)(entry, key) && is_visible(&name_of(entry), key, member) }
+}
+
 /// `OperatorEntry::hasKernelForAnyDispatchKey(DispatchKeySet) const`.
-pub(in super::super) unsafe extern "C-unwind" fn has_any_kernel(
+unsafe extern "C-unwind" fn has_any_kernel(
     entry: *const c_void,
     keys: u64,
-    context: usize,
+    member: &'static Member,
 ) -> bool {
     // SAFETY: a live entry of the caller.
     let (any, operator) =
@@ -37,7 +60,6 @@ pub(in super::super) unsafe extern "C-unwind" fn has_any_kernel(
     if !any || !is_virtual(&operator) {
         return any;
     }
-    let member = member(context);
     keys_of(keys, adapter().layout()).into_iter().any(|key| {
         // SAFETY: as above.
         unsafe { (symbols().entry_has_kernel)(entry, key) && is_visible(&operator, key, member) }
@@ -45,10 +67,10 @@ pub(in super::super) unsafe extern "C-unwind" fn has_any_kernel(
 }
 
 /// `OperatorEntry::hasComputedKernelForDispatchKey(DispatchKey) const`.
-pub(in super::super) unsafe extern "C-unwind" fn has_computed_kernel(
+unsafe extern "C-unwind" fn has_computed_kernel(
     entry: *const c_void,
     key: u16,
-    context: usize,
+    member: &'static Member,
 ) -> bool {
     // SAFETY: a live entry of the caller; the call refuses keys that are no runtime keys.
     let any = unsafe { (symbols().entry_has_computed_kernel)(entry, key) };
@@ -60,7 +82,7 @@ pub(in super::super) unsafe extern "C-unwind" fn has_computed_kernel(
         let functor = (*table_entry(entry, index)).functor as usize;
         (functor != 0).then(|| Router::at(functor)).flatten()
     };
-    router.is_none_or(|router| router.serves(member(context), Some(index)))
+    router.is_none_or(|router| router.serves(member, Some(index)))
 }
 
 /// Whether any interpreter registered kernels for the operator.
@@ -113,15 +135,15 @@ impl SafePyObject {
 
 /// `OperatorEntry::setReportErrorCallback_(std::unique_ptr<SafePyObject>)`: libtorch would keep the
 /// last interpreter's and call it for every interpreter.
-pub(in super::super) unsafe extern "C-unwind" fn set_error_reporter(
+unsafe extern "C-unwind" fn set_error_reporter(
     entry: *const c_void,
     reporter: *mut *mut c_void,
-    context: usize,
+    member: &'static Member,
 ) {
     // SAFETY: the pointer moves out of the caller's temporary.
     let reporter = unsafe { std::ptr::replace(reporter, std::ptr::null_mut()) };
     // SAFETY: a live entry of the caller.
-    let key = (unsafe { name_of(entry) }, member(context).serial());
+    let key = (unsafe { name_of(entry) }, member.serial());
     let old = lock(&REPORTERS).get_or_insert_default().insert(key, reporter as usize);
     if let Some(old) = old.filter(|old| *old != 0) {
         let old = old as *mut SafePyObject;
@@ -132,19 +154,15 @@ pub(in super::super) unsafe extern "C-unwind" fn set_error_reporter(
             let decref: unsafe extern "C-unwind" fn(*const c_void, *mut c_void) =
                 std::mem::transmute(decref);
             decref(interpreter, (*old).object);
-            symbols().allocator.free(old.cast());
+            symbols().allocator().free(old.cast());
         }
     }
 }
 
 /// `OperatorEntry::reportError(DispatchKey) const`, which throws.
-pub(in super::super) unsafe extern "C-unwind" fn report_error(
-    entry: *const c_void,
-    key: u16,
-    context: usize,
-) {
+unsafe extern "C-unwind" fn report_error(entry: *const c_void, key: u16, member: &'static Member) {
     // SAFETY: a live entry of the caller.
-    let name = (unsafe { name_of(entry) }, member(context).serial());
+    let name = (unsafe { name_of(entry) }, member.serial());
     let reporter = lock(&REPORTERS).as_ref().and_then(|all| all.get(&name).copied()).unwrap_or(0);
     if reporter != 0 {
         let reporter = reporter as *const SafePyObject;

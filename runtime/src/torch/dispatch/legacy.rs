@@ -3,8 +3,17 @@
 use std::ffi::c_void;
 use std::sync::Mutex;
 
-use super::super::adapter::{lock, symbols};
-use super::kernel::OperatorName;
+use super::super::adapter::{Member, lock, symbols};
+use super::super::exported::Answer;
+use super::super::kernel::OperatorName;
+use super::super::symbols::EXPORTS;
+
+/// What the domain of `member` interposes.
+pub(super) fn interpositions(member: &'static Member) -> Vec<Answer> {
+    // SAFETY: the function does for its interpreter what the symbol that its documentation names does
+    // for the process.
+    unsafe { vec![EXPORTS.legacy_register.answered_by(register_legacy, member)] }
+}
 
 /// Names of operators that old-style `c10::RegisterOperators` objects registered.
 static LEGACY: Mutex<Vec<String>> = Mutex::new(Vec::new());
@@ -12,10 +21,10 @@ static LEGACY: Mutex<Vec<String>> = Mutex::new(Vec::new());
 /// `RegisterOperators::checkSchemaAndRegisterOp_(Options&&)`, which torchvision's image.so uses: the
 /// first replica's kernels serve all interpreters. They are plain C++ functions, and the image
 /// stays mapped; the API is deprecated and carries no Python.
-pub(in super::super) unsafe extern "C-unwind" fn register_legacy(
+unsafe extern "C-unwind" fn register_legacy(
     registrar: *mut c_void,
     options: *mut c_void,
-    _context: usize,
+    _member: &'static Member,
 ) {
     // SAFETY: the options begin with the (always present) name or schema, both with a name first.
     let name = unsafe { (*options.cast::<OperatorName>()).full() };

@@ -8,15 +8,54 @@ use std::ffi::{c_char, c_void};
 use std::mem::MaybeUninit;
 use std::sync::Arc;
 
-use super::super::adapter::{Member, adapter, current, fail, lock, member, symbols};
+use super::super::adapter::{Member, adapter, current, fail, lock, symbols};
 use super::super::cxx::CxxString;
-use super::super::symbols::OptionalKey;
+use super::super::exported::{Answer, Exported};
+use super::super::kernel::{
+    CppFunction, KernelFunction, LibraryLayout, OperatorName, OptionalKey, kind,
+};
+use super::super::symbols::EXPORTS;
 use super::entry::{Before, schema_of};
-use super::kernel::{CppFunction, KernelFunction, LibraryLayout, OperatorName, OwnedKernel, kind};
+use super::owned::OwnedKernel;
 use super::registry::{
     Definition, HostLibrary, Namespace, Operator, REGISTRY, Registered, Registry, Slot, Token,
     attach,
 };
+
+/// What the domain of `member` interposes.
+pub(super) fn interpositions(member: &'static Member) -> Vec<Answer> {
+    // SAFETY: each function does for its interpreter what the symbol that its documentation names
+    // does for the process.
+    unsafe {
+        vec![
+            EXPORTS.library_new.answered_without_context(construct),
+            BASE_CONSTRUCTOR.answered_without_context(construct),
+            EXPORTS.library_define.answered_by(define, member),
+            EXPORTS.library_define_with_kernel.answered_by(define_with_kernel, member),
+            EXPORTS.library_implement.answered_by(implement, member),
+            EXPORTS.library_fallback.answered_by(fall_back, member),
+        ]
+    }
+}
+
+/// `Library::Library` as the constructor of a base, which does the same as [`EXPORTS`]'s of a
+/// complete object: the class has no virtual bases.
+const BASE_CONSTRUCTOR: Exported<Constructor> =
+    // SAFETY: the same parameters, by the name.
+    unsafe {
+        Exported::new(
+            "_ZN5torch7LibraryC2ENS0_4KindENSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEESt8optionalIN3c1011DispatchKeyEEPKcj",
+        )
+    };
+
+type Constructor = unsafe extern "C-unwind" fn(
+    *mut LibraryLayout,
+    u32,
+    *mut CxxString,
+    OptionalKey,
+    *const c_char,
+    u32,
+);
 
 /// `_RegisterOrVerify`.
 const REGISTER: u32 = 0;
@@ -24,7 +63,7 @@ const VERIFY: u32 = 1;
 
 /// `Library::Library`: a DEF of a namespace is taken once in the process for all interpreters; each
 /// interpreter's own library is a FRAGMENT. (Six arguments leave no register for a context.)
-pub(in super::super) unsafe extern "C-unwind" fn construct(
+unsafe extern "C-unwind" fn construct(
     library: *mut LibraryLayout,
     requested: u32,
     namespace: *mut CxxString,
@@ -33,10 +72,9 @@ pub(in super::super) unsafe extern "C-unwind" fn construct(
     line: u32,
 ) {
     let real = symbols().library_new;
-    let (library_address, member) = (library.cast::<c_void>(), current());
-    let Some(member) = member.filter(|_| requested == kind::DEF) else {
+    let Some(member) = current().filter(|_| requested == kind::DEF) else {
         // SAFETY: the caller's arguments.
-        return unsafe { real(library_address, requested, namespace, key, file, line) };
+        return unsafe { real(library, requested, namespace, key, file, line) };
     };
     // SAFETY: a live string of the caller.
     let name = unsafe { (*namespace).text() };
@@ -46,7 +84,7 @@ pub(in super::super) unsafe extern "C-unwind" fn construct(
         Some(taken) if taken.owners.contains(&member.serial()) => {
             // The interpreter repeats its own block: libtorch's error says it best.
             // SAFETY: as above.
-            return unsafe { real(library_address, requested, namespace, key, file, line) };
+            return unsafe { real(library, requested, namespace, key, file, line) };
         }
         Some(taken) => taken.owners.push(member.serial()),
         None => {
@@ -60,30 +98,28 @@ pub(in super::super) unsafe extern "C-unwind" fn construct(
     drop(registry);
     // SAFETY: as above, then the library is live.
     unsafe {
-        real(library_address, kind::FRAGMENT, namespace, key, file, line);
+        real(library, kind::FRAGMENT, namespace, key, file, line);
         attach(library, member, Token::Namespace { name });
     }
 }
 
 /// `Library::_def(FunctionSchema&&, ...)`: the first interpreter's definition is registered; others
 /// join it if their schema is the same.
-pub(in super::super) unsafe extern "C-unwind" fn define(
+unsafe extern "C-unwind" fn define(
     library: *mut LibraryLayout,
     schema: *mut c_void,
     out_name: *mut c_void,
     tags: *const c_void,
     verify: u32,
-    context: usize,
+    member: &'static Member,
 ) -> *mut LibraryLayout {
-    let member = member(context);
     let real = symbols().library_define;
     // SAFETY: a live library, and a schema, whose first member is its name.
     let (own, name) = unsafe { (&mut *library, &*schema.cast::<OperatorName>()) };
     let operator = own.has_namespace.then(|| qualified(name, own));
     let Some(operator) = operator.filter(|_| own.kind != kind::IMPL && verify == REGISTER) else {
         // SAFETY: the caller's arguments; libtorch refuses them.
-        unsafe { real(library.cast(), schema, out_name, tags, verify) };
-        return library;
+        return unsafe { real(library, schema, out_name, tags, verify) };
     };
     let mut registry = lock(&REGISTRY);
     let tables = registry.get_or_insert_default();
@@ -91,7 +127,7 @@ pub(in super::super) unsafe extern "C-unwind" fn define(
         Joined::Yes => {
             // Checks the namespace and fills `out_name`, and finds the definition at once.
             // SAFETY: the caller's arguments.
-            unsafe { real(library.cast(), schema, out_name, tags, VERIFY) };
+            unsafe { real(library, schema, out_name, tags, VERIFY) };
         }
         Joined::Differs(message) => {
             drop(registry);
@@ -114,21 +150,19 @@ pub(in super::super) unsafe extern "C-unwind" fn define(
 
 /// `Library::_def(name or schema, CppFunction&&, ...)`: a definition with its catch-all kernel, of
 /// which the schema may be inferred from the kernel's C++ type.
-pub(in super::super) unsafe extern "C-unwind" fn define_with_kernel(
+unsafe extern "C-unwind" fn define_with_kernel(
     library: *mut LibraryLayout,
     name_or_schema: *mut c_void,
     function: *mut CppFunction,
     tags: *const c_void,
-    context: usize,
+    member: &'static Member,
 ) -> *mut LibraryLayout {
-    let member = member(context);
     let real = symbols().library_define_with_kernel;
     // SAFETY: both alternatives of the variant begin with the operator's name.
     let (own, name) = unsafe { (&mut *library, &*name_or_schema.cast::<OperatorName>()) };
     if !own.has_namespace || own.kind == kind::IMPL {
         // SAFETY: the caller's arguments; libtorch refuses them.
-        unsafe { real(library.cast(), name_or_schema, function, tags) };
-        return library;
+        return unsafe { real(library, name_or_schema, function, tags) };
     }
     let operator = qualified(name, own);
     // SAFETY: the variant's index byte: 1 is the schema; else the inferred one counts.
@@ -185,20 +219,18 @@ pub(in super::super) unsafe extern "C-unwind" fn define_with_kernel(
 }
 
 /// `Library::_impl`: a kernel for one operator and key, of this interpreter.
-pub(in super::super) unsafe extern "C-unwind" fn implement(
+unsafe extern "C-unwind" fn implement(
     library: *mut LibraryLayout,
     name: *const c_char,
     function: *mut CppFunction,
     verify: u32,
-    context: usize,
+    member: &'static Member,
 ) -> *mut LibraryLayout {
-    let member = member(context);
     // SAFETY: a live library and function of the caller.
     let (own, key) = unsafe { (&mut *library, (*function).dispatch_key.key()) };
     if !own.has_namespace || verify != REGISTER {
         // SAFETY: the caller's arguments.
-        unsafe { (symbols().library_implement)(library.cast(), name, function, verify) };
-        return library;
+        return unsafe { (symbols().library_implement)(library, name, function, verify) };
     }
     let operator = resolve(library, name);
     let slot_key = key.or(own.dispatch_key.key()).unwrap_or(adapter().layout().composite_implicit);
@@ -214,12 +246,11 @@ pub(in super::super) unsafe extern "C-unwind" fn implement(
 }
 
 /// `Library::_fallback`: the kernel of a key for all operators without one.
-pub(in super::super) unsafe extern "C-unwind" fn fall_back(
+unsafe extern "C-unwind" fn fall_back(
     library: *mut LibraryLayout,
     function: *mut CppFunction,
-    context: usize,
+    member: &'static Member,
 ) -> *mut LibraryLayout {
-    let member = member(context);
     let real = symbols().library_fallback;
     // SAFETY: a live library and function of the caller.
     let (own, key) = unsafe { (&mut *library, (*function).dispatch_key.key()) };
@@ -227,8 +258,7 @@ pub(in super::super) unsafe extern "C-unwind" fn fall_back(
         key.or(own.dispatch_key.key()).filter(|_| own.kind == kind::IMPL && !own.has_namespace)
     else {
         // SAFETY: the caller's arguments; libtorch refuses them.
-        unsafe { real(library.cast(), function) };
-        return library;
+        return unsafe { real(library, function) };
     };
     let mut registry = lock(&REGISTRY);
     let slot = registry
@@ -398,7 +428,7 @@ fn differences(operator: &str, schema: *const c_void) -> Option<String> {
         let result = result.assume_init_mut();
         result.engaged.then(|| {
             let text = result.string.text();
-            CxxString::destroy(&mut result.string, symbols().allocator);
+            CxxString::destroy(&mut result.string, symbols().allocator());
             text
         })
     }
@@ -424,9 +454,9 @@ fn resolve(library: *mut LibraryLayout, name: *const c_char) -> String {
     let mut resolved = MaybeUninit::<OperatorName>::uninit();
     // SAFETY: a live library and a C string; the result is two strings, destroyed where they are.
     unsafe {
-        (symbols().library_resolve)(resolved.as_mut_ptr().cast(), library.cast(), name);
+        (symbols().library_resolve)(resolved.as_mut_ptr(), library, name);
         let text = resolved.assume_init_ref().full();
-        OperatorName::destroy(resolved.as_mut_ptr());
+        OperatorName::destroy(resolved.as_mut_ptr(), symbols().allocator());
         text
     }
 }

@@ -6,18 +6,29 @@
 //! [`router`], which calls the kernel of the interpreter that the thread runs, under that
 //! interpreter's GIL. An interpreter that registered nothing keeps what libtorch had before.
 
-pub(super) mod introspection;
-pub(super) mod kernel;
-pub(super) mod legacy;
-pub(super) mod library;
-pub(super) mod router;
-pub(super) mod visibility;
-
 mod entry;
+mod introspection;
 mod keys;
+mod legacy;
+mod library;
+mod owned;
 mod registry;
+mod router;
+mod visibility;
 
 use super::adapter::{Member, lock};
+use super::exported::Answer;
+
+/// What the domain of `member` interposes.
+pub(super) fn interpositions(member: &'static Member) -> Vec<Answer> {
+    [
+        library::interpositions(member),
+        legacy::interpositions(member),
+        introspection::interpositions(member),
+        visibility::interpositions(member),
+    ]
+    .concat()
+}
 
 /// Takes back everything that an interpreter registered.
 pub(super) fn forget(member: &Member) {

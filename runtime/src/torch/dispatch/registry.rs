@@ -13,8 +13,8 @@ use std::sync::{Arc, Mutex};
 
 use super::super::adapter::{Member, lock, symbols};
 use super::super::cxx::{CxxFunction, CxxString, OwnedString};
-use super::super::symbols::OptionalKey;
-use super::kernel::{KernelFunction, LibraryLayout, OwnedKernel};
+use super::super::kernel::{KernelFunction, LibraryLayout, OptionalKey};
+use super::owned::{OwnedKernel, is_fallthrough};
 use super::router::{Entries, Router};
 
 /// A `torch::Library` of the process. Dropping it undoes its registrations.
@@ -38,11 +38,11 @@ impl HostLibrary {
         line: u32,
     ) -> HostLibrary {
         let mut library = Box::new(MaybeUninit::<LibraryLayout>::uninit());
-        let mut namespace = OwnedString::new(namespace, symbols().allocator);
+        let mut namespace = OwnedString::new(namespace, symbols().allocator());
         // SAFETY: the box has the size and alignment of the class; the string is passed by value.
         unsafe {
             (symbols().library_new)(
-                library.as_mut_ptr().cast(),
+                library.as_mut_ptr(),
                 kind,
                 namespace.as_mut_ptr(),
                 key,
@@ -53,8 +53,8 @@ impl HostLibrary {
         HostLibrary(library)
     }
 
-    pub(super) fn address(&self) -> *mut c_void {
-        self.0.as_ptr().cast_mut().cast()
+    pub(super) fn address(&self) -> *mut LibraryLayout {
+        self.0.as_ptr().cast_mut()
     }
 
     pub(super) fn layout(&mut self) -> &mut LibraryLayout {
@@ -70,9 +70,9 @@ impl Drop for HostLibrary {
         unsafe {
             (symbols().library_reset)(self.address());
             let library = self.0.assume_init_mut();
-            library.registrars.free(symbols().allocator);
+            library.registrars.free(symbols().allocator());
             if library.has_namespace {
-                CxxString::destroy(&mut library.namespace, symbols().allocator);
+                CxxString::destroy(&mut library.namespace, symbols().allocator());
             }
         }
     }
@@ -155,7 +155,7 @@ impl Slot {
     /// What the dispatcher should hold for the kernels as they are, with `kernel` added.
     pub(super) fn wanted(&self, kernel: &KernelFunction) -> Registered {
         let kernels = || self.kernels.iter().map(|claim| &claim.kernel.0).chain([kernel]);
-        if kernels().all(KernelFunction::is_fallthrough) {
+        if kernels().all(is_fallthrough) {
             return Registered::Fallthrough;
         }
         let all = Entries { unboxed: true, sym_unboxed: true };
@@ -209,7 +209,7 @@ pub(super) unsafe fn attach(library: *mut LibraryLayout, member: &'static Member
     // SAFETY: `RegistrationHandleRAII` is a `std::function<void()>` that its destructor calls.
     unsafe {
         let function = CxxFunction::owned(registration, deregister as *const c_void);
-        (*library).registrars.push(function, symbols().allocator);
+        (*library).registrars.push(function, symbols().allocator());
     }
 }
 

@@ -12,10 +12,11 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use super::super::adapter::{Member, adapter, current, fail, symbols};
 use super::super::cells::Cells;
-use super::super::forward::{self, Arguments};
-use super::entry::find;
-use super::kernel::{KernelFunction, OperatorHandle, OwnedKernel};
+use super::super::forward::{Arguments, forward};
+use super::super::kernel::{KernelFunction, OperatorHandle};
+use super::entry::{find, table_entry};
 use super::keys::{below_highest, table_index};
+use super::owned::{OwnedKernel, is_fallthrough};
 
 /// The virtual functions of `c10::intrusive_ptr_target` (torch 2.10 and later; earlier ones have
 /// only the first three), behind the type information that the ABI places before them.
@@ -103,17 +104,15 @@ impl Router {
     /// A kernel function that calls the router; it owns one reference.
     pub(super) fn kernel(&'static self, entries: Entries) -> KernelFunction {
         self.count.fetch_add(1, Ordering::Relaxed);
-        let unboxed = if entries.unboxed {
-            forward::unboxed_kernel as *const c_void
-        } else {
-            std::ptr::null()
+        let entry = |offered: bool, entry: extern "C" fn()| {
+            if offered { entry as *const c_void } else { std::ptr::null() }
         };
-        let symbolic = if entries.sym_unboxed {
-            forward::sym_unboxed_kernel as *const c_void
-        } else {
-            std::ptr::null()
-        };
-        KernelFunction::new(self.address(), call, unboxed, symbolic)
+        KernelFunction::new(
+            self.address(),
+            call,
+            entry(entries.unboxed, unboxed),
+            entry(entries.sym_unboxed, sym_unboxed),
+        )
     }
 
     /// Sets or clears the interpreter's kernel. The old one is returned, to be dropped without locks.
@@ -254,10 +253,10 @@ impl Router {
             None => self.only_kernel(),
         };
         match own {
-            Some(kernel) if kernel.0.is_fallthrough() => below(keys),
+            Some(kernel) if is_fallthrough(&kernel.0) => below(keys),
             Some(kernel) => Choice::Own(kernel),
             None => match self.inherited(table_index(keys, adapter().layout())) {
-                Some(kernel) if kernel.is_fallthrough() => below(keys),
+                Some(kernel) if is_fallthrough(&kernel) => below(keys),
                 Some(kernel) => Choice::Shared(kernel, keys),
                 None => Choice::Missing,
             },
@@ -279,21 +278,10 @@ fn below(entry: *const c_void, mut keys: u64) -> Choice {
         if kernel.boxed.is_none() {
             return Choice::Missing;
         }
-        if !kernel.is_fallthrough() {
+        if !is_fallthrough(kernel) {
             return Choice::Shared(kernel.borrowed(), keys);
         }
     }
-}
-
-/// The place of an index in an operator's dispatch table.
-///
-/// # Safety
-/// `entry` is a live `OperatorEntry`.
-pub(super) unsafe fn table_entry(entry: *const c_void, index: usize) -> *const KernelFunction {
-    let layout = adapter().layout();
-    debug_assert!(index < layout.runtime_entries);
-    // SAFETY: the table lies at this offset of the entry and has an element for each index.
-    unsafe { entry.byte_add(layout.entry_dispatch_table).cast::<KernelFunction>().add(index) }
 }
 
 /// # Safety
@@ -315,15 +303,24 @@ thread_local! {
     static PENDING: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
+/// The register entry of every router: forwards to the current interpreter's kernel.
+#[unsafe(naked)]
+extern "C" fn unboxed() {
+    forward!(0, resolve_unboxed)
+}
+
+/// As [`unboxed`], for the entry that takes symbolic integers.
+#[unsafe(naked)]
+extern "C" fn sym_unboxed() {
+    forward!(1, resolve_unboxed)
+}
+
 /// Finds the kernel behind a register entry (`symbolic` 0 or 1): replaces the functor and the keys
 /// among the arguments and returns the kernel's entry.
 ///
 /// The arguments are `(OperatorKernel*, DispatchKeySet, ...)`, behind the address of the result if
 /// that is returned in memory. Which of both it is, the first argument tells.
-pub(in super::super) extern "C" fn resolve_unboxed(
-    symbolic: u32,
-    arguments: &mut Arguments,
-) -> *const c_void {
+extern "C" fn resolve_unboxed(symbolic: u32, arguments: &mut Arguments) -> *const c_void {
     // SAFETY: the first argument is a router or the address of an object that the call will write:
     // both are readable for a word.
     let first = unsafe { Router::at(arguments.integers[0]) };

@@ -6,13 +6,29 @@
 
 use std::ffi::{CStr, c_char, c_void};
 
-use super::super::adapter::{Member, adapter, fail, lock, member, symbols};
+use super::super::adapter::{Member, adapter, fail, lock, symbols};
 use super::super::cxx::{CxxShared, CxxVector};
-use super::super::symbols::OptionalKey;
-use super::entry::{OptionalHandle, name_of, schema_of};
+use super::super::exported::Answer;
+use super::super::kernel::{OperatorHandle, OperatorName, OptionalHandle, OptionalKey};
+use super::super::symbols::EXPORTS;
+use super::entry::{name_of, schema_of};
 use super::introspection::is_visible;
-use super::kernel::{OperatorHandle, OperatorName};
 use super::registry::REGISTRY;
+
+/// What the domain of `member` interposes.
+pub(super) fn interpositions(member: &'static Member) -> Vec<Answer> {
+    // SAFETY: each function does for its interpreter what the symbol that its documentation names
+    // does for the process.
+    unsafe {
+        vec![
+            EXPORTS.dispatcher_find.answered_by(find, member),
+            EXPORTS.dispatcher_find_or_throw.answered_by(find_or_throw, member),
+            EXPORTS.jit_sorted_operators_for.answered_by(sorted_script_operators, member),
+            EXPORTS.dispatcher_operators.answered_by(all_operators, member),
+            EXPORTS.dispatcher_registrations.answered_by(registrations, member),
+        ]
+    }
+}
 
 /// Whether libtorch or the interpreter defines the operator.
 fn is_defined(operator: &str, member: &Member) -> bool {
@@ -27,16 +43,16 @@ fn is_defined(operator: &str, member: &Member) -> bool {
 }
 
 /// `Dispatcher::findOp(const OperatorName&)`.
-pub(in super::super) unsafe extern "C-unwind" fn find(
+unsafe extern "C-unwind" fn find(
     result: *mut OptionalHandle,
     dispatcher: *mut c_void,
     name: *const OperatorName,
-    context: usize,
+    member: &'static Member,
 ) -> *mut OptionalHandle {
     // SAFETY: the caller's arguments; then the result is written, and is trivially destructible.
     unsafe {
-        (symbols().dispatcher_find)(result.cast(), dispatcher, name.cast());
-        if (*result).engaged && !is_defined(&(*name).full(), member(context)) {
+        (symbols().dispatcher_find)(result, dispatcher, name);
+        if (*result).engaged && !is_defined(&(*name).full(), member) {
             (*result).engaged = false;
         }
     }
@@ -44,17 +60,17 @@ pub(in super::super) unsafe extern "C-unwind" fn find(
 }
 
 /// `Dispatcher::findSchemaOrThrow(const char*, const char*)`.
-pub(in super::super) unsafe extern "C-unwind" fn find_or_throw(
+unsafe extern "C-unwind" fn find_or_throw(
     result: *mut OperatorHandle,
     dispatcher: *mut c_void,
     name: *const c_char,
     overload: *const c_char,
-    context: usize,
+    member: &'static Member,
 ) -> *mut OperatorHandle {
     // SAFETY: the caller's arguments.
     unsafe {
-        (symbols().dispatcher_find_or_throw)(result.cast(), dispatcher, name, overload);
-        if !is_defined(&name_of((*result).entry), member(context)) {
+        (symbols().dispatcher_find_or_throw)(result, dispatcher, name, overload);
+        if !is_defined(&name_of((*result).entry), member) {
             let text = |string: *const c_char| CStr::from_ptr(string).to_string_lossy();
             fail(&format!("Could not find schema for {}.{}", text(name), text(overload)));
         }
@@ -63,15 +79,15 @@ pub(in super::super) unsafe extern "C-unwind" fn find_or_throw(
 }
 
 /// `torch::jit::getAllSortedOperatorsFor(Symbol)`, by which `torch.ops` finds overloads.
-pub(in super::super) unsafe extern "C-unwind" fn sorted_script_operators(
+unsafe extern "C-unwind" fn sorted_script_operators(
     result: *mut CxxVector,
     symbol: u32,
-    context: usize,
+    member: &'static Member,
 ) -> *mut CxxVector {
     // SAFETY: as above.
     unsafe {
         (symbols().jit_sorted_operators_for)(result, symbol);
-        retain_operators(result, member(context));
+        retain_operators(result, member);
     }
     result
 }
@@ -99,27 +115,26 @@ unsafe fn retain_operators(operators: *mut CxxVector, member: &Member) {
 
 /// `Dispatcher::getAllOpNames()`: without the operators that only other interpreters define, which
 /// may go at any time (`torch.export` looks each listed operator up).
-pub(in super::super) unsafe extern "C-unwind" fn all_operators(
+unsafe extern "C-unwind" fn all_operators(
     result: *mut CxxVector,
     dispatcher: *const c_void,
-    context: usize,
+    member: &'static Member,
 ) -> *mut CxxVector {
     // SAFETY: the caller's arguments; then the result is a vector of names.
     unsafe {
         (symbols().dispatcher_operators)(result, dispatcher);
-        retain(result, |name| is_defined(name, member(context)));
+        retain(result, |name| is_defined(name, member));
     }
     result
 }
 
 /// `Dispatcher::getRegistrationsForDispatchKey(std::optional<DispatchKey>) const`.
-pub(in super::super) unsafe extern "C-unwind" fn registrations(
+unsafe extern "C-unwind" fn registrations(
     result: *mut CxxVector,
     dispatcher: *const c_void,
     key: OptionalKey,
-    context: usize,
+    member: &'static Member,
 ) -> *mut CxxVector {
-    let member = member(context);
     // SAFETY: as above.
     unsafe {
         (symbols().dispatcher_registrations)(result, dispatcher, key);
@@ -138,7 +153,7 @@ unsafe fn retain(names: *mut CxxVector, keep: impl Fn(&str) -> bool) {
         (*names).retain::<OperatorName>(
             |name| keep(&name.full()),
             |from, to| OperatorName::relocate(from, to),
-            |name| OperatorName::destroy(name),
+            |name| OperatorName::destroy(name, symbols().allocator()),
         );
     }
 }

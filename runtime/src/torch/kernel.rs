@@ -5,24 +5,23 @@
 use std::ffi::{c_char, c_void};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::super::adapter::symbols;
-use super::super::cxx::{CxxString, CxxVector};
-use super::super::symbols::OptionalKey;
+use super::cxx::{Allocator, CxxString, CxxVector};
+use super::exported::InRegister;
 
 /// `void(OperatorKernel*, const OperatorHandle&, DispatchKeySet, Stack*)`.
-pub(in super::super) type BoxedFn =
+pub(super) type BoxedFn =
     unsafe extern "C-unwind" fn(*mut c_void, *const OperatorHandle, u64, *mut c_void);
 
 /// `c10::KernelFunction`: the functor that owns the kernel's state, the entry for arguments on a
 /// stack, and the entries for arguments in registers (with concrete and with symbolic integers).
 #[repr(C)]
 #[derive(Debug)]
-pub(in super::super) struct KernelFunction {
+pub(super) struct KernelFunction {
     /// `c10::intrusive_ptr<OperatorKernel>`, null for a plain boxed function.
-    pub(in super::super) functor: *mut c_void,
-    pub(in super::super) boxed: Option<BoxedFn>,
-    pub(in super::super) unboxed: *const c_void,
-    pub(in super::super) sym_unboxed: *const c_void,
+    pub(super) functor: *mut c_void,
+    pub(super) boxed: Option<BoxedFn>,
+    pub(super) unboxed: *const c_void,
+    pub(super) sym_unboxed: *const c_void,
     /// `std::unique_ptr<std::vector<std::weak_ptr<KernelToken>>>`.
     tokens: *mut c_void,
 }
@@ -37,7 +36,7 @@ impl KernelFunction {
         tokens: std::ptr::null_mut(),
     };
 
-    pub(in super::super) fn new(
+    pub(super) fn new(
         functor: *mut c_void,
         boxed: BoxedFn,
         unboxed: *const c_void,
@@ -56,19 +55,14 @@ impl KernelFunction {
     ///
     /// # Safety
     /// `place` holds a live kernel function.
-    pub(in super::super) unsafe fn take(place: *mut KernelFunction) -> KernelFunction {
+    pub(super) unsafe fn take(place: *mut KernelFunction) -> KernelFunction {
         // SAFETY: its members are moved by copying their words and leaving null.
         unsafe { std::ptr::replace(place, KernelFunction::NONE) }
     }
 
-    /// Whether this is the kernel that the dispatcher skips instead of calling.
-    pub(in super::super) fn is_fallthrough(&self) -> bool {
-        self.boxed.is_some_and(|boxed| boxed as *const c_void == symbols().fallthrough_kernel)
-    }
-
     /// Another reference to the same kernel, which keeps its functor alive for good. For tables,
     /// not for calls: the reference is never given back.
-    pub(in super::super) fn retained(&self) -> KernelFunction {
+    pub(super) fn retained(&self) -> KernelFunction {
         if !self.functor.is_null() {
             // SAFETY: an `intrusive_ptr_target` is a vtable pointer and an atomic count whose low
             // half counts owners (c10/util/intrusive_ptr.h); this functor has an owner.
@@ -78,7 +72,7 @@ impl KernelFunction {
     }
 
     /// The same kernel, owned by nobody: valid while `self`'s functor lives.
-    pub(in super::super) fn borrowed(&self) -> KernelFunction {
+    pub(super) fn borrowed(&self) -> KernelFunction {
         KernelFunction {
             functor: self.functor,
             boxed: self.boxed,
@@ -89,72 +83,75 @@ impl KernelFunction {
     }
 }
 
-/// A kernel that one interpreter registered. Dropping it may run Python code of that interpreter,
-/// so it is never dropped while one of the adapter's locks is held.
-#[derive(Debug)]
-pub(in super::super) struct OwnedKernel(pub(in super::super) KernelFunction);
+/// `std::optional<c10::DispatchKey>` in a register: the key, and the flag in the third byte.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(transparent)]
+pub(super) struct OptionalKey(u32);
 
-// SAFETY: a kernel is called from any thread, and its functor's count is atomic.
-unsafe impl Send for OwnedKernel {}
-// SAFETY: as above.
-unsafe impl Sync for OwnedKernel {}
-
-impl Drop for OwnedKernel {
-    fn drop(&mut self) {
-        // SAFETY: the kernel function is live and is not used after this.
-        unsafe { (symbols().kernel_destroy)(&mut self.0) };
+impl OptionalKey {
+    pub(super) fn key(self) -> Option<u16> {
+        (self.0 >> 16 & 0xff != 0).then_some(self.0 as u16)
     }
 }
 
+impl InRegister for OptionalKey {}
+
 /// `torch::CppFunction`: a kernel on its way into a `torch::Library`.
 #[repr(C)]
-pub(in super::super) struct CppFunction {
-    pub(in super::super) dispatch_key: OptionalKey,
+pub(super) struct CppFunction {
+    pub(super) dispatch_key: OptionalKey,
     _padding: u32,
-    pub(in super::super) kernel: KernelFunction,
+    pub(super) kernel: KernelFunction,
     /// `std::optional<impl::CppSignature>`.
     cpp_signature: [usize; 2],
     /// `std::unique_ptr<FunctionSchema>`: the schema inferred from the C++ function's type.
-    pub(in super::super) inferred_schema: *mut c_void,
+    pub(super) inferred_schema: *mut c_void,
     debug: [usize; 4],
 }
 
 /// `torch::Library`.
 #[repr(C)]
-pub(in super::super) struct LibraryLayout {
-    pub(in super::super) kind: u32,
+pub(super) struct LibraryLayout {
+    pub(super) kind: u32,
     /// `std::optional<std::string>`.
-    pub(in super::super) namespace: CxxString,
-    pub(in super::super) has_namespace: bool,
+    pub(super) namespace: CxxString,
+    pub(super) has_namespace: bool,
     _padding: [u8; 7],
-    pub(in super::super) dispatch_key: OptionalKey,
+    pub(super) dispatch_key: OptionalKey,
     /// `std::optional<std::pair<const char*, const char*>>`.
-    pub(in super::super) python_module: [usize; 3],
-    pub(in super::super) file: *const c_char,
-    pub(in super::super) line: u32,
+    pub(super) python_module: [usize; 3],
+    pub(super) file: *const c_char,
+    pub(super) line: u32,
     /// `std::vector<RegistrationHandleRAII>`, each a `std::function<void()>` to call when it goes.
-    pub(in super::super) registrars: CxxVector,
+    pub(super) registrars: CxxVector,
 }
 
 /// `torch::Library::Kind`.
-pub(in super::super) mod kind {
-    pub(in super::super::super) const DEF: u32 = 0;
-    pub(in super::super::super) const IMPL: u32 = 1;
-    pub(in super::super::super) const FRAGMENT: u32 = 2;
+pub(super) mod kind {
+    pub(in super::super) const DEF: u32 = 0;
+    pub(in super::super) const IMPL: u32 = 1;
+    pub(in super::super) const FRAGMENT: u32 = 2;
 }
 
 /// `c10::OperatorHandle`: the operator's definition, whose first member is its `OperatorEntry`,
 /// whose first member is its name.
 #[repr(C)]
 #[derive(Debug)]
-pub(in super::super) struct OperatorHandle {
-    pub(in super::super) entry: *const c_void,
+pub(super) struct OperatorHandle {
+    pub(super) entry: *const c_void,
     iterator: *const c_void,
+}
+
+/// `std::optional<c10::OperatorHandle>`.
+#[repr(C)]
+pub(super) struct OptionalHandle {
+    pub(super) handle: OperatorHandle,
+    pub(super) engaged: bool,
 }
 
 /// `c10::OperatorName`.
 #[repr(C)]
-pub(in super::super) struct OperatorName {
+pub(super) struct OperatorName {
     name: CxxString,
     overload: CxxString,
 }
@@ -164,8 +161,12 @@ impl OperatorName {
     ///
     /// # Safety
     /// `place` is valid for writes; the name does not move afterwards.
-    pub(super) unsafe fn write(place: *mut OperatorName, name: &str, overload: &str) {
-        let allocator = symbols().allocator;
+    pub(super) unsafe fn write(
+        place: *mut OperatorName,
+        name: &str,
+        overload: &str,
+        allocator: Allocator,
+    ) {
         // SAFETY: by contract.
         unsafe {
             CxxString::write(&raw mut (*place).name, name, allocator);
@@ -175,11 +176,11 @@ impl OperatorName {
 
     /// # Safety
     /// The name is live and is not used any more.
-    pub(super) unsafe fn destroy(name: *mut OperatorName) {
+    pub(super) unsafe fn destroy(name: *mut OperatorName, allocator: Allocator) {
         // SAFETY: by contract.
         unsafe {
-            CxxString::destroy(&raw mut (*name).name, symbols().allocator);
-            CxxString::destroy(&raw mut (*name).overload, symbols().allocator);
+            CxxString::destroy(&raw mut (*name).name, allocator);
+            CxxString::destroy(&raw mut (*name).overload, allocator);
         }
     }
 
@@ -194,7 +195,7 @@ impl OperatorName {
     }
 
     /// The name as one string, `namespace::name.overload`.
-    pub(in super::super) fn full(&self) -> String {
+    pub(super) fn full(&self) -> String {
         let (mut name, overload) = (self.name.text(), self.overload.text());
         if !overload.is_empty() {
             name.push('.');
