@@ -1,5 +1,6 @@
 //! What can go wrong, typed at the crate's edge.
 
+use crate::interpreter::Interpreter;
 use crate::python::Candidate;
 use std::path::PathBuf;
 
@@ -64,7 +65,7 @@ pub enum Error {
         "an object of {owner} was passed to {receiver}; objects move between interpreters as a Movable or by value"
     )]
     Foreign {
-        /// The interpreter that holds the object.
+        /// The interpreter that holds the object, and whether it is of another pool.
         owner: String,
         /// The interpreter that was called.
         receiver: String,
@@ -127,6 +128,16 @@ impl Error {
                 traceback: String::new(),
             },
         }
+    }
+
+    /// An object of `owner` was to get into `receiver`.
+    pub(crate) fn foreign(owner: &Interpreter, receiver: &Interpreter) -> Self {
+        // Each pool counts its interpreters from 0.
+        let owner = match owner.shares_pool_with(receiver) {
+            true => owner.name().to_owned(),
+            false => format!("{} of another pool", owner.name()),
+        };
+        Self::Foreign { owner, receiver: receiver.name().to_owned() }
     }
 
     /// A conversion that failed.

@@ -96,7 +96,7 @@ where
             let session = interpreter.session();
             // SAFETY: Python keeps the arguments alive during the call, in which we are attached.
             let arguments = unsafe { collect(&session, arguments, keywords) }?;
-            (state.function)(&session, arguments).map(Object::into_handle)
+            (state.function)(&session, arguments)?.into_handle_in(&session)
         }))
         .unwrap_or_else(|panic| Err(Error::Panic(panic_message(&*panic))));
         match outcome {

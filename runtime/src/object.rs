@@ -1,12 +1,14 @@
 //! Python objects as seen from Rust.
 
 use crate::convert::{FromPython, ToArguments, ToKeywords, ToPython};
-use crate::payload::{Sink, table::Handle, table::Text};
+use crate::payload::Sink;
+use crate::payload::table::{Handle, PayloadTable, Status, Text};
 use crate::session::Session;
 use crate::{Error, Result};
-use std::ffi::c_int;
+use std::ffi::{c_int, c_void};
 use std::fmt;
 use std::ptr::{self, NonNull};
+use std::sync::Arc;
 
 /// A reference to a Python object, which cannot outlive the session it came from.
 ///
@@ -15,7 +17,7 @@ use std::ptr::{self, NonNull};
 /// enters the interpreter next.
 pub struct Object<'session> {
     session: &'session Session,
-    handle: NonNull<std::ffi::c_void>,
+    handle: NonNull<c_void>,
 }
 
 // SAFETY: a handle is an address; whatever touches what it points to holds the interpreter's GIL,
@@ -57,16 +59,60 @@ impl<'session> Object<'session> {
         self.session
     }
 
-    /// The borrowed reference, for table functions.
-    pub(crate) fn handle(&self) -> Handle {
+    /// The borrowed reference, for functions of the table of `receiver`'s interpreter.
+    ///
+    /// This and [`Object::into_handle_in`] are the only ways by which an object gets into an
+    /// interpreter. A lifetime does not tell one interpreter from another: sessions that were leaked
+    /// all live as long as the process.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Foreign`] if the object is of another interpreter.
+    pub(crate) fn handle_in(&self, receiver: &Session) -> Result<Handle> {
+        let (owner, receiver) = (self.session.interpreter(), receiver.interpreter());
+        if Arc::ptr_eq(&owner.0, &receiver.0) {
+            return Ok(self.handle());
+        }
+        Err(Error::foreign(owner, receiver))
+    }
+
+    /// As [`Object::handle_in`], and gives the reference to the caller.
+    ///
+    /// # Errors
+    ///
+    /// As [`Object::handle_in`].
+    pub(crate) fn into_handle_in(self, receiver: &Session) -> Result<Handle> {
+        self.handle_in(receiver)?;
+        Ok(self.into_parts().1)
+    }
+
+    /// The reference, which the caller gets, and the session of its interpreter.
+    pub(crate) fn into_parts(self) -> (&'session Session, Handle) {
+        let parts = (self.session, self.handle());
+        std::mem::forget(self);
+        parts
+    }
+
+    /// The borrowed reference, for functions of its own interpreter's table.
+    fn handle(&self) -> Handle {
         self.handle.as_ptr()
     }
 
-    /// Gives the reference to the caller.
-    pub(crate) fn into_handle(self) -> Handle {
-        let handle = self.handle();
-        std::mem::forget(self);
-        handle
+    /// Runs one table function on this object that yields nothing, or writes through captured
+    /// pointers. The thread is attached, and the object alive.
+    pub(crate) fn perform(
+        &self,
+        call: impl FnOnce(&PayloadTable, Handle, *mut c_void) -> Status,
+    ) -> Result<()> {
+        self.session.perform(|inner, sink| call(inner.table(), self.handle(), sink))
+    }
+
+    /// As [`Object::perform`], of a table function that yields an object.
+    fn object(
+        &self,
+        call: impl FnOnce(&PayloadTable, Handle, *mut Handle, *mut c_void) -> Status,
+    ) -> Result<Object<'session>> {
+        self.session.object(|inner, out, sink| call(inner.table(), self.handle(), out, sink))
     }
 
     /// Whether both are the same object (`is`).
@@ -78,11 +124,8 @@ impl<'session> Object<'session> {
     pub fn is_none(&self) -> bool {
         use crate::payload::table::{Kind, Leaf};
         let mut leaf = Leaf::new(Kind::OTHER);
-        self.session
-            // SAFETY: `perform` attaches, and the object is alive. `None` has no owner to release.
-            .perform(|inner, sink| unsafe {
-                (inner.table().inspect)(self.handle(), &mut leaf, sink)
-            })
+        // SAFETY: `perform` attaches, and the object is alive.
+        self.perform(|table, handle, sink| unsafe { (table.inspect)(handle, &mut leaf, sink) })
             .is_ok()
             && {
                 if !leaf.owner.is_null() {
@@ -99,9 +142,9 @@ impl<'session> Object<'session> {
     ///
     /// `AttributeError`, or what the attribute's code raises.
     pub fn getattr(&self, name: &str) -> Result<Object<'session>> {
-        self.session.object(|inner, out, sink| {
+        self.object(|table, handle, out, sink| {
             // SAFETY: attached; the object and the name outlive the call.
-            unsafe { (inner.table().attribute)(self.handle(), Text::new(name), out, sink) }
+            unsafe { (table.attribute)(handle, Text::new(name), out, sink) }
         })
     }
 
@@ -113,11 +156,10 @@ impl<'session> Object<'session> {
     pub fn setattr<T: ToPython>(&self, name: &str, value: T) -> Result<()> {
         let _attached = self.session.attach();
         let value = value.to_python(self.session)?;
-        self.session.perform(|inner, sink| {
+        let value = value.handle_in(self.session)?;
+        self.perform(|table, handle, sink| {
             // SAFETY: attached; objects and name outlive the call.
-            unsafe {
-                (inner.table().set_attribute)(self.handle(), Text::new(name), value.handle(), sink)
-            }
+            unsafe { (table.set_attribute)(handle, Text::new(name), value, sink) }
         })
     }
 
@@ -177,22 +219,25 @@ impl<'session> Object<'session> {
         keywords: &dyn ToKeywords,
     ) -> Result<Object<'session>> {
         let _attached = self.session.attach();
-        let mut values = Vec::with_capacity(8);
-        arguments.append_to(self.session, &mut values)?;
-        let positional = values.len();
-        let mut names = Vec::new();
-        keywords.append_to(self.session, &mut names, &mut values)?;
-        let handles: Vec<Handle> = values.iter().map(Object::handle).collect();
-        let names: Vec<Text> = names.iter().map(|name| Text::new(name)).collect();
-        self.session.object(|inner, out, sink| {
-            // SAFETY: attached; `values` keeps every object alive during the call, and the counts
-            // are those of the two vectors.
+        let mut positional = Vec::with_capacity(8);
+        arguments.append_to(self.session, &mut positional)?;
+        let mut named = Vec::new();
+        keywords.append_to(self.session, &mut named)?;
+        let handles = positional
+            .iter()
+            .chain(named.iter().map(|(_, value)| value))
+            .map(|value| value.handle_in(self.session))
+            .collect::<Result<Vec<Handle>>>()?;
+        let names: Vec<Text> = named.iter().map(|(name, _)| Text::new(name)).collect();
+        self.object(|table, handle, out, sink| {
+            // SAFETY: attached; the two vectors keep every object alive during the call. `handles`
+            // has one for each positional argument and one for each name.
             unsafe {
-                (inner.table().call)(
-                    self.handle(),
+                (table.call)(
+                    handle,
                     Text::new(method),
                     handles.as_ptr(),
-                    positional,
+                    positional.len(),
                     names.as_ptr(),
                     names.len(),
                     out,
@@ -232,12 +277,11 @@ impl<'session> Object<'session> {
 
     fn text(&self, representation: c_int) -> Result<String> {
         let _attached = self.session.attach();
-        self.session
-            .object(|inner, out, sink| {
-                // SAFETY: attached, and the object is alive.
-                unsafe { (inner.table().text)(self.handle(), representation, out, sink) }
-            })?
-            .extract()
+        self.object(|table, handle, out, sink| {
+            // SAFETY: attached, and the object is alive.
+            unsafe { (table.text)(handle, representation, out, sink) }
+        })?
+        .extract()
     }
 
     /// The name of its type, as `type(self).__qualname__`.
@@ -254,9 +298,9 @@ impl<'session> Object<'session> {
     /// What `__bool__` or `__len__` raises.
     pub fn truth(&self) -> Result<bool> {
         let mut truth = 0;
-        self.session.perform(|inner, sink| {
+        self.perform(|table, handle, sink| {
             // SAFETY: attached, and the object is alive.
-            unsafe { (inner.table().truth)(self.handle(), &mut truth, sink) }
+            unsafe { (table.truth)(handle, &mut truth, sink) }
         })?;
         Ok(truth != 0)
     }
@@ -268,9 +312,9 @@ impl<'session> Object<'session> {
     /// `TypeError` if it has none.
     pub fn len(&self) -> Result<usize> {
         let mut length = 0;
-        self.session.perform(|inner, sink| {
+        self.perform(|table, handle, sink| {
             // SAFETY: attached, and the object is alive.
-            unsafe { (inner.table().length)(self.handle(), &mut length, sink) }
+            unsafe { (table.length)(handle, &mut length, sink) }
         })?;
         Ok(length)
     }
@@ -292,9 +336,10 @@ impl<'session> Object<'session> {
     pub fn get_item<K: ToPython>(&self, key: K) -> Result<Object<'session>> {
         let _attached = self.session.attach();
         let key = key.to_python(self.session)?;
-        self.session.object(|inner, out, sink| {
+        let key = key.handle_in(self.session)?;
+        self.object(|table, handle, out, sink| {
             // SAFETY: attached; both objects outlive the call.
-            unsafe { (inner.table().item)(self.handle(), key.handle(), out, sink) }
+            unsafe { (table.item)(handle, key, out, sink) }
         })
     }
 
@@ -307,7 +352,7 @@ impl<'session> Object<'session> {
         let _attached = self.session.attach();
         let key = key.to_python(self.session)?;
         let value = value.to_python(self.session)?;
-        self.store(&key, value.handle())
+        self.store(&key, value.handle_in(self.session)?)
     }
 
     /// `del self[key]`.
@@ -321,10 +366,12 @@ impl<'session> Object<'session> {
         self.store(&key, ptr::null_mut())
     }
 
+    /// `value` is a handle of this interpreter, or null for deletion.
     fn store(&self, key: &Object<'_>, value: Handle) -> Result<()> {
-        self.session.perform(|inner, sink| {
-            // SAFETY: attached; the caller keeps key and value alive, null means deletion.
-            unsafe { (inner.table().set_item)(self.handle(), key.handle(), value, sink) }
+        let key = key.handle_in(self.session)?;
+        self.perform(|table, handle, sink| {
+            // SAFETY: attached; the caller keeps key and value alive.
+            unsafe { (table.set_item)(handle, key, value, sink) }
         })
     }
 
@@ -334,22 +381,11 @@ impl<'session> Object<'session> {
     ///
     /// `TypeError` if it is not iterable.
     pub fn iter(&self) -> Result<Iter<'session>> {
-        let iterator = self.session.object(|inner, out, sink| {
+        let iterator = self.object(|table, handle, out, sink| {
             // SAFETY: attached, and the object is alive.
-            unsafe { (inner.table().iterate)(self.handle(), out, sink) }
+            unsafe { (table.iterate)(handle, out, sink) }
         })?;
         Ok(Iter { iterator: Some(iterator) })
-    }
-
-    /// This object's own interpreter must be the session's.
-    pub(crate) fn check_receiver(&self, receiver: &Session) -> Result<()> {
-        if std::sync::Arc::ptr_eq(self.session.inner(), receiver.inner()) {
-            return Ok(());
-        }
-        Err(Error::Foreign {
-            owner: self.session.interpreter().name().to_owned(),
-            receiver: receiver.interpreter().name().to_owned(),
-        })
     }
 }
 

@@ -66,7 +66,7 @@ impl Session {
     /// `PicklingError`, or what the object's own reduction raises;
     /// [`Error::Foreign`](crate::Error::Foreign) for an object of another interpreter.
     pub fn create_movable(&self, object: &Object<'_>) -> Result<Movable> {
-        object.check_receiver(self)?;
+        object.handle_in(self)?;
         self.interpreter.pool().create_movable(object)
     }
 
@@ -96,7 +96,9 @@ impl Session {
     /// `MemoryError` as [`Error::Python`](crate::Error::Python).
     pub fn object_from<T: ToPython + ?Sized>(&self, value: &T) -> Result<Object<'_>> {
         let _attached = self.attach();
-        value.to_python(self)
+        let object = value.to_python(self)?;
+        object.handle_in(self)?;
+        Ok(object)
     }
 
     /// `None`.

@@ -23,7 +23,7 @@ pub trait ToArguments {
 /// Named arguments: a tuple of up to eight pairs, or any number of one type in an array, slice or
 /// vector: `&[("dim", 1)]`, `(("dim", 1), ("keepdim", true))`, `()`.
 pub trait ToKeywords {
-    /// Appends names and values, in the same order.
+    /// Appends names with their values, in order.
     ///
     /// # Errors
     ///
@@ -31,8 +31,7 @@ pub trait ToKeywords {
     fn append_to<'name, 'session>(
         &'name self,
         session: &'session Session,
-        names: &mut Vec<&'name str>,
-        values: &mut Vec<Object<'session>>,
+        named: &mut Vec<(&'name str, Object<'session>)>,
     ) -> Result<()>;
 }
 
@@ -83,12 +82,10 @@ impl<S: AsRef<str>, T: ToPython> ToKeywords for [(S, T)] {
     fn append_to<'name, 'session>(
         &'name self,
         session: &'session Session,
-        names: &mut Vec<&'name str>,
-        values: &mut Vec<Object<'session>>,
+        named: &mut Vec<(&'name str, Object<'session>)>,
     ) -> Result<()> {
         for (name, value) in self {
-            names.push(name.as_ref());
-            values.push(value.to_python(session)?);
+            named.push((name.as_ref(), value.to_python(session)?));
         }
         Ok(())
     }
@@ -98,10 +95,9 @@ impl<S: AsRef<str>, T: ToPython, const N: usize> ToKeywords for [(S, T); N] {
     fn append_to<'name, 'session>(
         &'name self,
         session: &'session Session,
-        names: &mut Vec<&'name str>,
-        values: &mut Vec<Object<'session>>,
+        named: &mut Vec<(&'name str, Object<'session>)>,
     ) -> Result<()> {
-        self.as_slice().append_to(session, names, values)
+        self.as_slice().append_to(session, named)
     }
 }
 
@@ -109,10 +105,9 @@ impl<S: AsRef<str>, T: ToPython> ToKeywords for Vec<(S, T)> {
     fn append_to<'name, 'session>(
         &'name self,
         session: &'session Session,
-        names: &mut Vec<&'name str>,
-        values: &mut Vec<Object<'session>>,
+        named: &mut Vec<(&'name str, Object<'session>)>,
     ) -> Result<()> {
-        self.as_slice().append_to(session, names, values)
+        self.as_slice().append_to(session, named)
     }
 }
 
@@ -120,10 +115,9 @@ impl<K: ToKeywords + ?Sized> ToKeywords for &K {
     fn append_to<'name, 'session>(
         &'name self,
         session: &'session Session,
-        names: &mut Vec<&'name str>,
-        values: &mut Vec<Object<'session>>,
+        named: &mut Vec<(&'name str, Object<'session>)>,
     ) -> Result<()> {
-        (**self).append_to(session, names, values)
+        (**self).append_to(session, named)
     }
 }
 
@@ -146,13 +140,9 @@ macro_rules! tuples {
             fn append_to<'name, 'session>(
                 &'name self,
                 session: &'session Session,
-                names: &mut Vec<&'name str>,
-                values: &mut Vec<Object<'session>>,
+                named: &mut Vec<(&'name str, Object<'session>)>,
             ) -> Result<()> {
-                $(
-                    names.push(self.$index.0.as_ref());
-                    values.push(self.$index.1.to_python(session)?);
-                )*
+                $(named.push((self.$index.0.as_ref(), self.$index.1.to_python(session)?));)*
                 Ok(())
             }
         }

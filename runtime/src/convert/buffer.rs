@@ -190,11 +190,9 @@ fn hold(object: &Object<'_>, writable: bool) -> Result<Buffer> {
     // What the view points to is the exporter's, and is read in the same turn.
     let _attached = session.attach();
     let mut view = MaybeUninit::uninit();
-    session.perform(|inner, sink| {
+    object.perform(|table, handle, sink| {
         // SAFETY: `perform` attaches, and the object is alive.
-        unsafe {
-            (inner.table().buffer)(object.handle(), c_int::from(writable), view.as_mut_ptr(), sink)
-        }
+        unsafe { (table.buffer)(handle, c_int::from(writable), view.as_mut_ptr(), sink) }
     })?;
     // SAFETY: success means that the whole view has been written.
     let view: BufferView = unsafe { view.assume_init() };

@@ -17,7 +17,8 @@ pub(super) fn gather<'session, 'item>(
 ) -> Result<Object<'session>> {
     let _attached = session.attach();
     let objects = items.map(|item| item.to_python(session)).collect::<Result<Vec<_>>>()?;
-    let handles: Vec<Handle> = objects.iter().map(Object::handle).collect();
+    let handles =
+        objects.iter().map(|object| object.handle_in(session)).collect::<Result<Vec<Handle>>>()?;
     let len = if kind == Kind::DICT { handles.len() / 2 } else { handles.len() };
     session.object(|inner, out, sink| {
         // SAFETY: attached; `objects` keeps every handle alive; `len` counts items or pairs.
@@ -46,9 +47,9 @@ pub(super) fn scatter<'session>(
     let len = inspected.leaf.data.len;
     let count = if inspected.kind() == Kind::DICT { 2 * len } else { len };
     let mut handles: Vec<Handle> = vec![ptr::null_mut(); count];
-    session.perform(|inner, sink| {
+    object.perform(|table, handle, sink| {
         // SAFETY: attached; `handles` has room for `len` items or pairs.
-        unsafe { (inner.table().scatter)(object.handle(), handles.as_mut_ptr(), len, sink) }
+        unsafe { (table.scatter)(handle, handles.as_mut_ptr(), len, sink) }
     })?;
     Ok(handles
         .into_iter()

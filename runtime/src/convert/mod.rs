@@ -36,6 +36,7 @@ pub(crate) use hydrozoa_payload::dlpack;
 pub use integer::Integer;
 pub use value::Value;
 
+use crate::interpreter::Attached;
 use crate::object::Object;
 use crate::payload::table::{Kind, Leaf, Text};
 use crate::session::Session;
@@ -87,9 +88,9 @@ impl<T: ToPython + ?Sized> ToPython for &T {
 
 impl ToPython for Object<'_> {
     fn to_python<'session>(&self, session: &'session Session) -> Result<Object<'session>> {
-        self.check_receiver(session)?;
+        let handle = self.handle_in(session)?;
         // SAFETY: the object is alive, and belongs to the session's interpreter.
-        Ok(unsafe { Object::from_borrowed(session, self.handle()) })
+        Ok(unsafe { Object::from_borrowed(session, handle) })
     }
 }
 
@@ -107,21 +108,23 @@ fn build<'session>(session: &'session Session, leaf: &Leaf) -> Result<Object<'se
     })
 }
 
-/// What an object is: a leaf whose views last as long as this and the GIL is held.
+/// What an object is: a leaf with views, which last as long as this.
 struct Inspected<'object> {
     leaf: Leaf,
     object: &'object Object<'object>,
+    /// While it is read nobody changes it: a bytearray would move its bytes.
+    _attached: Attached<'object>,
 }
 
 impl<'object> Inspected<'object> {
-    /// The caller is attached, and stays so while it uses the views.
     fn new(object: &'object Object<'_>) -> Result<Self> {
+        let attached = object.session().attach();
         let mut leaf = Leaf::new(Kind::OTHER);
-        object.session().perform(|inner, sink| {
+        object.perform(|table, handle, sink| {
             // SAFETY: `perform` attaches, and the object is alive.
-            unsafe { (inner.table().inspect)(object.handle(), &mut leaf, sink) }
+            unsafe { (table.inspect)(handle, &mut leaf, sink) }
         })?;
-        Ok(Self { leaf, object })
+        Ok(Self { leaf, object, _attached: attached })
     }
 
     fn kind(&self) -> Kind {
@@ -129,8 +132,8 @@ impl<'object> Inspected<'object> {
     }
 
     fn bytes(&self) -> &[u8] {
-        // SAFETY: the view lasts as long as the object (or the leaf's owner) does, both of which
-        // outlive `self`; of a bytearray, as long as the GIL is held, which `new` asks for.
+        // SAFETY: the object (or the leaf's owner) outlives `self` and keeps the bytes. They stay
+        // what they are while the GIL is held, as it is since they were looked up.
         unsafe { self.leaf.data.bytes() }
     }
 

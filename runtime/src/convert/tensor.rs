@@ -240,9 +240,9 @@ impl FromPython<'_> for Tensor {
         let session = object.session();
         let mut managed = ptr::null_mut();
         let mut versioned: c_int = 0;
-        let exported = session.perform(|inner, sink| {
+        let exported = object.perform(|table, handle, sink| {
             // SAFETY: `perform` attaches, and the object is alive.
-            unsafe { (inner.table().tensor)(object.handle(), &mut managed, &mut versioned, sink) }
+            unsafe { (table.tensor)(handle, &mut managed, &mut versioned, sink) }
         });
         if let Err(error) = exported {
             return match detached(object) {

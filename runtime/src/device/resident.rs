@@ -49,11 +49,12 @@ impl Resident {
         device: Device,
         location: String,
     ) -> Arc<Self> {
-        let inner = storage.session().inner();
+        let (session, storage) = storage.into_parts();
+        let inner = session.inner();
         Arc::new(Self {
             interpreter: Arc::downgrade(inner),
             table: *inner.table(),
-            storage: storage.into_handle(),
+            storage,
             address,
             len,
             device,

@@ -66,6 +66,14 @@ impl Interpreter {
         Pool::of(siblings.unwrap_or_else(|| Arc::new([self.clone()])), self.python().clone())
     }
 
+    /// Whether both are of one pool.
+    pub(crate) fn shares_pool_with(&self, other: &Self) -> bool {
+        match (self.0.siblings.get(), other.0.siblings.get()) {
+            (Some(own), Some(others)) => Weak::ptr_eq(own, others),
+            _ => false,
+        }
+    }
+
     /// Says which interpreters are one pool.
     pub(crate) fn set_siblings(siblings: &Arc<[Self]>) {
         for interpreter in siblings.iter() {

@@ -22,7 +22,8 @@ unsafe impl Sync for Kept {}
 impl Kept {
     /// Keeps an object beyond its session.
     pub(crate) fn new(object: Object<'_>) -> Self {
-        Self { interpreter: object.session().interpreter().clone(), handle: object.into_handle() }
+        let (session, handle) = object.into_parts();
+        Self { interpreter: session.interpreter().clone(), handle }
     }
 
     /// Whether the object is one of the session's interpreter.

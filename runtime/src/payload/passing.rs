@@ -16,7 +16,7 @@ thread_local! {
 
 /// Keeps an error that Python is told of by `message`, if its type says more than that.
 pub(crate) fn keep(error: Error, message: String) {
-    if matches!(error, Error::Device(_) | Error::Package(_)) {
+    if matches!(error, Error::Device(_) | Error::Package(_) | Error::Foreign { .. }) {
         // While a thread's own destructors run there is nobody to give it back to.
         let _ = LAST.try_with(|last| last.replace(Some((message, error))));
     }
