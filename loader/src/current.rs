@@ -7,7 +7,7 @@
 use std::cell::Cell;
 use std::marker::PhantomData;
 
-use crate::domain::DomainId;
+use crate::id::DomainId;
 
 thread_local! {
     static CURRENT: Cell<Option<DomainId>> = const { Cell::new(None) };

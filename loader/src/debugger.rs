@@ -4,8 +4,7 @@
 //! `dlmopen`). Entries put into glibc's own list would make its next `dlclose` abort; a namespace
 //! appended to the chain is read by debuggers only.
 
-use std::ffi::{CString, c_char, c_void};
-use std::os::unix::ffi::OsStrExt;
+use std::ffi::c_void;
 use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicUsize, Ordering};
@@ -13,46 +12,9 @@ use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicUsize, Ordering};
 use goblin::elf::dynamic::DT_DEBUG;
 use once_cell::sync::OnceCell;
 
+use crate::link_map::LinkMap;
 use crate::replica::Replica;
 use crate::system::System;
-
-/// The public head of `struct link_map` (`<link.h>`): all that debuggers read. It owns its name.
-#[repr(C)]
-#[derive(Debug)]
-pub(crate) struct LinkMap {
-    load_bias: usize,
-    name: *const c_char,
-    dynamic: usize,
-    next: AtomicPtr<LinkMap>,
-    previous: AtomicPtr<LinkMap>,
-}
-
-// SAFETY: the name is this value's own and never changes; the links are atomics that only the holder of the
-// directory's lock writes.
-unsafe impl Send for LinkMap {}
-// SAFETY: as above.
-unsafe impl Sync for LinkMap {}
-
-impl LinkMap {
-    pub(crate) fn new(path: &std::path::Path, load_bias: usize, dynamic: usize) -> Box<LinkMap> {
-        let name = CString::new(path.as_os_str().as_bytes()).unwrap_or_default();
-        Box::new(LinkMap {
-            load_bias,
-            name: name.into_raw(),
-            dynamic,
-            next: AtomicPtr::new(ptr::null_mut()),
-            previous: AtomicPtr::new(ptr::null_mut()),
-        })
-    }
-}
-
-impl Drop for LinkMap {
-    fn drop(&mut self) {
-        // SAFETY: made by `into_raw` in `new`. Nobody finds it here any more: what was published is
-        // taken off the list before.
-        drop(unsafe { CString::from_raw(self.name.cast_mut()) });
-    }
-}
 
 /// `struct r_debug_extended` (`<link.h>` of glibc 2.35).
 #[repr(C)]

@@ -1,9 +1,6 @@
 //! What can go wrong while an image is loaded, by phase.
 
-use std::path::{Path, PathBuf};
-
-use crate::arch;
-use crate::image::relocations::Rela;
+use std::path::PathBuf;
 
 /// The result of a loader operation.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -122,42 +119,6 @@ pub enum Error {
         /// The path as given.
         object: PathBuf,
     },
-}
-
-impl Error {
-    /// A relocation of `object` that cannot be applied.
-    pub(crate) fn relocation(object: &Path, index: usize, rela: &Rela, reason: String) -> Error {
-        Error::Relocation {
-            object: object.to_owned(),
-            index,
-            kind: arch::relocation_name(rela.kind),
-            offset: rela.offset,
-            reason,
-        }
-    }
-}
-
-impl Error {
-    /// The text that glibc's `dlerror` has for it, where programs know one.
-    pub(crate) fn as_dlerror(&self) -> String {
-        let not_opened = |object: &dyn std::fmt::Display, code| {
-            // SAFETY: strerror returns a string that is valid until the thread's next call.
-            let reason = unsafe { std::ffi::CStr::from_ptr(libc::strerror(code)) };
-            let reason = reason.to_string_lossy();
-            format!("{object}: cannot open shared object file: {reason}")
-        };
-        match self {
-            Error::NotFound { object, .. } => not_opened(object, libc::ENOENT),
-            Error::Io { object, source, action: "open" } => {
-                not_opened(&object.display(), source.raw_os_error().unwrap_or(libc::EIO))
-            }
-            Error::Malformed { object, reason } | Error::Refused { object, reason } => {
-                format!("{}: {reason}", object.display())
-            }
-            Error::System { message, .. } => message.clone(),
-            other => other.to_string(),
-        }
-    }
 }
 
 /// ENOMEM from mmap and mprotect most often means the limit on mappings, not on memory.

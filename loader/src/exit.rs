@@ -1,76 +1,20 @@
 //! What code of replicas registers to be called later by the C library: at the exit of the process
 //! or of a thread, and around a fork.
 //!
-//! Such functions must be called, or forgotten, before their replica's memory goes. glibc knows
-//! them by the value of `__dso_handle` that the registering code passes (Itanium C++ ABI, 3.3.5):
-//! an address in the replica.
+//! Such functions must be called, or forgotten, before their replica's memory goes: see
+//! [`crate::registered`].
 
-use std::collections::BTreeSet;
 use std::ffi::{c_int, c_void};
-use std::ptr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-
-use parking_lot::Mutex;
 
 use crate::current;
 use crate::publish;
 use crate::replica::Replica;
 
-/// What one replica has registered.
-#[derive(Debug, Default)]
-pub(crate) struct Registered {
-    /// The `__dso_handle` values that handlers of exit, quick_exit and fork were registered with.
-    handles: Mutex<BTreeSet<usize>>,
-    /// Destructors of thread-local objects that have not run.
-    thread_destructors: AtomicUsize,
-    /// Whether the last of those withdraws the replica.
-    closed: AtomicBool,
-}
-
-impl Registered {
-    /// Whether threads still have destructors to run in the replica's code.
-    pub(crate) fn is_pinned(&self) -> bool {
-        self.thread_destructors.load(Ordering::Acquire) > 0
-    }
-
-    /// Calls the exit handlers that have not run, and forgets those of quick_exit and of forks.
-    pub(crate) fn finalize(&self) {
-        unsafe extern "C" {
-            /// Calls what was registered with `handle` by `__cxa_atexit`, last first, and removes
-            /// what was by `__cxa_at_quick_exit` and `__register_atfork` (glibc's
-            /// stdlib/cxa_finalize.c).
-            fn __cxa_finalize(handle: *mut c_void);
-        }
-        for handle in std::mem::take(&mut *self.handles.lock()) {
-            // SAFETY: the handle is only compared; the handlers are functions of the replica, which
-            // is mapped.
-            unsafe { __cxa_finalize(ptr::with_exposed_provenance_mut(handle)) };
-        }
-    }
-}
-
-/// Splits off the replicas that threads pin: they stay published, and so mapped, until the last
-/// thread-local destructor of theirs has run.
-pub(crate) fn without_pinned(replicas: Vec<Arc<Replica>>) -> Vec<Arc<Replica>> {
-    let (pinned, free): (Vec<_>, Vec<_>) = replicas.into_iter().partition(|replica| {
-        // In this order, and read in the other by `destroy_object`: one of both sees the other.
-        replica.registered.closed.store(true, Ordering::SeqCst);
-        replica.registered.thread_destructors.load(Ordering::SeqCst) > 0
-    });
-    for replica in pinned {
-        tracing::debug!(
-            object = %replica.image.path.display(),
-            "stays mapped until the destructors of its thread-local objects have run"
-        );
-    }
-    free
-}
-
 /// Remembers that something was registered with `handle`, and returns the replica that it is of.
 pub(crate) fn note(handle: *mut c_void) -> Option<Arc<Replica>> {
     let replica = publish::find(handle as usize)?;
-    replica.registered.handles.lock().insert(handle as usize);
+    replica.registered.note(handle);
     Some(replica)
 }
 
@@ -136,7 +80,7 @@ pub(crate) unsafe extern "C" fn cxa_thread_atexit(
         // SAFETY: passed on.
         return unsafe { __cxa_thread_atexit_impl(function, object, handle) };
     };
-    replica.registered.thread_destructors.fetch_add(1, Ordering::SeqCst);
+    replica.registered.begin_thread_destructor();
     let pending = Box::into_raw(Box::new(ThreadDestructor { function, object, replica }));
     // SAFETY: `destroy_object` takes the box over, on this thread.
     unsafe { __cxa_thread_atexit_impl(destroy_object, pending.cast(), &raw mut __dso_handle) }
@@ -151,10 +95,7 @@ unsafe extern "C-unwind" fn destroy_object(pending: *mut c_void) {
         // SAFETY: registered so by the replica's code, which is mapped as long as `replica` lives.
         unsafe { function(object) };
     }
-    let registered = &replica.registered;
-    if registered.thread_destructors.fetch_sub(1, Ordering::SeqCst) == 1
-        && registered.closed.swap(false, Ordering::SeqCst)
-    {
+    if replica.registered.end_thread_destructor() {
         publish::withdraw(&[replica]);
     }
 }

@@ -85,7 +85,7 @@ pub(crate) unsafe fn reset_unless_own(lock: &ReentrantMutex<()>) {
 /// All locks but those of domains, in an order in which no code takes them the other way round.
 fn locks() -> Vec<&'static dyn Held> {
     let mut locks: Vec<&'static dyn Held> =
-        vec![provided::lock(), crate::IMAGES.lock(), crate::SYSTEM.lock()];
+        vec![provided::lock(), crate::image::IMAGES.lock(), crate::system::SYSTEM.lock()];
     locks.extend(dl::locks());
     locks.push(publish::lock());
     locks.extend(tls::locks());

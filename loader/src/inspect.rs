@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use crate::IMAGES;
 use crate::arch;
 use crate::closure::{Closure, Edge};
 use crate::domain::{Domain, DomainInner};
 use crate::error::Result;
+use crate::image::IMAGES;
 use crate::image::Image;
 use crate::image::versions::Versions;
 use crate::load;
@@ -92,8 +92,18 @@ pub struct DependencyInfo {
     pub reason: String,
 }
 
-/// Inspects the file at `path` for `domain`.
-pub(crate) fn inspect(domain: &Domain, path: &Path) -> Result<Inspection> {
+impl Domain {
+    /// What the file at `path` is, which class it has for code of this domain and why, and what a
+    /// replica costs. Nothing is loaded; dependencies that cannot be found are told, not an error.
+    ///
+    /// # Errors
+    /// The file cannot be read, is no ELF file, or is one that the loader refuses.
+    pub fn inspect(&self, path: &Path) -> Result<Inspection> {
+        inspect(self, path)
+    }
+}
+
+fn inspect(domain: &Domain, path: &Path) -> Result<Inspection> {
     let image = IMAGES.open(path)?;
     let closure = load::survey(domain, image.clone(), None)?;
     let root = &closure.nodes[0];

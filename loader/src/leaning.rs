@@ -4,11 +4,11 @@
 
 use std::path::Path;
 
-use crate::SYSTEM;
 use crate::closure::{Closure, Edge};
 use crate::image::Image;
 use crate::image::relocations::Rela;
 use crate::image::symbols::{Name, SymbolTable};
+use crate::system::SYSTEM;
 
 /// A symbol that node `index`, or something that it needs, refers to and that the system loader
 /// would not find when it opens the node. None also if what it needs is not all there, which the

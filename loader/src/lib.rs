@@ -40,6 +40,7 @@
 //! and a file that is truncated while it is mapped raises SIGBUS, as under every loader.
 
 mod arch;
+mod binding;
 mod closure;
 pub mod current;
 mod debugger;
@@ -49,11 +50,14 @@ mod error;
 mod exit;
 mod flags;
 mod fork;
+mod id;
 mod image;
 mod inspect;
+mod late;
 mod leaning;
 mod library;
 mod lifetime;
+mod link_map;
 mod load;
 mod loader;
 mod map;
@@ -67,6 +71,7 @@ mod prepared;
 mod provided;
 mod providers;
 mod publish;
+mod registered;
 mod relocate;
 mod replica;
 mod run;
@@ -78,22 +83,17 @@ mod system;
 pub mod testing;
 mod thunk;
 mod tls;
-mod trap;
 mod unwind;
+mod uses;
+mod words;
 
-use once_cell::sync::Lazy;
-
-pub use domain::{Domain, DomainBuilder, DomainId, ReplicaInfo};
+pub use domain::{Domain, ReplicaInfo};
 pub use error::{Error, Result};
 pub use flags::OpenFlags;
+pub use id::DomainId;
 pub use inspect::{DependencyInfo, Inspection, SegmentInfo, TlsInfo};
 pub use library::Library;
-pub use loader::{Loader, LoaderBuilder};
+pub use loader::{DomainBuilder, Loader, LoaderBuilder};
 pub use policy::{Class, Policy, Rule};
 pub use provided::provide;
 pub use thunk::Interposition;
-
-/// Every image of the process: parsed once, whichever loader asks.
-static IMAGES: Lazy<image::ImageCache> = Lazy::new(image::ImageCache::default);
-/// The system loader's objects.
-static SYSTEM: Lazy<system::System> = Lazy::new(system::System::default);

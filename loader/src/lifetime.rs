@@ -5,65 +5,58 @@
 //! names it in DT_NEEDED or has a reference bound to it. Counting alone would keep cycles, so the
 //! needed are found anew at each close, as glibc's `_dl_close_worker` does.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 
-use crate::domain::{Domain, State};
+use crate::domain::{self, Domain, State};
 use crate::image::ImageId;
 use crate::needs::Need;
-use crate::order::Opened;
 use crate::replica::Replica;
 use crate::{needs, order, publish, run};
 
-/// What keeps replicas of a domain loaded.
-#[derive(Debug, Default)]
-pub(crate) struct Uses {
-    handles: HashMap<ImageId, usize>,
-    kept: HashSet<ImageId>,
-    /// Those that were opened since they were loaded, whether or not they still are.
-    pub opened: Opened,
-    /// Whether a close is unloading now, and is to look once more.
-    closing: bool,
-    again: bool,
+impl Domain {
+    /// Runs the destructors of the domain's replicas, last loaded first, and unmaps them.
+    ///
+    /// # Safety
+    /// Nothing may run in, or refer to, the replicas any more: no thread, no callback registered
+    /// with a system object, no object whose type they define. Handlers of exit and of fork that
+    /// their code registered are called, or forgotten, here; a replica whose thread-local objects
+    /// threads have still to destroy stays mapped until they have.
+    pub unsafe fn close(self) {
+        let _serial = self.0.serial.lock();
+        let replicas = {
+            let mut state = self.0.state.lock();
+            state.globals.clear();
+            state.by_image.clear();
+            let replicas = std::mem::take(&mut state.replicas);
+            if self.0.program {
+                order::of_destruction(&replicas, &state.uses)
+            } else {
+                run::last_first(replicas)
+            }
+        };
+        for replica in &replicas {
+            run::destroy(replica);
+        }
+        publish::withdraw(&unpinned(replicas));
+        domain::forget(self.id());
+    }
 }
 
-impl Uses {
-    /// One more handle.
-    pub(crate) fn open(&mut self, image: ImageId) {
-        *self.handles.entry(image).or_default() += 1;
-    }
-
-    /// The image's replica stays for good. False if that was known.
-    pub(crate) fn keep(&mut self, image: ImageId) -> bool {
-        self.kept.insert(image)
-    }
-
-    /// Takes back what an open that failed has noted.
-    pub(crate) fn withdraw(&mut self, image: ImageId, kept: bool) {
-        self.close(image);
-        if kept {
-            self.kept.remove(&image);
+/// Those of closed `replicas` that no thread pins. The others stay published, and so mapped, until the
+/// last destructor of their thread-local objects has run.
+fn unpinned(mut replicas: Vec<Arc<Replica>>) -> Vec<Arc<Replica>> {
+    replicas.retain(|replica| {
+        let pinned = replica.registered.close();
+        if pinned {
+            tracing::debug!(
+                object = %replica.image.path.display(),
+                "stays mapped until the destructors of its thread-local objects have run"
+            );
         }
-    }
-
-    /// Whether the image's replica stays for good.
-    pub(crate) fn keeps(&self, image: ImageId) -> bool {
-        self.kept.contains(&image)
-    }
-
-    /// One handle less; false if there was none.
-    fn close(&mut self, image: ImageId) -> bool {
-        match self.handles.get_mut(&image) {
-            Some(count) if *count > 1 => *count -= 1,
-            Some(_) => drop(self.handles.remove(&image)),
-            None => return false,
-        }
-        true
-    }
-
-    fn roots(&self) -> impl Iterator<Item = ImageId> + '_ {
-        self.handles.keys().chain(&self.kept).copied()
-    }
+        !pinned
+    });
+    replicas
 }
 
 /// Closes one handle of `replica` and unloads what nothing needs any more. False if it has no open

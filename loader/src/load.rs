@@ -11,12 +11,14 @@ use crate::closure::{Closure, Edge, Surroundings};
 use crate::domain::Domain;
 use crate::error::{Error, Result};
 use crate::flags::OpenFlags;
+use crate::image::IMAGES;
 use crate::image::Image;
+use crate::late;
 use crate::leaning::undefined_on_its_own;
 use crate::library::Library;
 use crate::map;
 use crate::needs;
-use crate::order::{self, Opened, Root};
+use crate::order::{self, Root};
 use crate::plan::{Binder, Plan};
 use crate::policy::Class;
 use crate::providers::{needs_of, scope_of};
@@ -25,8 +27,47 @@ use crate::relocate::{self, Places};
 use crate::replica::Replica;
 use crate::run;
 use crate::sys::dynamic::SystemHandle;
+use crate::system::SYSTEM;
 use crate::tls::{self, Placed};
-use crate::{IMAGES, SYSTEM};
+use crate::uses::Opened;
+
+impl Domain {
+    /// Opens the file at `path` as a replica of this domain, with all that it needs, and runs the
+    /// constructors. A file that the domain holds already is opened again, not loaded again.
+    ///
+    /// # Errors
+    /// See [`Error`]; nothing of a failed load remains, except system libraries that it needed.
+    ///
+    /// # Safety
+    /// Code of the file and of what it needs runs: constructors and resolvers of indirect functions now,
+    /// destructors and handlers later. It must be sound to run it in this process and in several copies,
+    /// and the symbols that it shares with other objects must have the same type in all of them. The
+    /// files must not be written or truncated while the process runs.
+    pub unsafe fn open(&self, path: &Path, flags: OpenFlags) -> Result<Library> {
+        let image = IMAGES.open(path)?;
+        open(self, image, Some(Class::Replicate), flags)
+    }
+
+    /// As [`Domain::open`], for an image that is no file: `bytes` are put into a sealed memory file
+    /// named `name`. The same bytes under the same name are the same image in every domain.
+    ///
+    /// # Errors
+    /// As for [`Domain::open`].
+    ///
+    /// # Safety
+    /// As for [`Domain::open`].
+    pub unsafe fn open_bytes(&self, name: &str, bytes: &[u8], flags: OpenFlags) -> Result<Library> {
+        let image = IMAGES.open_bytes(name, bytes)?;
+        open(self, image, Some(Class::Replicate), flags)
+    }
+
+    /// The library that this file is in the domain, if it is loaded there.
+    pub fn find(&self, path: &Path) -> Option<Library> {
+        let image = IMAGES.open(path).ok()?;
+        let replica = self.0.state.lock().by_image.get(&image.id).cloned()?;
+        Some(Library::of_replica(self.clone(), replica))
+    }
+}
 
 /// Opens `image` in `domain`; `forced` gives its class whatever the policy says.
 pub(crate) fn open(
@@ -438,7 +479,8 @@ fn map_replica(
         Some(tls) => Some(tls::place(&image.path, tls, memory.base() + tls.address, static_tls)?),
         None => None,
     };
-    Ok(Replica::new(image, domain.id(), memory, tls, brought_by))
+    let late = late::thunks(domain.id(), image, &plan.missing)?;
+    Ok(Replica::new(image, domain.id(), memory, tls, brought_by, late))
 }
 
 /// Applies the plans to all replicas, then what only resolvers know, then protects.
@@ -451,6 +493,7 @@ fn relocate_all(domain: &Domain, replicas: &[Arc<Replica>], plans: &[Arc<Plan>])
         let places = Places {
             replicas: plan.images.iter().map(|image| by_image.get(image).copied()).collect(),
             interpositions: &domain.0.thunks.addresses,
+            late_calls: replica.late.as_ref().map_or(&[], |late| &late.addresses),
         };
         deferred.push(relocate::relocate(replica, plan, &places)?);
     }

@@ -1,19 +1,27 @@
 //! The loader: what domains are made from.
 
+use std::collections::HashMap;
 use std::ffi::c_void;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::SYSTEM;
+use parking_lot::{Mutex, ReentrantMutex};
+
 use crate::debugger;
-use crate::domain::{Domain, DomainBuilder};
-use crate::error::Result;
+use crate::dl;
+use crate::domain::{self, Domain, DomainInner, State};
+use crate::error::{Error, Result};
 use crate::flags::OpenFlags;
 use crate::fork;
+use crate::id::DomainId;
 use crate::library::Library;
 use crate::policy::Policy;
 use crate::publish;
+use crate::run;
 use crate::sys::dynamic;
+use crate::system::SYSTEM;
+use crate::thunk::{Interposition, Thunks};
 use crate::unwind;
 
 /// Loads images into domains. Cheap to clone.
@@ -53,6 +61,89 @@ impl LoaderBuilder {
         let policy = Arc::new(self.policy);
         let commons = DomainBuilder::new("commons", policy.clone(), None).build()?;
         Ok(Loader { policy, commons })
+    }
+}
+
+/// Prepares a [`Domain`].
+#[derive(Debug)]
+pub struct DomainBuilder {
+    name: String,
+    policy: Arc<Policy>,
+    commons: Option<Domain>,
+    program: bool,
+    interpositions: HashMap<String, Interposition>,
+}
+
+impl DomainBuilder {
+    fn new(name: &str, policy: Arc<Policy>, commons: Option<Domain>) -> DomainBuilder {
+        DomainBuilder {
+            name: name.to_owned(),
+            policy,
+            commons,
+            program: false,
+            interpositions: HashMap::new(),
+        }
+    }
+
+    /// Binds references to `symbol` from the domain's replicas to `interposition`, whoever defines
+    /// the symbol. The last interposition of a symbol counts; the loader's own (the `dl*`
+    /// functions, `__tls_get_addr`, `pthread_create`) can be replaced too.
+    #[must_use]
+    pub fn interpose(mut self, symbol: &str, interposition: Interposition) -> DomainBuilder {
+        self.interpositions.insert(symbol.to_owned(), interposition);
+        self
+    }
+
+    /// Makes the domain a part of the program instead of one beside it: `dlopen(3)` as the system
+    /// loader has it, for libraries that this loader loads.
+    ///
+    /// What the system loader holds counts as loaded; symbols of the executable and of what it was
+    /// linked with come before the domain's; a library is unloaded when nothing needs it any more
+    /// after its last handle was closed. Code in the domain gives the guarantees that `dlclose(3)`
+    /// asks for. A process has at most one use for such a domain.
+    #[must_use]
+    pub fn continue_program(mut self) -> DomainBuilder {
+        self.program = true;
+        self
+    }
+
+    /// Makes the domain.
+    pub fn build(self) -> Result<Domain> {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let id = DomainId(NEXT.fetch_add(1, Ordering::Relaxed));
+        let mut table: HashMap<String, Interposition> = dl::interpositions(id)
+            .into_iter()
+            .map(|(name, entry)| (name.to_owned(), entry))
+            .collect();
+        table.extend(self.interpositions);
+        let mut table: Vec<(String, Interposition)> = table.into_iter().collect();
+        table.sort_by(|a, b| a.0.cmp(&b.0));
+        let (names, entries): (Vec<_>, Vec<_>) = table.into_iter().unzip();
+        let thunks = Thunks::generate(&entries).map_err(|source| Error::Memory {
+            object: PathBuf::from(&self.name),
+            action: "map the thunks of",
+            length: entries.len() * crate::arch::THUNK_SIZE,
+            source,
+        })?;
+        if self.program {
+            SYSTEM.settle_program();
+            // Before what the program registers: its destructors run first.
+            run::destroy_at_exit();
+        }
+        let inner = Arc::new(DomainInner {
+            id,
+            name: self.name,
+            policy: self.policy,
+            program: self.program,
+            commons: self.commons.map(|commons| commons.0),
+            serial: ReentrantMutex::new(()),
+            state: Mutex::new(State::default()),
+            interposed: names.into(),
+            thunks,
+        });
+        let domain = Domain(inner);
+        domain::register(&domain);
+        Ok(domain)
     }
 }
 

@@ -4,12 +4,13 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::SYSTEM;
+use crate::binding::Binding;
 use crate::domain::{Domain, State};
 use crate::image::ImageId;
-use crate::plan::{Binding, Plan};
+use crate::plan::Plan;
 use crate::replica::Replica;
 use crate::scope::Scope;
+use crate::system::SYSTEM;
 use crate::system::SystemObject;
 
 /// A DT_NEEDED entry of a loaded replica. Replicas are named by their images, so that those that
@@ -135,7 +136,7 @@ pub(crate) fn extend_scopes(state: &State, scope: &Arc<Scope>, program: bool) {
     for image in &scope.local {
         if let Some(earlier) = state.by_image.get(&image.id)
             && earlier.has_begun()
-            && (program || earlier.traps.get().is_some())
+            && (program || earlier.late.is_some())
         {
             earlier.scopes.lock().push(scope.clone());
         }

@@ -5,9 +5,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::image::ImageId;
-use crate::lifetime::Uses;
 use crate::needs::Need;
 use crate::replica::Replica;
+use crate::uses::{Opened, Uses};
 
 /// The numbers below `count`, each after those that it leads to; a cycle is broken where it is
 /// entered, and of those that do not lead to each other the last one comes first.
@@ -47,9 +47,6 @@ pub(crate) enum Root {
     /// It was opened, and others had brought it before.
     Known,
 }
-
-/// What replicas that were opened lead to, the last to end last (glibc's `l_initfini`).
-pub(crate) type Opened = HashMap<ImageId, Vec<ImageId>>;
 
 /// Replicas in the order in which their constructors run, dependencies first. What was opened, the
 /// first of them, comes last, whoever needs it.

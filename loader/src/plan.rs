@@ -8,33 +8,13 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+use crate::binding::{Binding, Missing};
 use crate::error::{Error, Result};
 use crate::image::relocations::Rela;
 use crate::image::symbols::{Name, Symbol};
 use crate::image::{Image, ImageId};
 use crate::prepared::Prepared;
 use crate::scope::{Definition, Scope, ScopeKey};
-use crate::tls::Block;
-use crate::trap::Missing;
-
-/// What a symbol is bound to.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Binding {
-    /// No relocation names the symbol.
-    Unreferenced,
-    /// A weak reference without a definition.
-    Absent,
-    /// A symbol of the domain's replica of an image, given by its index in [`Plan::images`].
-    Image { image: u32, symbol: Symbol },
-    /// An address that is the same in all domains, and the size of what is there.
-    Fixed { address: usize, size: u64 },
-    /// Thread-local data that is the same in all domains.
-    FixedTls { block: Block, offset: u64 },
-    /// Entry of the domain's interposition table.
-    Interposed(u32),
-    /// A function without a definition: its index in [`Plan::missing`].
-    Missing(u32),
-}
 
 /// The bindings of one image in one kind of scope, by symbol index.
 #[derive(Debug)]
@@ -188,7 +168,7 @@ impl<'a> Binder<'a> {
     }
 
     /// A reference without a definition. The system loader binds functions lazily unless told
-    /// otherwise, so a library may load that calls what nobody defines yet (see [`crate::trap`]).
+    /// otherwise, so a library may load that calls what nobody defines yet (see [`crate::late`]).
     fn missing(
         &self,
         image: &Image,

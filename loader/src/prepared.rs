@@ -6,13 +6,13 @@
 //! page is in the processor's first cache, and looks at no record and no symbol.
 
 use std::collections::HashSet;
-use std::ptr;
 
 use crate::arch::{self, Action};
+use crate::binding::Binding;
 use crate::image::Image;
 use crate::image::relocations::{Rela, relr_addresses};
-use crate::plan::Binding;
 use crate::sys::PAGE;
+use crate::words::Words;
 
 /// The relocations of an image, sorted out.
 #[derive(Debug, Default)]
@@ -28,24 +28,6 @@ pub(crate) struct Prepared {
     /// Where those of them apply that the linker wrote the offset behind: it knew, with or without
     /// naming the symbol, that the object's own data is meant (lld names what is protected).
     pub own_modules: HashSet<u64>,
-}
-
-/// Words of a replica, in ascending order of their places, which are relative to its lowest page.
-///
-/// Invariant: each place was checked by [`crate::image::Targets`] and lies in one page.
-#[derive(Debug, Default)]
-pub(crate) struct Words {
-    /// Those that are the replica's bias and a constant.
-    biased: Vec<(u32, u32)>,
-    /// Those that are the same in all replicas.
-    fixed: Vec<(u32, u64)>,
-}
-
-/// The [`Words`] that are not written yet.
-pub(crate) struct Unwritten<'a> {
-    bias: u64,
-    biased: &'a [(u32, u32)],
-    fixed: &'a [(u32, u64)],
 }
 
 impl Prepared {
@@ -103,38 +85,6 @@ impl Prepared {
         biased.shrink_to_fit();
         fixed.shrink_to_fit();
         prepared
-    }
-}
-
-impl Words {
-    /// All of them, for a replica with this bias.
-    pub(crate) fn unwritten(&self, bias: usize) -> Unwritten<'_> {
-        Unwritten { bias: bias as u64, biased: &self.biased, fixed: &self.fixed }
-    }
-}
-
-impl Unwritten<'_> {
-    /// Writes those whose places lie before `end`, all relative to the page at `base`.
-    ///
-    /// # Safety
-    /// `base` must be the address of a mapping of their image, in which their places that lie
-    /// before `end` are writable and nobody else's.
-    pub(crate) unsafe fn write_before(&mut self, end: usize, base: usize) {
-        while let Some((&(place, constant), later)) = self.biased.split_first()
-            && (place as usize) < end
-        {
-            let word = self.bias.wrapping_add(u64::from(constant));
-            // SAFETY: the caller's promise; a place need not be aligned.
-            unsafe { ptr::write_unaligned((base + place as usize) as *mut u64, word) };
-            self.biased = later;
-        }
-        while let Some((&(place, word), later)) = self.fixed.split_first()
-            && (place as usize) < end
-        {
-            // SAFETY: as above.
-            unsafe { ptr::write_unaligned((base + place as usize) as *mut u64, word) };
-            self.fixed = later;
-        }
     }
 }
 

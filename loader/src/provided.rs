@@ -18,9 +18,9 @@ use std::sync::Arc;
 use once_cell::sync::Lazy;
 use parking_lot::RwLock;
 
-use crate::IMAGES;
 use crate::error::{Error, Result};
 use crate::fork::Held;
+use crate::image::IMAGES;
 use crate::sys::file::{self, FileId};
 
 /// By normalized path.

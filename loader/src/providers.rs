@@ -4,7 +4,6 @@ use std::collections::{HashSet, VecDeque};
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::SYSTEM;
 use crate::closure::{Closure, Edge};
 use crate::domain::Domain;
 use crate::flags::OpenFlags;
@@ -13,6 +12,7 @@ use crate::needs::Need;
 use crate::policy::Class;
 use crate::replica::Replica;
 use crate::scope::{Order, Scope};
+use crate::system::SYSTEM;
 use crate::system::SystemObject;
 
 /// What the replica of a node needs, as its edges lead to it.

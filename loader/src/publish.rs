@@ -11,23 +11,13 @@ use parking_lot::RwLock;
 use crate::debugger;
 use crate::error::{Error, Result};
 use crate::fork;
+use crate::link_map::Range;
 use crate::replica::Replica;
 use crate::sys::memory::{Protection, Reservation};
 
 /// Room for this many replicas in one process. Every replica has several mappings, of which the
 /// kernel's default limit allows 65,530.
 const CAPACITY: usize = 32 * 1024;
-
-/// What an unwinder needs to know of a replica, without locks and without following pointers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Range {
-    pub start: usize,
-    pub end: usize,
-    /// Address of `.eh_frame_hdr`; 0 if the image has none.
-    pub unwind_header: usize,
-    /// Address of its `link_map`.
-    pub link_map: usize,
-}
 
 /// All ranges, in two copies, of which one is always whole.
 ///

@@ -7,21 +7,23 @@
 use std::ptr;
 
 use crate::arch::{self, Action};
+use crate::binding::Binding;
 use crate::error::{Error, Result};
 use crate::image::relocations::{Rela, relr_addresses};
 use crate::image::symbols::Symbol;
-use crate::plan::{Binding, Plan};
+use crate::plan::Plan;
 use crate::prepared::Prepared;
 use crate::replica::Replica;
 use crate::scope::call_resolver;
 use crate::tls::Block;
-use crate::trap::Traps;
 
 /// Where a plan's definitions are in one domain.
 pub(crate) struct Places<'a> {
     /// The domain's replicas of [`Plan::images`], in that order.
     pub replicas: Vec<Option<&'a Replica>>,
     pub interpositions: &'a [usize],
+    /// The late calls of the replica that is relocated, by index in [`Plan::missing`].
+    pub late_calls: &'a [usize],
 }
 
 /// A relocation whose value a resolver computes, to be applied after all others.
@@ -251,11 +253,7 @@ impl Relocator<'_> {
                 Value::Address { address: if address == any { self.tls_get_addr } else { address } }
             }
             Binding::Missing(index) => {
-                let Replica { domain, image, traps, .. } = self.replica;
-                let traps = traps
-                    .get_or_try_init(|| Traps::new(*domain, image, &self.plan.missing))
-                    .map_err(|error| format!("its traps cannot be mapped: {error}"))?;
-                Value::Address { address: traps.address(index) }
+                Value::Address { address: self.places.late_calls[index as usize] }
             }
             Binding::Image { image, symbol } => {
                 let replica = self.places.replicas[image as usize]

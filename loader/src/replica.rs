@@ -7,19 +7,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use once_cell::sync::OnceCell;
 use parking_lot::Mutex;
 
-use crate::debugger::LinkMap;
-use crate::domain::DomainId;
-use crate::exit::Registered;
+use crate::id::DomainId;
 use crate::image::symbols::Symbol;
 use crate::image::{Image, ImageId};
+use crate::link_map::{LinkMap, Range};
 use crate::needs::Need;
 use crate::provided;
-use crate::publish::Range;
+use crate::registered::Registered;
 use crate::scope::{Definition, Scope, call_resolver};
 use crate::search::Level;
 use crate::sys::memory::Reservation;
+use crate::thunk::Thunks;
 use crate::tls::{Block, Placed};
-use crate::trap::Traps;
 
 /// One copy of an image: its own data, its image's text.
 ///
@@ -51,7 +50,7 @@ pub(crate) struct Replica {
     /// ended.
     pub constructed: AtomicU64,
     /// What its references to functions without a definition are bound to, if it has some.
-    pub traps: OnceCell<Traps>,
+    pub late: Option<Thunks>,
 }
 
 impl std::fmt::Debug for Replica {
@@ -73,6 +72,7 @@ impl Replica {
         memory: Reservation,
         tls: Option<Placed>,
         brought_by: Vec<Arc<Image>>,
+        late: Option<Thunks>,
     ) -> Replica {
         let base = memory.base();
         let bias = base.wrapping_sub(image.first);
@@ -96,7 +96,7 @@ impl Replica {
             ends_before: Mutex::default(),
             registered: Registered::default(),
             constructed: AtomicU64::new(0),
-            traps: OnceCell::new(),
+            late,
         }
     }
 

@@ -24,13 +24,13 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use crate::SYSTEM;
 use crate::arch;
 use crate::image::symbols::{Name, Symbol};
 use crate::image::versions::Version;
 use crate::image::{Image, ImageId};
 use crate::replica::Replica;
 use crate::sys::{self, dynamic};
+use crate::system::SYSTEM;
 use crate::system::{SystemId, SystemObject};
 use crate::tls::Block;
 

@@ -9,10 +9,11 @@ use once_cell::sync::OnceCell;
 
 use crate::arch;
 use crate::error::Error;
+use crate::image::IMAGES;
 use crate::image::Image;
 use crate::provided;
 use crate::sys::file::{self, FileId, is_refusal};
-use crate::{IMAGES, SYSTEM};
+use crate::system::SYSTEM;
 
 /// One object's own search path.
 #[derive(Clone, Copy)]

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use goblin::elf::dynamic::*;
 use goblin::elf::program_header::{PT_DYNAMIC, PT_LOAD};
-use once_cell::sync::OnceCell;
+use once_cell::sync::{Lazy, OnceCell};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::error::{Error, Result};
@@ -109,6 +109,9 @@ impl SystemObject {
         if value < self.base { self.base + value } else { value }
     }
 }
+
+/// The system loader's objects.
+pub(crate) static SYSTEM: Lazy<System> = Lazy::new(System::default);
 
 /// The index of system objects, brought up to date when the system loader's counters change.
 #[derive(Default)]

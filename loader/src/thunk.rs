@@ -1,7 +1,10 @@
-//! Interposition: functions of the host that replicas call instead of those they name.
+//! Thunks: the few instructions by which a call from a replica reaches a function of the host that
+//! stands for the one it names, or finds its target when it happens.
 
+use std::any::Any;
 use std::ffi::c_void;
 use std::io;
+use std::ops::Deref;
 
 use crate::arch::{THUNK_SIZE, write_late_thunk, write_thunk};
 use crate::sys::memory::{Protection, Reservation};
@@ -76,12 +79,38 @@ impl Interposition {
     }
 }
 
-/// The generated code of one domain. Written once, then executable and read-only.
+/// Generated code. Written once, then executable and read-only.
 #[derive(Debug)]
 pub(crate) struct Thunks {
     _code: Option<Reservation>,
-    /// What each interposition binds to.
+    /// What references to each interposed symbol, or to each late call, bind to.
     pub addresses: Vec<usize>,
+    /// The records that late thunks point to.
+    _calls: Option<Box<dyn Any + Send + Sync>>,
+}
+
+/// The record of a late call. Its thunk enters it by its first word (see `write_late_thunk` of
+/// [`crate::arch`]).
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct LateCall<T> {
+    target: extern "C-unwind" fn(&LateCall<T>) -> usize,
+    call: T,
+}
+
+impl<T> LateCall<T> {
+    /// A call that goes to the address that `target` returns for it.
+    pub(crate) fn new(target: extern "C-unwind" fn(&LateCall<T>) -> usize, call: T) -> LateCall<T> {
+        LateCall { target, call }
+    }
+}
+
+impl<T> Deref for LateCall<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.call
+    }
 }
 
 impl Thunks {
@@ -89,7 +118,7 @@ impl Thunks {
         let count = interpositions.iter().filter(|entry| entry.context.is_some()).count();
         if count == 0 {
             let addresses = interpositions.iter().map(|entry| entry.target).collect();
-            return Ok(Thunks { _code: None, addresses });
+            return Ok(Thunks { _code: None, addresses, _calls: None });
         }
         let length = count * THUNK_SIZE;
         let code = Reservation::new(length, 1)?;
@@ -116,24 +145,25 @@ impl Thunks {
             })
             .collect();
         code.protect(0, code.length(), Protection::ReadExecute)?;
-        Ok(Thunks { _code: Some(code), addresses })
+        Ok(Thunks { _code: Some(code), addresses, _calls: None })
     }
 }
 
 impl Thunks {
-    /// Thunks that find the target of a call when it happens; see [`crate::trap`].
-    pub(crate) fn late(records: impl ExactSizeIterator<Item = usize>) -> io::Result<Thunks> {
-        let length = records.len() * THUNK_SIZE;
+    /// Thunks that find the target of a call when it happens, one for each of `calls`.
+    pub(crate) fn late<T: Send + Sync + 'static>(calls: Box<[LateCall<T>]>) -> io::Result<Thunks> {
+        let length = calls.len() * THUNK_SIZE;
         let code = Reservation::new(length, 1)?;
         code.map_zeroes(0, code.length(), Protection::ReadWrite)?;
         // SAFETY: just mapped, readable and writable, and referred to by nobody else.
         let bytes = unsafe { std::slice::from_raw_parts_mut(code.base() as *mut u8, length) };
-        for (chunk, record) in bytes.chunks_exact_mut(THUNK_SIZE).zip(records) {
+        for (chunk, call) in bytes.chunks_exact_mut(THUNK_SIZE).zip(&calls) {
+            let record = std::ptr::from_ref(call).expose_provenance();
             write_late_thunk(chunk.try_into().expect("chunks have this size"), record);
         }
         let addresses = (0..length).step_by(THUNK_SIZE).map(|at| code.base() + at).collect();
         code.protect(0, code.length(), Protection::ReadExecute)?;
-        Ok(Thunks { _code: Some(code), addresses })
+        Ok(Thunks { _code: Some(code), addresses, _calls: Some(Box::new(calls)) })
     }
 }
 

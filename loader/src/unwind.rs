@@ -11,7 +11,6 @@ use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use goblin::elf::dynamic::{DT_JMPREL, DT_PLTRELSZ, DT_RELA, DT_RELASZ};
 use once_cell::sync::OnceCell;
 
-use crate::SYSTEM;
 use crate::arch::{self, Action};
 use crate::dl;
 use crate::error::{Error, Result};
@@ -20,6 +19,7 @@ use crate::image::symbols::Name;
 use crate::publish;
 use crate::sys::dynamic::SystemHandle;
 use crate::sys::memory::while_writable;
+use crate::system::SYSTEM;
 use crate::system::{System, SystemObject};
 
 /// `struct dl_find_object` (`<dlfcn.h>` of glibc 2.35) on machines without a separate data base.

@@ -9,8 +9,9 @@ use std::ffi::{c_int, c_void};
 use std::ptr;
 
 use crate::current;
-use crate::domain::{self, DomainId};
+use crate::domain;
 use crate::exit;
+use crate::id::DomainId;
 use crate::thunk::{Interposition, Thunks};
 
 type Handler = Option<unsafe extern "C-unwind" fn()>;

@@ -7,7 +7,8 @@ use std::ptr;
 
 use super::handle::{self, Handle};
 use super::{clear_error, set_error};
-use crate::domain::{self, DomainId};
+use crate::domain;
+use crate::id::DomainId;
 use crate::replica::Replica;
 use crate::search;
 use crate::sys::functions::functions;

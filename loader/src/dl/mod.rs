@@ -20,9 +20,10 @@ use once_cell::sync::Lazy;
 use parking_lot::Mutex;
 
 use crate::arch;
-use crate::domain::DomainId;
+use crate::error::Error;
 use crate::exit;
 use crate::fork::Held;
+use crate::id::DomainId;
 use crate::sys::functions::functions;
 use crate::thunk::Interposition;
 use crate::unwind;
@@ -103,6 +104,29 @@ fn set_error(text: impl ToString) {
     let text = text.to_string().replace('\0', "?");
     with_errors(|error| error.0 = CString::new(text).ok());
     PENDING.set(true);
+}
+
+impl Error {
+    /// The text that glibc's `dlerror` has for it, where programs know one.
+    pub(crate) fn as_dlerror(&self) -> String {
+        let not_opened = |object: &dyn std::fmt::Display, code| {
+            // SAFETY: strerror returns a string that is valid until the thread's next call.
+            let reason = unsafe { CStr::from_ptr(libc::strerror(code)) };
+            let reason = reason.to_string_lossy();
+            format!("{object}: cannot open shared object file: {reason}")
+        };
+        match self {
+            Error::NotFound { object, .. } => not_opened(object, libc::ENOENT),
+            Error::Io { object, source, action: "open" } => {
+                not_opened(&object.display(), source.raw_os_error().unwrap_or(libc::EIO))
+            }
+            Error::Malformed { object, reason } | Error::Refused { object, reason } => {
+                format!("{}: {reason}", object.display())
+            }
+            Error::System { message, .. } => message.clone(),
+            other => other.to_string(),
+        }
+    }
 }
 
 /// `dlerror`: the text of the calling thread's last error, once.

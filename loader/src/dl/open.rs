@@ -7,9 +7,11 @@ use std::sync::Arc;
 
 use super::handle::{self, Handle};
 use super::{clear_error, set_error, text};
-use crate::domain::{self, Domain, DomainId};
+use crate::domain::{self, Domain};
 use crate::error::{Error, Result};
 use crate::flags::OpenFlags;
+use crate::id::DomainId;
+use crate::image::IMAGES;
 use crate::library::Library;
 use crate::lifetime;
 use crate::load;
@@ -18,8 +20,8 @@ use crate::replica::Replica;
 use crate::search::{self, Absence, Level};
 use crate::sys::dynamic;
 use crate::sys::functions::functions;
+use crate::system::SYSTEM;
 use crate::system::SystemObject;
-use crate::{IMAGES, SYSTEM};
 
 /// The bits that the second argument of `dlopen(3)` may have.
 const MODES: c_int = libc::RTLD_LAZY

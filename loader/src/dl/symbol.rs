@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use super::handle::{self, Handle};
 use super::{clear_error, set_error, text};
-use crate::SYSTEM;
-use crate::domain::{self, Domain, DomainId};
+use crate::domain::{self, Domain};
+use crate::id::DomainId;
 use crate::image::symbols::{Name, sysv_hash};
 use crate::image::versions::Version;
 use crate::library::find_definition;
@@ -17,6 +17,7 @@ use crate::replica::Replica;
 use crate::scope::{Definition, Scope, system_definition};
 use crate::sys::dynamic;
 use crate::sys::functions::functions;
+use crate::system::SYSTEM;
 use crate::system::SystemObject;
 
 /// `dlsym(handle, name)`.

@@ -3,7 +3,7 @@
 use std::ffi::{c_int, c_void};
 
 use crate::current;
-use crate::domain::DomainId;
+use crate::id::DomainId;
 use crate::sys::thread::{self, Start};
 
 struct Birth {

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use once_cell::sync::OnceCell;
+use once_cell::sync::{Lazy, OnceCell};
 use parking_lot::Mutex;
 
 use crate::arch::{self, Action};
@@ -212,7 +212,10 @@ fn tables<'a>(path: &Path, bytes: &'a [u8]) -> Result<(Layout, Dynamic<'a>, Symb
     Ok((layout, dynamic, symbols))
 }
 
-/// All images of the process, by the identity of their files.
+/// Every image of the process: parsed once, whichever loader asks.
+pub(crate) static IMAGES: Lazy<ImageCache> = Lazy::new(ImageCache::default);
+
+/// Images by the identity of their files.
 #[derive(Default)]
 pub(crate) struct ImageCache {
     by_file: Mutex<HashMap<FileId, Arc<Image>>>,

@@ -1,5 +1,10 @@
 //! Relocation records, read where they lie in the file.
 
+use std::path::Path;
+
+use crate::arch;
+use crate::error::Error;
+
 /// Size of `Elf64_Rela`, in bytes.
 pub(crate) const RELA_SIZE: usize = 24;
 
@@ -26,6 +31,19 @@ impl Rela {
                 addend: word(16) as i64,
             }
         })
+    }
+}
+
+impl Error {
+    /// A relocation of `object` that cannot be applied.
+    pub(crate) fn relocation(object: &Path, index: usize, rela: &Rela, reason: String) -> Error {
+        Error::Relocation {
+            object: object.to_owned(),
+            index,
+            kind: arch::relocation_name(rela.kind),
+            offset: rela.offset,
+            reason,
+        }
     }
 }
 

@@ -1,34 +1,29 @@
 //! glibc's own `dl*` functions, as everything else in this crate calls them.
 //!
 //! They are what the names bind to, unless the process answers the names itself by this crate (a
-//! preloaded library that exports `dlopen`): then glibc's are looked up in its symbol table.
+//! preloaded library that exports `dlopen`): then they are those that [`replace`] was given.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
-use std::mem::transmute;
 use std::ptr;
 
 use goblin::elf::dynamic::{DT_DEBUG, DT_NULL};
 use once_cell::sync::OnceCell;
 
-use crate::image::symbols::Name;
-use crate::sys::dynamic::LoadedObject;
-use crate::system;
-
 /// The callback of `dl_iterate_phdr(3)`.
 pub(crate) type Visit =
     unsafe extern "C" fn(*mut libc::dl_phdr_info, libc::size_t, *mut c_void) -> c_int;
 
-type Open = unsafe extern "C" fn(*const c_char, c_int) -> *mut c_void;
-type Close = unsafe extern "C" fn(*mut c_void) -> c_int;
-type Symbol = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
-type VersionedSymbol =
+pub(crate) type Open = unsafe extern "C" fn(*const c_char, c_int) -> *mut c_void;
+pub(crate) type Close = unsafe extern "C" fn(*mut c_void) -> c_int;
+pub(crate) type Symbol = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
+pub(crate) type VersionedSymbol =
     unsafe extern "C" fn(*mut c_void, *const c_char, *const c_char) -> *mut c_void;
-type LastError = unsafe extern "C" fn() -> *mut c_char;
-type Address = unsafe extern "C" fn(*const c_void, *mut libc::Dl_info) -> c_int;
-type AddressAndMore =
+pub(crate) type LastError = unsafe extern "C" fn() -> *mut c_char;
+pub(crate) type Address = unsafe extern "C" fn(*const c_void, *mut libc::Dl_info) -> c_int;
+pub(crate) type AddressAndMore =
     unsafe extern "C" fn(*const c_void, *mut libc::Dl_info, *mut *mut c_void, c_int) -> c_int;
-type Information = unsafe extern "C" fn(*mut c_void, c_int, *mut c_void) -> c_int;
-type Iterate = unsafe extern "C" fn(Option<Visit>, *mut c_void) -> c_int;
+pub(crate) type Information = unsafe extern "C" fn(*mut c_void, c_int, *mut c_void) -> c_int;
+pub(crate) type Iterate = unsafe extern "C" fn(Option<Visit>, *mut c_void) -> c_int;
 
 /// Pointers to the functions; their contracts are those of the manual pages.
 pub(crate) struct Functions {
@@ -72,9 +67,8 @@ pub(crate) fn functions() -> &'static Functions {
     FOUND.get().unwrap_or(&LINKED)
 }
 
-/// From now on calls go to what libc.so.6 itself defines, whatever the names bind to. `None` if
-/// its symbol table cannot be read or lacks one of them.
-pub(crate) fn bypass_interposers() -> Option<()> {
+/// From now on calls go to what `find` finds, whatever the names bind to. `None` if it finds nothing.
+pub(crate) fn replace(find: impl FnOnce() -> Option<Functions>) -> Option<()> {
     FOUND.get_or_try_init(|| find().ok_or(())).ok().map(|_| ())
 }
 
@@ -89,7 +83,7 @@ struct LinkMap {
 
 /// The load bias of libc, from the list that ld.so keeps for debuggers: no function of glibc's
 /// loader is called for it, which might allocate by the program's own `malloc`.
-fn bias_of_libc() -> Option<usize> {
+pub(crate) fn bias_of_libc() -> Option<usize> {
     // SAFETY: getauxval reads a table of the process.
     let (table, count) =
         unsafe { (libc::getauxval(libc::AT_PHDR), libc::getauxval(libc::AT_PHNUM)) };
@@ -127,47 +121,4 @@ fn bias_of_libc() -> Option<usize> {
         }
     }
     None
-}
-
-fn find() -> Option<Functions> {
-    let base = bias_of_libc()?;
-    // SAFETY: libc.so.6 begins with its ELF header, mapped at its load bias, and is never unloaded.
-    let header = unsafe { &*ptr::with_exposed_provenance::<libc::Elf64_Ehdr>(base) };
-    let table = system::symbols_in_memory(&LoadedObject {
-        base,
-        name: c"libc.so.6".into(),
-        headers: base + header.e_phoff as usize,
-        header_count: header.e_phnum.into(),
-        tls_module: 0,
-    })?;
-    let address = |name: &str| {
-        let (_, symbol) = table.lookup(Name::new(name.as_bytes()), None, true)?;
-        Some(ptr::with_exposed_provenance::<c_void>(base.wrapping_add(symbol.value as usize)))
-    };
-    // SAFETY: each name is a function of libc with the signature of its field.
-    unsafe {
-        Some(Functions {
-            dlopen: transmute::<*const c_void, Open>(address("dlopen")?),
-            dlclose: transmute::<*const c_void, Close>(address("dlclose")?),
-            dlsym: transmute::<*const c_void, Symbol>(address("dlsym")?),
-            dlvsym: transmute::<*const c_void, VersionedSymbol>(address("dlvsym")?),
-            dlerror: transmute::<*const c_void, LastError>(address("dlerror")?),
-            dladdr: transmute::<*const c_void, Address>(address("dladdr")?),
-            dladdr1: transmute::<*const c_void, AddressAndMore>(address("dladdr1")?),
-            dlinfo: transmute::<*const c_void, Information>(address("dlinfo")?),
-            dl_iterate_phdr: transmute::<*const c_void, Iterate>(address("dl_iterate_phdr")?),
-        })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_libc_defines_is_what_the_names_bind_to() {
-        let found = find().expect("the test process runs on glibc 2.34 or later");
-        assert_eq!(found.dlopen as usize, libc::dlopen as *const () as usize);
-        assert_eq!(found.dl_iterate_phdr as usize, libc::dl_iterate_phdr as *const () as usize);
-    }
 }

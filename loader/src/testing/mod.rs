@@ -8,11 +8,11 @@ pub mod specimen;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::IMAGES;
 use crate::arch;
 use crate::domain::Domain;
 use crate::error::Result;
 use crate::flags::OpenFlags;
+use crate::image::IMAGES;
 use crate::load;
 use crate::policy::Class;
 use crate::replica::Replica;

@@ -8,21 +8,23 @@ use std::mem::ManuallyDrop;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::SYSTEM;
-use crate::domain::DomainId;
+use crate::binding::Binding;
 use crate::error::{Error, Result};
+use crate::id::DomainId;
 use crate::image::relocations::relr_addresses;
 use crate::image::symbols::Name;
 use crate::image::{Image, Segment};
+use crate::late;
 use crate::map;
-use crate::plan::{Binder, Binding, InterposedNames, Plan};
-use crate::prepared::Words;
+use crate::plan::{Binder, InterposedNames, Plan};
 use crate::relocate::{self, Places};
 use crate::replica::Replica;
 use crate::scope::{Order, Scope};
 use crate::sys::file::{self, FileId};
 use crate::sys::{page_down, page_up};
+use crate::system::SYSTEM;
 use crate::tls::{Block, Placed};
+use crate::words::Words;
 
 /// An image that goes away again, with its bytes.
 ///
@@ -54,7 +56,7 @@ pub struct Reading {
 /// Which of the rules of binding apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rules {
-    /// Those of a domain beside the program; missing functions get traps.
+    /// Those of a domain beside the program; missing functions are looked up when they are called.
     Domain,
     /// glibc's, as in a domain that continues the program; missing functions are errors.
     Program,
@@ -225,7 +227,8 @@ impl Specimen {
         let memory = map::map(image, &plan.prepared.words)?;
         let tls =
             image.tls.map(|_| Placed::assumed(block(plan.static_tls(image).next().is_some())));
-        let replica = Replica::new(image, NO_DOMAIN, memory, tls, Vec::new());
+        let late = late::thunks(NO_DOMAIN, image, &plan.missing)?;
+        let replica = Replica::new(image, NO_DOMAIN, memory, tls, Vec::new(), late);
         let pages = |segment: &Segment| {
             let end = page_up(segment.address + segment.memory_size).expect("validated");
             page_down(segment.address)..end
@@ -250,6 +253,7 @@ impl Specimen {
         let places = Places {
             replicas: plan.images.iter().map(own).collect(),
             interpositions: &[INTERPOSITION; INTERPOSED.len()],
+            late_calls: replica.late.as_ref().map_or(&[], |late| &late.addresses),
         };
         let result = relocate::relocate(&replica, &plan, &places);
         let written = before

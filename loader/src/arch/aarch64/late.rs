@@ -5,10 +5,9 @@ use std::arch::naked_asm;
 
 use super::instruction::{BTI_C, X16, X17, branch, load_immediate};
 use super::thunk::{THUNK_SIZE, put};
-use crate::trap;
 
-/// Writes code that has [`trap::resolve`] find where the call goes, from the record at `record`.
-/// It changes `x16` and `x17` only, which are linkage code's.
+/// Writes code that asks the record at `record` where the call goes. The record's first word is the
+/// address of an `extern "C-unwind" fn(record) -> target`. The code changes `x16` and `x17` only, which are linkage code's.
 pub(crate) fn write_late_thunk(code: &mut [u8; THUNK_SIZE], record: usize) {
     let mut words = vec![BTI_C];
     words.extend(load_immediate(X17, record as u64));
@@ -38,7 +37,8 @@ unsafe extern "C" fn bind() {
         "stp q4, q5, [sp, #160]",
         "stp q6, q7, [sp, #192]",
         "mov x0, x17",
-        "bl {resolve}",
+        "ldr x16, [x17]",
+        "blr x16",
         "mov x16, x0",
         "ldp q0, q1, [sp, #96]",
         "ldp q2, q3, [sp, #128]",
@@ -55,6 +55,5 @@ unsafe extern "C" fn bind() {
         ".cfi_restore x30",
         "br x16",
         ".cfi_endproc",
-        resolve = sym trap::resolve,
     )
 }

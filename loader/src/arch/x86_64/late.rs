@@ -5,10 +5,9 @@ use std::arch::naked_asm;
 
 use super::THUNK_SIZE;
 use super::registers::{COMPONENTS, SAVE, prepare_to_save, restore_registers, save_registers};
-use crate::trap;
 
-/// Writes code that has [`trap::resolve`] find where the call goes, from the record at `record`.
-/// It clobbers `r11` only, which the psABI leaves to linkage code.
+/// Writes code that asks the record at `record` where the call goes. The record's first word is the
+/// address of an `extern "C-unwind" fn(record) -> target`. The code clobbers `r11` only, which the psABI leaves to linkage code.
 pub(crate) fn write_late_thunk(code: &mut [u8; THUNK_SIZE], record: usize) {
     prepare_to_save();
     code[..6].copy_from_slice(&[0xf3, 0x0f, 0x1e, 0xfa, 0x49, 0xbb]); // endbr64; movabs …, %r11
@@ -40,7 +39,7 @@ unsafe extern "C" fn bind() {
         "mov r12, r11",
         save_registers!(),
         "mov rdi, r12",
-        "call {resolve}",
+        "call [r12]",
         "mov r11, rax",
         restore_registers!(),
         "lea rsp, [rbp - 80]",
@@ -61,6 +60,5 @@ unsafe extern "C" fn bind() {
         ".cfi_endproc",
         save = sym SAVE,
         components = const COMPONENTS,
-        resolve = sym trap::resolve,
     )
 }

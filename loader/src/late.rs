@@ -1,37 +1,23 @@
-//! Traps: what a call of a function that had no definition when its library was loaded ends in.
+//! Late calls: functions that had no definition when their library was loaded.
 //!
 //! The system loader binds functions at their first call, so a library may be loaded before what
-//! defines them. All others being bound at once, only these are looked up late: in the domain's
-//! scope of that moment, and if they are still missing the process ends with their name.
+//! defines them. This loader binds all others at once. These it looks up when they are called, in the
+//! domain's scope of that moment. If a function is still missing then, the process ends with its name.
 
-use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::domain::{self, DomainId};
+use crate::binding::Missing;
+use crate::domain;
+use crate::error::{Error, Result};
+use crate::id::DomainId;
 use crate::image::symbols::Name;
-use crate::image::versions::Version;
 use crate::image::{Image, ImageId};
 use crate::scope::{Definition, Scope};
-use crate::thunk::Thunks;
+use crate::thunk::{LateCall, Thunks};
 
-/// A function that a plan found no definition of.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Missing {
-    pub name: &'static [u8],
-    pub version: Option<Version<'static>>,
-}
-
-/// The traps of one replica.
+/// What a late call knows.
 #[derive(Debug)]
-pub(crate) struct Traps {
-    thunks: Thunks,
-    /// What the thunks point to.
-    _records: Box<[Record]>,
-}
-
-/// What a call that ends in a trap knows.
-#[derive(Debug)]
-pub(crate) struct Record {
+struct Call {
     missing: Missing,
     domain: DomainId,
     image: ImageId,
@@ -40,44 +26,52 @@ pub(crate) struct Record {
     found: AtomicUsize,
 }
 
-impl Traps {
-    /// A trap for each of `missing`, for the replica of `image` in `domain`.
-    pub(crate) fn new(domain: DomainId, image: &Image, missing: &[Missing]) -> io::Result<Traps> {
-        let record = |&missing: &Missing| Record {
-            missing,
-            domain,
-            image: image.id,
-            object: image.path.display().to_string(),
-            found: AtomicUsize::new(0),
-        };
-        let records: Box<[Record]> = missing.iter().map(record).collect();
-        let thunks =
-            Thunks::late(records.iter().map(|record| std::ptr::from_ref(record) as usize))?;
-        Ok(Traps { thunks, _records: records })
+/// What references of the replica of `image` in `domain` to missing functions are bound to: a thunk for
+/// each of `missing`, or nothing if all are there.
+///
+/// # Errors
+/// [`Error::Memory`] if the thunks cannot be mapped.
+pub(crate) fn thunks(
+    domain: DomainId,
+    image: &Image,
+    missing: &[Missing],
+) -> Result<Option<Thunks>> {
+    if missing.is_empty() {
+        return Ok(None);
     }
-
-    /// The address that a reference to missing function number `index` is bound to.
-    pub(crate) fn address(&self, index: u32) -> usize {
-        self.thunks.addresses[index as usize]
-    }
+    let call = |&missing: &Missing| Call {
+        missing,
+        domain,
+        image: image.id,
+        object: image.path.display().to_string(),
+        found: AtomicUsize::new(0),
+    };
+    let calls = missing.iter().map(|missing| LateCall::new(target, call(missing))).collect();
+    let thunks = Thunks::late(calls).map_err(|source| Error::Memory {
+        object: image.path.clone(),
+        action: "map the late calls of",
+        length: missing.len() * crate::arch::THUNK_SIZE,
+        source,
+    })?;
+    Ok(Some(thunks))
 }
 
 /// Where the call goes on; called by the thunk with all argument registers put aside.
-pub(crate) extern "C-unwind" fn resolve(record: &Record) -> usize {
-    let known = record.found.load(Ordering::Acquire);
+extern "C-unwind" fn target(call: &LateCall<Call>) -> usize {
+    let known = call.found.load(Ordering::Acquire);
     if known != 0 {
         return known;
     }
-    match record.look_up() {
+    match call.look_up() {
         Some(address) => {
-            record.found.store(address, Ordering::Release);
+            call.found.store(address, Ordering::Release);
             address
         }
-        None => record.end(),
+        None => call.end(),
     }
 }
 
-impl Record {
+impl Call {
     fn look_up(&self) -> Option<usize> {
         let domain = domain::by_id(self.domain)?;
         let replica = domain.0.state.lock().by_image.get(&self.image).cloned()?;

@@ -1,0 +1,57 @@
+//! What others know a replica by: its link map, which debuggers and programs read as glibc's, and its
+//! range of addresses, which unwinders search.
+
+use std::ffi::{CString, c_char};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::ptr;
+use std::sync::atomic::AtomicPtr;
+
+/// The public head of `struct link_map` (`<link.h>`): all that debuggers read. It owns its name.
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct LinkMap {
+    load_bias: usize,
+    name: *const c_char,
+    dynamic: usize,
+    pub next: AtomicPtr<LinkMap>,
+    pub previous: AtomicPtr<LinkMap>,
+}
+
+// SAFETY: the name is this value's own and never changes; the links are atomics that only the holder of the
+// directory's lock writes.
+unsafe impl Send for LinkMap {}
+// SAFETY: as above.
+unsafe impl Sync for LinkMap {}
+
+impl LinkMap {
+    pub(crate) fn new(path: &Path, load_bias: usize, dynamic: usize) -> Box<LinkMap> {
+        let name = CString::new(path.as_os_str().as_bytes()).unwrap_or_default();
+        Box::new(LinkMap {
+            load_bias,
+            name: name.into_raw(),
+            dynamic,
+            next: AtomicPtr::new(ptr::null_mut()),
+            previous: AtomicPtr::new(ptr::null_mut()),
+        })
+    }
+}
+
+impl Drop for LinkMap {
+    fn drop(&mut self) {
+        // SAFETY: made by `into_raw` in `new`. Nobody finds it here any more: what was published is
+        // taken off the list before.
+        drop(unsafe { CString::from_raw(self.name.cast_mut()) });
+    }
+}
+
+/// What an unwinder needs to know of a replica, without locks and without following pointers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Range {
+    pub start: usize,
+    pub end: usize,
+    /// Address of `.eh_frame_hdr`; 0 if the image has none.
+    pub unwind_header: usize,
+    /// Address of its `link_map`.
+    pub link_map: usize,
+}

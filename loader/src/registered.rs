@@ -1,0 +1,69 @@
+//! What the code of one replica has registered with the C library, to be called later.
+//!
+//! glibc knows it by the value of `__dso_handle` that the registering code passes (Itanium C++ ABI,
+//! 3.3.5): an address in the replica.
+
+use std::collections::BTreeSet;
+use std::ffi::c_void;
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+
+/// What one replica has registered.
+#[derive(Debug, Default)]
+pub(crate) struct Registered {
+    /// The `__dso_handle` values that handlers of exit, quick_exit and fork were registered with.
+    handles: Mutex<BTreeSet<usize>>,
+    /// Destructors of thread-local objects that have not run.
+    thread_destructors: AtomicUsize,
+    /// Whether the last of those withdraws the replica.
+    closed: AtomicBool,
+}
+
+impl Registered {
+    /// Whether threads still have destructors to run in the replica's code.
+    pub(crate) fn is_pinned(&self) -> bool {
+        self.thread_destructors.load(Ordering::Acquire) > 0
+    }
+
+    /// Calls the exit handlers that have not run, and forgets those of quick_exit and of forks.
+    pub(crate) fn finalize(&self) {
+        unsafe extern "C" {
+            /// Calls what was registered with `handle` by `__cxa_atexit`, last first, and removes
+            /// what was by `__cxa_at_quick_exit` and `__register_atfork` (glibc's
+            /// stdlib/cxa_finalize.c).
+            fn __cxa_finalize(handle: *mut c_void);
+        }
+        for handle in std::mem::take(&mut *self.handles.lock()) {
+            // SAFETY: the handle is only compared; the handlers are functions of the replica, which
+            // is mapped.
+            unsafe { __cxa_finalize(ptr::with_exposed_provenance_mut(handle)) };
+        }
+    }
+
+    /// Remembers that something was registered with `handle`.
+    pub(crate) fn note(&self, handle: *mut c_void) {
+        self.handles.lock().insert(handle as usize);
+    }
+
+    /// Notes that a thread is to destroy an object by the replica's code.
+    pub(crate) fn begin_thread_destructor(&self) {
+        self.thread_destructors.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Notes that such a destructor has run. True if it was the last one of a replica that was closed
+    /// meanwhile: then the caller withdraws the replica.
+    pub(crate) fn end_thread_destructor(&self) -> bool {
+        self.thread_destructors.fetch_sub(1, Ordering::SeqCst) == 1
+            && self.closed.swap(false, Ordering::SeqCst)
+    }
+
+    /// Closes the replica for registrations. True if threads have destructors to run in it: then the
+    /// last of them withdraws it.
+    pub(crate) fn close(&self) -> bool {
+        // In this order, and read in the other by `end_thread_destructor`: one of both sees the other.
+        self.closed.store(true, Ordering::SeqCst);
+        self.thread_destructors.load(Ordering::SeqCst) > 0
+    }
+}

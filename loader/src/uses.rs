@@ -1,0 +1,59 @@
+//! What keeps replicas of a domain loaded: open handles, and whatever stays for good.
+
+use std::collections::{HashMap, HashSet};
+
+use crate::image::ImageId;
+
+/// What replicas that were opened lead to, the last to end last (glibc's `l_initfini`).
+pub(crate) type Opened = HashMap<ImageId, Vec<ImageId>>;
+
+/// What keeps replicas of a domain loaded.
+#[derive(Debug, Default)]
+pub(crate) struct Uses {
+    handles: HashMap<ImageId, usize>,
+    kept: HashSet<ImageId>,
+    /// Those that were opened since they were loaded, whether or not they still are.
+    pub opened: Opened,
+    /// Whether a close is unloading now, and is to look once more.
+    pub closing: bool,
+    pub again: bool,
+}
+
+impl Uses {
+    /// One more handle.
+    pub(crate) fn open(&mut self, image: ImageId) {
+        *self.handles.entry(image).or_default() += 1;
+    }
+
+    /// The image's replica stays for good. False if that was known.
+    pub(crate) fn keep(&mut self, image: ImageId) -> bool {
+        self.kept.insert(image)
+    }
+
+    /// Takes back what an open that failed has noted.
+    pub(crate) fn withdraw(&mut self, image: ImageId, kept: bool) {
+        self.close(image);
+        if kept {
+            self.kept.remove(&image);
+        }
+    }
+
+    /// Whether the image's replica stays for good.
+    pub(crate) fn keeps(&self, image: ImageId) -> bool {
+        self.kept.contains(&image)
+    }
+
+    /// One handle less; false if there was none.
+    pub(crate) fn close(&mut self, image: ImageId) -> bool {
+        match self.handles.get_mut(&image) {
+            Some(count) if *count > 1 => *count -= 1,
+            Some(_) => drop(self.handles.remove(&image)),
+            None => return false,
+        }
+        true
+    }
+
+    pub(crate) fn roots(&self) -> impl Iterator<Item = ImageId> + '_ {
+        self.handles.keys().chain(&self.kept).copied()
+    }
+}
