@@ -1,9 +1,10 @@
-//! `dl*` and thread creation as code in replicas sees them.
+//! Functions of the C library as code in replicas sees them: `dl*`, thread creation, fork, the environment.
 //!
-//! Each function gets its domain from its thunk, so that a library opened by one program is
+//! Each function that needs it gets its domain from its thunk, so that a library opened by one program is
 //! that program's, whatever thread calls.
 
 mod address;
+mod environment;
 mod forks;
 mod handle;
 mod information;
@@ -50,6 +51,10 @@ pub(crate) fn interpositions(domain: DomainId) -> Vec<(&'static str, Interpositi
         ("__cxa_thread_atexit", plain(exit::cxa_thread_atexit as *const c_void)),
         ("__cxa_thread_atexit_impl", plain(exit::cxa_thread_atexit as *const c_void)),
         ("__register_atfork", plain(forks::register_atfork as *const c_void)),
+        ("clearenv", plain(environment::clearenv as *const c_void)),
+        ("putenv", plain(environment::putenv as *const c_void)),
+        ("setenv", plain(environment::setenv as *const c_void)),
+        ("unsetenv", plain(environment::unsetenv as *const c_void)),
         ("_dl_find_object", plain(unwind::find_object as *const c_void)),
         ("dl_iterate_phdr", plain(iterate_phdr as *const c_void)),
         ("dladdr", plain(address::dladdr as *const c_void)),
@@ -88,8 +93,8 @@ fn with_errors<T>(change: impl FnOnce(&mut Errors) -> T) -> T {
 }
 
 /// The locks of `dl*` functions.
-pub(crate) fn locks() -> [&'static dyn Held; 2] {
-    [address::lock(), &*LATE_ERROR]
+pub(crate) fn locks() -> [&'static dyn Held; 3] {
+    [address::lock(), environment::lock(), &*LATE_ERROR]
 }
 
 /// Forgets an error that nobody asked for: each call of the family begins so (glibc, _dlerror_run).

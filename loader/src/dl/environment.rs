@@ -1,0 +1,434 @@
+//! `setenv`, `putenv`, `unsetenv` and `clearenv` for threads that do not wait for each other.
+//!
+//! Readers of the environment take no lock: `getenv`, `tzset`, `execve`, a program that walks `environ`. glibc's
+//! writers take one that readers do not know, and `setenv` gives the array that readers walk to `realloc`
+//! (glibc 2.36, stdlib/setenv.c, `__add_to_environ`). One program with a lock of its own around all of these
+//! never notices. Several programs in one process have several such locks.
+//!
+//! So these functions free nothing that a reader may hold. What a reader sees:
+//!
+//! ```text
+//!   environ ──────────┐
+//!   slots:  [ A  A  B │ C  D  E  0  0  0  0 ]
+//!             removed └─ live ──┘ └ room ┘ └ always 0
+//! ```
+//!
+//! - A new value of a variable is one store into its slot.
+//! - A new variable is one store into the first slot of the room.
+//! - A removal moves the entries *before* the removed one up by a slot, the last of them first, and then moves
+//!   `environ` up. An entry moves only in the direction in which readers walk, and it is in its new place before
+//!   it leaves the old one. So a reader that is on its way meets each variable that stays.
+//! - When the room is used up, the entries go into another array, and `environ` to that. The old array stays
+//!   as it is for at least [`GRACE`] before it is used again, or until [`MOST`] later ones exist, which takes
+//!   `MOST * ROOM` new variables. A reader that slept for so long in the middle of its walk may miss a variable;
+//!   it still meets nothing but strings and a null pointer.
+//!
+//! Strings are never freed either, as in glibc, since `getenv` hands them out. Equal ones are one string.
+//!
+//! Bound: an array has less than `4 * max(variables, ROOM) + 4` words, and at most `2 * MOST` arrays are made; as many
+//! as `GRACE` needs in fact, which are a few where the environment changes less than a thousand times a second.
+//! Strings take the sum of all distinct `NAME=value`, as in glibc.
+//!
+//! Who else writes: glibc's functions called by the program itself or by system libraries, and assignments
+//! to `environ`. What they leave is taken over at the next call here, by comparing `environ` with what was
+//! stored last. glibc stores values and removals into the array that it finds, which may be one of
+//! these, and remains valid. A new variable it puts into a block of its own, copied from `environ`; the block
+//! that it gives to `realloc` is the one that it made last (`last_environ`), never one of these. If such a
+//! call runs at the same moment as one of these, one of both changes may get lost. That its block must not be
+//! walked by others during its next call is the caller's duty, as without this loader.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::ffi::{CStr, c_char, c_int};
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+use crate::fork::Held;
+use crate::sys::environ::{environ, set_errno};
+
+/// The least number of variables that can be added before an array is used up.
+const ROOM: usize = 64;
+/// How long an array that was left stays as it is.
+const GRACE: Duration = Duration::from_millis(100);
+/// How many arrays exist before the oldest is used again even so.
+const MOST: usize = 1024;
+
+type Slot = AtomicPtr<c_char>;
+
+static TABLE: Mutex<Table> = Mutex::new(Table::new());
+
+pub(super) fn lock() -> &'static dyn Held {
+    &TABLE
+}
+
+/// `setenv(name, value, overwrite)`.
+///
+/// # Safety
+/// As setenv(3): the texts are NUL-terminated. Null pointers are errors.
+pub(super) unsafe extern "C" fn setenv(
+    name: *const c_char,
+    value: *const c_char,
+    overwrite: c_int,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    let (Some(name), Some(value)) = (unsafe { valid_name(name) }, unsafe { bytes(value) }) else {
+        return failed(libc::EINVAL);
+    };
+    let mut table = TABLE.lock();
+    if overwrite == 0 && table.holds(environ(), name) {
+        return 0;
+    }
+    status(table.intern(name, value).and_then(|entry| table.set(environ(), name, entry)))
+}
+
+/// `putenv(string)`: the string itself becomes part of the environment; without `=` it names a variable to
+/// remove (glibc's extension).
+///
+/// # Safety
+/// As putenv(3): the text is NUL-terminated, and stays for as long as it is part of the environment.
+pub(super) unsafe extern "C" fn putenv(string: *mut c_char) -> c_int {
+    // SAFETY: the caller's promise.
+    let Some(text) = (unsafe { bytes(string) }) else { return failed(libc::EINVAL) };
+    match text.iter().position(|&byte| byte == b'=') {
+        Some(end) => status(TABLE.lock().set(environ(), &text[..end], string)),
+        None if text.is_empty() => 0,
+        None => status(TABLE.lock().remove(environ(), text)),
+    }
+}
+
+/// `unsetenv(name)`.
+///
+/// # Safety
+/// As unsetenv(3): the name is NUL-terminated. A null pointer is an error.
+pub(super) unsafe extern "C" fn unsetenv(name: *const c_char) -> c_int {
+    // SAFETY: the caller's promise.
+    match unsafe { valid_name(name) } {
+        Some(name) => status(TABLE.lock().remove(environ(), name)),
+        None => failed(libc::EINVAL),
+    }
+}
+
+/// `clearenv()`.
+pub(super) extern "C" fn clearenv() -> c_int {
+    let _table = TABLE.lock();
+    environ().store(ptr::null_mut(), Ordering::Release);
+    0
+}
+
+/// The bytes of a C string; `None` for null.
+///
+/// # Safety
+/// A pointer that is not null points to a NUL-terminated string that stays as it is during the call.
+unsafe fn bytes<'a>(text: *const c_char) -> Option<&'a [u8]> {
+    // SAFETY: the caller's promise.
+    (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_bytes())
+}
+
+/// A name that `setenv` and `unsetenv` take: not empty, without `=` (POSIX).
+///
+/// # Safety
+/// As [`bytes`].
+unsafe fn valid_name<'a>(name: *const c_char) -> Option<&'a [u8]> {
+    // SAFETY: the caller's promise.
+    let name = unsafe { bytes(name) }?;
+    (!name.is_empty() && !name.contains(&b'=')).then_some(name)
+}
+
+fn failed(code: c_int) -> c_int {
+    set_errno(code);
+    -1
+}
+
+fn status(outcome: Result<(), NoMemory>) -> c_int {
+    outcome.map_or_else(|NoMemory| failed(libc::ENOMEM), |()| 0)
+}
+
+/// malloc has nothing more.
+#[derive(Debug)]
+struct NoMemory;
+
+/// One of the arrays.
+struct Array {
+    slots: &'static [Slot],
+    /// Where the live entries begin.
+    start: usize,
+    /// When it became the environment.
+    since: Instant,
+}
+
+impl Array {
+    /// One with at least `count` slots. Sizes are powers of two, so that a later need finds it large enough.
+    fn new(count: usize) -> Result<Array, NoMemory> {
+        let count = count.next_power_of_two();
+        let mut slots = Vec::new();
+        slots.try_reserve_exact(count).map_err(|_| NoMemory)?;
+        slots.resize_with(count, Slot::default);
+        Ok(Array { slots: Vec::leak(slots), start: 0, since: Instant::now() })
+    }
+
+    /// What `environ` is while this array is the environment.
+    fn address(&self) -> *mut *mut c_char {
+        self.slots[self.start].as_ptr()
+    }
+
+    fn contains(&self, address: *mut *mut c_char) -> bool {
+        self.slots.as_ptr_range().contains(&address.cast::<Slot>().cast_const())
+    }
+
+    /// Has it hold `entries` and no others.
+    fn fill(&mut self, entries: impl Iterator<Item = *mut c_char>) {
+        (self.start, self.since) = (0, Instant::now());
+        self.slots.iter().for_each(|slot| slot.store(ptr::null_mut(), Ordering::Relaxed));
+        for (slot, entry) in self.slots.iter().zip(entries) {
+            slot.store(entry, Ordering::Relaxed);
+        }
+    }
+}
+
+struct Table {
+    /// Every string that was made for an entry, with its NUL. Programs must not write to what `getenv` gives
+    /// them (POSIX).
+    strings: BTreeSet<&'static [u8]>,
+    /// Oldest first; the last is the environment, unless somebody else has changed `environ`.
+    arrays: VecDeque<Array>,
+}
+
+impl Table {
+    const fn new() -> Table {
+        Table { strings: BTreeSet::new(), arrays: VecDeque::new() }
+    }
+
+    /// The string `name=value`, the one that was made before if there is one.
+    fn intern(&mut self, name: &[u8], value: &[u8]) -> Result<*mut c_char, NoMemory> {
+        let parts = [name, b"=", value, b"\0"];
+        let mut text = Vec::new();
+        text.try_reserve_exact(parts.iter().map(|part| part.len()).sum()).map_err(|_| NoMemory)?;
+        parts.iter().for_each(|part| text.extend_from_slice(part));
+        let string = match self.strings.get(text.as_slice()) {
+            Some(known) => known,
+            None => {
+                let new: &'static [u8] = Vec::leak(text);
+                self.strings.insert(new);
+                new
+            }
+        };
+        Ok(string.as_ptr().cast::<c_char>().cast_mut())
+    }
+
+    fn holds(&self, environ: &AtomicPtr<*mut c_char>, name: &[u8]) -> bool {
+        find(environ, name).0.is_some()
+    }
+
+    /// Makes `entry`, which begins with `name=`, the value of `name`.
+    fn set(
+        &mut self,
+        environ: &AtomicPtr<*mut c_char>,
+        name: &[u8],
+        entry: *mut c_char,
+    ) -> Result<(), NoMemory> {
+        let (known, count) = find(environ, name);
+        let array = self.own(environ, count, known.is_none())?;
+        // Released: who reads the pointer reads the string.
+        match known {
+            Some(index) => array.slots[array.start + index].store(entry, Ordering::Release),
+            None => {
+                let end = array.start + count;
+                // Another writer may have left something behind its end.
+                array.slots[end + 1].store(ptr::null_mut(), Ordering::Release);
+                array.slots[end].store(entry, Ordering::Release);
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes every entry of `name`.
+    fn remove(&mut self, environ: &AtomicPtr<*mut c_char>, name: &[u8]) -> Result<(), NoMemory> {
+        while let (Some(index), count) = find(environ, name) {
+            let array = self.own(environ, count, false)?;
+            let slots = &array.slots[array.start..];
+            for index in (1..=index).rev() {
+                slots[index].store(slots[index - 1].load(Ordering::Relaxed), Ordering::Release);
+            }
+            array.start += 1;
+            environ.store(array.address(), Ordering::Release);
+        }
+        Ok(())
+    }
+
+    /// The array that is the environment, which has `count` entries: another one than before if somebody
+    /// else changed `environ`, or if `one_more` has no room.
+    fn own(
+        &mut self,
+        environ: &AtomicPtr<*mut c_char>,
+        count: usize,
+        one_more: bool,
+    ) -> Result<&mut Array, NoMemory> {
+        let published = environ.load(Ordering::Relaxed);
+        let serves = |array: &Array| {
+            // The last slot stays null whatever happens.
+            let has_room = array.start + count + 1 < array.slots.len();
+            array.address() == published && (has_room || !one_more)
+        };
+        if !self.arrays.back().is_some_and(serves) {
+            let slots = count + count.max(ROOM) + 1;
+            let mut array = match self.oldest(slots, published) {
+                Some(array) => array,
+                None => Array::new(slots)?,
+            };
+            array.fill(entries(environ).take(count));
+            environ.store(array.address(), Ordering::Release);
+            self.arrays.push_back(array);
+        }
+        Ok(self.arrays.back_mut().expect("one was pushed"))
+    }
+
+    /// The oldest array, if it may be used again for `count` slots. One that is too small stays leaked: a
+    /// reader may be in it.
+    fn oldest(&mut self, count: usize, published: *mut *mut c_char) -> Option<Array> {
+        // It was left when the next one became the environment.
+        let left = self.arrays.get(1)?.since;
+        if left.elapsed() < GRACE && self.arrays.len() < MOST {
+            return None;
+        }
+        let oldest = self.arrays.pop_front()?;
+        // A program may have assigned an address to `environ` that it had kept.
+        (oldest.slots.len() >= count && !oldest.contains(published)).then_some(oldest)
+    }
+}
+
+/// The entries of the environment.
+fn entries(environ: &AtomicPtr<*mut c_char>) -> impl Iterator<Item = *mut c_char> {
+    let mut slot = environ.load(Ordering::Acquire);
+    std::iter::from_fn(move || {
+        if slot.is_null() {
+            return None;
+        }
+        // SAFETY: `environ` is null or the address of an array that ends with a null pointer (environ(7)).
+        let entry = unsafe { AtomicPtr::from_ptr(slot) }.load(Ordering::Acquire);
+        slot = if entry.is_null() { ptr::null_mut() } else { slot.wrapping_add(1) };
+        (!entry.is_null()).then_some(entry)
+    })
+}
+
+/// The index of the first entry of `name`, if there is one, and how many entries there are.
+fn find(environ: &AtomicPtr<*mut c_char>, name: &[u8]) -> (Option<usize>, usize) {
+    let mut found = None;
+    let mut count = 0;
+    for entry in entries(environ) {
+        if found.is_none() && is_named(entry, name) {
+            found = Some(count);
+        }
+        count += 1;
+    }
+    (found, count)
+}
+
+/// Whether an entry is `name=...`.
+fn is_named(entry: *mut c_char, name: &[u8]) -> bool {
+    // Byte by byte, as the entry may be shorter.
+    let byte = |index: usize| {
+        // SAFETY: entries are NUL-terminated strings, and all bytes before this one were those of the
+        // name, none of which is NUL.
+        unsafe { *entry.add(index) as u8 }
+    };
+    name.iter().enumerate().all(|(index, &wanted)| byte(index) == wanted)
+        && byte(name.len()) == b'='
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicBool;
+
+    use super::*;
+
+    fn set(table: &mut Table, environ: &AtomicPtr<*mut c_char>, name: &str, value: &str) {
+        let entry = table.intern(name.as_bytes(), value.as_bytes()).unwrap();
+        table.set(environ, name.as_bytes(), entry).unwrap();
+    }
+
+    fn texts(environ: &AtomicPtr<*mut c_char>) -> Vec<String> {
+        let text = |entry: *mut c_char| {
+            // SAFETY: entries of these tests are C strings.
+            unsafe { CStr::from_ptr(entry) }.to_str().unwrap().to_owned()
+        };
+        entries(environ).map(text).collect()
+    }
+
+    #[test]
+    fn variables_are_set_replaced_and_removed_in_their_order() {
+        let mut initial =
+            [c"A=1", c"B=2", c"A=3", c"AB=4"].map(|text| text.as_ptr().cast_mut()).to_vec();
+        initial.push(ptr::null_mut());
+        let environ = AtomicPtr::new(initial.as_mut_ptr());
+        let mut table = Table::new();
+        set(&mut table, &environ, "B", "5");
+        set(&mut table, &environ, "C", "");
+        assert_eq!(texts(&environ), ["A=1", "B=5", "A=3", "AB=4", "C="]);
+        table.remove(&environ, b"A").unwrap();
+        assert_eq!(texts(&environ), ["B=5", "AB=4", "C="]);
+        table.remove(&environ, b"D").unwrap();
+        // Cleared, or assigned, by somebody else.
+        environ.store(ptr::null_mut(), Ordering::Relaxed);
+        set(&mut table, &environ, "D", "6");
+        assert_eq!(texts(&environ), ["D=6"]);
+        environ.store(initial.as_mut_ptr(), Ordering::Relaxed);
+        table.remove(&environ, b"B").unwrap();
+        assert_eq!(texts(&environ), ["A=1", "A=3", "AB=4"]);
+    }
+
+    #[test]
+    fn a_million_changes_take_a_bounded_number_of_arrays_and_strings() {
+        let environ = AtomicPtr::new(ptr::null_mut());
+        let mut table = Table::new();
+        let mut seen = BTreeSet::new();
+        for round in 0..1_000_000 {
+            let value = ["on", "off"][round % 2];
+            set(&mut table, &environ, "SWITCH", value);
+            if round % 3 == 0 {
+                set(&mut table, &environ, "OTHER", value);
+                table.remove(&environ, b"SWITCH").unwrap();
+            }
+            seen.insert(table.arrays.back().unwrap().slots.as_ptr() as usize);
+        }
+        assert_eq!(table.strings.len(), 4);
+        assert!(seen.len() <= MOST, "{} arrays", seen.len());
+        let largest = table.arrays.iter().map(|array| array.slots.len()).max();
+        assert!(largest.unwrap() <= 4 * ROOM + 4);
+    }
+
+    #[test]
+    fn a_reader_meets_each_variable_that_stays() {
+        let environ = AtomicPtr::new(ptr::null_mut());
+        let stop = AtomicBool::new(false);
+        let mut table = Table::new();
+        (0..20).for_each(|index| set(&mut table, &environ, &format!("STAYS{index}"), "1"));
+        std::thread::scope(|scope| {
+            let reader = scope.spawn(|| {
+                let mut walks = 0u32;
+                while !stop.load(Ordering::Relaxed) {
+                    let begun = Instant::now();
+                    let found = texts(&environ);
+                    if begun.elapsed() >= GRACE {
+                        continue;
+                    }
+                    for index in 0..20 {
+                        let wanted = format!("STAYS{index}=1");
+                        assert!(found.contains(&wanted), "{wanted} is not among {found:?}");
+                    }
+                    walks += 1;
+                }
+                walks
+            });
+            for round in 0..20_000 {
+                // Those before and behind them.
+                let names = [round % 7, round % 5].map(|index| format!("GOES{index}"));
+                names.iter().for_each(|name| set(&mut table, &environ, name, "2"));
+                names.iter().for_each(|name| table.remove(&environ, name.as_bytes()).unwrap());
+            }
+            stop.store(true, Ordering::Relaxed);
+            assert!(reader.join().unwrap() > 0);
+        });
+    }
+}

@@ -1,0 +1,119 @@
+//! The environment of the process, which all interpreters and the application share.
+
+mod pythons;
+
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use pythons::pools;
+
+/// Whether this process is the one for the test `name`. If it is not, runs the test in one: what fails there
+/// may end the process.
+fn is_alone(name: &str) -> bool {
+    const ALONE: &str = "HYDROZOA_TEST_ALONE";
+    if std::env::var_os(ALONE).is_some_and(|alone| alone == name) {
+        return true;
+    }
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args([name, "--exact", "--nocapture"])
+        .env(ALONE, name)
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}:\n{text}", output.status);
+    false
+}
+
+#[test]
+fn os_environ_in_one_interpreter_disturbs_nobody() {
+    if !is_alone("os_environ_in_one_interpreter_disturbs_nobody") {
+        return;
+    }
+    for pool in pools(3) {
+        let stop = AtomicBool::new(false);
+        let run = |index: usize, code: &str| {
+            let session = pool.acquire_on(index).unwrap();
+            session.eval(code).unwrap().call(()).map(drop).unwrap();
+        };
+        thread::scope(|scope| {
+            for code in [
+                "lambda: [__import__('time').tzset() for _ in range(200)]",
+                "lambda: [__import__('ctypes').CDLL(None).getenv(b'ABSENT') for _ in range(200)]",
+            ]
+            .iter()
+            .enumerate()
+            {
+                let (stop, run) = (&stop, &run);
+                scope.spawn(move || {
+                    while !stop.load(Ordering::Relaxed) {
+                        run(code.0 + 1, code.1);
+                    }
+                });
+            }
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    assert!(std::env::var_os("HYDROZOA_ABSENT").is_none());
+                }
+            });
+            let come_and_go = "lambda: [
+                [os.environ.__setitem__(f'HYDROZOA_GOES_{i}', 'a value') for i in range(1000)]
+                and [os.environ.__delitem__(f'HYDROZOA_GOES_{i}') for i in range(1000)]
+                for os in [__import__('os')] for _ in range(5)
+            ]";
+            run(0, come_and_go);
+            stop.store(true, Ordering::Relaxed);
+        });
+    }
+}
+
+#[test]
+fn os_environ_means_what_it_means_in_plain_python() {
+    if !is_alone("os_environ_means_what_it_means_in_plain_python") {
+        return;
+    }
+    // What plain python prints for it is what is asserted.
+    let program = r#"
+import os, subprocess, sys
+def refusal(call, *arguments):
+    try:
+        call(*arguments)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        return f"{type(error).__name__}: {error}"
+shell = lambda text: subprocess.check_output(["/bin/sh", "-c", text], text=True).strip()
+name = f"HYDROZOA_{id(os)}"
+seen = []
+os.environ[name] = "one"
+seen.append(shell(f"echo ${name}"))
+os.putenv(name, "two")
+seen += [os.environ[name], shell(f"echo ${name}")]
+os.unsetenv(name)
+seen += [os.environ[name], shell(f"echo ${{{name}-unset}}")]
+os.environ[name] = ""
+seen.append(shell(f"echo ${{{name}-unset}}"))
+del os.environ[name]
+seen += [name in os.environ, shell(f"echo ${{{name}-unset}}")]
+os.environb[b"HYDROZOA_BYTES"] = b"\xff"
+seen += [ascii(os.environ["HYDROZOA_BYTES"]), os.getenv("HYDROZOA_ABSENT")]
+seen += [refusal(os.putenv, "", "x"), refusal(os.putenv, "a=b", "x"), refusal(os.unsetenv, "")]
+seen += [refusal(os.unsetenv, "a=b"), refusal(os.environ.__setitem__, "a\0b", "x")]
+seen.append(refusal(os.environ.__delitem__, "HYDROZOA_ABSENT"))
+result = repr(seen)
+"#;
+    for pool in pools(2) {
+        let python = pool.python().executable().expect("this python has an executable").to_owned();
+        let expected = Command::new(python)
+            .args(["-c", &format!("{program}\nprint(result)")])
+            .output()
+            .unwrap();
+        let expected = String::from_utf8(expected.stdout).unwrap();
+        assert!(expected.contains("OSError") || expected.contains("ValueError"), "{expected}");
+        for index in 0..2 {
+            let session = pool.acquire_on(index).unwrap();
+            let run =
+                session.eval("lambda text: (d := {}, exec(text, d), d['result'])[2]").unwrap();
+            let found: String = run.call((program,)).unwrap().extract().unwrap();
+            assert_eq!(found, expected.trim());
+        }
+    }
+}
