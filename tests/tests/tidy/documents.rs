@@ -152,6 +152,19 @@ fn every_file_that_a_document_names_exists() {
 }
 
 #[test]
+fn every_page_is_in_the_book() {
+    let summary =
+        std::fs::read_to_string(root().join("docs/SUMMARY.md")).expect("the book has a summary");
+    let found = names(true)
+        .into_iter()
+        .filter_map(|name| name.strip_prefix("docs/").map(str::to_owned))
+        .filter(|page| page.ends_with(".md") && page != "SUMMARY.md")
+        .filter(|page| !summary.contains(&format!("({page})")))
+        .collect();
+    assert_none("docs/SUMMARY.md lacks a page", found);
+}
+
+#[test]
 fn the_readme_leads_with_the_example_of_the_runtime() {
     let read = |path: &str| std::fs::read_to_string(root().join(path)).expect("the file exists");
     let (readme, example) = (read("README.md"), read("runtime/examples/primes.rs"));
