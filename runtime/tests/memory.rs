@@ -72,6 +72,37 @@ fn strided_buffers_tell_their_shape() {
 }
 
 #[test]
+fn a_buffer_is_passed_on_with_its_shape_and_format() {
+    for pool in pools(2) {
+        let (one, other) = (pool.acquire_on(0).unwrap(), pool.acquire_on(1).unwrap());
+        let array = one.import("array").unwrap().call_method("array", ("d", [1.5, 2.5])).unwrap();
+        let buffer: Buffer = array.extract().unwrap();
+        for session in [&one, &other] {
+            let view = session.object_from(&buffer).unwrap();
+            assert_eq!(view.call_method("tolist", ()).unwrap().repr().unwrap(), "[1.5, 2.5]");
+            view.set_item(0, 9.0).unwrap();
+            assert_eq!(array.get_item(0).unwrap().extract::<f64>().unwrap(), 9.0);
+            array.set_item(0, 1.5).unwrap();
+        }
+        let of = |expression: &str| one.eval(expression).unwrap().extract::<Buffer>().unwrap();
+        let seen = |buffer: Buffer| {
+            let view = other.object_from(&buffer).unwrap();
+            let list = view.call_method("tolist", ()).unwrap().repr().unwrap();
+            (list, view.getattr("readonly").unwrap().truth().unwrap())
+        };
+        let table = "memoryview(bytes(range(6))).cast('B', (2, 3))";
+        assert_eq!(seen(of(table)), ("[[0, 1, 2], [3, 4, 5]]".to_owned(), true));
+        assert_eq!(seen(of("bytearray()")), ("[]".to_owned(), false));
+        let long = "__import__('ctypes').c_long(-7)";
+        assert_eq!(seen(of(long)), ("-7".to_owned(), false));
+        let record = "type('R', (__import__('ctypes').Structure,), {'_fields_': [('a', __import__('ctypes').c_uint16)]})(258)";
+        assert_eq!(seen(of(record)), ("[2, 1]".to_owned(), false));
+        let odd = of("memoryview(bytes(range(12)))[1::2]");
+        assert!(matches!(other.object_from(&odd), Err(Error::Convert { .. })));
+    }
+}
+
+#[test]
 fn lent_memory_is_read_in_place_and_given_back() {
     each(|session| {
         let owner: Arc<[u8]> = Arc::from(&b"lent"[..]);

@@ -1,10 +1,12 @@
 //! Memory that crosses without a copy, by the buffer protocol (PEP 3118).
 
+use super::keeper::Keeper;
 use super::tensor::Element;
-use super::{FromPython, extents};
+use super::{FromPython, ToPython, extents};
 use crate::interpreter::Inner;
 use crate::object::Object;
 use crate::payload::table::BufferView;
+use crate::session::Session;
 use crate::{Error, Result};
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::Arc;
@@ -15,7 +17,9 @@ use std::{fmt, mem::MaybeUninit, slice};
 /// The exporter is held, and cannot resize or free the memory, until this is dropped; which any
 /// thread may do without waiting.
 pub struct Buffer {
-    held: Held,
+    /// Dropped first: it is given back in the interpreter, at its end if nobody enters it before.
+    held: Arc<Held>,
+    interpreter: Arc<Inner>,
     data: *mut u8,
     /// In bytes.
     len: usize,
@@ -35,14 +39,21 @@ unsafe impl Sync for Buffer {}
 
 /// A buffer that an exporter has given, until this is dropped.
 struct Held {
-    interpreter: Arc<Inner>,
+    /// The interpreter's own: its code stays mapped, whatever becomes of the interpreter.
+    release: unsafe extern "C" fn(*mut c_void),
     record: *mut c_void,
 }
 
+// SAFETY: the record is used to have it released only, which any thread may ask for.
+unsafe impl Send for Held {}
+// SAFETY: as above.
+unsafe impl Sync for Held {}
+
 impl Drop for Held {
     fn drop(&mut self) {
-        // SAFETY: the record is released once, and any thread may do so.
-        unsafe { (self.interpreter.table().buffer_release)(self.record) };
+        // SAFETY: the record is released once, and any thread may do so. When the interpreter has
+        // ended nothing happens.
+        unsafe { (self.release)(self.record) };
     }
 }
 
@@ -121,7 +132,7 @@ impl Buffer {
     /// As [`Buffer::as_slice`].
     pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
         // Python code that could write runs only under the GIL.
-        let _attached = self.held.interpreter.attach();
+        let _attached = self.interpreter.attach();
         self.check::<T>()?;
         let count = self.len / size_of::<T>();
         let mut elements = Vec::with_capacity(count);
@@ -134,6 +145,11 @@ impl Buffer {
             }
         }
         Ok(elements)
+    }
+
+    /// What keeps the memory.
+    pub(super) fn into_keeper(self) -> Keeper {
+        Keeper { owner: self.held, interpreter: Some(self.interpreter) }
     }
 
     fn check<T: Element>(&self) -> Result<()> {
@@ -174,6 +190,49 @@ impl FromPython<'_> for Buffer {
     }
 }
 
+impl ToPython for Buffer {
+    /// A `memoryview` of the same memory, shape and format, in whichever interpreter; of bytes,
+    /// where `memoryview` has no such format.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Convert`] if the elements are not contiguous.
+    fn to_python<'session>(&self, session: &'session Session) -> Result<Object<'session>> {
+        if !self.is_contiguous() {
+            let found = format!("a buffer of strides {:?}", self.strides);
+            return Err(Error::convert("memoryview", found, "its elements are not contiguous"));
+        }
+        let owner: Arc<dyn Send + Sync> = self.held.clone();
+        let keeper = Keeper { owner, interpreter: Some(self.interpreter.clone()) };
+        let _attached = session.attach();
+        // SAFETY: the exporter keeps the memory until its buffer is released, which the keeper does.
+        // It is the exporter who allows or forbids that it is written; Rust holds no reference to it,
+        // as those who make one vouch.
+        let bytes = unsafe { session.lend_kept(self.data, self.len, self.read_only, keeper) }?;
+        match (native(&self.format, self.item_size), self.is_empty()) {
+            (None, _) => Ok(bytes),
+            // `cast` knows no extent of zero.
+            (Some(format), true) => bytes.call_method("cast", (format,)),
+            (Some(format), false) => bytes.call_method("cast", (format, &*self.shape)),
+        }
+    }
+}
+
+/// The format by which `memoryview.cast` knows such elements (`get_native_fmtchar`,
+/// Objects/memoryobject.c): native ones only, of sizes that may differ from the standard ones.
+fn native(format: &str, item_size: usize) -> Option<&str> {
+    let letter = format.trim_start_matches(['=', '<', '@']);
+    let of_size = |letters: [&'static str; 4]| {
+        [1, 2, 4, 8].iter().position(|&size| size == item_size).map(|size| letters[size])
+    };
+    match letter {
+        "b" | "h" | "i" | "l" | "q" | "n" => of_size(["b", "h", "i", "q"]),
+        "B" | "H" | "I" | "L" | "Q" | "N" | "P" => of_size(["B", "H", "I", "Q"]),
+        "f" | "d" | "c" | "?" => Some(letter),
+        _ => None,
+    }
+}
+
 impl<'session> Object<'session> {
     /// The object's memory, held for writing: [`Buffer`] that is not read-only.
     ///
@@ -196,9 +255,9 @@ fn hold(object: &Object<'_>, writable: bool) -> Result<Buffer> {
     })?;
     // SAFETY: success means that the whole view has been written.
     let view: BufferView = unsafe { view.assume_init() };
-    let held = Held { interpreter: session.inner().clone(), record: view.record };
+    let held = Held { release: session.inner().table().buffer_release, record: view.record };
     // SAFETY: the view is that of a buffer that is held, under the GIL since it was given.
-    unsafe { checked(held, &view) }
+    unsafe { checked(held, session.inner().clone(), &view) }
         .map_err(|reason| Error::convert("a buffer", object.type_name(), reason))
 }
 
@@ -213,7 +272,11 @@ const DIMENSIONS: usize = 64;
 ///
 /// `view` must be that of a buffer that is held, and the thread attached: of each array of extents
 /// that is not null there are as many as dimensions.
-unsafe fn checked(held: Held, view: &BufferView) -> Result<Buffer, String> {
+unsafe fn checked(
+    held: Held,
+    interpreter: Arc<Inner>,
+    view: &BufferView,
+) -> Result<Buffer, String> {
     let of_exporter = |what: &str, value: i64| format!("its exporter gives the {what} {value}");
     let len = usize::try_from(view.len).map_err(|_| of_exporter("length", view.len as i64))?;
     let item_size = usize::try_from(view.item_size)
@@ -264,7 +327,8 @@ unsafe fn checked(held: Held, view: &BufferView) -> Result<Buffer, String> {
         unsafe { CStr::from_ptr(view.format) }.to_string_lossy().into()
     };
     let (data, read_only) = (view.data, view.read_only != 0);
-    Ok(Buffer { held, data, len, item_size, format, shape, strides, read_only })
+    let held = Arc::new(held);
+    Ok(Buffer { held, interpreter, data, len, item_size, format, shape, strides, read_only })
 }
 
 fn wide(extents: &[isize]) -> Vec<i64> {

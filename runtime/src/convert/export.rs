@@ -4,14 +4,13 @@
 use super::dlpack::{
     DLManagedTensor, DLManagedTensorVersioned, DLPackVersion, DLTensor, READ_ONLY,
 };
-use super::tensor::{Shared, Tensor};
+use super::tensor::Tensor;
 use crate::Result;
 use crate::object::Object;
 use crate::payload::table::{Handle, TensorLoan};
 use crate::session::Session;
 use std::ffi::{c_int, c_void};
 use std::ptr;
-use std::sync::Arc;
 
 impl Session {
     /// An object with `__dlpack__` and `__dlpack_device__` over the tensor's memory, for any
@@ -22,11 +21,11 @@ impl Session {
     /// `MemoryError` as [`Error::Python`](crate::Error::Python).
     pub fn lend_tensor(&self, tensor: &Tensor) -> Result<Object<'_>> {
         let loan = TensorLoan {
-            context: Arc::into_raw(tensor.0.clone()).cast_mut().cast(),
+            context: Box::into_raw(Box::new(tensor.lent_to(self))).cast(),
             export,
             drop: release,
-            device_type: tensor.0.device.kind,
-            device_id: tensor.0.device.index,
+            device_type: tensor.shared.device.kind,
+            device_id: tensor.shared.device.index,
         };
         self.object(|inner, out: *mut Handle, sink| {
             // SAFETY: `object` attaches; the payload calls `release` once, also on failure.
@@ -37,22 +36,19 @@ impl Session {
 
 /// # Safety
 ///
-/// `context` must come from `Arc::into_raw` of a [`Shared`], and is given up.
+/// `context` must come from `Box::into_raw` of a [`Tensor`], and is freed.
 unsafe extern "C" fn release(context: *mut c_void) {
     // SAFETY: as the caller vouches.
-    drop(unsafe { Arc::from_raw(context.cast::<Shared>().cast_const()) });
+    drop(unsafe { Box::from_raw(context.cast::<Tensor>()) });
 }
 
 /// # Safety
 ///
-/// `context` must come from `Arc::into_raw` of a [`Shared`] that has not been released.
+/// `context` must come from `Box::into_raw` of a [`Tensor`] that has not been released.
 unsafe extern "C" fn export(context: *mut c_void, versioned: c_int) -> *mut c_void {
-    let context = context.cast::<Shared>().cast_const();
-    // SAFETY: as the caller vouches: the count is that of a live `Arc`.
-    unsafe { Arc::increment_strong_count(context) };
-    // SAFETY: the reference just counted.
-    let shared = unsafe { Arc::from_raw(context) };
-    Exported::leak(shared, versioned != 0)
+    // SAFETY: as the caller vouches.
+    let tensor = unsafe { &*context.cast::<Tensor>() };
+    Exported::leak(tensor.clone(), versioned != 0)
 }
 
 /// A tensor on its way to a consumer, which holds the memory until it calls the deleter.
@@ -60,12 +56,14 @@ pub(super) struct Exported<M> {
     managed: M,
     /// The structure points into its boxed slices, which do not move.
     #[expect(dead_code, reason = "held for its drop")]
-    shared: Arc<Shared>,
+    tensor: Tensor,
 }
 
 impl Exported<()> {
     /// The structure, to be freed by its deleter, on whatever thread and without any GIL.
-    pub(super) fn leak(shared: Arc<Shared>, versioned: bool) -> *mut c_void {
+    pub(super) fn leak(tensor: Tensor, versioned: bool) -> *mut c_void {
+        let shared = &tensor.shared;
+        let read_only = shared.read_only;
         let dl_tensor = DLTensor {
             data: shared.data,
             device: shared.device,
@@ -81,19 +79,19 @@ impl Exported<()> {
                 version: DLPackVersion::THIS,
                 manager_ctx: ptr::null_mut(),
                 deleter: Some(free_versioned),
-                flags: if shared.read_only { READ_ONLY } else { 0 },
+                flags: if read_only { READ_ONLY } else { 0 },
                 dl_tensor,
             };
-            let exported = Box::leak(Box::new(Exported { managed, shared }));
+            let exported = Box::leak(Box::new(Exported { managed, tensor }));
             exported.managed.manager_ctx = (&raw mut *exported).cast();
             (&raw mut exported.managed).cast()
-        } else if shared.read_only {
+        } else if read_only {
             // The structure of before 1.0 cannot say that the memory must not be written.
             ptr::null_mut()
         } else {
             let managed =
                 DLManagedTensor { dl_tensor, manager_ctx: ptr::null_mut(), deleter: Some(free) };
-            let exported = Box::leak(Box::new(Exported { managed, shared }));
+            let exported = Box::leak(Box::new(Exported { managed, tensor }));
             exported.managed.manager_ctx = (&raw mut *exported).cast();
             (&raw mut exported.managed).cast()
         }
@@ -140,8 +138,8 @@ mod tests {
                 owner.clone(),
             )
         };
-        let plain = Exported::leak(tensor.0.clone(), false);
-        let versioned = Exported::leak(tensor.0.clone(), true);
+        let plain = Exported::leak(tensor.clone(), false);
+        let versioned = Exported::leak(tensor.clone(), true);
         drop(tensor);
         assert_eq!(Arc::strong_count(&owner), 2);
         // SAFETY: both are fresh from `leak`.

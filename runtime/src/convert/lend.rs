@@ -1,5 +1,6 @@
 //! Memory of the host that Python sees through a `memoryview`.
 
+use super::keeper::Keeper;
 use crate::Result;
 use crate::object::Object;
 use crate::payload::table::Loan;
@@ -39,6 +40,10 @@ impl Session {
 
     /// A `memoryview` over memory that `owner` keeps alive.
     ///
+    /// A [`Buffer`](crate::Buffer) or [`Tensor`](crate::Tensor) of this interpreter may be the owner.
+    /// An owner that contains one, or a session, or the pool, keeps the interpreter for as long as
+    /// Python keeps the view, also when nobody else does.
+    ///
     /// # Errors
     ///
     /// `MemoryError` as [`Error::Python`].
@@ -54,12 +59,26 @@ impl Session {
         read_only: bool,
         owner: O,
     ) -> Result<Object<'_>> {
+        // SAFETY: as the caller vouches.
+        unsafe { self.lend_kept(data, len, read_only, Keeper::of(owner)) }
+    }
+
+    /// # Safety
+    ///
+    /// As [`Session::lend_raw`].
+    pub(super) unsafe fn lend_kept(
+        &self,
+        data: *mut u8,
+        len: usize,
+        read_only: bool,
+        keeper: Keeper,
+    ) -> Result<Object<'_>> {
         let loan = Loan {
             data,
             len,
             read_only: c_int::from(read_only),
-            context: Box::into_raw(Box::new(owner)).cast(),
-            drop: release::<O>,
+            context: Box::into_raw(Box::new(keeper.lent_to(self))).cast(),
+            drop: release,
         };
         self.object(|inner, out, sink| {
             // SAFETY: `object` attaches; the payload drops the loan once, also on failure.
@@ -70,8 +89,8 @@ impl Session {
 
 /// # Safety
 ///
-/// `context` must come from `Box::into_raw` of an `O`, and is freed.
-unsafe extern "C" fn release<O>(context: *mut c_void) {
+/// `context` must come from `Box::into_raw` of a [`Keeper`], and is freed.
+unsafe extern "C" fn release(context: *mut c_void) {
     // SAFETY: as the caller vouches.
-    drop(unsafe { Box::from_raw(context.cast::<O>()) });
+    drop(unsafe { Box::from_raw(context.cast::<Keeper>()) });
 }

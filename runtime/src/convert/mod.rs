@@ -12,7 +12,7 @@
 //! | `tuple` | tuples of up to eight | the same |
 //! | `dict` | `HashMap`, `BTreeMap` | the same |
 //! | any of these | [`Value`] | [`Value`] |
-//! | buffer protocol | [`Session::lend`], [`Session::give`] | [`Buffer`](buffer::Buffer) |
+//! | buffer protocol | [`Session::lend`], [`Session::give`], [`Buffer`](buffer::Buffer) | [`Buffer`](buffer::Buffer) |
 //! | `__dlpack__` | [`Tensor`](tensor::Tensor) | [`Tensor`](tensor::Tensor) |
 //! | any object | [`Object`] of the same interpreter | [`Object`] |
 
@@ -22,6 +22,7 @@ mod container;
 mod export;
 mod extents;
 mod integer;
+mod keeper;
 mod lend;
 mod scalar;
 pub(crate) mod tensor;

@@ -4,6 +4,7 @@
 pub use super::dlpack::{DataType, Device};
 
 use super::dlpack::{DLManagedTensor, DLManagedTensorVersioned, DLTensor, READ_ONLY};
+use super::keeper::Keeper;
 use super::{FromPython, ToPython, extents};
 use crate::device;
 use crate::interpreter::Inner;
@@ -20,7 +21,13 @@ use std::{fmt, ptr, slice};
 /// object made from it is gone, by whichever thread that is; memory that Python owns is given back
 /// under the interpreter's GIL, later if this thread does not hold it.
 #[derive(Clone)]
-pub struct Tensor(pub(super) Arc<Shared>);
+pub struct Tensor {
+    /// Dropped first: what it gives back is queued in the interpreter, which frees it when it ends.
+    pub(super) shared: Arc<Shared>,
+    /// The interpreter that owns the memory. Apart from what is shared, since what is lent to that
+    /// interpreter must not keep it: see [`Keeper`].
+    interpreter: Option<Arc<Inner>>,
+}
 
 pub(super) struct Shared {
     /// First element.
@@ -33,7 +40,7 @@ pub(super) struct Shared {
     pub(super) read_only: bool,
     /// What frees the memory when it is dropped, on whatever thread.
     #[expect(dead_code, reason = "held for its drop")]
-    owner: Box<dyn Send + Sync>,
+    owner: Arc<dyn Send + Sync>,
 }
 
 // SAFETY: the memory is plain data that no field here is used to write; reading it is `unsafe`
@@ -96,6 +103,10 @@ impl Tensor {
     /// is valid until `owner` is dropped, which any thread may do; unless `read_only`, Python may
     /// write it, and nothing in Rust may hold a reference to it meanwhile.
     ///
+    /// An owner that is a `Tensor` or a [`Buffer`](crate::Buffer) itself keeps its interpreter, as it
+    /// does alone. One that contains such a handle, a session or a pool must not be lent to that
+    /// interpreter and stay there: the interpreter would keep itself.
+    ///
     /// # Panics
     ///
     /// If `shape` and `strides` differ in length, or no memory can have them.
@@ -113,50 +124,56 @@ impl Tensor {
         if let Err(reason) = extents::check(shape, strides, size, size) {
             panic!("a tensor in memory: {reason}");
         }
-        Self(Arc::new(Shared {
-            data,
-            device,
-            data_type,
-            shape: shape.into(),
-            strides: strides.into(),
-            read_only,
-            owner: Box::new(owner),
-        }))
+        let Keeper { owner, interpreter } = Keeper::of(owner);
+        let (shape, strides) = (shape.into(), strides.into());
+        let shared = Shared { data, device, data_type, shape, strides, read_only, owner };
+        Self { shared: Arc::new(shared), interpreter }
+    }
+
+    /// The same for objects of the session's interpreter to hold.
+    pub(super) fn lent_to(&self, session: &Session) -> Self {
+        let Keeper { interpreter, .. } = self.clone().into_keeper().lent_to(session);
+        Self { shared: Arc::clone(&self.shared), interpreter }
+    }
+
+    /// What keeps the memory.
+    pub(super) fn into_keeper(self) -> Keeper {
+        Keeper { owner: self.shared, interpreter: self.interpreter }
     }
 
     /// Address of the first element, in the memory of [`Tensor::device`].
     pub fn data_ptr(&self) -> *mut c_void {
-        self.0.data
+        self.shared.data
     }
 
     /// Extents, in elements.
     pub fn shape(&self) -> &[i64] {
-        &self.0.shape
+        &self.shared.shape
     }
 
     /// Distances between neighbours along each dimension, in elements.
     pub fn strides(&self) -> &[i64] {
-        &self.0.strides
+        &self.shared.strides
     }
 
     /// Type of the elements.
     pub fn data_type(&self) -> DataType {
-        self.0.data_type
+        self.shared.data_type
     }
 
     /// Where the memory is.
     pub fn device(&self) -> Device {
-        self.0.device
+        self.shared.device
     }
 
     /// Whether the memory must not be written.
     pub fn is_read_only(&self) -> bool {
-        self.0.read_only
+        self.shared.read_only
     }
 
     /// Number of elements.
     pub fn len(&self) -> usize {
-        extents::count(&self.0.shape).unwrap_or(0)
+        extents::count(&self.shared.shape).unwrap_or(0)
     }
 
     /// Whether it has no elements.
@@ -166,7 +183,7 @@ impl Tensor {
 
     /// Whether the elements lie row by row without gaps.
     pub fn is_contiguous(&self) -> bool {
-        extents::is_row_major(&self.0.shape, &self.0.strides, 1)
+        extents::is_row_major(&self.shared.shape, &self.shared.strides, 1)
     }
 
     /// The elements, in place.
@@ -190,7 +207,7 @@ impl Tensor {
         }
         // SAFETY: type and contiguity have been checked, the owner keeps the memory alive as long
         // as `self`, and the caller sees to it that nobody writes.
-        Ok(unsafe { slice::from_raw_parts(self.0.data.cast::<T>(), self.len()) })
+        Ok(unsafe { slice::from_raw_parts(self.shared.data.cast::<T>(), self.len()) })
     }
 
     /// A copy of the elements, row by row.
@@ -204,20 +221,25 @@ impl Tensor {
         // SAFETY: every element that shape and strides reach, which were checked when the tensor was
         // made, is valid memory of this type; that it is aligned has been checked just now.
         unsafe {
-            extents::copy(self.0.data.cast(), &self.0.shape, &self.0.strides, &mut elements);
+            extents::copy(
+                self.shared.data.cast(),
+                &self.shared.shape,
+                &self.shared.strides,
+                &mut elements,
+            );
         }
         Ok(elements)
     }
 
     fn check<T: Element>(&self) -> Result<()> {
-        if self.0.data_type != T::DATA_TYPE {
-            return Err(self.refused::<T>(&format!("its elements are {:?}", self.0.data_type)));
+        if self.shared.data_type != T::DATA_TYPE {
+            return Err(self.refused::<T>(&format!("its elements are {:?}", self.shared.data_type)));
         }
         // 1 is main memory; 3 and 11 are main memory that a GPU can reach (kDLCUDAHost, kDLROCMHost).
-        if !matches!(self.0.device.kind, 1 | 3 | 11) {
+        if !matches!(self.shared.device.kind, 1 | 3 | 11) {
             return Err(self.refused::<T>("it is in a device's memory"));
         }
-        if !self.is_empty() && !self.0.data.cast::<T>().is_aligned() {
+        if !self.is_empty() && !self.shared.data.cast::<T>().is_aligned() {
             return Err(self.refused::<T>("it is not aligned"));
         }
         Ok(())
@@ -226,7 +248,7 @@ impl Tensor {
     fn refused<T>(&self, reason: &str) -> Error {
         Error::convert(
             format!("elements of type {}", std::any::type_name::<T>()),
-            format!("a tensor of shape {:?}", self.0.shape),
+            format!("a tensor of shape {:?}", self.shared.shape),
             reason,
         )
     }
@@ -251,7 +273,7 @@ impl FromPython<'_> for Tensor {
             };
         }
         let versioned = versioned != 0;
-        let owner = Managed { interpreter: session.inner().clone(), managed, versioned };
+        let owner = Managed { defer: session.inner().table().defer, managed, versioned };
         // SAFETY: success means a structure of the kind that `versioned` tells, which is ours until
         // its deleter is called.
         let (tensor, read_only) = unsafe {
@@ -264,7 +286,10 @@ impl FromPython<'_> for Tensor {
         };
         // SAFETY: as above: the structure is valid.
         unsafe { describe(tensor, read_only, owner) }
-            .map(|shared| Self(Arc::new(shared)))
+            .map(|shared| Self {
+                shared: Arc::new(shared),
+                interpreter: Some(session.inner().clone()),
+            })
             .map_err(|reason| Error::convert("a tensor", object.type_name(), reason))
     }
 }
@@ -310,12 +335,13 @@ unsafe fn describe(tensor: &DLTensor, read_only: bool, owner: Managed) -> Result
     }
     let data = tensor.data.wrapping_byte_offset(byte_offset);
     let (device, data_type) = (tensor.device, tensor.dtype);
-    Ok(Shared { data, device, data_type, shape, strides, read_only, owner: Box::new(owner) })
+    Ok(Shared { data, device, data_type, shape, strides, read_only, owner: Arc::new(owner) })
 }
 
 /// A tensor that an interpreter has exported: its deleter is called in that interpreter.
 struct Managed {
-    interpreter: Arc<Inner>,
+    /// The interpreter's own: its code stays mapped, whatever becomes of the interpreter.
+    defer: unsafe extern "C" fn(unsafe extern "C" fn(*mut c_void), *mut c_void),
     managed: *mut c_void,
     versioned: bool,
 }
@@ -328,9 +354,9 @@ unsafe impl Sync for Managed {}
 impl Drop for Managed {
     fn drop(&mut self) {
         let delete = if self.versioned { delete_versioned } else { delete };
-        // SAFETY: `defer` may be called by any thread; it calls the deleter once, in the
-        // interpreter that the tensor came from and that lives until then.
-        unsafe { (self.interpreter.table().defer)(delete, self.managed) };
+        // SAFETY: any thread may call `defer`, which calls the deleter once, in the interpreter that
+        // the tensor came from; or never, when that has ended and the tensor with it.
+        unsafe { (self.defer)(delete, self.managed) };
     }
 }
 
@@ -374,12 +400,12 @@ impl ToPython for Tensor {
             Ok::<_, Error>((!module.is_none()).then_some(module))
         };
         if imported("torch")?.is_some() {
-            let what = || format!("a tensor of shape {:?}", self.0.shape);
-            device::require(session, self.0.device, what)?;
+            let what = || format!("a tensor of shape {:?}", self.shared.shape);
+            device::require(session, self.shared.device, what)?;
             return session.import("_hydrozoa.devices")?.call_method("adopt", (carrier,));
         }
         match imported("numpy")? {
-            Some(numpy) if self.0.device == Device::CPU => {
+            Some(numpy) if self.shared.device == Device::CPU => {
                 numpy.call_method("from_dlpack", (carrier,))
             }
             _ => Ok(carrier),
@@ -391,10 +417,10 @@ impl fmt::Debug for Tensor {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
             .debug_struct("Tensor")
-            .field("data_type", &self.0.data_type)
-            .field("device", &self.0.device)
-            .field("shape", &self.0.shape)
-            .field("strides", &self.0.strides)
+            .field("data_type", &self.shared.data_type)
+            .field("device", &self.shared.device)
+            .field("shape", &self.shared.shape)
+            .field("strides", &self.shared.strides)
             .finish_non_exhaustive()
     }
 }

@@ -1,0 +1,116 @@
+//! Interpreters end with their last handle, whatever their own objects refer to, on every Python of
+//! the machine.
+
+mod pythons;
+
+use hydrozoa::{Buffer, DataType, Device, Object, Pool, Session, Tensor};
+use pythons::pools;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+/// How often an interpreter has ended: 0 or 1.
+fn ends(session: &Session) -> Arc<AtomicU8> {
+    let ends = Arc::new(AtomicU8::new(0));
+    // SAFETY: one byte that the owner keeps alive and that Rust only accesses atomically.
+    let count = unsafe { session.lend_raw(ends.as_ptr(), 1, false, ends.clone()) }.unwrap();
+    let code = "
+import atexit
+def register(count):
+    @atexit.register
+    def exit(): count[0] += 1
+";
+    let register = session.run(code, "exit.py").unwrap().get_item("register").unwrap();
+    register.call((&count,)).unwrap();
+    ends
+}
+
+/// Has the interpreter of a pool refer to an object for good, by a module or by its queue, lets go
+/// of the pool, and asserts that the interpreter has ended.
+fn ends_although(pool: Pool, what: &str, own: impl Fn(&Session) -> Object<'_>) {
+    let session = pool.acquire().unwrap();
+    let ended = ends(&session);
+    let object = own(&session);
+    session.import("sys").unwrap().setattr("kept", &object).unwrap();
+    // Nobody enters the interpreter any more: the reference stays in its queue.
+    drop(object);
+    drop((session, pool));
+    assert_eq!(ended.load(Ordering::SeqCst), 1, "{what} keeps its interpreter");
+}
+
+fn tensor(session: &Session) -> Tensor {
+    let tensor = Tensor::from_vec(vec![1_i32, 2, 3, 4], &[4]).unwrap();
+    // Exported by the interpreter, as a torch or numpy tensor would be.
+    session.lend_tensor(&tensor).unwrap().extract().unwrap()
+}
+
+fn buffer(session: &Session) -> Buffer {
+    session.eval("bytearray(range(8))").unwrap().extract().unwrap()
+}
+
+#[test]
+fn an_interpreter_ends_although_its_own_memory_came_back_to_it() {
+    for pool in pools(1) {
+        ends_although(pool, "a tensor", |session| session.object_from(&tensor(session)).unwrap());
+    }
+    for pool in pools(1) {
+        ends_although(pool, "a view of a tensor", |session| {
+            let whole = tensor(session);
+            // SAFETY: the second half of the four elements, which the whole keeps.
+            let half = unsafe {
+                let data = whole.data_ptr().cast::<i32>().add(2).cast();
+                let (shape, strides) = (&[2], &[1]);
+                Tensor::from_raw_parts(
+                    data,
+                    DataType::I32,
+                    Device::CPU,
+                    shape,
+                    strides,
+                    false,
+                    whole.clone(),
+                )
+            };
+            drop(whole);
+            assert_eq!(half.to_vec::<i32>().unwrap(), [3, 4]);
+            session.lend_tensor(&half).unwrap()
+        });
+    }
+    for pool in pools(1) {
+        ends_although(pool, "a buffer", |session| session.object_from(&buffer(session)).unwrap());
+    }
+    for pool in pools(1) {
+        ends_although(pool, "a view of a buffer", |session| {
+            let whole = buffer(session);
+            // SAFETY: the second half of the eight bytes, which the whole keeps.
+            let half = unsafe { session.lend_raw(whole.data_ptr().add(4), 4, true, whole) };
+            let half = half.unwrap();
+            assert_eq!(
+                half.call_method("tobytes", ()).unwrap().repr().unwrap(),
+                r"b'\x04\x05\x06\x07'"
+            );
+            half
+        });
+    }
+}
+
+#[test]
+fn an_interpreter_lives_as_long_as_another_has_its_memory() {
+    for (owner, user) in pools(1).zip(pools(1)) {
+        let session = owner.acquire().unwrap();
+        let ended = ends(&session);
+        let (tensor, buffer) = (tensor(&session), buffer(&session));
+        let other = user.acquire().unwrap();
+        let carrier = other.lend_tensor(&tensor).unwrap();
+        // SAFETY: the eight bytes, which the buffer keeps; nothing of Rust's refers to them.
+        let view = unsafe { other.lend_raw(buffer.data_ptr(), 8, true, buffer) }.unwrap();
+        drop((session, owner, tensor));
+        let elements: Tensor = carrier.extract().unwrap();
+        assert_eq!(elements.to_vec::<i32>().unwrap(), [1, 2, 3, 4]);
+        assert_eq!(view.get_item(7).unwrap().extract::<u8>().unwrap(), 7);
+        drop((elements, carrier));
+        user.interpreters()[0].drain();
+        assert_eq!(ended.load(Ordering::SeqCst), 0, "its memory is in use");
+        drop(view);
+        user.interpreters()[0].drain();
+        assert_eq!(ended.load(Ordering::SeqCst), 1);
+    }
+}
