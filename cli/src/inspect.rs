@@ -6,8 +6,8 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use hydrozoa::Pool;
+use hydrozoa::loader::{Class, Inspection};
 use hydrozoa::python::{self, Installation};
-use hydrozoa_loader::{Class, Inspection};
 use serde_json::{Value, json};
 
 use crate::Choice;

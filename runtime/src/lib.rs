@@ -48,6 +48,7 @@ pub use convert::{FromPython, Integer, ToArguments, ToKeywords, ToPython, Value}
 pub use device::DeviceError;
 pub use error::{Error, Result};
 pub use function::Arguments;
+pub use hydrozoa_loader as loader;
 pub use inspect::inspect;
 pub use interpreter::Interpreter;
 pub use movable::{Movable, Reply};

@@ -12,6 +12,7 @@ mod large;
 mod libtest;
 mod lock;
 mod models;
+mod package;
 mod python;
 mod soak;
 mod speed;
@@ -56,6 +57,8 @@ enum Task {
     Debugger(debugger::Arguments),
     /// The loader on inputs that nobody vouches for: parser, plan and relocation, nothing executed
     Fuzz(fuzz::Arguments),
+    /// Whether the crates that are published compile from their archives alone, and run
+    Package,
     /// Resolves the pinned packages again and rewrites xtask/locks
     Lock,
 }
@@ -88,6 +91,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Linker(arguments) => linker::run(&arguments),
         Task::Debugger(arguments) => debugger::run(&arguments),
         Task::Fuzz(arguments) => fuzz::run(&arguments),
+        Task::Package => package::run().map(drop),
         Task::Lock => lock::run(),
     }
 }

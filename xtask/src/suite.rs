@@ -10,7 +10,7 @@ use crate::environment::{self, Environment};
 use crate::libtest::Output;
 use crate::linker::{cases, random};
 use crate::steps::{Count, Outcome, Steps};
-use crate::{cache, demo, gpu, large, workspace};
+use crate::{cache, demo, gpu, large, package, workspace};
 
 /// How the tests are run.
 #[derive(clap::Args, Clone)]
@@ -46,6 +46,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         command.args(["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-Dwarnings");
         check(&mut command)
     });
+    steps.run("published crates compile from their archives alone", package::run);
     let mut place = None;
     if let Some(environment) = &prepared {
         steps.run("build of the command and the comparison, models, C++ extension", || {
