@@ -7,6 +7,7 @@
 //! it leaves the processor's first cache. A page that holds no relocation stays the file's until the
 //! program writes it.
 
+use std::fs::File;
 use std::ops::Range;
 use std::path::Path;
 use std::ptr;
@@ -24,6 +25,11 @@ pub(crate) fn map(image: &Image, words: &Words) -> Result<Reservation> {
         let object = image.path.clone();
         move |source| Error::Memory { object, action, length, source }
     };
+    let file = image.file().map_err(|source| Error::Io {
+        object: image.path.clone(),
+        action: "open again",
+        source,
+    })?;
     let memory =
         Reservation::new(image.span, image.alignment).map_err(failed("reserve", image.span))?;
     let mut words = words.unwritten(memory.base().wrapping_sub(image.first));
@@ -31,9 +37,9 @@ pub(crate) fn map(image: &Image, words: &Words) -> Result<Reservation> {
     while let Some(first) = rest.first() {
         let run = constant_run(rest);
         if run > 1 {
-            map_run(&memory, image, &rest[..run])
+            map_run(&memory, &file, &rest[..run])
         } else {
-            map_segment(&memory, image, first, &mut words)
+            map_segment(&memory, image, &file, first, &mut words)
         }
         .map_err(failed("map a segment of", first.memory_size))?;
         rest = &rest[run.max(1)..];
@@ -66,14 +72,14 @@ fn constant_run(segments: &[Segment]) -> usize {
 }
 
 /// Maps a run of segments that [`constant_run`] found.
-fn map_run(memory: &Reservation, image: &Image, run: &[Segment]) -> std::io::Result<()> {
+fn map_run(memory: &Reservation, file: &File, run: &[Segment]) -> std::io::Result<()> {
     let (first, last) = (&run[0], &run[run.len() - 1]);
     let start = page_down(first.address);
     let end = page_up(last.address + last.file_size).expect("the span was validated");
     let executable = run.iter().any(|segment| segment.execute);
     let protection = if executable { Protection::ReadExecute } else { Protection::Read };
     let offset = first.offset - (first.address - start) as u64;
-    memory.map_file(start, end - start, &image.file, offset, protection)
+    memory.map_file(start, end - start, file, offset, protection)
 }
 
 /// As many pages in a row that relocation writes are copied; fewer are not worth the mapping of
@@ -87,6 +93,7 @@ const AT_ONCE: usize = 64 * PAGE;
 fn map_segment(
     memory: &Reservation,
     image: &Image,
+    file: &File,
     segment: &Segment,
     words: &mut Unwritten<'_>,
 ) -> std::io::Result<()> {
@@ -115,7 +122,7 @@ fn map_segment(
     for (from, to) in [start].into_iter().chain(ends).zip(starts.chain([file_end])) {
         if from < to {
             let offset = file_offset(segment, from) as u64;
-            memory.map_file(from, to - from, &image.file, offset, protection)?;
+            memory.map_file(from, to - from, file, offset, protection)?;
         }
     }
     let tail = segment.address + segment.file_size;

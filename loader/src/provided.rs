@@ -20,6 +20,7 @@ use parking_lot::RwLock;
 
 use crate::error::{Error, Result};
 use crate::fork::Held;
+use crate::image::Content;
 use crate::image::IMAGES;
 use crate::sys::file::{self, FileId};
 
@@ -50,7 +51,8 @@ pub fn provide(path: &Path, bytes: &[u8]) -> Result<()> {
     let file = match (known, IMAGES.with_bytes(bytes)) {
         (Some(known), _) => known.clone(),
         (None, Some(image)) => {
-            Arc::new(image.file.try_clone().map_err(failed("duplicate the file of"))?)
+            let file = image.file().and_then(Content::into_file);
+            Arc::new(file.map_err(failed("open the file of"))?)
         }
         (None, None) => {
             let name = path.file_name().unwrap_or_default().to_string_lossy();

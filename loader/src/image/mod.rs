@@ -11,6 +11,8 @@ pub(crate) mod versions;
 
 use std::collections::HashMap;
 use std::fs::File;
+use std::io;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -43,7 +45,8 @@ pub(crate) struct ImageId(u32);
 pub(crate) struct Image {
     pub id: ImageId,
     pub path: PathBuf,
-    pub file: File,
+    /// Its file, if no path leads to it: a memory file, or one that was deleted.
+    kept: Option<File>,
     pub file_id: FileId,
     pub segments: Vec<Segment>,
     /// The program headers' place in the image's memory, for `dl_iterate_phdr`.
@@ -90,15 +93,18 @@ impl Image {
         let view = file::view(&file).map_err(io("map"))?;
         // The view is not yet known to be worth keeping: validate on the borrow first.
         tables(&path, &view)?;
+        // A descriptor for each library of a process would be one of 1,024 (RLIMIT_NOFILE's default).
+        let leads_there = provided::regular_file(&path).is_ok_and(|found| found == Some(file_id));
+        let kept = (!leads_there).then_some(file);
         // Images live as long as the process (there is one per distinct file, however many
         // replicas), so their bytes may be borrowed for `'static`.
-        Image::of_bytes(path, file, file_id, Box::leak(Box::new(view)))
+        Image::of_bytes(path, kept, file_id, Box::leak(Box::new(view)))
     }
 
-    /// The image that `bytes`, the content of `file`, hold.
+    /// The image that `bytes` hold, the content of a file at `path`, or of `kept`.
     pub(crate) fn of_bytes(
         path: PathBuf,
-        file: File,
+        kept: Option<File>,
         file_id: FileId,
         bytes: &'static [u8],
     ) -> Result<Image> {
@@ -106,7 +112,7 @@ impl Image {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         Ok(Image {
             id: ImageId(NEXT.fetch_add(1, Ordering::Relaxed)),
-            file,
+            kept,
             file_id,
             segments: layout.segments,
             program_headers: layout.program_headers,
@@ -125,6 +131,37 @@ impl Image {
             thread_pointer_offsets: OnceCell::new(),
             path,
         })
+    }
+
+    /// Its file, for mappings of it.
+    ///
+    /// A file on disk is opened again each time. What is opened must be the file that was parsed, by device,
+    /// inode, size and time of change: replicas share its text, and plans are made from its bytes. Images are
+    /// looked up by a path that leads to the file at that time, so this fails only where the file is
+    /// replaced or made unreadable in the middle of a load, or where descriptors are used up.
+    ///
+    /// Nothing else gives further private mappings of a file without a descriptor: `mremap` duplicates shared
+    /// mappings only (mremap(2)), into which debuggers cannot put breakpoints, and `/proc/self/map_files` opens for
+    /// processes with CAP_CHECKPOINT_RESTORE (proc(5)).
+    pub(crate) fn file(&self) -> io::Result<Content<'_>> {
+        if let Some(file) = &self.kept {
+            return Ok(Content::Kept(file));
+        }
+        let opened = self.open_at(&self.path);
+        // It may have been found by another path, and the first one be gone.
+        let again = |error| match IMAGES.found_at(self.file_id) {
+            Some(path) => self.open_at(&path),
+            None => Err(error),
+        };
+        opened.or_else(again).map(Content::Opened)
+    }
+
+    fn open_at(&self, path: &Path) -> io::Result<File> {
+        let file = provided::open(path)?;
+        if FileId::of(&file)? != self.file_id {
+            return Err(io::Error::other("it was replaced during the load; load it again"));
+        }
+        Ok(file)
     }
 
     /// The name that other objects need it by: DT_SONAME, else the file's name.
@@ -200,6 +237,33 @@ impl Image {
     }
 }
 
+/// An image's file for as long as it is needed.
+pub(crate) enum Content<'a> {
+    Kept(&'a File),
+    Opened(File),
+}
+
+impl Content<'_> {
+    /// The file, to be kept by the caller.
+    pub(crate) fn into_file(self) -> io::Result<File> {
+        match self {
+            Content::Kept(file) => file.try_clone(),
+            Content::Opened(file) => Ok(file),
+        }
+    }
+}
+
+impl Deref for Content<'_> {
+    type Target = File;
+
+    fn deref(&self) -> &File {
+        match self {
+            Content::Kept(file) => file,
+            Content::Opened(file) => file,
+        }
+    }
+}
+
 /// Parses and validates what `bytes` hold.
 fn tables<'a>(path: &Path, bytes: &'a [u8]) -> Result<(Layout, Dynamic<'a>, SymbolTable<'a>)> {
     let malformed = |reason| Error::Malformed { object: path.to_owned(), reason };
@@ -218,7 +282,13 @@ pub(crate) static IMAGES: Lazy<ImageCache> = Lazy::new(ImageCache::default);
 /// Images by the identity of their files.
 #[derive(Default)]
 pub(crate) struct ImageCache {
-    by_file: Mutex<HashMap<FileId, Arc<Image>>>,
+    by_file: Mutex<HashMap<FileId, Known>>,
+}
+
+struct Known {
+    image: Arc<Image>,
+    /// By which path it was found last, if that is not the image's own.
+    found_at: Option<PathBuf>,
 }
 
 impl ImageCache {
@@ -228,18 +298,29 @@ impl ImageCache {
 
     /// The image of the file at `path`, parsed now if it was not before.
     pub(crate) fn open(&self, path: &Path) -> Result<Arc<Image>> {
-        let io = |action| move |source| Error::Io { object: path.to_owned(), action, source };
-        let known = |id: &FileId| self.by_file.lock().get(id).cloned();
+        let io_error = |action| move |source| Error::Io { object: path.to_owned(), action, source };
+        let known = |id: &FileId| {
+            let mut images = self.by_file.lock();
+            let known = images.get_mut(id)?;
+            if path != known.image.path && known.found_at.as_deref() != Some(path) {
+                known.found_at = Some(path.to_owned());
+            }
+            Some(known.image.clone())
+        };
         if let Some(image) = provided::regular_file(path).ok().flatten().as_ref().and_then(known) {
             return Ok(image);
         }
-        let file = provided::open(path).map_err(io("open"))?;
-        let id = FileId::of(&file).map_err(io("stat"))?;
+        let file = provided::open(path).map_err(io_error("open"))?;
+        let id = FileId::of(&file).map_err(io_error("stat"))?;
         if let Some(image) = known(&id) {
             return Ok(image);
         }
         // $ORIGIN and debuggers want the real place, not the symbolic link that led to it.
-        let resolved = provided::canonical(path).map_err(io("resolve"))?;
+        let resolved = match provided::canonical(path) {
+            // It is open, so it has lost its name: /proc/self/fd/N of a deleted file, or of a memory file.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => path.to_owned(),
+            resolved => resolved.map_err(io_error("resolve"))?,
+        };
         self.insert(Image::parse(resolved, file)?)
     }
 
@@ -252,10 +333,9 @@ impl ImageCache {
     /// The same bytes under the same name are the same image.
     pub(crate) fn open_bytes(&self, name: &str, bytes: &[u8]) -> Result<Arc<Image>> {
         let path = PathBuf::from(name);
-        if let Some(image) =
-            self.by_file.lock().values().find(|image| image.path == path && image.bytes == bytes)
-        {
-            return Ok(image.clone());
+        let same = |image: &Image| image.path == path && image.bytes == bytes;
+        if let Some(known) = self.by_file.lock().values().find(|known| same(&known.image)) {
+            return Ok(known.image.clone());
         }
         let file = file::sealed(name, bytes).map_err(|source| Error::Io {
             object: path.clone(),
@@ -267,12 +347,19 @@ impl ImageCache {
 
     /// The image with these bytes, if there is one.
     pub(crate) fn with_bytes(&self, bytes: &[u8]) -> Option<Arc<Image>> {
-        self.by_file.lock().values().find(|image| image.bytes == bytes).cloned()
+        let images = self.by_file.lock();
+        images.values().find(|known| known.image.bytes == bytes).map(|known| known.image.clone())
+    }
+
+    fn found_at(&self, id: FileId) -> Option<PathBuf> {
+        self.by_file.lock().get(&id)?.found_at.clone()
     }
 
     fn insert(&self, image: Image) -> Result<Arc<Image>> {
         let mut images = self.by_file.lock();
         // Another thread may have parsed the same file meanwhile: the first one stays.
-        Ok(images.entry(image.file_id).or_insert_with(|| Arc::new(image)).clone())
+        let new = |image| Known { image: Arc::new(image), found_at: None };
+        let known = images.entry(image.file_id).or_insert_with(|| new(image));
+        Ok(known.image.clone())
     }
 }

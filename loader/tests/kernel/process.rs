@@ -62,8 +62,8 @@ pub struct State(BTreeMap<String, usize>);
 
 impl State {
     /// That of this process, but for what is its own (a page of it that was written may stay writable),
-    /// and for what is to stay of the files in `directory`: of each a view and a descriptor, once it is
-    /// known as an image, and all of those that `shared` names.
+    /// and for what is to stay of the files in `directory`: of each a view, once it is known as an
+    /// image, and a descriptor if it is a memory file, and all of those that `shared` names.
     pub fn now(directory: &Path, shared: &[&str]) -> State {
         let directory = directory.to_str().unwrap();
         let own = std::env::current_exe().unwrap();
@@ -93,7 +93,8 @@ impl State {
             // The one that lists them is gone again.
             let Ok(name) = std::fs::read_link(entry.unwrap().path()) else { continue };
             let name = name.display().to_string();
-            if !(stays(&name) || is_image(&name) && known.insert(name.clone())) {
+            let in_memory = name.starts_with("/memfd:");
+            if !(stays(&name) || in_memory && known.insert(name.clone())) {
                 *state.entry(format!("descriptor of {name}")).or_default() += 1;
             }
         }
