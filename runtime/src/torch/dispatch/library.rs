@@ -4,22 +4,19 @@
 //! An interpreter's own library object stays empty but for handles that take its part back. Needed
 //! in every release.
 
-use std::ffi::{c_char, c_void};
+use std::ffi::{CString, c_char, c_void};
 use std::mem::MaybeUninit;
 use std::sync::Arc;
 
 use super::super::adapter::{Member, adapter, current, fail, lock, symbols};
 use super::super::cxx::CxxString;
 use super::super::exported::{Answer, Exported};
-use super::super::kernel::{
-    CppFunction, KernelFunction, LibraryLayout, OperatorName, OptionalKey, kind,
-};
+use super::super::kernel::{CppFunction, LibraryLayout, OperatorName, OptionalKey, kind};
 use super::super::symbols::EXPORTS;
+use super::claim::{Request, register};
 use super::entry::{Before, schema_of};
-use super::owned::OwnedKernel;
 use super::registry::{
-    Definition, HostLibrary, Namespace, Operator, REGISTRY, Registered, Registry, Slot, Token,
-    attach,
+    Definition, HostLibrary, Namespace, Operator, REGISTRY, Registry, Slot, Token, attach,
 };
 
 /// What the domain of `member` interposes.
@@ -115,7 +112,7 @@ unsafe extern "C-unwind" fn define(
 ) -> *mut LibraryLayout {
     let real = symbols().library_define;
     // SAFETY: a live library, and a schema, whose first member is its name.
-    let (own, name) = unsafe { (&mut *library, &*schema.cast::<OperatorName>()) };
+    let (own, name) = unsafe { (&*library, &*schema.cast::<OperatorName>()) };
     let operator = own.has_namespace.then(|| qualified(name, own));
     let Some(operator) = operator.filter(|_| own.kind != kind::IMPL && verify == REGISTER) else {
         // SAFETY: the caller's arguments; libtorch refuses them.
@@ -134,7 +131,7 @@ unsafe extern "C-unwind" fn define(
             fail(&message);
         }
         Joined::No => {
-            let host = host(own, kind::FRAGMENT, own.dispatch_key);
+            let host = host(own, kind::FRAGMENT);
             // SAFETY: the caller's arguments, with our library.
             unsafe { real(host.address(), schema, out_name, tags, verify) };
             let definition =
@@ -159,7 +156,7 @@ unsafe extern "C-unwind" fn define_with_kernel(
 ) -> *mut LibraryLayout {
     let real = symbols().library_define_with_kernel;
     // SAFETY: both alternatives of the variant begin with the operator's name.
-    let (own, name) = unsafe { (&mut *library, &*name_or_schema.cast::<OperatorName>()) };
+    let (own, name) = unsafe { (&*library, &*name_or_schema.cast::<OperatorName>()) };
     if !own.has_namespace || own.kind == kind::IMPL {
         // SAFETY: the caller's arguments; libtorch refuses them.
         return unsafe { real(library, name_or_schema, function, tags) };
@@ -170,50 +167,37 @@ unsafe extern "C-unwind" fn define_with_kernel(
         let index = *name_or_schema.cast::<u8>().add(adapter().layout().name_or_schema_index);
         if index == 1 { name_or_schema } else { (*function).inferred_schema }
     };
+    let key = kernel_key(own, function).unwrap_or(adapter().layout().composite_implicit);
     let mut registry = lock(&REGISTRY);
     let tables = registry.get_or_insert_default();
-    // SAFETY: a live function of the caller.
-    let key = unsafe { (*function).dispatch_key.key() }.or(own.dispatch_key.key());
-    let slot_key = key.unwrap_or(adapter().layout().composite_implicit);
-    match join_definition(tables, member, &operator, schema) {
+    let joined = join_definition(tables, member, &operator, schema);
+    let entry = tables.operators.entry(operator.clone()).or_default();
+    let number = match joined {
         Joined::Differs(message) => {
             drop(registry);
             fail(&message);
         }
-        Joined::Yes => {
-            let entry = tables.operators.entry(operator.clone()).or_default();
-            // SAFETY: a live function of the caller.
-            let number = unsafe {
-                implement_locked(entry, &operator, slot_key, member, own, function, None)
-            };
-            drop(registry);
-            // SAFETY: a live library of the calling thread.
-            unsafe {
-                attach(library, member, Token::Definition { operator: operator.clone() });
-                attach(library, member, Token::Kernel { operator, key: slot_key, number });
-            }
-        }
+        // SAFETY: a live function of the caller.
+        Joined::Yes => unsafe { implement_for(entry, &operator, key, member, own, function) },
         Joined::No => {
-            let entry = tables.operators.entry(operator.clone()).or_default();
-            let slot = slot_of(entry, &operator, slot_key);
-            // SAFETY: as above. The kernel moves into the slot, the router into the function.
-            let (kernel, registered) = unsafe { route(slot, function) };
-            let number = slot.claim(member, kernel);
-            let undo = Undo { slot, member, number };
-            let host = Arc::new(host(own, kind::FRAGMENT, own.dispatch_key));
-            // SAFETY: the caller's arguments, with our library.
-            unsafe { real(host.address(), name_or_schema, function, tags) };
-            let slot = undo.done();
-            slot.library = Some(Arc::clone(&host));
-            slot.registered = registered;
+            let host = Arc::new(host(own, kind::FRAGMENT));
+            let slot = entry.slot(&operator, key);
+            let define = |_: &mut Slot| {
+                // SAFETY: the caller's arguments, with our library.
+                unsafe { real(host.address(), name_or_schema, function, tags) };
+                Arc::clone(&host)
+            };
+            // SAFETY: a live function of the caller.
+            let number = unsafe { register(slot, member, function, Request::Definition, define) };
             entry.definition = Some(Definition { _library: host, definers: vec![member.serial()] });
-            drop(registry);
-            // SAFETY: a live library of the calling thread.
-            unsafe {
-                attach(library, member, Token::Definition { operator: operator.clone() });
-                attach(library, member, Token::Kernel { operator, key: slot_key, number });
-            }
+            number
         }
+    };
+    drop(registry);
+    // SAFETY: a live library of the calling thread.
+    unsafe {
+        attach(library, member, Token::Definition { operator: operator.clone() });
+        attach(library, member, Token::Kernel { operator, key, number });
     }
     library
 }
@@ -226,23 +210,51 @@ unsafe extern "C-unwind" fn implement(
     verify: u32,
     member: &'static Member,
 ) -> *mut LibraryLayout {
-    // SAFETY: a live library and function of the caller.
-    let (own, key) = unsafe { (&mut *library, (*function).dispatch_key.key()) };
+    // SAFETY: a live library of the caller.
+    let own = unsafe { &*library };
     if !own.has_namespace || verify != REGISTER {
         // SAFETY: the caller's arguments.
         return unsafe { (symbols().library_implement)(library, name, function, verify) };
     }
     let operator = resolve(library, name);
-    let slot_key = key.or(own.dispatch_key.key()).unwrap_or(adapter().layout().composite_implicit);
+    let key = kernel_key(own, function).unwrap_or(adapter().layout().composite_implicit);
     let mut registry = lock(&REGISTRY);
     let entry = registry.get_or_insert_default().operators.entry(operator.clone()).or_default();
-    // SAFETY: as above; the name is a C string.
-    let number =
-        unsafe { implement_locked(entry, &operator, slot_key, member, own, function, Some(name)) };
+    // SAFETY: a live function of the caller.
+    let number = unsafe { implement_for(entry, &operator, key, member, own, function) };
     drop(registry);
     // SAFETY: a live library of the calling thread.
-    unsafe { attach(library, member, Token::Kernel { operator, key: slot_key, number }) };
+    unsafe { attach(library, member, Token::Kernel { operator, key, number }) };
     library
+}
+
+/// Registers a kernel for one operator and key; the registry's lock is held.
+///
+/// # Safety
+/// `function` is live.
+unsafe fn implement_for(
+    entry: &mut Operator,
+    operator: &str,
+    key: u16,
+    member: &'static Member,
+    own: &LibraryLayout,
+    function: *mut CppFunction,
+) -> u64 {
+    let implement = |slot: &mut Slot| {
+        let before = Before::of(operator, key);
+        let host = host(own, kind::IMPL);
+        let name = CString::new(operator).unwrap_or_default();
+        // SAFETY: a live library and function, and a C string.
+        unsafe {
+            (symbols().library_implement)(host.address(), name.as_ptr(), function, REGISTER);
+        }
+        slot.had_kernel = before.had_kernel;
+        slot.router.inherit(before.replaced_by(operator, slot.router.address()));
+        Arc::new(host)
+    };
+    let slot = entry.slot(operator, key);
+    // SAFETY: by contract.
+    unsafe { register(slot, member, function, Request::Kernel, implement) }
 }
 
 /// `Library::_fallback`: the kernel of a key for all operators without one.
@@ -252,11 +264,10 @@ unsafe extern "C-unwind" fn fall_back(
     member: &'static Member,
 ) -> *mut LibraryLayout {
     let real = symbols().library_fallback;
-    // SAFETY: a live library and function of the caller.
-    let (own, key) = unsafe { (&mut *library, (*function).dispatch_key.key()) };
-    let Some(key) =
-        key.or(own.dispatch_key.key()).filter(|_| own.kind == kind::IMPL && !own.has_namespace)
-    else {
+    // SAFETY: a live library of the caller.
+    let own = unsafe { &*library };
+    let key = kernel_key(own, function);
+    let Some(key) = key.filter(|_| own.kind == kind::IMPL && !own.has_namespace) else {
         // SAFETY: the caller's arguments; libtorch refuses them.
         return unsafe { real(library, function) };
     };
@@ -266,116 +277,24 @@ unsafe extern "C-unwind" fn fall_back(
         .fallbacks
         .entry(key)
         .or_insert_with(|| Slot::new("(fallback)", key));
-    // SAFETY: a live function of the caller; its kernel moves into the slot.
-    let (kernel, wanted) = unsafe { route(slot, function) };
-    let number = slot.claim(member, kernel);
-    if slot.registered != wanted {
-        let undo = Undo { slot, member, number };
-        undo.slot.library = None;
-        // SAFETY: libtorch reads "_" as the wildcard namespace; the file's name is never freed.
-        let host =
-            unsafe { HostLibrary::new(kind::IMPL, "_", own.dispatch_key, own.file, own.line) };
-        // SAFETY: the caller's function, which now holds what the dispatcher shall.
+    let fall_back = |_: &mut Slot| {
+        let host = host(own, kind::IMPL);
+        // SAFETY: the caller's function, with our library.
         unsafe { real(host.address(), function) };
-        let slot = undo.done();
-        slot.library = Some(Arc::new(host));
-        slot.registered = wanted;
-    }
+        Arc::new(host)
+    };
+    // SAFETY: a live function of the caller.
+    let number = unsafe { register(slot, member, function, Request::Kernel, fall_back) };
     drop(registry);
     // SAFETY: a live library of the calling thread.
     unsafe { attach(library, member, Token::Fallback { key, number }) };
     library
 }
 
-/// Moves the kernel out of `function` and puts what the dispatcher should hold in its place.
-///
-/// # Safety
-/// `function` is live.
-unsafe fn route(slot: &Slot, function: *mut CppFunction) -> (Arc<OwnedKernel>, Registered) {
-    // SAFETY: by contract.
-    let kernel = unsafe { KernelFunction::take(&raw mut (*function).kernel) };
-    let wanted = slot.wanted(&kernel);
-    let stand_in = match wanted {
-        Registered::Router(entries) => slot.router.kernel(entries),
-        Registered::Fallthrough | Registered::Nothing => kernel.retained(),
-    };
-    // SAFETY: the place was moved out of.
-    unsafe { (&raw mut (*function).kernel).write(stand_in) };
-    (Arc::new(OwnedKernel(kernel)), wanted)
-}
-
-/// Registers a kernel with the registry's lock held; `name` is as the library was given it, or
-/// `None` for the operator's full name.
-///
-/// # Safety
-/// `function` is live, `name` is a C string.
-unsafe fn implement_locked(
-    entry: &mut Operator,
-    operator: &str,
-    key: u16,
-    member: &'static Member,
-    own: &LibraryLayout,
-    function: *mut CppFunction,
-    name: Option<*const c_char>,
-) -> u64 {
-    let slot = slot_of(entry, operator, key);
-    // SAFETY: by contract.
-    let (kernel, wanted) = unsafe { route(slot, function) };
-    let number = slot.claim(member, kernel);
-    if slot.registered == wanted {
-        return number;
-    }
-    let undo = Undo { slot, member, number };
-    undo.slot.library = None;
-    undo.slot.registered = Registered::Nothing;
-    let before = Before::of(operator, key);
-    let host = host(own, kind::IMPL, own.dispatch_key);
-    let full_name = std::ffi::CString::new(operator).unwrap_or_default();
-    // SAFETY: a live library and function, and a C string.
-    unsafe {
-        (symbols().library_implement)(
-            host.address(),
-            name.unwrap_or(full_name.as_ptr()),
-            function,
-            REGISTER,
-        );
-    }
-    let slot = undo.done();
-    slot.library = Some(Arc::new(host));
-    slot.registered = wanted;
-    slot.had_kernel = before.had_kernel;
-    slot.router.inherit(before.replaced_by(operator, slot.router.address()));
-    number
-}
-
-/// Takes a claim back if the registration behind it throws.
-struct Undo<'a> {
-    slot: &'a mut Slot,
-    member: &'static Member,
-    number: u64,
-}
-
-impl<'a> Undo<'a> {
-    fn done(self) -> &'a mut Slot {
-        let this = std::mem::ManuallyDrop::new(self);
-        // SAFETY: the guard is not dropped, so the borrow it holds is not used again.
-        unsafe { std::ptr::read(&this.slot) }
-    }
-}
-
-impl Drop for Undo<'_> {
-    fn drop(&mut self) {
-        // The kernel leaks: destroying it could run Python, and a lock is held.
-        std::mem::forget(self.slot.release(self.member, self.number));
-    }
-}
-
-fn slot_of<'a>(entry: &'a mut Operator, operator: &str, key: u16) -> &'a mut Slot {
-    let place = entry.slots.iter().position(|slot| slot.key == key).unwrap_or_else(|| {
-        entry.slots.push(Slot::new(operator, key));
-        entry.slots.len() - 1
-    });
-    &mut entry.slots[place]
+/// The dispatch key that a kernel is for: its own, else its library's.
+fn kernel_key(own: &LibraryLayout, function: *const CppFunction) -> Option<u16> {
+    // SAFETY: a live function of the caller.
+    unsafe { (*function).dispatch_key.key() }.or(own.dispatch_key.key())
 }
 
 enum Joined {
@@ -435,10 +354,12 @@ fn differences(operator: &str, schema: *const c_void) -> Option<String> {
 }
 
 /// A library of ours like the interpreter's own.
-fn host(own: &LibraryLayout, kind: u32, key: OptionalKey) -> HostLibrary {
+fn host(own: &LibraryLayout, kind: u32) -> HostLibrary {
+    // libtorch reads "_" as the wildcard namespace, of a library of fallbacks.
     let namespace = if own.has_namespace { own.namespace.text() } else { "_".to_owned() };
     // SAFETY: the file's name is a literal of an image that stays mapped.
-    let mut host = unsafe { HostLibrary::new(kind, &namespace, key, own.file, own.line) };
+    let mut host =
+        unsafe { HostLibrary::new(kind, &namespace, own.dispatch_key, own.file, own.line) };
     host.layout().python_module = own.python_module;
     host
 }

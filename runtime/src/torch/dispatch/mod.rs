@@ -6,6 +6,7 @@
 //! [`router`], which calls the kernel of the interpreter that the thread runs, under that
 //! interpreter's GIL. An interpreter that registered nothing keeps what libtorch had before.
 
+mod claim;
 mod entry;
 mod introspection;
 mod keys;

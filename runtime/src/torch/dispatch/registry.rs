@@ -98,6 +98,17 @@ pub(super) struct Operator {
     pub(super) slots: Vec<Slot>,
 }
 
+impl Operator {
+    /// The operator's slot for `key`, made on first use.
+    pub(super) fn slot(&mut self, operator: &str, key: u16) -> &mut Slot {
+        let place = self.slots.iter().position(|slot| slot.key == key).unwrap_or_else(|| {
+            self.slots.push(Slot::new(operator, key));
+            self.slots.len() - 1
+        });
+        &mut self.slots[place]
+    }
+}
+
 /// One operator's schema, defined alike by each of its definers.
 pub(super) struct Definition {
     /// The real registration.
@@ -180,10 +191,15 @@ impl Slot {
         let newest = self.kernels.iter().rev().find(|other| other.member == claim.member);
         drop(self.router.set(member, newest.map(|other| Arc::clone(&other.kernel))));
         if self.kernels.is_empty() {
-            self.library = None;
-            self.registered = Registered::Nothing;
+            self.withdraw();
         }
         Some(claim.kernel)
+    }
+
+    /// Undoes the real registration.
+    pub(super) fn withdraw(&mut self) {
+        self.library = None;
+        self.registered = Registered::Nothing;
     }
 }
 
