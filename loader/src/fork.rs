@@ -9,7 +9,12 @@ use std::{mem, ptr};
 use parking_lot::lock_api::{RawMutex as _, RawRwLock as _};
 use parking_lot::{Mutex, RawMutex, RawRwLock, ReentrantMutex, RwLock};
 
-use crate::{dl, domain, provided, publish, sys, tls};
+use crate::dl;
+use crate::domain;
+use crate::image::provided;
+use crate::sys;
+use crate::tls;
+use crate::visible::publish;
 
 /// A lock that is held over a fork.
 pub(crate) trait Held: Sync {

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use crate::arch;
-use crate::closure::{Closure, Edge};
 use crate::domain::{Domain, DomainInner};
 use crate::error::Result;
 use crate::image::IMAGES;
 use crate::image::Image;
 use crate::image::versions::Versions;
 use crate::load;
+use crate::load::closure::{Closure, Edge};
 use crate::policy::Class;
 use crate::sys::{PAGE, page_down};
 

@@ -40,60 +40,36 @@
 //! and a file that is truncated while it is mapped raises SIGBUS, as under every loader.
 
 mod arch;
-mod binding;
-mod closure;
+mod bind;
 pub mod current;
-mod debugger;
 mod dl;
 mod domain;
 mod error;
-mod exit;
 mod flags;
 mod fork;
 mod id;
 mod image;
 mod inspect;
-mod late;
-mod leaning;
-mod library;
-mod lifetime;
-mod link_map;
 mod load;
 mod loader;
-mod map;
-mod needs;
-mod order;
-mod plan;
 mod policy;
 #[doc(hidden)]
 pub mod preload;
-mod prepared;
-mod provided;
-mod providers;
-mod publish;
-mod registered;
-mod relocate;
 mod replica;
-mod run;
-mod scope;
-mod search;
 mod sys;
 mod system;
 #[doc(hidden)]
 pub mod testing;
-mod thunk;
 mod tls;
-mod unwind;
-mod uses;
-mod words;
+mod visible;
 
 pub use domain::{Domain, ReplicaInfo};
 pub use error::{Error, Result};
 pub use flags::OpenFlags;
 pub use id::DomainId;
+pub use image::provided::provide;
 pub use inspect::{DependencyInfo, Inspection, SegmentInfo, TlsInfo};
-pub use library::Library;
+pub use load::library::Library;
 pub use loader::{DomainBuilder, Loader, LoaderBuilder};
 pub use policy::{Class, Policy, Rule};
-pub use provided::provide;
-pub use thunk::Interposition;
+pub use replica::thunk::Interposition;

@@ -8,21 +8,21 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use parking_lot::{Mutex, ReentrantMutex};
 
-use crate::debugger;
 use crate::dl;
 use crate::domain::{self, Domain, DomainInner, State};
 use crate::error::{Error, Result};
 use crate::flags::OpenFlags;
 use crate::fork;
 use crate::id::DomainId;
-use crate::library::Library;
+use crate::load::library::Library;
+use crate::load::run;
 use crate::policy::Policy;
-use crate::publish;
-use crate::run;
+use crate::replica::thunk::{Interposition, Thunks};
 use crate::sys::dynamic;
 use crate::system::SYSTEM;
-use crate::thunk::{Interposition, Thunks};
-use crate::unwind;
+use crate::visible::debugger;
+use crate::visible::publish;
+use crate::visible::unwind;
 
 /// Loads images into domains. Cheap to clone.
 ///
@@ -51,7 +51,7 @@ impl LoaderBuilder {
     /// Prepares the process (exceptions, debuggers) and makes the loader.
     ///
     /// # Errors
-    /// [`Error::Unsupported`](crate::Error::Unsupported) if the process's libgcc_s cannot be made
+    /// [`Error::Unsupported`] if the process's libgcc_s cannot be made
     /// to find replicas, without which no C++ exception could cross them.
     pub fn build(self) -> Result<Loader> {
         publish::prepare()?;
@@ -167,7 +167,7 @@ impl Loader {
     /// libraries that the policy leaves to it.
     ///
     /// # Errors
-    /// [`Error::System`](crate::Error::System) with the text of `dlerror`.
+    /// [`Error::System`] with the text of `dlerror`.
     ///
     /// # Safety
     /// Constructors of the library and of what it needs run; it must be sound to run them in this process.
@@ -184,8 +184,8 @@ impl Loader {
             SYSTEM.objects().iter().find_map(|object| {
                 let name = crate::image::symbols::Name::new(name.as_bytes());
                 let (_, symbol) = object.symbols.lookup(name, None, true)?;
-                match crate::scope::system_definition(object, &symbol) {
-                    crate::scope::Definition::Fixed { address, .. } => Some(address),
+                match crate::bind::scope::system_definition(object, &symbol) {
+                    crate::bind::scope::Definition::Fixed { address, .. } => Some(address),
                     _ => None,
                 }
             })

@@ -1,6 +1,6 @@
 //! Which libraries are replicated, loaded once by us, or left to the system loader.
 //!
-//! Most libraries need no rule: the closure (see [`crate::closure`]) decides by their undefined
+//! Most libraries need no rule: the closure (see [`crate::load::closure`]) decides by their undefined
 //! symbols. A rule is for what symbols do not show: a library whose state only a lock of its one
 //! user protected, or one that shall be private (or shared) by choice. The loader has rules of its own
 //! for what belongs to the C library and to the compiler, as these serve the whole process in any

@@ -9,7 +9,7 @@ use crate::image::symbols::Name;
 use crate::sys::dynamic::LoadedObject;
 use crate::sys::functions::{self, *};
 use crate::system;
-use crate::unwind;
+use crate::visible::unwind;
 
 /// From now on this crate calls what libc.so.6 itself defines, whatever the names bind to. Call it
 /// before anything else of this crate. False if libc's symbol table cannot be read.

@@ -9,10 +9,10 @@ use std::ffi::{c_int, c_void};
 use std::ptr;
 
 use crate::current;
+use crate::dl::exit;
 use crate::domain;
-use crate::exit;
 use crate::id::DomainId;
-use crate::thunk::{Interposition, Thunks};
+use crate::replica::thunk::{Interposition, Thunks};
 
 type Handler = Option<unsafe extern "C-unwind" fn()>;
 

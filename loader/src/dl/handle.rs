@@ -7,7 +7,7 @@ use std::ptr;
 use std::sync::Arc;
 
 use crate::domain::Domain;
-use crate::library::Library;
+use crate::load::library::Library;
 use crate::replica::Replica;
 
 /// What a handle stands for.

@@ -10,8 +10,8 @@ use super::{clear_error, set_error};
 use crate::domain;
 use crate::id::DomainId;
 use crate::replica::Replica;
-use crate::search;
 use crate::sys::functions::functions;
+use crate::system::search;
 
 // Requests that the libc crate lacks (<dlfcn.h>).
 const SEARCH: c_int = 4;
@@ -91,18 +91,6 @@ pub(super) unsafe extern "C" fn dlinfo(
         }
     }
     0
-}
-
-impl Replica {
-    /// The id by which its TLS is known outside; 0 if it has none.
-    pub(super) fn tls_module(&self) -> usize {
-        self.tls_block().map_or(0, |block| block.public_id() as usize)
-    }
-
-    /// Its block in the calling thread, if the thread has it already.
-    pub(super) fn tls_data(&self) -> Option<usize> {
-        self.tls_block()?.existing_address()
-    }
 }
 
 /// # Safety

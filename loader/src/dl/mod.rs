@@ -3,12 +3,11 @@
 //! Each function that needs it gets its domain from its thunk, so that a library opened by one program is
 //! that program's, whatever thread calls.
 
-mod address;
 mod environment;
+mod exit;
 mod forks;
 mod handle;
 mod information;
-mod iterate;
 mod open;
 mod symbol;
 mod threads;
@@ -22,14 +21,11 @@ use parking_lot::Mutex;
 
 use crate::arch;
 use crate::error::Error;
-use crate::exit;
 use crate::fork::Held;
 use crate::id::DomainId;
+use crate::replica::thunk::Interposition;
 use crate::sys::functions::functions;
-use crate::thunk::Interposition;
-use crate::unwind;
-
-pub(crate) use iterate::iterate_phdr;
+use crate::visible::{address, iterate, unwind};
 
 /// The functions that every domain interposes.
 pub(crate) fn interpositions(domain: DomainId) -> Vec<(&'static str, Interposition)> {
@@ -56,7 +52,7 @@ pub(crate) fn interpositions(domain: DomainId) -> Vec<(&'static str, Interpositi
         ("setenv", plain(environment::setenv as *const c_void)),
         ("unsetenv", plain(environment::unsetenv as *const c_void)),
         ("_dl_find_object", plain(unwind::find_object as *const c_void)),
-        ("dl_iterate_phdr", plain(iterate_phdr as *const c_void)),
+        ("dl_iterate_phdr", plain(iterate::iterate_phdr as *const c_void)),
         ("dladdr", plain(address::dladdr as *const c_void)),
         ("dladdr1", plain(address::dladdr1 as *const c_void)),
         ("dlclose", with_domain(open::dlclose as *const c_void, 1)),

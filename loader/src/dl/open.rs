@@ -12,16 +12,16 @@ use crate::error::{Error, Result};
 use crate::flags::OpenFlags;
 use crate::id::DomainId;
 use crate::image::IMAGES;
-use crate::library::Library;
-use crate::lifetime;
 use crate::load;
-use crate::publish;
+use crate::load::library::Library;
+use crate::load::unload;
 use crate::replica::Replica;
-use crate::search::{self, Absence, Level};
 use crate::sys::dynamic;
 use crate::sys::functions::functions;
 use crate::system::SYSTEM;
 use crate::system::SystemObject;
+use crate::system::search::{self, Absence, Level};
+use crate::visible::publish;
 
 /// The bits that the second argument of `dlopen(3)` may have.
 const MODES: c_int = libc::RTLD_LAZY
@@ -181,7 +181,7 @@ pub(super) unsafe extern "C-unwind" fn dlclose(handle: *mut c_void, context: usi
     }
     match handle::resolve(&domain, handle) {
         Handle::Replica(owner, replica) if owner.0.program => {
-            if lifetime::close(&owner, &replica) {
+            if unload::close(&owner, &replica) {
                 return 0;
             }
             set_error(format!("{}: shared object not open", replica.image.path.display()));

@@ -6,19 +6,19 @@ use std::sync::Arc;
 
 use super::handle::{self, Handle};
 use super::{clear_error, set_error, text};
+use crate::bind::scope::{Definition, Scope, system_definition};
+use crate::domain::needs;
 use crate::domain::{self, Domain};
 use crate::id::DomainId;
 use crate::image::symbols::{Name, sysv_hash};
 use crate::image::versions::Version;
-use crate::library::find_definition;
-use crate::needs;
-use crate::publish;
+use crate::load::library::find_definition;
 use crate::replica::Replica;
-use crate::scope::{Definition, Scope, system_definition};
 use crate::sys::dynamic;
 use crate::sys::functions::functions;
 use crate::system::SYSTEM;
 use crate::system::SystemObject;
+use crate::visible::publish;
 
 /// `dlsym(handle, name)`.
 ///

@@ -4,6 +4,7 @@ mod dynamic;
 mod header;
 #[cfg(test)]
 mod properties;
+pub(crate) mod provided;
 pub(crate) mod relocations;
 pub(crate) mod symbols;
 mod targets;
@@ -21,10 +22,9 @@ use once_cell::sync::{Lazy, OnceCell};
 use parking_lot::Mutex;
 
 use crate::arch::{self, Action};
+use crate::bind::plan::PlanCache;
 use crate::error::{Error, Result};
 use crate::fork::Held;
-use crate::plan::PlanCache;
-use crate::provided;
 use crate::sys::file::{self, FileId};
 pub(crate) use dynamic::Dynamic;
 use header::Layout;

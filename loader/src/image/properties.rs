@@ -424,7 +424,7 @@ proptest! {
 /// A small library that every system of glibc has.
 fn library() -> &'static [u8] {
     static BYTES: once_cell::sync::Lazy<Vec<u8>> = once_cell::sync::Lazy::new(|| {
-        let path = crate::search::find("libdl.so.2", &[]).expect("glibc brings it");
+        let path = crate::system::search::find("libdl.so.2", &[]).expect("glibc brings it");
         std::fs::read(path).expect("a library is readable")
     });
     &BYTES

@@ -8,23 +8,23 @@ use std::mem::ManuallyDrop;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::binding::Binding;
+use crate::bind::binding::Binding;
+use crate::bind::plan::{Binder, InterposedNames, Plan};
+use crate::bind::relocate::{self, Places};
+use crate::bind::scope::{Order, Scope};
 use crate::error::{Error, Result};
 use crate::id::DomainId;
 use crate::image::relocations::relr_addresses;
 use crate::image::symbols::Name;
 use crate::image::{Image, Segment};
-use crate::late;
-use crate::map;
-use crate::plan::{Binder, InterposedNames, Plan};
-use crate::relocate::{self, Places};
+use crate::load::late;
 use crate::replica::Replica;
-use crate::scope::{Order, Scope};
+use crate::replica::map;
+use crate::replica::words::Words;
 use crate::sys::file::{self, FileId};
 use crate::sys::{page_down, page_up};
 use crate::system::SYSTEM;
 use crate::tls::{Block, Placed};
-use crate::words::Words;
 
 /// An image that goes away again, with its bytes.
 ///

@@ -3,8 +3,8 @@
 use std::ffi::{CString, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
 
-use crate::publish;
 use crate::sys::functions::functions;
+use crate::visible::publish;
 
 type Callback = unsafe extern "C-unwind" fn(*mut libc::dl_phdr_info, usize, *mut c_void) -> c_int;
 

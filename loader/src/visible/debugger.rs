@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicUsize, Ordering};
 use goblin::elf::dynamic::DT_DEBUG;
 use once_cell::sync::OnceCell;
 
-use crate::link_map::LinkMap;
 use crate::replica::Replica;
+use crate::replica::link_map::LinkMap;
 use crate::system::System;
 
 /// `struct r_debug_extended` (`<link.h>` of glibc 2.35).

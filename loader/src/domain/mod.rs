@@ -1,5 +1,9 @@
 //! Domains and the replicas in them.
 
+pub(crate) mod needs;
+pub(crate) mod order;
+pub(crate) mod uses;
+
 use std::collections::HashMap;
 use std::ffi::c_void;
 use std::path::PathBuf;
@@ -8,18 +12,18 @@ use std::sync::Arc;
 use once_cell::sync::Lazy;
 use parking_lot::{Mutex, ReentrantMutex, RwLock};
 
+use crate::bind::plan::InterposedNames;
+use crate::bind::scope::{Definition, Order, Scope};
+use crate::domain::uses::Uses;
 use crate::fork::{self, Held};
 use crate::id::DomainId;
 use crate::image::ImageId;
 use crate::image::symbols::{Name, Symbol};
-use crate::plan::InterposedNames;
 use crate::policy::Policy;
 use crate::replica::Replica;
-use crate::scope::{Definition, Order, Scope};
+use crate::replica::thunk::Thunks;
 use crate::system::SYSTEM;
 use crate::system::SystemObject;
-use crate::thunk::Thunks;
-use crate::uses::Uses;
 
 /// What is known of a replica from outside.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,7 +59,7 @@ pub(crate) struct State {
     /// In load order.
     pub replicas: Vec<Arc<Replica>>,
     pub by_image: HashMap<ImageId, Arc<Replica>>,
-    /// Those opened with [`OpenFlags::GLOBAL`], in the order in which they became so.
+    /// Those opened with RTLD_GLOBAL, in the order in which they became so.
     pub globals: Vec<Arc<Replica>>,
     /// What is shared and those need: theirs to find, and so everybody's (dlopen(3), RTLD_GLOBAL).
     pub global_needs: GlobalNeeds,

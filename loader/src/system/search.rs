@@ -11,7 +11,7 @@ use crate::arch;
 use crate::error::Error;
 use crate::image::IMAGES;
 use crate::image::Image;
-use crate::provided;
+use crate::image::provided;
 use crate::sys::file::{self, FileId, is_refusal};
 use crate::system::SYSTEM;
 

@@ -1,5 +1,11 @@
 //! A replica: one copy of an image.
 
+pub(crate) mod link_map;
+pub(crate) mod map;
+pub(crate) mod registered;
+pub(crate) mod thunk;
+pub(crate) mod words;
+
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,17 +13,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use once_cell::sync::OnceCell;
 use parking_lot::Mutex;
 
+use crate::bind::scope::{Definition, Scope, call_resolver};
+use crate::domain::needs::Need;
 use crate::id::DomainId;
+use crate::image::provided;
 use crate::image::symbols::Symbol;
 use crate::image::{Image, ImageId};
-use crate::link_map::{LinkMap, Range};
-use crate::needs::Need;
-use crate::provided;
-use crate::registered::Registered;
-use crate::scope::{Definition, Scope, call_resolver};
-use crate::search::Level;
+use crate::replica::link_map::{LinkMap, Range};
+use crate::replica::registered::Registered;
+use crate::replica::thunk::Thunks;
 use crate::sys::memory::Reservation;
-use crate::thunk::Thunks;
+use crate::system::search::Level;
 use crate::tls::{Block, Placed};
 
 /// One copy of an image: its own data, its image's text.
@@ -118,6 +124,16 @@ impl Replica {
     /// Its thread-local data, if it has some.
     pub(crate) fn tls(&self) -> Option<&Placed> {
         self.tls.as_ref()
+    }
+
+    /// The id by which its TLS is known outside; 0 if it has none.
+    pub(crate) fn tls_module(&self) -> usize {
+        self.tls_block().map_or(0, |block| block.public_id() as usize)
+    }
+
+    /// Its block in the calling thread, if the thread has it already.
+    pub(crate) fn tls_data(&self) -> Option<usize> {
+        self.tls_block()?.existing_address()
     }
 
     /// The address of what the file has at `address`.

@@ -12,7 +12,7 @@ pub(crate) enum Binding {
     Unreferenced,
     /// A weak reference without a definition.
     Absent,
-    /// A symbol of the domain's replica of an image, given by its index in [`crate::plan::Plan::images`].
+    /// A symbol of the domain's replica of an image, given by its index in [`crate::bind::plan::Plan::images`].
     Image { image: u32, symbol: Symbol },
     /// An address that is the same in all domains, and the size of what is there.
     Fixed { address: usize, size: u64 },
@@ -20,7 +20,7 @@ pub(crate) enum Binding {
     FixedTls { block: Block, offset: u64 },
     /// Entry of the domain's interposition table.
     Interposed(u32),
-    /// A function without a definition: its index in [`crate::plan::Plan::missing`].
+    /// A function without a definition: its index in [`crate::bind::plan::Plan::missing`].
     Missing(u32),
 }
 

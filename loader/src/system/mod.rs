@@ -1,5 +1,7 @@
 //! System objects: what glibc's loader holds, indexed so that references can be bound to them.
 
+pub(crate) mod search;
+
 use std::collections::HashMap;
 use std::ffi::{CString, OsStr, OsString};
 use std::ops::Range;

@@ -2,14 +2,14 @@
 //! or of a thread, and around a fork.
 //!
 //! Such functions must be called, or forgotten, before their replica's memory goes: see
-//! [`crate::registered`].
+//! [`crate::replica::registered`].
 
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
 use crate::current;
-use crate::publish;
 use crate::replica::Replica;
+use crate::visible::publish;
 
 /// Remembers that something was registered with `handle`, and returns the replica that it is of.
 pub(crate) fn note(handle: *mut c_void) -> Option<Arc<Replica>> {

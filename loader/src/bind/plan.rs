@@ -8,13 +8,13 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::binding::{Binding, Missing};
+use crate::bind::binding::{Binding, Missing};
+use crate::bind::prepared::Prepared;
+use crate::bind::scope::{Definition, Scope, ScopeKey};
 use crate::error::{Error, Result};
 use crate::image::relocations::Rela;
 use crate::image::symbols::{Name, Symbol};
 use crate::image::{Image, ImageId};
-use crate::prepared::Prepared;
-use crate::scope::{Definition, Scope, ScopeKey};
 
 /// The bindings of one image in one kind of scope, by symbol index.
 #[derive(Debug)]
@@ -168,7 +168,7 @@ impl<'a> Binder<'a> {
     }
 
     /// A reference without a definition. The system loader binds functions lazily unless told
-    /// otherwise, so a library may load that calls what nobody defines yet (see [`crate::late`]).
+    /// otherwise, so a library may load that calls what nobody defines yet (see [`crate::load::late`]).
     fn missing(
         &self,
         image: &Image,

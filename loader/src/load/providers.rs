@@ -4,14 +4,14 @@ use std::collections::{HashSet, VecDeque};
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::closure::{Closure, Edge};
+use crate::bind::scope::{Order, Scope};
 use crate::domain::Domain;
+use crate::domain::needs::Need;
 use crate::flags::OpenFlags;
 use crate::image::{Image, ImageId};
-use crate::needs::Need;
+use crate::load::closure::{Closure, Edge};
 use crate::policy::Class;
 use crate::replica::Replica;
-use crate::scope::{Order, Scope};
 use crate::system::SYSTEM;
 use crate::system::SystemObject;
 

@@ -4,12 +4,12 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::binding::Binding;
+use crate::bind::binding::Binding;
+use crate::bind::plan::Plan;
+use crate::bind::scope::Scope;
 use crate::domain::{Domain, State};
 use crate::image::ImageId;
-use crate::plan::Plan;
 use crate::replica::Replica;
-use crate::scope::Scope;
 use crate::system::SYSTEM;
 use crate::system::SystemObject;
 

@@ -4,10 +4,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use crate::domain::needs::Need;
+use crate::domain::uses::{Opened, Uses};
 use crate::image::ImageId;
-use crate::needs::Need;
 use crate::replica::Replica;
-use crate::uses::{Opened, Uses};
 
 /// The numbers below `count`, each after those that it leads to; a cycle is broken where it is
 /// entered, and of those that do not lead to each other the last one comes first.

@@ -4,10 +4,10 @@
 
 use std::path::Path;
 
-use crate::closure::{Closure, Edge};
 use crate::image::Image;
 use crate::image::relocations::Rela;
 use crate::image::symbols::{Name, SymbolTable};
+use crate::load::closure::{Closure, Edge};
 use crate::system::SYSTEM;
 
 /// A symbol that node `index`, or something that it needs, refers to and that the system loader

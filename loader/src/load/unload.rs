@@ -8,11 +8,14 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use crate::domain::needs;
+use crate::domain::needs::Need;
+use crate::domain::order;
 use crate::domain::{self, Domain, State};
 use crate::image::ImageId;
-use crate::needs::Need;
+use crate::load::run;
 use crate::replica::Replica;
-use crate::{needs, order, publish, run};
+use crate::visible::publish;
 
 impl Domain {
     /// Runs the destructors of the domain's replicas, last loaded first, and unmaps them.

@@ -8,11 +8,11 @@
 use std::collections::HashSet;
 
 use crate::arch::{self, Action};
-use crate::binding::Binding;
+use crate::bind::binding::Binding;
 use crate::image::Image;
 use crate::image::relocations::{Rela, relr_addresses};
+use crate::replica::words::Words;
 use crate::sys::PAGE;
-use crate::words::Words;
 
 /// The relocations of an image, sorted out.
 #[derive(Debug, Default)]

@@ -3,7 +3,7 @@
 //! A page of data that relocation will write is made the replica's own here, all of them in few
 //! requests, because a page fault costs more than the relocations of a page. Where they are many in
 //! a row, the file's bytes are copied into fresh memory: the kernel's copy on write takes longer for
-//! each page. What the plan knows of a page (see [`crate::words`]) is written into it at once, before
+//! each page. What the plan knows of a page (see [`crate::replica::words`]) is written into it at once, before
 //! it leaves the processor's first cache. A page that holds no relocation stays the file's until the
 //! program writes it.
 
@@ -14,9 +14,9 @@ use std::ptr;
 
 use crate::error::{Error, Result};
 use crate::image::{Image, Segment};
+use crate::replica::words::{Unwritten, Words};
 use crate::sys::memory::{self, Protection, Reservation};
 use crate::sys::{PAGE, page_down, page_up};
-use crate::words::{Unwritten, Words};
 
 /// Maps the segments of `image` from its file, private to the process: pages that nobody writes
 /// stay the page cache's. Pages that relocation writes have `words` in them already.

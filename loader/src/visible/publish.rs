@@ -8,12 +8,12 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
 use once_cell::sync::OnceCell;
 use parking_lot::RwLock;
 
-use crate::debugger;
 use crate::error::{Error, Result};
 use crate::fork;
-use crate::link_map::Range;
 use crate::replica::Replica;
+use crate::replica::link_map::Range;
 use crate::sys::memory::{Protection, Reservation};
+use crate::visible::debugger;
 
 /// Room for this many replicas in one process. Every replica has several mappings, of which the
 /// kernel's default limit allows 65,530.

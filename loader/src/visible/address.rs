@@ -9,8 +9,8 @@ use once_cell::sync::Lazy;
 use parking_lot::Mutex;
 
 use crate::fork::Held;
-use crate::publish;
 use crate::sys::functions::functions;
+use crate::visible::publish;
 
 /// RTLD_DL_SYMENT and RTLD_DL_LINKMAP of `dladdr1(3)`.
 const SYMBOL_ENTRY: c_int = 1;
@@ -20,7 +20,7 @@ const LINK_MAP: c_int = 2;
 ///
 /// # Safety
 /// `info` points to a `Dl_info`.
-pub(super) unsafe extern "C" fn dladdr(address: *const c_void, info: *mut libc::Dl_info) -> c_int {
+pub(crate) unsafe extern "C" fn dladdr(address: *const c_void, info: *mut libc::Dl_info) -> c_int {
     let Some(replica) = publish::find(address as usize) else {
         // SAFETY: the caller's promise.
         return unsafe { (functions().dladdr)(address, info) };
@@ -43,7 +43,7 @@ pub(super) unsafe extern "C" fn dladdr(address: *const c_void, info: *mut libc::
 ///
 /// # Safety
 /// `info` points to a `Dl_info`, `extra` to a pointer.
-pub(super) unsafe extern "C" fn dladdr1(
+pub(crate) unsafe extern "C" fn dladdr1(
     address: *const c_void,
     info: *mut libc::Dl_info,
     extra: *mut *mut c_void,
@@ -79,7 +79,7 @@ fn symbol_entry(address: usize) -> *const u8 {
 static KEPT: Lazy<Mutex<HashSet<CString>>> = Lazy::new(Mutex::default);
 
 /// What the names are kept under.
-pub(super) fn lock() -> &'static dyn Held {
+pub(crate) fn lock() -> &'static dyn Held {
     &*KEPT
 }
 

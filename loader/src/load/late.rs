@@ -6,14 +6,14 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::binding::Missing;
+use crate::bind::binding::Missing;
+use crate::bind::scope::{Definition, Scope};
 use crate::domain;
 use crate::error::{Error, Result};
 use crate::id::DomainId;
 use crate::image::symbols::Name;
 use crate::image::{Image, ImageId};
-use crate::scope::{Definition, Scope};
-use crate::thunk::{LateCall, Thunks};
+use crate::replica::thunk::{LateCall, Thunks};
 
 /// What a late call knows.
 #[derive(Debug)]

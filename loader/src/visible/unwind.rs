@@ -12,15 +12,15 @@ use goblin::elf::dynamic::{DT_JMPREL, DT_PLTRELSZ, DT_RELA, DT_RELASZ};
 use once_cell::sync::OnceCell;
 
 use crate::arch::{self, Action};
-use crate::dl;
 use crate::error::{Error, Result};
 use crate::image::relocations::Rela;
 use crate::image::symbols::Name;
-use crate::publish;
 use crate::sys::dynamic::SystemHandle;
 use crate::sys::memory::while_writable;
 use crate::system::SYSTEM;
 use crate::system::{System, SystemObject};
+use crate::visible::iterate;
+use crate::visible::publish;
 
 /// `struct dl_find_object` (`<dlfcn.h>` of glibc 2.35) on machines without a separate data base.
 #[repr(C)]
@@ -73,7 +73,7 @@ pub(crate) unsafe extern "C" fn find_object(
 fn replacements() -> [(&'static [u8], usize); 2] {
     [
         (b"_dl_find_object", find_object as *const () as usize),
-        (b"dl_iterate_phdr", dl::iterate_phdr as *const () as usize),
+        (b"dl_iterate_phdr", iterate::iterate_phdr as *const () as usize),
     ]
 }
 

@@ -2,34 +2,40 @@
 //!
 //! Nothing is visible to anybody before `publish`; an error before it drops what was mapped.
 
+pub(crate) mod closure;
+pub(crate) mod late;
+pub(crate) mod library;
+pub(crate) mod providers;
+pub(crate) mod run;
+pub(crate) mod underlinked;
+pub(crate) mod unload;
+
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::closure::{Closure, Edge, Surroundings};
+use crate::bind::plan::{Binder, Plan};
+use crate::bind::relocate::{self, Places};
 use crate::domain::Domain;
+use crate::domain::needs;
+use crate::domain::order::{self, Root};
+use crate::domain::uses::Opened;
 use crate::error::{Error, Result};
 use crate::flags::OpenFlags;
 use crate::image::IMAGES;
 use crate::image::Image;
-use crate::late;
-use crate::leaning::undefined_on_its_own;
-use crate::library::Library;
-use crate::map;
-use crate::needs;
-use crate::order::{self, Root};
-use crate::plan::{Binder, Plan};
+use crate::load::closure::{Closure, Edge, Surroundings};
+use crate::load::library::Library;
+use crate::load::providers::{needs_of, scope_of};
+use crate::load::underlinked::undefined_on_its_own;
 use crate::policy::Class;
-use crate::providers::{needs_of, scope_of};
-use crate::publish;
-use crate::relocate::{self, Places};
 use crate::replica::Replica;
-use crate::run;
+use crate::replica::map;
 use crate::sys::dynamic::SystemHandle;
 use crate::system::SYSTEM;
 use crate::tls::{self, Placed};
-use crate::uses::Opened;
+use crate::visible::publish;
 
 impl Domain {
     /// Opens the file at `path` as a replica of this domain, with all that it needs, and runs the

@@ -4,13 +4,13 @@ use std::ffi::{CString, c_void};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::bind::scope::{Definition, system_definition};
 use crate::domain::Domain;
+use crate::domain::needs;
 use crate::error::{Error, Result};
 use crate::image::symbols::Name;
 use crate::image::versions::Version;
-use crate::needs;
 use crate::replica::Replica;
-use crate::scope::{Definition, system_definition};
 use crate::sys::functions::functions;
 
 /// An open library. It stays loaded when the value is dropped: who holds pointers into it cannot

@@ -16,12 +16,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
+use crate::image::provided;
 use crate::image::symbols::Name;
 use crate::image::{Image, ImageCache};
 use crate::policy::{Class, Policy};
-use crate::provided;
 use crate::replica::Replica;
-use crate::search::{self, Absence, Level};
+use crate::system::search::{self, Absence, Level};
 use crate::system::{System, SystemObject};
 
 /// An image of the closure that is not loaded in the domain.

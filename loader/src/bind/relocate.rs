@@ -1,4 +1,4 @@
-//! Relocation: what of a plan mapping has not written (see [`crate::prepared`]), applied to a
+//! Relocation: what of a plan mapping has not written (see [`crate::bind::prepared`]), applied to a
 //! replica.
 //!
 //! Only pages that hold a relocation are written (see [`crate::image::Targets`]); mapping has made
@@ -7,14 +7,14 @@
 use std::ptr;
 
 use crate::arch::{self, Action};
-use crate::binding::Binding;
+use crate::bind::binding::Binding;
+use crate::bind::plan::Plan;
+use crate::bind::prepared::Prepared;
+use crate::bind::scope::call_resolver;
 use crate::error::{Error, Result};
 use crate::image::relocations::{Rela, relr_addresses};
 use crate::image::symbols::Symbol;
-use crate::plan::Plan;
-use crate::prepared::Prepared;
 use crate::replica::Replica;
-use crate::scope::call_resolver;
 use crate::tls::Block;
 
 /// Where a plan's definitions are in one domain.

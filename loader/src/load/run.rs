@@ -8,10 +8,10 @@ use once_cell::sync::Lazy;
 
 use crate::current;
 use crate::domain;
-use crate::order;
-use crate::publish;
+use crate::domain::order;
 use crate::replica::Replica;
 use crate::sys::dynamic::{ProgramArguments, environment};
+use crate::visible::publish;
 
 type Constructor = unsafe extern "C-unwind" fn(c_int, *const *const c_char, *const *const c_char);
 type Destructor = unsafe extern "C-unwind" fn();
