@@ -310,8 +310,8 @@ pub struct PayloadTable {
     pub start: unsafe extern "C" fn(start: *const Start, sink: *mut c_void) -> Status,
     /// After a `start` with `command_line`: runs what the command line says and finalizes.
     pub run_main: unsafe extern "C" fn(exit_status: *mut c_int, sink: *mut c_void) -> Status,
-    /// Finalizes the interpreter, on the thread that has started it. No other may be attached or
-    /// attach any more.
+    /// Finalizes the interpreter, on the thread that has started it, once it gets the GIL. No other
+    /// thread enters any more.
     pub finalize: unsafe extern "C" fn(sink: *mut c_void) -> Status,
 
     // Threads and the GIL. They nest; each returns to its caller only when it has been done.
@@ -324,7 +324,8 @@ pub struct PayloadTable {
     pub suspend: unsafe extern "C" fn() -> *mut c_void,
     /// Takes the GIL back.
     pub resume: unsafe extern "C" fn(state: *mut c_void),
-    /// Frees this thread's state; the thread must not be attached. For threads that end.
+    /// Leaves this thread's state to be freed by whichever thread enters once this one is gone. For
+    /// threads that end, which are not attached. Never waits.
     pub forget_thread: unsafe extern "C" fn(),
     /// 1 if this thread holds the GIL of this interpreter.
     pub attached: unsafe extern "C" fn() -> c_int,

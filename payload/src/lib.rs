@@ -8,6 +8,7 @@
 //! One function is exported, [`hydrozoa_payload_v1`]; everything else goes through the tables of
 //! [`table`].
 
+mod ended;
 mod fault;
 mod functions;
 mod memory;

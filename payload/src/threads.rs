@@ -2,9 +2,10 @@
 //!
 //! `PyGILState_Ensure` makes a thread state at the outermost entry of a thread and
 //! `PyGILState_Release` frees it again (Python/pystate.c), which costs more than most calls. So the
-//! first entry of a thread takes one more reference (the state's `gilstate_counter`), which
-//! `forget_thread` gives back when the thread ends.
+//! first entry of a thread takes one more reference (the state's `gilstate_counter`). When the thread
+//! ends, `forget_thread` leaves the state to whoever enters next ([`crate::ended`]).
 
+use crate::ended;
 use crate::table::Handle;
 use pyo3_ffi::{
     Py_DECREF, Py_INCREF, PyEval_RestoreThread, PyEval_SaveThread, PyGILState_Ensure,
@@ -96,17 +97,11 @@ pub(crate) unsafe extern "C" fn resume(state: *mut c_void) {
 
 /// See [`crate::table::PayloadTable::forget_thread`].
 pub(crate) unsafe extern "C" fn forget_thread() {
-    // SAFETY: the interpreter runs, and this thread is not attached.
-    unsafe {
-        let state = PyGILState_GetThisThreadState();
-        if !state.is_null() {
-            // Drains nothing: whoever waits for the queue to be done (Interpreter::drain) must find
-            // it, and not an ending thread in the middle of it.
-            PyEval_RestoreThread(state);
-            // Gives back the reference that `enter` took; the count falls to zero, which frees
-            // the state and lets go of the GIL.
-            PyGILState_Release(PyGILState_STATE::PyGILState_UNLOCKED);
-        }
+    // SAFETY: the interpreter runs, as the host vouches, so the key that is read is its own.
+    let state = unsafe { PyGILState_GetThisThreadState() };
+    if !state.is_null() {
+        ended::add(state);
+        QUEUED.store(true, Ordering::Release);
     }
 }
 
@@ -190,6 +185,9 @@ fn queue(action: unsafe extern "C" fn(*mut c_void), argument: *mut c_void) {
 /// The actions run without the lock: a destructor may run any Python code, which may let go of the
 /// GIL, and other threads queue more meanwhile.
 pub(crate) fn drain() {
+    if !QUEUED.load(Ordering::Relaxed) {
+        return;
+    }
     while QUEUED.swap(false, Ordering::Acquire) {
         let queued = {
             let mut queue = QUEUE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -199,5 +197,9 @@ pub(crate) fn drain() {
             // SAFETY: attached, and each action is run once.
             unsafe { (deferred.action)(deferred.argument) };
         }
+    }
+    // SAFETY: the thread is attached.
+    if !unsafe { ended::free() } {
+        QUEUED.store(true, Ordering::Release);
     }
 }

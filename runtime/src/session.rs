@@ -2,7 +2,7 @@
 
 use crate::Result;
 use crate::convert::ToPython;
-use crate::interpreter::{Attached, Inner, Interpreter};
+use crate::interpreter::{Attached, Inner, Interpreter, without_gil};
 use crate::movable::Movable;
 use crate::object::Object;
 use crate::package::Package;
@@ -141,10 +141,38 @@ impl Session {
     }
 
     /// Holds the GIL during `action`, so that the calls in it are one turn and need not take it
-    /// each. Other threads' calls on this interpreter wait meanwhile.
+    /// each. Other threads' calls on this interpreter wait meanwhile; so what waits for such a
+    /// thread waits for ever, unless [`Session::without_gil`] is around it.
     pub fn with_gil<R>(&self, action: impl FnOnce() -> R) -> R {
         let _attached = self.attach();
         action()
+    }
+
+    /// Lets go of the GIL during `action`, which may wait for other threads: for a lock, a channel, a
+    /// thread's end, or work that takes long. What waits for a thread that enters this interpreter
+    /// must be done so, inside of [`Session::with_gil`] and in a host function
+    /// ([`Session::function`]), where the GIL is held; elsewhere this does nothing but call `action`.
+    ///
+    /// Everything may be done in `action`. Objects stay what they are, and each operation on one takes
+    /// the GIL for its own time, as outside of `with_gil`; other threads may have changed the objects
+    /// meanwhile. `with_gil` holds the GIL again during its own action, and `without_gil` may be nested
+    /// in that; so may sessions of other interpreters. After `action`, also after a panic in it, the
+    /// GIL is waited for and taken back.
+    ///
+    /// A thread holds the GIL of one interpreter at most. If it is that of another interpreter, whose
+    /// code the thread runs just now, that is the one that is let go of.
+    ///
+    /// ```no_run
+    /// # use std::sync::{Mutex, mpsc::Receiver};
+    /// # fn f(session: &hydrozoa::Session, work: Mutex<Receiver<i64>>) -> hydrozoa::Result<()> {
+    /// let next = session.function("next", move |session, _| {
+    ///     let item = session.without_gil(|| work.lock().unwrap().recv());
+    ///     session.object_from(&item.unwrap_or(-1))
+    /// })?;
+    /// # Ok(()) }
+    /// ```
+    pub fn without_gil<R>(&self, action: impl FnOnce() -> R) -> R {
+        without_gil(action)
     }
 
     pub(crate) fn attach(&self) -> Attached<'_> {

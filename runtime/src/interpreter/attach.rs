@@ -1,27 +1,30 @@
 //! Threads and GILs: a thread holds the GIL of at most one interpreter.
 //!
 //! Two interpreters have two GILs, and a thread that waited for one while it held the other could
-//! wait for ever. So a thread that enters an interpreter from inside another (in a host function
-//! that Python called, or in a drop) lets go of the outer one's GIL for the time. To Python this
-//! looks like any C function that releases the GIL.
+//! wait for ever. So a thread that enters an interpreter from the code of another (in a host
+//! function that Python called, or in a drop) lets go of the outer one's GIL for the time. To Python
+//! this looks like any C function that releases the GIL.
+//!
+//! The interpreter whose code a thread runs is that of the thread's current domain
+//! ([`hydrozoa_loader::current`]). A session sets the domain when it enters, and Python's own
+//! threads are born with it. So it makes no difference on which of these threads a host function is
+//! called or a lent owner is dropped.
 
-use super::Inner;
+use super::{Inner, live};
 use crate::payload::table::PayloadTable;
 use crate::torch::ThreadState;
-use hydrozoa_loader::{Domain, current};
-use std::cell::{Cell, RefCell};
+use hydrozoa_loader::{Domain, DomainId, current};
+use std::cell::RefCell;
 use std::ffi::{c_int, c_void};
 use std::marker::PhantomData;
-use std::ptr;
 use std::sync::{Arc, PoisonError, RwLock};
 
 /// The payload's flag in the token of an `enter` that made this thread's state.
 const NEW_THREAD: c_int = 1 << 8;
 
 thread_local! {
-    /// The interpreter that this thread entered last and has not left, or null. Whether its GIL is
-    /// held right now only the interpreter knows: Python code in between may have released it.
-    static INNERMOST: Cell<*const Inner> = const { Cell::new(ptr::null()) };
+    /// The interpreters that this thread has left for another one, and returns to.
+    static LEFT: RefCell<Vec<DomainId>> = const { RefCell::new(Vec::new()) };
 
     /// The interpreters that keep a state for this thread.
     static STATES: States = const { States(RefCell::new(Vec::new())) };
@@ -40,37 +43,28 @@ pub(crate) struct Attached<'a> {
 impl Inner {
     /// Takes the GIL; waits for it. May be nested.
     pub(crate) fn attach(self: &Arc<Self>) -> Attached<'_> {
-        let outside = Outside::entering(self);
+        let outside = Outside::entering(self.domain().id());
         // SAFETY: the interpreter is started (an `Inner` exists only then) and not finalized (this
         // reference keeps it alive), and this thread runs in its domain.
         let token = unsafe { (self.table.enter)() };
         if token & NEW_THREAD != 0 {
             // Fails only while the thread's own destructors run; the state then lives as long as
             // the interpreter.
-            let _ = STATES.try_with(|states| states.0.borrow_mut().push(self.gate.clone()));
+            let _ = STATES.try_with(|states| states.add(&self.gate));
         }
         Attached { inner: self, token, _outside: outside, _thread: PhantomData }
     }
-}
 
-impl Inner {
-    /// Runs `action`, which may wait for other threads, without the GIL, which they may need; it is
-    /// taken back afterwards if this thread held it.
-    pub(crate) fn without_gil<R>(&self, action: impl FnOnce() -> R) -> R {
-        /// Takes the GIL back, also after a panic.
-        struct Suspended<'a>(&'a Inner, *mut c_void);
-        impl Drop for Suspended<'_> {
-            fn drop(&mut self) {
-                if !self.1.is_null() {
-                    // SAFETY: the state is the one that `suspend` returned, on this thread.
-                    unsafe { (self.0.table.resume)(self.1) };
-                }
-            }
-        }
-        // SAFETY: `suspend` does nothing unless this thread holds the GIL; `resume` follows on this
-        // thread, when the guard is dropped.
-        let _suspended = Suspended(self, unsafe { (self.table.suspend)() });
-        action()
+    /// Whether this thread runs the interpreter's code, or returns to it further down its stack.
+    /// The interpreter cannot be finalized then until this thread has gone on.
+    pub(super) fn is_entered(&self) -> bool {
+        let domain = self.domain().id();
+        current::domain() == Some(domain)
+            || LEFT.try_with(|left| left.borrow().contains(&domain)).unwrap_or(false)
+            // A thread that neither a session nor the interpreter has made may have come by Python's
+            // own `PyGILState_Ensure`, as ctypes' callbacks do.
+            // SAFETY: any thread may ask.
+            || unsafe { (self.table.attached)() } != 0
     }
 }
 
@@ -81,88 +75,106 @@ impl Drop for Attached<'_> {
     }
 }
 
-/// Steps out of the interpreter that this thread is inside of, if any, and into a domain.
+/// Runs `action`, which may wait for other threads, without the GIL that this thread holds, if any.
+/// The GIL is taken back afterwards.
+pub(crate) fn without_gil<R>(action: impl FnOnce() -> R) -> R {
+    let _suspended = current::domain().and_then(live::find).map(Suspended::new);
+    action()
+}
+
+/// An interpreter whose GIL this thread has let go of, if it had it. It is taken back when this is
+/// dropped, also after a panic.
+struct Suspended {
+    /// Keeps the interpreter from ending, since this thread returns to it.
+    inner: Arc<Inner>,
+    state: *mut c_void,
+}
+
+impl Suspended {
+    fn new(inner: Arc<Inner>) -> Self {
+        // SAFETY: `suspend` does nothing unless this thread holds the GIL; `resume` follows on this
+        // thread, since the state is not `Send`.
+        let state = unsafe { (inner.table.suspend)() };
+        Self { inner, state }
+    }
+}
+
+impl Drop for Suspended {
+    fn drop(&mut self) {
+        if !self.state.is_null() {
+            // SAFETY: the state is the one that `suspend` returned, on this thread.
+            unsafe { (self.inner.table.resume)(self.state) };
+        }
+    }
+}
+
+/// A thread's visit to a domain, from whichever code it runs.
 pub(super) struct Outside {
-    previous: *const Inner,
-    suspended: *mut c_void,
-    domain: Option<current::Entered>,
-    torch: Option<ThreadState>,
+    /// The torch state before the domain, and that before the GIL of the interpreter that was left:
+    /// its code runs next, with its torch modes.
+    _torch: Option<ThreadState>,
+    _domain: current::Entered,
+    _left: Option<Left>,
 }
 
 impl Outside {
-    fn entering(inner: &Arc<Inner>) -> Self {
-        Self::new(Arc::as_ptr(inner), inner.domain())
-    }
-
-    /// For the ends of an interpreter's and a thread's life, when nothing refers to an `Inner`.
-    pub(super) fn of_any(domain: &Domain) -> Self {
-        Self::new(ptr::null(), domain)
-    }
-
-    fn new(entered: *const Inner, domain: &Domain) -> Self {
-        let previous = INNERMOST.replace(entered);
-        let suspended = if previous.is_null() || ptr::eq(previous, entered) {
-            ptr::null_mut()
-        } else {
-            // SAFETY: `INNERMOST` points at an interpreter that a guard further up this thread's
-            // stack has borrowed. `suspend` does nothing unless this thread holds its GIL.
-            unsafe { ((*previous).table.suspend)() }
-        };
-        let domain = Some(current::enter(domain.id()));
-        // After the domain was entered: it says whose state that is.
-        Self { previous, suspended, domain, torch: ThreadState::enter_current() }
+    /// Steps out of the interpreter that this thread is inside of, if any, and into a domain.
+    pub(super) fn entering(domain: DomainId) -> Self {
+        let before = current::domain();
+        // One that is ending is not found, and keeps its GIL: only threads that are in it want that
+        // one still, and they let go of other GILs before they wait for it.
+        let left = before.filter(|before| *before != domain).and_then(live::find).map(Left::new);
+        let entered = current::enter(domain);
+        // After the domain was entered: it says whose state is wanted.
+        Self { _torch: ThreadState::enter_current(before), _domain: entered, _left: left }
     }
 }
 
-impl Drop for Outside {
+/// An interpreter that this thread is inside of and has left for another one.
+struct Left {
+    _suspended: Suspended,
+}
+
+impl Left {
+    fn new(inner: Arc<Inner>) -> Self {
+        // While the thread's own destructors run it returns to no Python.
+        let _ = LEFT.try_with(|left| left.borrow_mut().push(inner.domain().id()));
+        Self { _suspended: Suspended::new(inner) }
+    }
+}
+
+impl Drop for Left {
     fn drop(&mut self) {
-        // The outer domain first: its interpreter's code runs next, with its torch modes.
-        self.torch = None;
-        self.domain = None;
-        if !self.suspended.is_null() {
-            // SAFETY: as in `new`; the state is the one that `suspend` returned, on this thread.
-            unsafe { ((*self.previous).table.resume)(self.suspended) };
-        }
-        INNERMOST.set(self.previous);
+        let _ = LEFT.try_with(|left| left.borrow_mut().pop());
     }
-}
-
-/// Marks this thread as inside `inner` for the time of `action`: for host functions that Python
-/// code calls, maybe on a thread that Python created.
-pub(crate) fn entered_from_python<R>(inner: &Inner, action: impl FnOnce() -> R) -> R {
-    struct Reset(*const Inner);
-    impl Drop for Reset {
-        fn drop(&mut self) {
-            INNERMOST.set(self.0);
-        }
-    }
-    let _reset = Reset(INNERMOST.replace(ptr::from_ref(inner)));
-    action()
 }
 
 /// What an ending thread needs to have its state in an interpreter freed. Not the interpreter
 /// itself: it shall end with its last handle, not when some thread gets round to letting go of it.
 pub(super) struct Gate {
-    domain: Domain,
     table: PayloadTable,
-    /// Whether the interpreter has not begun to end. Held for reading while a state is freed.
+    /// Whether the interpreter has not begun to end. Held for reading while a state is handed over.
     open: RwLock<bool>,
 }
 
 impl Gate {
-    pub(super) fn new(domain: Domain, table: PayloadTable) -> Arc<Self> {
-        Arc::new(Self { domain, table, open: RwLock::new(true) })
+    pub(super) fn new(table: PayloadTable) -> Arc<Self> {
+        Arc::new(Self { table, open: RwLock::new(true) })
     }
 
-    /// From now on no ending thread enters the interpreter; waits for those that are inside.
+    /// From now on no ending thread calls the payload; waits for those that do, which wait for
+    /// nothing themselves.
     pub(super) fn close(&self) {
         *self.open.write().unwrap_or_else(PoisonError::into_inner) = false;
+    }
+
+    fn is_open(&self) -> bool {
+        *self.open.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn forget_thread(&self) {
         let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
         if *open {
-            let _outside = Outside::of_any(&self.domain);
             // SAFETY: the interpreter lives while the gate is held open, and a thread that runs its
             // destructors is attached to nothing.
             unsafe { (self.table.forget_thread)() };
@@ -170,8 +182,18 @@ impl Gate {
     }
 }
 
-/// Frees this thread's state in each interpreter when the thread ends.
+/// Hands this thread's state in each interpreter over when the thread ends: the interpreter frees
+/// it when somebody next enters. The thread waits for no GIL, since whoever joins it may hold that.
 struct States(RefCell<Vec<Arc<Gate>>>);
+
+impl States {
+    fn add(&self, gate: &Arc<Gate>) {
+        let mut gates = self.0.borrow_mut();
+        // A thread that lives on may see many interpreters come and go.
+        gates.retain(|gate| gate.is_open());
+        gates.push(gate.clone());
+    }
+}
 
 impl Drop for States {
     fn drop(&mut self) {
@@ -186,4 +208,11 @@ impl Drop for States {
             gate.forget_thread();
         }
     }
+}
+
+/// Marks this thread as inside `domain` for the time of `action`: for host functions that Python
+/// code calls, maybe on a thread that neither a session nor Python has made.
+pub(crate) fn entered_from_python<R>(domain: &Domain, action: impl FnOnce() -> R) -> R {
+    let _entered = current::enter(domain.id());
+    action()
 }

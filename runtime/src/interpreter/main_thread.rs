@@ -9,6 +9,7 @@
 use super::start::{Configuration, run};
 use super::thread::Thread;
 use crate::payload::{Sink, table::PayloadTable};
+use crate::torch_policy::Place;
 use crate::{Error, Result};
 use hydrozoa_loader::Domain;
 use std::sync::mpsc;
@@ -21,67 +22,84 @@ pub(crate) const STACK: usize = 8 << 20;
 pub(super) struct MainThread {
     /// Dropped to have the interpreter finalized.
     end: mpsc::Sender<()>,
-    thread: Thread<Result<()>>,
+    thread: Thread<()>,
     /// The process that it belongs to: a forked child has no threads but the one that forked.
     process: u32,
 }
 
 impl MainThread {
-    /// Starts the interpreter whose payload is loaded.
+    /// Starts the interpreter whose payload is loaded in `place`, which the thread keeps until it has
+    /// finalized the interpreter.
     pub(super) fn start(
         name: &str,
-        domain: &Domain,
+        place: Place,
         table: PayloadTable,
         configuration: &Configuration,
     ) -> Result<Self> {
         let (tell, told) = mpsc::channel();
         let (end, wait) = mpsc::channel::<()>();
-        let (own_name, domain, configuration) =
-            (name.to_owned(), domain.clone(), configuration.clone());
+        let (own_name, configuration) = (name.to_owned(), configuration.clone());
         let thread = Thread::start(name, STACK, move || {
-            let started = run(&own_name, &domain, &table, &configuration);
+            let started = run(&own_name, &place.domain, &table, &configuration);
             let failed = started.is_err();
-            // Both ends live until the thread has been joined.
+            // The receiver lives until it has this.
             let _ = tell.send(started);
             if failed {
-                return Ok(());
+                return;
             }
             // Nothing is ever sent: the sender is dropped.
             let _ = wait.recv();
-            let _entered = hydrozoa_loader::current::enter(domain.id());
-            let mut sink = Sink::default();
-            // SAFETY: the thread is the one that has started the interpreter, and no other is
-            // attached or can attach any more (see `Drop for Inner`).
-            let status = unsafe { (table.finalize)(sink.pointer()) };
-            sink.check(status)
+            if let Err(error) = finalize(&place.domain, &table) {
+                tracing::warn!(interpreter = %own_name, %error, "finalization failed");
+            }
         })
-        .map_err(|error| Error::Start {
-            interpreter: name.to_owned(),
-            message: format!("no thread for it: {error}"),
-        })?;
+        .map_err(|error| failed(name, format!("no thread for it: {error}")))?;
         let main = Self { end, thread, process: std::process::id() };
         match told.recv() {
             Ok(Ok(())) => Ok(main),
             Ok(Err(error)) => {
-                // It ends by itself, without a result.
-                let _ = main.end();
+                // It ends by itself.
+                main.end();
                 Err(error)
             }
-            Err(_) => Err(main.end().err().unwrap_or_else(|| Error::Start {
-                interpreter: name.to_owned(),
-                message: "its main thread ended".to_owned(),
-            })),
+            Err(_) => match main.thread.join() {
+                Err(panic) => Err(Error::Panic(crate::function::panic_message(&*panic))),
+                Ok(()) => Err(failed(name, "its main thread ended".to_owned())),
+            },
         }
     }
 
-    /// Finalizes the interpreter and waits for it.
-    pub(super) fn end(self) -> Result<()> {
+    /// Has the interpreter finalized, and waits for that.
+    pub(super) fn end(self) {
         drop(self.end);
         if self.process != std::process::id() {
-            return Ok(());
+            return;
         }
-        self.thread
-            .join()
-            .unwrap_or_else(|panic| Err(Error::Panic(crate::function::panic_message(&*panic))))
+        if let Err(panic) = self.thread.join() {
+            let message = crate::function::panic_message(&*panic);
+            tracing::warn!(message, "a panic ended an interpreter's main thread");
+        }
     }
+
+    /// Has the interpreter finalized as soon as its other threads let go of it, and does not wait.
+    pub(super) fn end_alone(self) {
+        drop(self.end);
+        if self.process == std::process::id() {
+            self.thread.detach();
+        }
+    }
+}
+
+/// Finalizes the interpreter, on the thread that has started it.
+fn finalize(domain: &Domain, table: &PayloadTable) -> Result<()> {
+    let _entered = hydrozoa_loader::current::enter(domain.id());
+    let mut sink = Sink::default();
+    // SAFETY: the thread is the one that has started the interpreter. No session is attached or can
+    // attach any more (see `Drop for Inner`); Python's own threads are its own business.
+    let status = unsafe { (table.finalize)(sink.pointer()) };
+    sink.check(status)
+}
+
+fn failed(name: &str, message: String) -> Error {
+    Error::Start { interpreter: name.to_owned(), message }
 }

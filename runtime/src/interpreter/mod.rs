@@ -1,11 +1,12 @@
 //! One complete CPython: its domain, its payload, and the threads that enter it.
 
 mod attach;
+mod live;
 mod main_thread;
 mod start;
 mod thread;
 
-pub(crate) use attach::{Attached, entered_from_python};
+pub(crate) use attach::{Attached, entered_from_python, without_gil};
 pub(crate) use main_thread::STACK;
 pub(crate) use start::{Configuration, run_command, start};
 
@@ -13,7 +14,6 @@ use crate::payload::table::PayloadTable;
 use crate::pool::Pool;
 use crate::python::Installation;
 use crate::session::Session;
-use crate::torch_policy::Place;
 use attach::Gate;
 use hydrozoa_loader::Domain;
 use main_thread::MainThread;
@@ -25,7 +25,9 @@ use std::sync::{Arc, OnceLock, Weak};
 ///
 /// A handle: clones refer to the same interpreter, which is finalized when the last handle, the
 /// last [`Session`] and the last [`Tensor`](crate::Tensor) or [`Buffer`](crate::Buffer) taken from
-/// it are dropped.
+/// it are dropped. That drop waits for the end, unless it happens inside of the interpreter (in a
+/// host function on one of Python's own threads): then the interpreter ends on its own main thread,
+/// after its other threads, as `threading` has it.
 #[derive(Clone)]
 pub struct Interpreter(pub(crate) Arc<Inner>);
 
@@ -43,10 +45,9 @@ pub(crate) struct Inner {
     gate: Arc<Gate>,
     /// The interpreters of its pool, once that is complete.
     siblings: OnceLock<Weak<[Interpreter]>>,
+    domain: Domain,
     /// `None` only while this is dropped.
     main: Option<MainThread>,
-    /// Dropped last, after the interpreter has been finalized.
-    place: Place,
 }
 
 impl Interpreter {
@@ -147,23 +148,28 @@ impl Inner {
 
     /// The domain that holds its replicas.
     pub(crate) fn domain(&self) -> &Domain {
-        &self.place.domain
+        &self.domain
     }
 }
 
 impl Drop for Inner {
-    /// Finalizes the interpreter. Its replicas stay mapped: extension modules leave callbacks in
-    /// system libraries behind (`atexit`, thread keys, libtorch's registries), and CPython itself
-    /// is not proven to leave none.
+    /// Has the interpreter finalized, and waits for it unless this thread is inside of it: there it
+    /// is finalized when this thread has gone on. Its replicas stay mapped: extension modules leave
+    /// callbacks in system libraries behind (`atexit`, thread keys, libtorch's registries), and
+    /// CPython itself is not proven to leave none.
     fn drop(&mut self) {
-        // While this thread waits, it lets go of another interpreter's GIL that it may hold.
-        let _outside = attach::Outside::of_any(self.domain());
-        // This is the last reference: no thread is attached or can attach any more.
+        // This is the last reference: no session is attached or can attach any more.
+        live::remove(self.domain.id());
         self.gate.close();
-        let ended = self.main.take().map_or(Ok(()), MainThread::end);
-        if let Err(error) = ended {
-            tracing::warn!(interpreter = %self.name, %error, "finalization failed");
+        let Some(main) = self.main.take() else { return };
+        if self.is_entered() {
+            // The main thread waits for the GIL, which this thread may hold, and `threading._shutdown`
+            // waits for this thread if it is one of Python's own.
+            main.end_alone();
+            return;
         }
+        // This thread may hold the GIL of another interpreter, which the end of this one may need.
+        without_gil(|| main.end());
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::attach::{Gate, Outside};
 use super::main_thread::MainThread;
-use super::{Inner, Interpreter};
+use super::{Inner, Interpreter, live};
 use crate::payload::{self, Sink, table};
 use crate::python::Installation;
 use crate::torch_policy::{Place, Torch};
@@ -51,19 +51,22 @@ impl Configuration {
 pub(crate) fn start(index: usize, configuration: &Configuration) -> Result<Interpreter> {
     let name = format!("interpreter {index}");
     let (place, table) = prepare(&name, configuration)?;
-    let main = MainThread::start(&name, &place.domain, table, configuration)?;
-    Ok(Interpreter(Arc::new(Inner {
+    let domain = place.domain.clone();
+    let main = MainThread::start(&name, place, table, configuration)?;
+    let inner = Arc::new(Inner {
         index,
         name,
         python: configuration.python.clone(),
         table,
         leases: AtomicUsize::new(0),
         loaded: AtomicBool::new(false),
-        gate: Gate::new(place.domain.clone(), table),
+        gate: Gate::new(table),
         siblings: OnceLock::new(),
+        domain,
         main: Some(main),
-        place,
-    })))
+    });
+    live::add(&inner);
+    Ok(Interpreter(inner))
 }
 
 /// Runs the command line of `configuration` on the calling thread, from start to finalization, and
@@ -74,7 +77,7 @@ pub(crate) fn run_command(configuration: &Configuration) -> Result<i32> {
     run(name, &place.domain, &table, configuration)?;
     let mut status: c_int = 0;
     let mut sink = Sink::default();
-    let _outside = Outside::of_any(&place.domain);
+    let _outside = Outside::entering(place.domain.id());
     // SAFETY: the interpreter was started with `command_line`, on this thread, and nobody else
     // knows of it.
     let outcome = unsafe { (table.run_main)(&mut status, sink.pointer()) };
@@ -154,7 +157,7 @@ pub(super) fn run(
         signal_handlers: c_int::from(configuration.signal_handlers),
     };
     let mut sink = Sink::default();
-    let _outside = Outside::of_any(domain);
+    let _outside = Outside::entering(domain.id());
     // SAFETY: everything that `start` views outlives the call, the thread runs in the domain and
     // holds no other interpreter's GIL, and the interpreter has not been started before.
     let status = unsafe { (table.start)(&start, sink.pointer()) };

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// What a thread has returned, or the panic that ended it.
 pub(super) type Outcome<T> = Result<T, Box<dyn Any + Send>>;
 
-/// A running thread, which ends before it is dropped or is left alone.
+/// A running thread, to be joined or detached.
 pub(super) struct Thread<T> {
     thread: libc::pthread_t,
     outcome: Arc<Mutex<Option<Outcome<T>>>>,
@@ -76,5 +76,11 @@ impl<T: Send + 'static> Thread<T> {
         unsafe { libc::pthread_join(self.thread, std::ptr::null_mut()) };
         let outcome = self.outcome.lock().unwrap_or_else(PoisonError::into_inner).take();
         outcome.unwrap_or_else(|| Err(Box::new("it ended without a result")))
+    }
+
+    /// Leaves it alone: nobody waits for its end.
+    pub(super) fn detach(self) {
+        // SAFETY: a thread of this process that nobody has waited for.
+        unsafe { libc::pthread_detach(self.thread) };
     }
 }

@@ -10,7 +10,7 @@ pub use reply::Reply;
 
 use crate::Result;
 use crate::convert::{ToArguments, ToKeywords};
-use crate::interpreter::{Inner, Interpreter};
+use crate::interpreter::{Interpreter, without_gil};
 use crate::object::Object;
 use crate::package::{MapLocation, Package};
 use crate::pool::Pool;
@@ -203,7 +203,7 @@ impl Movable {
                 }
                 Some(Copy::Loading(_)) => {
                     drop(copies);
-                    self.0.wait(session.inner(), key);
+                    self.0.wait(key);
                     copies = self.0.copies();
                 }
                 None => break,
@@ -254,10 +254,10 @@ impl Shared {
     }
 
     /// Waits until no thread is loading the copy, without the GIL, which that thread needs.
-    fn wait(&self, inner: &Inner, key: usize) {
+    fn wait(&self, key: usize) {
         let loading =
             |copies: &mut HashMap<_, _>| matches!(copies.get(&key), Some(Copy::Loading(_)));
-        inner.without_gil(|| {
+        without_gil(|| {
             let waited = self.settled.wait_while(self.copies(), loading);
             drop(waited.unwrap_or_else(PoisonError::into_inner));
         });

@@ -4,6 +4,7 @@
 use super::Archive;
 use crate::convert::tensor::Device;
 use crate::device::{DeviceError, Failure, MAP_PACKAGE, Resident, Uploads};
+use crate::interpreter::without_gil;
 use crate::movable::memory::Memory;
 use crate::object::Object;
 use crate::{Error, Result};
@@ -45,7 +46,7 @@ impl Archive {
                 .get(
                     &key,
                     Resident::is_usable,
-                    |attempt| session.inner().without_gil(|| attempt.wait()),
+                    |attempt| without_gil(|| attempt.wait()),
                     || self.upload(record, location, upload).map_err(Arc::new),
                 )
                 .map_err(error)?;

@@ -233,6 +233,10 @@ impl Member {
         members.used[self.index] = false;
     }
 
+    pub(super) fn is_retired(&self) -> bool {
+        self.retired.load(Ordering::Acquire)
+    }
+
     pub(super) fn index(&self) -> usize {
         self.index
     }

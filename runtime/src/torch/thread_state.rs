@@ -4,7 +4,8 @@
 //! Python modes (`TorchDispatchMode`, `torch.set_default_device`) belong to the OS thread, and
 //! libtorch's are shared: what one interpreter leaves behind would meet the next, Python objects
 //! included. Around each visit to an interpreter the thread's state is exchanged for what that
-//! interpreter left on the thread at its last visit, at first a new thread's.
+//! interpreter left on the thread at its last visit, at first a new thread's. A thread that Python
+//! made has its interpreter's state from its birth; visits to that one exchange nothing.
 //!
 //! The exchange swaps the objects' bytes in place: nothing is copied, counted or freed. Needed in
 //! every release. Not exchanged: `saved_tensors_hooks`, autocast's dtypes and the profiler's
@@ -12,13 +13,18 @@
 
 use std::cell::RefCell;
 use std::ffi::c_void;
+use std::marker::PhantomData;
 use std::sync::OnceLock;
+
+use hydrozoa_loader::DomainId;
 
 use super::adapter::{Member, adapter, current, loaded_symbols};
 use super::symbols::Symbols;
 
 thread_local! {
-    static SAVED: RefCell<Vec<Saved>> = const { RefCell::new(Vec::new()) };
+    static STATES: RefCell<States> = const {
+        RefCell::new(States { in_place: Owner::Thread, thread_of: None, visits: 0, set_aside: Vec::new() })
+    };
 }
 
 /// A thread's visit to an interpreter, as far as libtorch's thread-local state goes.
@@ -27,52 +33,124 @@ thread_local! {
 /// scopes do.
 #[derive(Debug)]
 #[must_use = "the visit ends when this is dropped"]
-pub struct ThreadState {
-    member: &'static Member,
-    /// Whether an outer visit of the thread is to the same interpreter, whose state is in place.
-    nested: bool,
+pub(crate) struct ThreadState {
+    /// Whose state was in place before the visit; `None` where the thread's list is gone.
+    before: Option<Owner>,
+    /// Ends on the thread that began it.
+    _thread: PhantomData<*mut ()>,
 }
 
 impl ThreadState {
     /// Begins a visit of the calling thread to the interpreter whose domain it is in, if that has
-    /// a shared torch.
-    pub fn enter_current() -> Option<ThreadState> {
-        current().map(ThreadState::enter)
+    /// a shared torch. `before` is the domain that the thread comes from.
+    pub(crate) fn enter_current(before: Option<DomainId>) -> Option<ThreadState> {
+        current().map(|member| ThreadState::enter(member, before))
     }
 
-    /// Begins a visit of the calling thread.
-    pub fn enter(member: &'static Member) -> ThreadState {
-        let nested = with_saved(member, |saved| {
-            let nested = std::mem::replace(&mut saved.active, true);
-            if !nested && let Some(symbols) = loaded_symbols() {
-                saved.exchange(symbols);
-            }
-            nested
-        });
+    fn enter(member: &'static Member, before: Option<DomainId>) -> ThreadState {
         // While the thread's own destructors run there is nothing left to exchange.
-        ThreadState { member, nested: nested.unwrap_or(true) }
+        let before = with_states(|states| {
+            if states.visits == 0 {
+                states.thread_of = before;
+            }
+            states.visits += 1;
+            let before = states.in_place;
+            states.put_in_place(states.owner(member));
+            before
+        });
+        ThreadState { before, _thread: PhantomData }
     }
 }
 
 impl Drop for ThreadState {
     fn drop(&mut self) {
-        if self.nested {
-            return;
-        }
-        with_saved(self.member, |saved| {
-            saved.active = false;
-            // If the visit loaded libtorch, the thread gets a new thread's state, as it had.
-            if let Some(symbols) = loaded_symbols() {
-                saved.exchange(symbols);
-            }
+        let Some(before) = self.before else { return };
+        with_states(|states| {
+            states.visits -= 1;
+            states.put_in_place(before);
         });
     }
 }
 
-/// What an interpreter left on this thread; during a visit, what the thread had before.
-struct Saved {
-    serial: u64,
-    active: bool,
+fn with_states<R>(action: impl FnOnce(&mut States) -> R) -> Option<R> {
+    STATES.try_with(|states| action(&mut states.borrow_mut())).ok()
+}
+
+/// Whose a thread's state is.
+#[derive(Clone, Copy, Debug)]
+enum Owner {
+    /// The thread's own: the host's, or that of the interpreter whose thread it is.
+    Thread,
+    /// An interpreter's, on a thread that visits it.
+    Visited(&'static Member),
+}
+
+impl PartialEq for Owner {
+    fn eq(&self, other: &Owner) -> bool {
+        match (self, other) {
+            (Owner::Thread, Owner::Thread) => true,
+            (Owner::Visited(one), Owner::Visited(other)) => one.serial() == other.serial(),
+            _ => false,
+        }
+    }
+}
+
+/// A thread's states: one that it has, and those that wait.
+struct States {
+    in_place: Owner,
+    /// The domain that the thread was in before its outermost visit: a thread that Python has made is
+    /// its interpreter's, and has that one's state already.
+    thread_of: Option<DomainId>,
+    /// How many visits there are, one inside the other.
+    visits: usize,
+    /// One for each owner that has had its turn, but for the one in place.
+    set_aside: Vec<SetAside>,
+}
+
+impl States {
+    fn owner(&self, member: &'static Member) -> Owner {
+        match member.domain().map(hydrozoa_loader::Domain::id) {
+            Some(domain) if self.thread_of == Some(domain) => Owner::Thread,
+            _ => Owner::Visited(member),
+        }
+    }
+
+    /// Exchanges the state in place for that of `owner`, at first a new thread's. An interpreter that
+    /// this thread visits twice, with another one in between, finds its own state again.
+    fn put_in_place(&mut self, owner: Owner) {
+        if owner == self.in_place {
+            return;
+        }
+        let place = match self.set_aside.iter().position(|state| state.owner == owner) {
+            Some(place) => place,
+            None => {
+                // What interpreters that have ended left on this thread; their objects are gone.
+                self.set_aside.retain(|state| state.owner.is_live());
+                self.set_aside.push(SetAside::new(owner));
+                self.set_aside.len() - 1
+            }
+        };
+        let state = &mut self.set_aside[place];
+        // If a visit loads libtorch, there is a state to exchange from its end on.
+        if let Some(symbols) = loaded_symbols() {
+            state.exchange(symbols);
+        }
+        state.owner = std::mem::replace(&mut self.in_place, owner);
+    }
+}
+
+impl Owner {
+    fn is_live(self) -> bool {
+        match self {
+            Owner::Thread => true,
+            Owner::Visited(member) => !member.is_retired(),
+        }
+    }
+}
+
+/// A state that is not in place.
+struct SetAside {
+    owner: Owner,
     /// `PODLocalDispatchKeySet`: included and excluded keys, as differences from the defaults.
     keys: [u64; 2],
     /// `AutogradState`; filled on first use, since a new thread's is not zero.
@@ -86,26 +164,11 @@ struct Saved {
     functorch: *mut c_void,
 }
 
-fn with_saved<R>(member: &Member, action: impl FnOnce(&mut Saved) -> R) -> Option<R> {
-    SAVED
-        .try_with(|all| {
-            let mut all = all.borrow_mut();
-            let serial = member.serial();
-            let place = all.iter().position(|saved| saved.serial == serial).unwrap_or_else(|| {
-                all.push(Saved::new(serial));
-                all.len() - 1
-            });
-            action(&mut all[place])
-        })
-        .ok()
-}
-
-impl Saved {
-    fn new(serial: u64) -> Saved {
+impl SetAside {
+    fn new(owner: Owner) -> SetAside {
         let layout = adapter().layout();
-        Saved {
-            serial,
-            active: false,
+        SetAside {
+            owner,
             keys: [0; 2],
             autograd: Vec::new(),
             dispatch_modes: vec![0; layout.dispatch_modes_size / 8],

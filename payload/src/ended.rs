@@ -1,0 +1,103 @@
+//! States of threads that have ended, until a thread that holds the GIL frees them.
+//!
+//! Only under the GIL can a state be cleared, and a thread that ends must not wait for it: whoever
+//! joins the thread may hold it. So an ending thread leaves its state here.
+//!
+//! A state may be used until its thread is gone: destructors that run behind ours, of C++ libraries
+//! or pthread keys, may take the GIL once more, and `PyGILState_Ensure` finds the state by a pthread
+//! key that only CPython can reset. So a state is freed when the kernel does not know the thread any
+//! more. Where another thread has got the number meanwhile, it is freed when that one has ended.
+
+use pyo3_ffi::{
+    PyEval_RestoreThread, PyThreadState, PyThreadState_Clear, PyThreadState_Delete,
+    PyThreadState_DeleteCurrent, PyThreadState_Get, PyThreadState_GetInterpreter,
+    PyThreadState_New, PyThreadState_Swap,
+};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// The state of a thread that has ended or is about to.
+struct Ended {
+    state: *mut PyThreadState,
+    thread: libc::pid_t,
+    process: libc::pid_t,
+}
+
+// SAFETY: a state is used by the thread that frees it, under the GIL.
+unsafe impl Send for Ended {}
+
+static ENDED: Mutex<Vec<Ended>> = Mutex::new(Vec::new());
+
+fn ended() -> MutexGuard<'static, Vec<Ended>> {
+    ENDED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Leaves the calling thread's state, which it does not use any more.
+pub(crate) fn add(state: *mut PyThreadState) {
+    // SAFETY: neither call has a precondition.
+    let (thread, process) = unsafe { (libc::gettid(), libc::getpid()) };
+    ended().push(Ended { state, thread, process });
+}
+
+/// Frees the states of threads that are gone, and says whether that was all of them.
+///
+/// # Safety
+///
+/// The thread is attached by a state of its own.
+pub(crate) unsafe fn free() -> bool {
+    let mut gone = Vec::new();
+    let all = {
+        let mut ended = ended();
+        if ended.is_empty() {
+            return true;
+        }
+        // SAFETY: no precondition.
+        let process = unsafe { libc::getpid() };
+        // In a forked child CPython has freed the states of all threads that are not there.
+        ended.retain(|one| one.process == process);
+        ended.retain(|one| {
+            // SAFETY: signal 0 is not sent; it asks whether the thread exists (kill(2)).
+            let exists = unsafe { libc::syscall(libc::SYS_tgkill, process, one.thread, 0) } == 0;
+            if !exists {
+                gone.push(one.state);
+            }
+            exists
+        });
+        ended.is_empty()
+    };
+    if !gone.is_empty() {
+        // SAFETY: as the caller vouches; the states are those of threads that are gone, and each was
+        // taken off the list.
+        unsafe { delete(&gone) };
+    }
+    all
+}
+
+/// # Safety
+///
+/// The thread is attached by a state of its own; nobody uses `states`, whose threads are gone.
+unsafe fn delete(states: &[*mut PyThreadState]) {
+    // SAFETY: attached. Clearing runs destructors of Python objects under this thread's state. From
+    // 3.12 on, the deletion of a state also resets the pthread key by which `PyGILState_Ensure` finds
+    // a thread's state, and takes the calling thread's for that of the state (`unbind_gilstate_tstate`
+    // in Python/pystate.c). The key is set again when a state is attached that it was set to before
+    // another one (`tstate_activate`). So this thread attaches a state made for the purpose, and its
+    // own again at the end. Without memory for that the cleared states stay as long as the
+    // interpreter.
+    unsafe {
+        for &state in states {
+            PyThreadState_Clear(state);
+        }
+        let own = PyThreadState_Get();
+        let carrier = PyThreadState_New(PyThreadState_GetInterpreter(own));
+        if carrier.is_null() {
+            return;
+        }
+        PyThreadState_Swap(carrier);
+        for &state in states {
+            PyThreadState_Delete(state);
+        }
+        PyThreadState_Clear(carrier);
+        PyThreadState_DeleteCurrent();
+        PyEval_RestoreThread(own);
+    }
+}

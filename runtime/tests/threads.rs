@@ -1,0 +1,350 @@
+//! Threads that come, wait and go, and interpreters that end on whichever of them.
+
+mod own_process;
+mod pythons;
+
+use hydrozoa::{Interpreter, Pool};
+use own_process::own_process;
+use pythons::pools;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Barrier, Mutex, mpsc};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+/// Seconds for one test on a machine that has other things to do.
+const PATIENCE: u32 = 60;
+
+/// A thread that has used the pool, and ends when the sender is dropped.
+fn visitor(pool: &Pool) -> (mpsc::Sender<()>, JoinHandle<()>) {
+    let pool = pool.clone();
+    let (used, wait) = mpsc::channel();
+    let (leave, stay) = mpsc::channel::<()>();
+    let thread = thread::spawn(move || {
+        let two: i64 = pool.acquire().unwrap().eval("1 + 1").unwrap().extract().unwrap();
+        assert_eq!(two, 2);
+        drop(pool);
+        used.send(()).unwrap();
+        let _ = stay.recv();
+    });
+    wait.recv().unwrap();
+    (leave, thread)
+}
+
+/// One byte that an exit function of the interpreter sets when it ends.
+fn end_of(interpreter: &Interpreter) -> Arc<AtomicU8> {
+    let session = interpreter.session();
+    let ended = Arc::new(AtomicU8::new(0));
+    // SAFETY: one byte that the owner keeps alive and that Rust only accesses atomically.
+    let byte = unsafe { session.lend_raw(ended.as_ptr(), 1, false, ended.clone()) }.unwrap();
+    let code = "
+import atexit
+def register(byte):
+    @atexit.register
+    def end(): byte[0] += 1
+";
+    let register = session.run(code, "end.py").unwrap().get_item("register").unwrap();
+    register.call((&byte,)).unwrap();
+    ended
+}
+
+/// Waits until the interpreter has run its exit functions and let go of what was lent to it.
+fn assert_ends(ended: &Arc<AtomicU8>) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while ended.load(Ordering::SeqCst) != 1 || Arc::strong_count(ended) != 1 {
+        assert!(Instant::now() < deadline, "the interpreter has not ended");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn a_thread_that_used_an_interpreter_ends_while_its_gil_is_held() {
+    own_process("a_thread_that_used_an_interpreter_ends_while_its_gil_is_held", PATIENCE, || {
+        for pool in pools(1) {
+            let session = pool.acquire().unwrap();
+            let (leave, thread) = visitor(&pool);
+            session.with_gil(|| {
+                drop(leave);
+                thread.join().unwrap();
+            });
+            let thread = Mutex::new(Some(visitor(&pool)));
+            let join = session
+                .function("join", move |session, _| {
+                    let (leave, thread) = thread.lock().unwrap().take().unwrap();
+                    drop(leave);
+                    thread.join().unwrap();
+                    session.none()
+                })
+                .unwrap();
+            join.call(()).unwrap();
+        }
+    });
+}
+
+#[test]
+fn who_frees_the_state_of_another_thread_keeps_its_own() {
+    own_process("who_frees_the_state_of_another_thread_keeps_its_own", PATIENCE, || {
+        for pool in pools(1) {
+            let session = pool.acquire().unwrap();
+            let code = "
+import threading, weakref
+local = threading.local()
+class Kept: pass
+def keep():
+    local.kept = Kept()
+    return weakref.ref(local.kept)
+";
+            let keep = session.run(code, "keep.py").unwrap().get_item("keep").unwrap();
+            let own = keep.call(()).unwrap();
+            for _ in 0..20 {
+                let theirs = thread::scope(|scope| {
+                    let threads: Vec<_> =
+                        (0..3).map(|_| scope.spawn(|| keep.call(()).unwrap())).collect();
+                    threads.into_iter().map(|one| one.join().unwrap()).collect::<Vec<_>>()
+                });
+                let deadline = Instant::now() + Duration::from_secs(10);
+                while theirs.iter().any(|one| !one.call(()).unwrap().is_none()) {
+                    assert!(Instant::now() < deadline, "a state still exists");
+                }
+                assert!(!own.call(()).unwrap().is_none(), "this thread has lost its state");
+            }
+        }
+    });
+}
+
+#[test]
+fn a_forked_child_frees_no_state_of_a_thread_that_it_does_not_have() {
+    let name = "a_forked_child_frees_no_state_of_a_thread_that_it_does_not_have";
+    own_process(name, PATIENCE, || {
+        for pool in pools(1) {
+            let session = pool.acquire().unwrap();
+            let enter = pool.clone();
+            let function = session
+                .function("enter", move |session, _| {
+                    enter.acquire().unwrap().eval("[0] * 1000").unwrap();
+                    session.none()
+                })
+                .unwrap();
+            let code = "
+import os, threading, warnings
+def fork(enter):
+    warnings.simplefilter('ignore')
+    child = os.fork()
+    if child == 0:
+        for _ in range(10): threading.local().kept = [enter()]
+        os._exit(7)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+";
+            let fork = session.run(code, "fork.py").unwrap().get_item("fork").unwrap();
+            for _ in 0..10 {
+                session.with_gil(|| {
+                    let (leave, thread) = visitor_outside(&pool, &session);
+                    drop(leave);
+                    thread.join().unwrap();
+                    let status: i64 = fork.call((&function,)).unwrap().extract().unwrap();
+                    assert_eq!(status, 7);
+                });
+            }
+        }
+    });
+}
+
+/// A [`visitor`] while this thread holds the GIL.
+fn visitor_outside(pool: &Pool, session: &hydrozoa::Session) -> (mpsc::Sender<()>, JoinHandle<()>) {
+    session.without_gil(|| visitor(pool))
+}
+
+#[test]
+fn a_host_function_lets_go_of_the_gil_to_wait() {
+    own_process("a_host_function_lets_go_of_the_gil_to_wait", PATIENCE, || {
+        for pool in pools(2) {
+            let session = pool.acquire_on(0).unwrap();
+            let other = pool.clone();
+            let wait = session
+                .function("wait", move |session, arguments| {
+                    let list = &arguments.positional[0];
+                    let pool = other.clone();
+                    // The thread needs both interpreters, and the object that this one holds.
+                    let append = list.getattr("append")?;
+                    let append = &append;
+                    session.without_gil(|| {
+                        thread::scope(|scope| {
+                            scope.spawn(|| append.call((1,)).unwrap()).join().unwrap();
+                            let visit = |index| pool.acquire_on(index).unwrap().eval("2").is_ok();
+                            assert!(scope.spawn(move || visit(0) && visit(1)).join().unwrap());
+                        });
+                        // Taken again inside, and let go of again inside of that.
+                        session.with_gil(|| {
+                            append.call((2,)).unwrap();
+                            session.without_gil(|| {
+                                thread::scope(|scope| {
+                                    scope.spawn(|| append.call((3,)).unwrap());
+                                });
+                            });
+                            append.call((4,)).unwrap();
+                        });
+                        pool.acquire_on(1).unwrap().eval("5").unwrap();
+                        append.call((5,)).unwrap();
+                    });
+                    let panicked = catch_unwind(AssertUnwindSafe(|| {
+                        session.without_gil(|| panic!("on purpose"));
+                    }));
+                    assert!(panicked.is_err());
+                    append.call((6,))
+                })
+                .unwrap();
+            let list = session.eval("[]").unwrap();
+            wait.call((&list,)).unwrap();
+            assert_eq!(list.extract::<Vec<i64>>().unwrap(), [1, 2, 3, 4, 5, 6]);
+            // Where no GIL is held there is none to let go of.
+            assert_eq!(session.without_gil(|| list.len().unwrap()), 6);
+        }
+    });
+}
+
+#[test]
+fn a_session_of_one_interpreter_lets_go_of_the_gil_of_another() {
+    own_process("a_session_of_one_interpreter_lets_go_of_the_gil_of_another", PATIENCE, || {
+        for pool in pools(2) {
+            let (inner, outer) = (pool.acquire_on(0).unwrap(), pool.acquire_on(1).unwrap());
+            outer.with_gil(|| {
+                inner.without_gil(|| {
+                    let pool = pool.clone();
+                    let visit = move || pool.acquire_on(1).unwrap().eval("1").is_ok();
+                    assert!(thread::spawn(visit).join().unwrap());
+                });
+            });
+        }
+    });
+}
+
+#[test]
+fn the_last_handle_dropped_by_a_call_on_a_thread_of_python_ends_the_interpreter() {
+    let name = "the_last_handle_dropped_by_a_call_on_a_thread_of_python_ends_the_interpreter";
+    own_process(name, PATIENCE, || {
+        for pool in pools(1) {
+            let session = pool.acquire().unwrap();
+            let ended = end_of(session.interpreter());
+            let (inside, wait) = mpsc::channel();
+            let (leave, stay) = mpsc::channel::<()>();
+            let stay = Mutex::new(stay);
+            let call = session
+                .function("call", move |session, _| {
+                    inside.send(()).unwrap();
+                    // Under the GIL, which nobody else needs.
+                    let _ = stay.lock().unwrap().recv();
+                    session.none()
+                })
+                .unwrap();
+            let code = "
+import threading
+# Later: the call holds the GIL that this thread needs to return.
+def begin(call): threading.Timer(0.2, call).start()
+";
+            let begin = session.run(code, "begin.py").unwrap().get_item("begin").unwrap();
+            begin.call((&call,)).unwrap();
+            wait.recv().unwrap();
+            drop((begin, call));
+            drop((session, pool));
+            assert_eq!(ended.load(Ordering::SeqCst), 0);
+            drop(leave);
+            assert_ends(&ended);
+        }
+    });
+}
+
+#[test]
+fn the_last_handle_dropped_with_a_function_on_a_thread_of_python_ends_the_interpreter() {
+    let name = "the_last_handle_dropped_with_a_function_on_a_thread_of_python_ends_the_interpreter";
+    own_process(name, PATIENCE, || {
+        for pool in pools(1) {
+            let session = pool.acquire().unwrap();
+            let ended = end_of(session.interpreter());
+            let (leave, stay) = mpsc::channel::<()>();
+            let stay = Mutex::new(stay);
+            let wait = session
+                .function("wait", move |session, _| {
+                    let _ = session.without_gil(|| stay.lock().unwrap().recv());
+                    session.none()
+                })
+                .unwrap();
+            // The handle goes with the function, and that with the thread.
+            let handle = session.interpreter().clone();
+            let last = session
+                .function("last", move |session, _| session.object_from(&handle.index()))
+                .unwrap();
+            let code = "
+import threading
+def begin(wait, last):
+    functions = [last]
+    def run():
+        wait()
+        functions.clear()
+    threading.Thread(target=run).start()
+";
+            let begin = session.run(code, "begin.py").unwrap().get_item("begin").unwrap();
+            // Under the GIL, so that nothing is left to whoever enters next.
+            session.with_gil(|| begin.call((wait, last)).map(drop)).unwrap();
+            drop(begin);
+            drop((session, pool));
+            assert_eq!(ended.load(Ordering::SeqCst), 0);
+            drop(leave);
+            assert_ends(&ended);
+        }
+    });
+}
+
+/// Enters an interpreter when it is dropped, once another owner is about to do the same.
+struct Entering {
+    bytes: [u8; 1],
+    interpreter: Interpreter,
+    meet: Arc<Barrier>,
+    done: mpsc::Sender<usize>,
+}
+
+impl AsRef<[u8]> for Entering {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Drop for Entering {
+    fn drop(&mut self) {
+        self.meet.wait();
+        let session = self.interpreter.session();
+        let index = session.eval("sum(range(100))").unwrap().extract::<usize>().unwrap();
+        self.done.send(index).unwrap();
+    }
+}
+
+#[test]
+fn owners_dropped_on_threads_of_python_enter_each_others_interpreters() {
+    let name = "owners_dropped_on_threads_of_python_enter_each_others_interpreters";
+    own_process(name, PATIENCE, || {
+        for pool in pools(2) {
+            let meet = Arc::new(Barrier::new(2));
+            let (done, wait) = mpsc::channel();
+            for index in 0..2 {
+                let session = pool.acquire_on(index).unwrap();
+                let owner = Entering {
+                    bytes: [0],
+                    interpreter: pool.interpreters()[1 - index].clone(),
+                    meet: meet.clone(),
+                    done: done.clone(),
+                };
+                let code = "
+import threading
+def begin(lent):
+    # The thread gives up the only reference, under the GIL, when both threads have been started.
+    kept = [lent]
+    threading.Timer(0.5, kept.clear).start()
+";
+                let begin = session.run(code, "begin.py").unwrap().get_item("begin").unwrap();
+                let lent = session.lend(owner).unwrap();
+                session.with_gil(|| begin.call((lent,)).map(drop)).unwrap();
+            }
+            assert_eq!(wait.recv().unwrap(), 4950);
+            assert_eq!(wait.recv().unwrap(), 4950);
+        }
+    });
+}
