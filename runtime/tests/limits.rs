@@ -1,16 +1,11 @@
 //! Interpreters that the kernel has no room for: an error, while the others go on.
 #![cfg(target_arch = "x86_64")]
 
-#[path = "../../loader/tests/kernel/process.rs"]
-#[expect(dead_code, reason = "the loader's own tests use all of it")]
-mod process;
 mod pythons;
-#[path = "../../loader/tests/kernel/refusal.rs"]
-mod refusal;
 
 use hydrozoa::{Builder, Error, Pool};
-use process::in_child;
-use refusal::{Point, count, points, refusing, watch};
+use hydrozoa_testkit::process::in_child;
+use hydrozoa_testkit::refusal::{Point, count, points, refusing, watch};
 
 /// Seconds that one attempt may take on a machine that has other things to do.
 const ATTEMPT: u32 = 120;

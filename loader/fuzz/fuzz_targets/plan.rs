@@ -4,7 +4,7 @@
 #![no_main]
 
 use hydrozoa_loader::testing::specimen::{Rules, Specimen};
-use hydrozoa_loader_fuzz::mutate;
+use hydrozoa_testkit::mutate;
 use libfuzzer_sys::{fuzz_mutator, fuzz_target, fuzzer_mutate};
 
 fuzz_mutator!(|data: &mut [u8], size: usize, max_size: usize, seed: u32| {

@@ -4,7 +4,7 @@
 #![no_main]
 
 use hydrozoa_loader::testing::specimen::{Rules, Specimen};
-use hydrozoa_loader_fuzz::{model, mutate};
+use hydrozoa_testkit::{model, mutate};
 use libfuzzer_sys::{Corpus, fuzz_mutator, fuzz_target, fuzzer_mutate};
 
 /// Images with more address space than this say nothing that smaller ones do not, and take long to

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
 use hydrozoa_loader::{Loader, OpenFlags};
 
-use crate::common::{Workshop, function, open};
 use crate::process::{alone, rounds};
+use hydrozoa_testkit::libraries::{Workshop, function, open};
 
 unsafe extern "C" {
     /// glibc's `backtrace(3)` (`<execinfo.h>`).

@@ -4,10 +4,10 @@ use std::fs::File;
 use std::os::fd::AsRawFd;
 
 use crate::ATTEMPT;
-use crate::common::{Workshop, function, open};
 use crate::graph::{Graph, works};
-use crate::process::in_child;
 use hydrozoa_loader::{Domain, Error, Loader, OpenFlags};
+use hydrozoa_testkit::libraries::{Workshop, function, open};
+use hydrozoa_testkit::process::in_child;
 
 /// The error code behind a typed error of a file or of memory, which names an object of ours.
 fn code(error: &Error) -> Option<i32> {

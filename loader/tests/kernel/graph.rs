@@ -3,8 +3,8 @@
 use std::ffi::c_int;
 use std::path::PathBuf;
 
-use crate::common::{Workshop, function, open};
 use hydrozoa_loader::{Class, Domain, Library, Loader, OpenFlags, Policy, Result};
+use hydrozoa_testkit::libraries::{Workshop, function, open};
 
 /// `libroot.so` needs `libmiddle.so`, which needs `libcommon.so` (the commons') and `libsystem.so` (the
 /// system loader's).

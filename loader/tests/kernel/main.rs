@@ -1,23 +1,18 @@
 //! A kernel that refuses what a load asks of it, and resources that are used up.
 #![cfg(target_arch = "x86_64")]
 
-#[path = "../libraries/common.rs"]
-#[expect(dead_code, reason = "other tests use all of it")]
-mod common;
 mod exhausted;
 mod graph;
-mod process;
-mod refusal;
 
 use std::ffi::{CStr, c_int, c_void};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Barrier};
 
-use common::open;
 use graph::{Graph, RAN, works};
 use hydrozoa_loader::{Domain, Error, Library, OpenFlags, Result};
-use process::{State, in_child};
-use refusal::{Point, count, points, refusing, watch};
+use hydrozoa_testkit::libraries::{Workshop, open};
+use hydrozoa_testkit::process::{State, in_child};
+use hydrozoa_testkit::refusal::{Point, count, points, refusing, watch};
 
 /// What stays, once it is loaded: it is nobody's alone.
 const SHARED: [&str; 2] = ["/libcommon.so", "/libsystem.so"];
@@ -169,7 +164,7 @@ fn bytes_are_provided_or_not_but_never_half() {
 
 #[test]
 fn what_could_not_be_unmapped_is_unmapped_later() {
-    let shop = common::Workshop::new("refused-unmapping");
+    let shop = Workshop::new("refused-unmapping");
     let fails = shop.build(
         "libhuge.so",
         "static volatile __thread char all[1 << 20]; int f(void) { return all[5]; }",
@@ -225,7 +220,7 @@ fn tls_modules(domain: &Domain, directory: &Path) -> Vec<usize> {
 
 #[test]
 fn thread_local_data_of_loads_that_fail_is_there_for_the_next_one() {
-    let shop = common::Workshop::new("refused-tls");
+    let shop = Workshop::new("refused-tls");
     let source = "__thread char few[40]; __thread int one = 1;
                   int next(void) { return one++ + few[0]; }";
     let paths: Vec<PathBuf> = (0..3)

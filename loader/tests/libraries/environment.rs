@@ -5,8 +5,8 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use crate::common::{Workshop, function};
 use crate::replicas::{call, domains, open_in};
+use hydrozoa_testkit::libraries::{Workshop, function};
 
 /// Variables that come and go.
 const VARIABLES: usize = 1000;

@@ -4,9 +4,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::common::{Workshop, open};
 use crate::replicas::{call, domains, open_in};
 use hydrozoa_loader::OpenFlags;
+use hydrozoa_testkit::libraries::{Workshop, open};
 
 /// How long a child may take that has next to nothing to do.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -1,6 +1,5 @@
 //! The loader on small libraries that are built for each test.
 
-mod common;
 mod environment;
 mod fork;
 mod program;

@@ -3,8 +3,8 @@
 use std::ffi::{CString, c_char, c_int};
 use std::path::Path;
 
-use crate::common::{Workshop, function, mappings, open};
 use hydrozoa_loader::{Class, Domain, Library, Loader, OpenFlags, Policy};
+use hydrozoa_testkit::libraries::{Workshop, function, mappings, open};
 
 /// Calls of `dl*` functions from a library of the domain.
 const DRIVER: &str = "

@@ -1,7 +1,7 @@
 //! Bad input: a typed error that names the object and the symbol, and no trace.
 
-use crate::common::{Workshop, open};
 use hydrozoa_loader::{Domain, Error, Loader, OpenFlags};
+use hydrozoa_testkit::libraries::{Workshop, open};
 
 fn domain() -> Domain {
     Loader::builder().build().unwrap().domain("refusing").build().unwrap()
@@ -66,7 +66,7 @@ fn a_missing_symbol_is_named_and_nothing_stays_mapped() {
         other => panic!("{other:?}"),
     }
     assert!(domain.replicas().is_empty());
-    assert!(!crate::common::mappings(&path).iter().any(|line| line.contains("r-xp")));
+    assert!(!hydrozoa_testkit::libraries::mappings(&path).iter().any(|line| line.contains("r-xp")));
     // Lazily bound it loads, as under glibc: the function may never be called.
     assert!(open(&domain, &path, OpenFlags::LAZY).is_ok());
 }

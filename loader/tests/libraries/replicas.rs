@@ -3,8 +3,8 @@
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::path::Path;
 
-use crate::common::{Workshop, function, open};
 use hydrozoa_loader::{Class, Domain, Interposition, Library, Loader, OpenFlags, Policy, current};
+use hydrozoa_testkit::libraries::{Workshop, function, open};
 
 pub fn domains(count: usize) -> Vec<Domain> {
     let loader = Loader::builder().build().unwrap();
@@ -69,8 +69,10 @@ fn text_is_mapped_from_the_file_in_every_replica_and_never_written() {
     let path = shop.build("libtext.so", "int f(void) { return 7; }", &[]);
     let libraries = open_in(&domains(4), &path);
     assert!(libraries.iter().all(|library| call(library, "f") == 7));
-    let executable =
-        crate::common::mappings(&path).iter().filter(|line| line.contains(" r-xp ")).count();
+    let executable = hydrozoa_testkit::libraries::mappings(&path)
+        .iter()
+        .filter(|line| line.contains(" r-xp "))
+        .count();
     assert_eq!(executable, 4);
     let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap();
     let real = path.canonicalize().unwrap();
@@ -403,7 +405,8 @@ fn a_closed_domain_runs_its_destructors_and_leaves_no_mapping() {
     // SAFETY: nothing of the library runs or is referred to any more.
     unsafe { domain.close() };
     assert_eq!(std::fs::read_to_string(&flag).unwrap(), "destructor atexit ");
-    let executable = crate::common::mappings(&path).iter().any(|line| line.contains("r-xp"));
+    let executable =
+        hydrozoa_testkit::libraries::mappings(&path).iter().any(|line| line.contains("r-xp"));
     assert!(!executable, "the text is still mapped");
 }
 
@@ -436,7 +439,8 @@ fn a_closed_replica_stays_mapped_until_threads_have_destroyed_its_thread_local_o
     drop(library);
     // SAFETY: nothing refers to the library but the thread's object, which `close` allows.
     unsafe { domain.close() };
-    let text = || crate::common::mappings(&path).iter().any(|line| line.contains("r-xp"));
+    let text =
+        || hydrozoa_testkit::libraries::mappings(&path).iter().any(|line| line.contains("r-xp"));
     assert!(text(), "unmapped under a thread that has to run its destructor");
     assert!(!flag.exists());
     end.send(()).unwrap();

@@ -4,9 +4,9 @@ use std::ffi::{CStr, CString, c_char, c_int};
 use std::path::PathBuf;
 use std::process::Command;
 
-use crate::common::{Workshop, function, open};
 use crate::replicas::{call, domains, open_in};
 use hydrozoa_loader::{Class, Error, Loader, OpenFlags, Policy};
+use hydrozoa_testkit::libraries::{Workshop, function, open};
 
 #[test]
 fn a_unique_symbol_of_the_system_s_is_the_one_that_the_system_uses() {

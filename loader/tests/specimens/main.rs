@@ -1,19 +1,14 @@
 //! Untrusted input, without a fuzzer: what fuzzing found, and a fixed number of its mutations.
 //!
-//! The mutations and the model of relocation are the fuzz targets' own (`loader/fuzz`).
+//! The fuzz targets (`loader/fuzz`) have the same mutations and the same model of relocation.
 
-#[path = "../../fuzz/src/elf.rs"]
-mod elf;
 mod forge;
-#[path = "../../fuzz/src/model.rs"]
-mod model;
-#[path = "../../fuzz/src/mutate.rs"]
-mod mutate;
 mod reading;
 mod strategies;
 
 use forge::{DATA, DYNAMIC, Forge, Symbol};
 use hydrozoa_loader::testing::specimen::{Outcome, Rules, Specimen};
+use hydrozoa_testkit::{model, mutate};
 use proptest::prelude::*;
 
 const R_64: u32 = 1;

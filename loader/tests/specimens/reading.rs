@@ -5,11 +5,12 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::Index;
 
-use super::elf::{Elf, number};
 use super::forge::{Forge, Symbol};
 use super::strategies::{NAMES, forge};
-use super::{model, whole};
+use super::whole;
 use hydrozoa_loader::testing::specimen::Specimen;
+use hydrozoa_testkit::elf::{Elf, number};
+use hydrozoa_testkit::model;
 
 #[test]
 fn both_hash_tables_lead_to_the_symbols() {
