@@ -7,6 +7,7 @@ use hydrozoa::movable::shared_memory;
 use hydrozoa::package::{Archive, PackageError};
 use hydrozoa::{Error, Pool, Session};
 use std::sync::Barrier;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 fn pool(interpreters: usize) -> Pool {
@@ -308,6 +309,49 @@ fn movables_are_dropped_from_any_thread_without_waiting() {
             });
         }
     });
+    for interpreter in pool.interpreters() {
+        collect(&interpreter.session());
+    }
+    assert_eq!(shared_memory(), before);
+}
+
+#[test]
+fn storages_that_two_interpreters_ask_for_at_once_are_counted_once_each() {
+    const STORAGES: usize = 200;
+    let _alone = alone();
+    let pool = pool(2);
+    let before = shared_memory();
+    let records: Vec<(String, Vec<u8>)> =
+        (0..STORAGES).map(|number| (format!("{number}.storage"), vec![7; 1000])).collect();
+    let records: Vec<(&str, &[u8])> =
+        records.iter().map(|(name, bytes)| (name.as_str(), bytes.as_slice())).collect();
+    let package = load(&pool, &[], &records);
+    let arrived = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        for index in 0..2 {
+            let (pool, package, arrived) = (&pool, &package, &arrived);
+            scope.spawn(move || {
+                let session = pool.acquire_on(index).unwrap();
+                let importer = package.importer(&session).unwrap();
+                let storage = importer.getattr("archive").unwrap().getattr("storage").unwrap();
+                for number in 0..STORAGES {
+                    let name = session.object_from(&format!("{number}.storage")).unwrap();
+                    // At the same moment, each under its own GIL.
+                    session.with_gil(|| {
+                        arrived.fetch_add(1, Ordering::SeqCst);
+                        while arrived.load(Ordering::SeqCst) < 2 * (number + 1) {
+                            std::hint::spin_loop();
+                        }
+                        storage.call((&name,)).unwrap();
+                    });
+                }
+            });
+        }
+    });
+    let counted = shared_memory();
+    assert_eq!(counted.ranges, before.ranges + STORAGES);
+    assert_eq!(counted.bytes, before.bytes + STORAGES * 1000);
+    drop(package);
     for interpreter in pool.interpreters() {
         collect(&interpreter.session());
     }

@@ -51,11 +51,14 @@ enum Owner {
 #[derive(Clone, Copy)]
 struct Block([u8; 64]);
 
-/// All live ranges by address, so that a storage that is moved on from an interpreter that only
-/// borrowed it is recognised, and its true owner is referred to.
-static LIVE: Mutex<BTreeMap<usize, Weak<Memory>>> = Mutex::new(BTreeMap::new());
+/// What makes two ranges one: address and length in bytes, device, and whether it is read-only.
+type Range = (usize, usize, [i32; 2], bool);
 
-fn live() -> MutexGuard<'static, BTreeMap<usize, Weak<Memory>>> {
+/// All live ranges, so that a storage that is moved on from an interpreter that only borrowed it is
+/// recognised, and its true owner is referred to.
+static LIVE: Mutex<BTreeMap<Range, Weak<Memory>>> = Mutex::new(BTreeMap::new());
+
+fn live() -> MutexGuard<'static, BTreeMap<Range, Weak<Memory>>> {
     // Whoever panicked did not do so in the middle of a change: each is one call.
     LIVE.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -93,7 +96,8 @@ impl Memory {
         len: usize,
         mapping: Arc<Mapping>,
     ) -> Arc<Self> {
-        Self::registered(data, len, Device::CPU, false, Owner::Mapping(mapping))
+        let (device, owner) = (Device::CPU, Owner::Mapping(mapping));
+        Self { data, len, device, read_only: false, owner }.registered()
     }
 
     /// A copy, aligned as torch aligns storages.
@@ -103,7 +107,8 @@ impl Memory {
         let data = NonNull::new(blocks.cast::<u8>()).expect("a box is not null");
         // SAFETY: the blocks have at least as many bytes, and are nobody else's yet.
         unsafe { data.copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len()) };
-        Self::registered(data, bytes.len(), Device::CPU, false, Owner::Blocks(count))
+        let (device, owner) = (Device::CPU, Owner::Blocks(count));
+        Self { data, len: bytes.len(), device, read_only: false, owner }.registered()
     }
 
     /// Memory that `keeper`, an object of an interpreter, owns; or the range that it has borrowed
@@ -119,7 +124,8 @@ impl Memory {
         read_only: bool,
         keeper: Kept,
     ) -> Arc<Self> {
-        Self::owned(address, len, device, read_only, Owner::Python(keeper))
+        let (data, owner) = (Self::pointer(address), Owner::Python(keeper));
+        Self { data, len, device, read_only, owner }.registered()
     }
 
     /// A storage on a device, for the session's interpreter. `None` if it is of another interpreter,
@@ -133,33 +139,14 @@ impl Memory {
             return Some(Arc::new(Self { data, len, device, read_only: false, owner }));
         }
         let interpreter = resident.interpreter()?;
-        let owner = Owner::Device(resident, Some(interpreter));
-        Some(Self::owned(address, len, device, false, owner))
+        Some(Self::of_device(resident, interpreter))
     }
 
     /// A storage on a device that whoever has the range may use, in whatever interpreter.
     pub(crate) fn of_device(resident: Arc<Resident>, interpreter: Interpreter) -> Arc<Self> {
         let (address, len, device) = (resident.address, resident.len, resident.device);
-        let owner = Owner::Device(resident, Some(interpreter));
-        Self::owned(address, len, device, false, owner)
-    }
-
-    fn owned(
-        address: usize,
-        len: usize,
-        device: Device,
-        read_only: bool,
-        owner: Owner,
-    ) -> Arc<Self> {
-        let known = live().get(&address).and_then(Weak::upgrade);
-        if let Some(known) = known
-            && known.len == len
-            && known.device == device
-            && known.read_only == read_only
-        {
-            return known;
-        }
-        Self::registered(Self::pointer(address), len, device, read_only, owner)
+        let (data, owner) = (Self::pointer(address), Owner::Device(resident, Some(interpreter)));
+        Self { data, len, device, read_only: false, owner }.registered()
     }
 
     fn pointer(address: usize) -> NonNull<u8> {
@@ -176,18 +163,29 @@ impl Memory {
         }
     }
 
-    fn registered(
-        data: NonNull<u8>,
-        len: usize,
-        device: Device,
-        read_only: bool,
-        owner: Owner,
-    ) -> Arc<Self> {
-        let memory = Arc::new(Self { data, len, device, read_only, owner });
-        if len > 0 {
-            live().insert(data.addr().get(), Arc::downgrade(&memory));
+    /// The range, among those that others find; or the one that is there already. In one step: of
+    /// two threads that have the same range, both get that of the first.
+    fn registered(self) -> Arc<Self> {
+        let memory = Arc::new(self);
+        if memory.len == 0 {
+            return memory;
         }
-        memory
+        let known = {
+            let mut live = live();
+            let entry = live.entry(memory.range()).or_default();
+            let known = entry.upgrade();
+            if known.is_none() {
+                *entry = Arc::downgrade(&memory);
+            }
+            known
+        };
+        // The one that is not needed is dropped after the lock, which its drop takes.
+        known.unwrap_or(memory)
+    }
+
+    fn range(&self) -> Range {
+        let device = [self.device.kind, self.device.index];
+        (self.data.addr().get(), self.len, device, self.read_only)
     }
 
     /// Length in bytes.
@@ -228,11 +226,11 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        let address = self.data.addr().get();
+        let range = self.range();
         let mut live = live();
-        // The entry may be a younger range's: the same storage, moved again while this one goes.
-        if live.get(&address).is_some_and(|entry| std::ptr::eq(entry.as_ptr(), self)) {
-            live.remove(&address);
+        // The entry may be another's: the same storage, moved again while this one goes.
+        if live.get(&range).is_some_and(|entry| std::ptr::eq(entry.as_ptr(), self)) {
+            live.remove(&range);
         }
         drop(live);
         if let Owner::Blocks(count) = self.owner {
@@ -254,14 +252,15 @@ mod tests {
         let address = memory.data.addr().get();
         assert_eq!(address % 64, 0);
         assert_eq!(memory.len(), 100);
-        assert!(live().contains_key(&address));
+        let range = memory.range();
+        assert!(live().contains_key(&range));
         drop(memory);
-        assert!(!live().contains_key(&address));
+        assert!(!live().contains_key(&range));
     }
 
     #[test]
     fn an_empty_copy_is_no_range() {
         let memory = Memory::of_bytes(&[]);
-        assert!(!live().contains_key(&memory.data.addr().get()));
+        assert!(!live().contains_key(&memory.range()));
     }
 }

@@ -220,16 +220,16 @@ impl Archive {
         if let Some(memory) = entry.shared.get() {
             return Ok(Arc::clone(memory));
         }
-        let memory = if entry.compressed || entry.start % ALIGNMENT != 0 {
-            Memory::of_bytes(&inner.read(record)?)
-        } else {
+        if entry.compressed || entry.start % ALIGNMENT != 0 {
+            let bytes = inner.read(record)?;
+            return Ok(Arc::clone(entry.shared.get_or_init(|| Memory::of_bytes(&bytes))));
+        }
+        Ok(Arc::clone(entry.shared.get_or_init(|| {
             let start = inner.mapping.at(entry.start);
             // SAFETY: the range lies in the mapping (checked by `directory`), which the memory
             // keeps mapped.
             unsafe { Memory::of_mapping(start, entry.size, Arc::clone(&inner.mapping)) }
-        };
-        // Of two threads that race, one's memory wins.
-        Ok(Arc::clone(entry.shared.get_or_init(|| memory)))
+        })))
     }
 
     /// Where its shared libraries are.

@@ -48,7 +48,10 @@ pub fn alone() -> MutexGuard<'static, ()> {
 #[allow(dead_code, reason = "not every test binary writes archives")]
 pub fn archive(externs: &[&str], records: &[(&str, &[u8])]) -> Vec<u8> {
     let mut writer = ZipWriter::new(Cursor::new(Vec::new()));
-    let options = SimpleFileOptions::default().compression_method(CompressionMethod::Stored);
+    // Aligned as torch aligns records: storages are then used in place.
+    let options = SimpleFileOptions::default()
+        .compression_method(CompressionMethod::Stored)
+        .with_alignment(64);
     let externs = externs.join("\n") + "\n";
     for (name, bytes) in [(".data/extern_modules", externs.as_bytes())].iter().chain(records) {
         writer.start_file(format!("package/{name}"), options).unwrap();
