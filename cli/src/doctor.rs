@@ -6,6 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 use hydrozoa::python::{Installation, discover, examine};
+use hydrozoa::torch::Release;
 
 /// Mappings that one more interpreter with torch and torchvision adds (measured, release 2.11).
 const MAPPINGS: u64 = 240;
@@ -70,13 +71,13 @@ fn pythons(options: &Options, findings: &mut Findings) -> Result<()> {
         };
         usable += 1;
         let first = usable == 1;
-        if let Some(version) = torch_version(python) {
-            let policy = if hydrozoa::torch::known_release(&version) {
+        if let Some(release) = Release::of(python) {
+            let policy = if release.can_be_shared() {
                 "shared"
             } else {
                 "isolated: no adapter knows this release"
             };
-            say!("    torch {version}, policy {policy}");
+            say!("    torch {release}, policy {policy}");
         } else if first {
             say!("    no torch");
         }
@@ -100,16 +101,9 @@ fn pythons(options: &Options, findings: &mut Findings) -> Result<()> {
     Ok(())
 }
 
-/// The version of an installation's torch, as torch/version.py states it.
-fn torch_version(python: &Installation) -> Option<String> {
-    let text = fs::read_to_string(python.site_packages().join("torch/version.py")).ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("__version__ = "))?;
-    Some(line.trim().trim_matches(['\'', '"']).to_owned())
-}
-
 /// Starts two copies in a child process; with torch, if the installation has it and `full` is asked for.
 fn trial(python: &Installation, full: bool) -> Result<String> {
-    let with_torch = full && torch_version(python).is_some();
+    let with_torch = full && Release::of(python).is_some();
     let program = if with_torch {
         "import torch; torch.ones(2).sum()"
     } else {

@@ -3,9 +3,8 @@
 use crate::Result;
 use crate::libraries;
 use crate::python::Installation;
-use crate::torch::{Adapter, Member, TorchPolicy};
+use crate::torch::{Adapter, Member, Release, TorchPolicy};
 use hydrozoa_loader::{Class, Domain, Interposition, Library, Loader, Policy};
-use std::fs;
 use std::sync::{Arc, OnceLock};
 
 /// A policy that has been settled for an installation.
@@ -47,10 +46,10 @@ impl Torch {
         if policy == TorchPolicy::Isolated {
             return Ok(Self::Isolated);
         }
-        let Some(version) = installed(python) else {
+        let Some(release) = Release::of(python) else {
             return Ok(Self::Shared(None));
         };
-        match shared(&version, python, verify) {
+        match shared(&release, python, verify) {
             Ok(adapter) => Ok(Self::Shared(Some(adapter))),
             Err(error) if policy == TorchPolicy::Auto => {
                 tracing::warn!(
@@ -105,8 +104,8 @@ fn loader(place: &OnceLock<Loader>, policy: impl FnOnce() -> Policy) -> Result<L
 }
 
 /// The adapter for an installed release.
-fn shared(version: &str, python: &Installation, verify: bool) -> Result<Arc<Adapter>> {
-    let adapter = Adapter::of_process(&loader(&SHARED, libraries::policy)?, version)?;
+fn shared(release: &Release, python: &Installation, verify: bool) -> Result<Arc<Adapter>> {
+    let adapter = Adapter::of_process(&loader(&SHARED, libraries::policy)?, release)?;
     if verify {
         adapter.verify(&python.site_packages().join("torch/lib"))?;
     }
@@ -126,14 +125,5 @@ fn isolated() -> Policy {
     .into_iter()
     .fold(libraries::policy(), |policy, pattern| {
         policy.with(pattern, Class::Replicate, "policy isolated: torch is private")
-    })
-}
-
-/// The version of torch in an installation's site-packages, as `torch/version.py` states it.
-fn installed(python: &Installation) -> Option<String> {
-    let text = fs::read_to_string(python.site_packages().join("torch/version.py")).ok()?;
-    text.lines().find_map(|line| {
-        let value = line.strip_prefix("__version__ = ")?;
-        Some(value.trim().trim_matches(['\'', '"']).to_owned())
     })
 }

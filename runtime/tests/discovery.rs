@@ -3,7 +3,8 @@
 mod pythons;
 
 use hydrozoa::python::{self, Refusal};
-use hydrozoa::{Error, Pool};
+use hydrozoa::torch::{AdapterError, Release};
+use hydrozoa::{Error, Pool, TorchPolicy};
 use pythons::pythons;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -82,6 +83,29 @@ fn a_virtual_environment_leads_to_its_base_and_its_packages() {
             );
         }
     }
+}
+
+/// Not taken for an environment without torch, whose interpreters need no adapter: the first
+/// `import torch` would end the process.
+#[test]
+fn a_torch_that_states_no_version_is_isolated_or_refused() {
+    let (minor, library) = pythons().iter().next().unwrap();
+    let venv = directory("nameless-torch");
+    let base = python::find(Some(library)).unwrap();
+    let home = base.prefix().join("bin");
+    fs::write(venv.join("pyvenv.cfg"), format!("home = {}\n", home.display())).unwrap();
+    let torch = venv.join(format!("lib/python3.{minor}/site-packages/torch"));
+    fs::create_dir_all(&torch).unwrap();
+    fs::write(torch.join("version.py"), "from somewhere import __version__\n").unwrap();
+    let installation = base.with_venv(&venv).unwrap();
+    assert!(!Release::of(&installation).unwrap().can_be_shared());
+
+    let settings = || Pool::builder().python(library).venv(&venv).interpreters(1);
+    let error = settings().torch(TorchPolicy::Shared).build().unwrap_err();
+    assert!(matches!(error, Error::Torch(AdapterError::UnknownRelease { .. })), "{error}");
+    let message = error.to_string();
+    assert!(message.contains("torch/version.py") && message.contains("isolated"), "{message}");
+    settings().torch(TorchPolicy::Auto).build().unwrap();
 }
 
 #[test]

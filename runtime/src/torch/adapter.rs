@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use hydrozoa_loader::{Domain, DomainId, Library, Loader};
 
 use super::libpython::LibPython;
-use super::release::{Layout, layout};
+use super::release::{Layout, Release};
 use super::symbols::Symbols;
 
 /// Why policy `shared` cannot be used; the way round is policy `isolated` in each case.
@@ -77,7 +77,7 @@ pub enum AdapterError {
 #[derive(Debug)]
 pub(crate) struct Adapter {
     loader: Loader,
-    version: String,
+    release: Release,
     layout: &'static Layout,
     symbols: OnceLock<Symbols>,
     members: RwLock<Members>,
@@ -94,24 +94,28 @@ struct Members {
 static ADAPTER: OnceLock<Arc<Adapter>> = OnceLock::new();
 
 impl Adapter {
-    /// The process's adapter, for the release `version` (`torch.__version__`).
+    /// The process's adapter, for a release.
     ///
     /// # Errors
     /// [`AdapterError::UnknownRelease`] and [`AdapterError::OtherRelease`].
-    pub(crate) fn of_process(loader: &Loader, version: &str) -> Result<Arc<Adapter>, AdapterError> {
-        let layout = layout(version)
-            .ok_or_else(|| AdapterError::UnknownRelease { version: version.to_owned() })?;
+    pub(crate) fn of_process(
+        loader: &Loader,
+        release: &Release,
+    ) -> Result<Arc<Adapter>, AdapterError> {
+        let layout = release
+            .layout()
+            .ok_or_else(|| AdapterError::UnknownRelease { version: release.to_string() })?;
         let adapter = ADAPTER.get_or_init(|| {
             Arc::new(Adapter {
                 loader: loader.clone(),
-                version: version.to_owned(),
+                release: release.clone(),
                 layout,
                 symbols: OnceLock::new(),
                 members: RwLock::default(),
             })
         });
-        if adapter.version != version {
-            let (version, serving) = (version.to_owned(), adapter.version.clone());
+        if adapter.release.to_string() != release.to_string() {
+            let (version, serving) = (release.to_string(), adapter.release.to_string());
             return Err(AdapterError::OtherRelease { version, serving });
         }
         Ok(Arc::clone(adapter))
@@ -131,7 +135,7 @@ impl Adapter {
         unsafe { self.loader.open_by_system(&path) }
             .map_err(|source| AdapterError::Load { path, source })?;
         let symbols = self.resolve().map_err(|missing| AdapterError::MissingSymbols {
-            version: self.version.clone(),
+            version: self.release.to_string(),
             missing,
         })?;
         // Another thread may have done the same; both tables are alike.
@@ -269,7 +273,7 @@ pub(super) fn symbols() -> &'static Symbols {
     adapter.symbols.get_or_init(|| {
         adapter.resolve().unwrap_or_else(|missing| {
             // Only reached without `verify`, from C++ that cannot be given an error any more.
-            panic!("torch {} does not export {missing:?}; use policy `isolated`", adapter.version)
+            panic!("torch {} does not export {missing:?}; use policy `isolated`", adapter.release)
         })
     })
 }

@@ -50,13 +50,14 @@ mod traceback;
 pub use adapter::AdapterError;
 pub(crate) use adapter::{Adapter, Member};
 use exported::Answer;
+pub use release::Release;
 pub(crate) use thread_state::ThreadState;
 
 /// How interpreters have torch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum TorchPolicy {
-    /// [`TorchPolicy::Shared`] where the release is known ([`known_release`]), else isolated.
+    /// [`TorchPolicy::Shared`] where it serves the release ([`Release::can_be_shared`]), else isolated.
     #[default]
     Auto,
     /// libtorch once in the process: one CUDA caching allocator, the library that `tch` in the host
@@ -64,11 +65,6 @@ pub enum TorchPolicy {
     Shared,
     /// libtorch in each interpreter: generators and flags of its own; any release.
     Isolated,
-}
-
-/// Whether policy `shared` knows the release (`torch.__version__`, e.g. `2.11.0+cu130`).
-pub fn known_release(version: &str) -> bool {
-    release::layout(version).is_some()
 }
 
 impl Member {

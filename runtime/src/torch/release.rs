@@ -1,8 +1,74 @@
-//! What is known of each torch release: its version, and the layout of what the adapter touches.
+//! The releases of torch: which one an installation has, and what the adapter knows of each.
 //!
-//! Sizes and offsets are those of the release's own headers on x86-64 with libstdc++'s new ABI; they
-//! were printed by a program compiled against them. Another release is another [`Layout`], plus
-//! what [`super::symbols`] says of its mangled names.
+//! Sizes and offsets are those of the release's own headers on x86-64 with libstdc++'s new ABI. A
+//! program compiled against the headers printed them. A new release needs a [`Layout`], and its
+//! mangled names in [`super::symbols`].
+
+use std::io::ErrorKind;
+use std::path::PathBuf;
+use std::{fmt, fs};
+
+use crate::python::Installation;
+
+/// The release of torch that an installation of Python has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Release {
+    /// `torch/version.py` in the installation's site-packages.
+    file: PathBuf,
+    /// `torch.__version__`, e.g. `2.11.0+cu130`, if the file states it.
+    version: Option<String>,
+}
+
+impl Release {
+    /// The release in the site-packages of `python`, or `None` if there is no torch.
+    ///
+    /// The file `torch/version.py` is read, and no code is run.
+    pub fn of(python: &Installation) -> Option<Release> {
+        let file = python.site_packages().join("torch/version.py");
+        let version = match fs::read_to_string(&file) {
+            Ok(text) => stated(&text),
+            Err(error)
+                if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) =>
+            {
+                return None;
+            }
+            Err(_) => None,
+        };
+        Some(Release { file, version })
+    }
+
+    /// Whether [`TorchPolicy::Shared`](super::TorchPolicy::Shared) serves the release.
+    pub fn can_be_shared(&self) -> bool {
+        self.layout().is_some()
+    }
+
+    /// What the adapter knows of the release.
+    pub(super) fn layout(&self) -> Option<&'static Layout> {
+        layout(self.version.as_deref()?)
+    }
+}
+
+/// The version, e.g. `2.11.0+cu130`.
+impl fmt::Display for Release {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.version {
+            Some(version) => formatter.write_str(version),
+            None => write!(formatter, "of a version that {} does not state", self.file.display()),
+        }
+    }
+}
+
+/// The value of `__version__` in the text of `torch/version.py`.
+fn stated(text: &str) -> Option<String> {
+    text.lines().find_map(|line| {
+        // `tools/generate_torch_version.py` of torch writes the name without an annotation. Its other
+        // names have one.
+        let (name, value) = line.split_once('=')?;
+        let name = name.split(':').next()?;
+        let version = value.trim().trim_matches(['\'', '"']);
+        (name.trim_end() == "__version__" && !version.is_empty()).then(|| version.to_owned())
+    })
+}
 
 /// The places in libtorch's objects that have no accessor among its exported functions.
 #[derive(Debug, PartialEq, Eq)]
@@ -78,7 +144,7 @@ static TORCH_2_11: Layout = Layout {
     interpreter_slots: 38,
 };
 
-/// The layout of the release named `version` (`torch.__version__`, e.g. `2.11.0+cu130`).
+/// The layout of the release with this `torch.__version__`.
 pub(super) fn layout(version: &str) -> Option<&'static Layout> {
     let mut numbers = version.split(['.', '+']);
     match (numbers.next()?, numbers.next()?) {
@@ -90,6 +156,17 @@ pub(super) fn layout(version: &str) -> Option<&'static Layout> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_version_is_what_torch_s_own_file_states() {
+        let file = "from typing import Optional\n\n__all__ = ['__version__', 'debug']\n\
+                    __version__ = '2.11.0+cu130'\ndebug = False\ncuda: Optional[str] = '13.0'\n";
+        assert_eq!(stated(file).as_deref(), Some("2.11.0+cu130"));
+        assert_eq!(stated("__version__: str = \"2.12.0\"\n").as_deref(), Some("2.12.0"));
+        for text in ["", "debug = False\n", "__version__ = ''\n", "__version__x = '1'\n"] {
+            assert_eq!(stated(text), None, "{text}");
+        }
+    }
 
     #[test]
     fn a_release_is_known_by_major_and_minor_number() {
