@@ -5,8 +5,8 @@ use crate::reference::Ref;
 use crate::table::{Failure, Status, Text};
 use pyo3_ffi::{
     Py_TYPE, PyBytes_AsString, PyBytes_Size, PyErr_Clear, PyException_SetTraceback,
-    PyImport_ImportModule, PyObject, PyObject_GetAttrString, PyObject_Str,
-    PyObject_VectorcallMethod, PyUnicode_AsEncodedString, PyUnicode_Check,
+    PyImport_ImportModule, PyList_Size, PyObject, PyObject_GetAttrString, PyObject_Str,
+    PyObject_VectorcallMethod, PySys_GetObject, PyUnicode_AsEncodedString, PyUnicode_Check,
 };
 use std::any::Any;
 use std::ffi::c_void;
@@ -20,7 +20,7 @@ pub(crate) enum Fault {
     /// A value has not the form that was asked for.
     Conversion { expected: &'static str, reason: String },
     /// The interpreter did not start.
-    Start { name: String, message: String },
+    Start { name: String, message: String, traceback: String },
 }
 
 /// The result of an operation.
@@ -55,7 +55,9 @@ pub(crate) unsafe fn guarded(sink: *mut c_void, body: impl FnOnce() -> Outcome<(
             Fault::Conversion { expected, reason } => {
                 report(sink, Status::CONVERSION, expected, &reason, "")
             }
-            Fault::Start { name, message } => report(sink, Status::START, &name, &message, ""),
+            Fault::Start { name, message, traceback } => {
+                report(sink, Status::START, &name, &message, &traceback)
+            }
         }
     }
 }
@@ -97,10 +99,18 @@ pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> String {
 pub(crate) struct Raised {
     type_name: String,
     pub(crate) message: String,
-    traceback: String,
+    pub(crate) traceback: String,
 }
 
 impl Raised {
+    /// As the last line of a traceback has it: many a MemoryError has no text.
+    pub(crate) fn line(&self) -> String {
+        match self.message.is_empty() {
+            true => self.type_name.clone(),
+            false => format!("{}: {}", self.type_name, self.message),
+        }
+    }
+
     /// Takes the exception that is set off the thread.
     ///
     /// # Safety
@@ -169,6 +179,13 @@ unsafe fn type_name(value: *mut PyObject) -> Option<String> {
 unsafe fn formatted(value: *mut PyObject) -> Option<String> {
     // SAFETY: attached, and all objects are alive during the calls.
     unsafe {
+        // While Python starts there may be nothing yet that imports. The last of the finders there is
+        // that of files (`_install_external_importers` in Lib/importlib/_bootstrap.py).
+        let finders = PySys_GetObject(c"meta_path".as_ptr());
+        if finders.is_null() || PyList_Size(finders) < 3 {
+            PyErr_Clear();
+            return None;
+        }
         let module = Ref::owned(PyImport_ImportModule(c"traceback".as_ptr())).ok()?;
         let traceback =
             Ref::owned(PyObject_GetAttrString(value, c"__traceback__".as_ptr())).ok()?;

@@ -12,10 +12,10 @@ use pyo3_ffi::{
     _PyStatus_TYPE, Py_FinalizeEx, Py_InitializeFromConfig, Py_PreInitialize,
     Py_PreInitializeFromBytesArgs, Py_RunMain, PyConfig, PyConfig_Clear,
     PyConfig_InitIsolatedConfig, PyConfig_InitPythonConfig, PyConfig_SetBytesArgv,
-    PyConfig_SetBytesString, PyEval_RestoreThread, PyEval_SaveThread, PyGILState_Ensure,
-    PyImport_ImportModule, PyList_Insert, PyPreConfig, PyPreConfig_InitIsolatedConfig,
-    PyPreConfig_InitPythonConfig, PyStatus, PySys_GetObject, PyThreadState,
-    PyUnicode_DecodeFSDefaultAndSize,
+    PyConfig_SetBytesString, PyErr_Occurred, PyEval_RestoreThread, PyEval_SaveThread,
+    PyGILState_Ensure, PyImport_ImportModule, PyList_Insert, PyPreConfig,
+    PyPreConfig_InitIsolatedConfig, PyPreConfig_InitPythonConfig, PyStatus, PySys_GetObject,
+    PyThreadState, PyUnicode_DecodeFSDefaultAndSize, compat::PyThreadState_GetUnchecked,
 };
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::mem::MaybeUninit;
@@ -41,15 +41,13 @@ pub(crate) unsafe extern "C" fn start(start: *const Start, sink: *mut c_void) ->
             if STAGE.load(Ordering::Acquire) == FINALIZED {
                 return Ok(());
             }
-            let prepared = prepare(start);
-            if prepared.is_err() {
-                // The exception is read while this thread is attached, then the GIL is let go.
-                let message = Raised::take().message;
-                MAIN.store(PyEval_SaveThread(), Ordering::Release);
-                return Err(fault(start, &message));
-            }
+            // The exception is read while this thread is attached, then the GIL is let go.
+            let prepared = prepare(start).map_err(|cause| match cause {
+                Fault::Raised => raised(start, ""),
+                other => other,
+            });
             MAIN.store(PyEval_SaveThread(), Ordering::Release);
-            Ok(())
+            prepared
         })
     }
 }
@@ -235,16 +233,41 @@ fn checked(start: &Start, status: PyStatus) -> Outcome<Progress> {
                 // SAFETY: CPython points at static, NUL-terminated texts.
                 false => unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned(),
             };
-            let (place, message) = (part(status.func), part(status.err_msg));
-            Err(fault(start, &format!("{place}: {message}")))
+            let message = format!("{}: {}", part(status.func), part(status.err_msg));
+            // Of some failures CPython leaves the exception set, for `Py_ExitStatusException` to print.
+            // SAFETY: before there is a state nothing is asked of it; if there is one it is this
+            // thread's, which starts the interpreter and is the only one in it.
+            unsafe {
+                if !PyThreadState_GetUnchecked().is_null() && !PyErr_Occurred().is_null() {
+                    return Err(raised(start, &message));
+                }
+            }
+            Err(fault(start, &message))
         }
+    }
+}
+
+/// The failure that the exception set in this thread describes; `context` is what CPython was about.
+///
+/// # Safety
+///
+/// The thread is attached.
+unsafe fn raised(start: &Start, context: &str) -> Fault {
+    // SAFETY: as the caller vouches.
+    let raised = unsafe { Raised::take() };
+    let separator = if context.is_empty() { "" } else { ": " };
+    match fault(start, &format!("{context}{separator}{}", raised.line())) {
+        Fault::Start { name, message, .. } => {
+            Fault::Start { name, message, traceback: raised.traceback }
+        }
+        other => other,
     }
 }
 
 fn fault(start: &Start, message: &str) -> Fault {
     // SAFETY: the view is valid for the call.
     let name = String::from_utf8_lossy(unsafe { start.name.bytes() }).into_owned();
-    Fault::Start { name, message: message.to_owned() }
+    Fault::Start { name, message: message.to_owned(), traceback: String::new() }
 }
 
 /// `argv` as C has it: at least one word.

@@ -1,14 +1,14 @@
 //! `python ARGUMENTS…`, inside an interpreter of this process.
 
 use crate::exit::Exit;
-use crate::interpreter::{Configuration, STACK, run_command};
+use crate::interpreter::{Configuration, run_command};
 use crate::python::{self, Installation};
+use crate::thread::Thread;
 use crate::torch::TorchPolicy;
 use crate::torch_policy::Torch;
 use crate::{Error, Result};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::thread;
 
 /// A python command that runs in an interpreter of its own in this process, as the executable would
 /// run it: arguments, environment variables, standard streams, exit status.
@@ -92,11 +92,9 @@ impl CommandLine {
         }
         let exit = Exit::new();
         configuration.exit = Some(exit.interposition());
-        thread::Builder::new()
-            .name("python".to_owned())
-            .stack_size(STACK)
-            .spawn(move || exit.run(|| run_command(&configuration)))
-            .map_err(|error| Error::Configuration(format!("no thread for the command: {error}")))?;
+        Thread::start("python", move || exit.run(|| run_command(&configuration)))
+            .map_err(|error| Error::no_thread("python command", &error))?
+            .detach();
         exit.wait()
     }
 }

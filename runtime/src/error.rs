@@ -39,8 +39,10 @@ pub enum Error {
     Start {
         /// The interpreter's name.
         interpreter: String,
-        /// What CPython said.
+        /// What CPython reports; of an exception its type and its text.
         message: String,
+        /// The exception's traceback, if one was the cause; may be empty.
+        traceback: String,
     },
     /// The part of this crate that lives in the interpreter does not fit the rest.
     #[error("payload for Python 3.{minor}: {reason}")]
@@ -108,6 +110,7 @@ impl Error {
     pub fn traceback(&self) -> Option<&str> {
         match self {
             Self::Python { traceback, .. } => Some(traceback),
+            Self::Start { traceback, .. } if !traceback.is_empty() => Some(traceback),
             _ => None,
         }
     }
@@ -138,6 +141,22 @@ impl Error {
             false => format!("{} of another pool", owner.name()),
         };
         Self::Foreign { owner, receiver: receiver.name().to_owned() }
+    }
+
+    /// The kernel has refused a thread that was to start an interpreter.
+    pub(crate) fn no_thread(interpreter: &str, error: &std::io::Error) -> Self {
+        Self::Start {
+            interpreter: interpreter.to_owned(),
+            message: format!("the system gives it no thread: {error}"),
+            traceback: String::new(),
+        }
+    }
+
+    /// What a panic says.
+    pub(crate) fn panicked(panic: &(dyn std::any::Any + Send)) -> Self {
+        let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+        let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+        Self::Panic(text.unwrap_or_else(|| "a panic without a message".to_owned()))
     }
 
     /// A conversion that failed.

@@ -34,11 +34,8 @@ impl Exit {
 
     /// Runs `command` on this thread and keeps what it returns, unless `exit` was called before.
     pub(crate) fn run(&self, command: impl FnOnce() -> Result<i32>) {
-        let outcome = catch_unwind(AssertUnwindSafe(command)).unwrap_or_else(|panic| {
-            let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-            let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
-            Err(Error::Panic(text.unwrap_or_else(|| "a panic without a message".to_owned())))
-        });
+        let outcome = catch_unwind(AssertUnwindSafe(command))
+            .unwrap_or_else(|panic| Err(Error::panicked(&*panic)));
         self.end(outcome);
     }
 

@@ -38,6 +38,7 @@ mod payload;
 mod pool;
 pub mod python;
 mod session;
+mod thread;
 pub mod torch;
 mod torch_policy;
 

@@ -3,6 +3,7 @@
 use crate::interpreter::{Configuration, Interpreter, start};
 use crate::python::{self, Installation};
 use crate::session::Session;
+use crate::thread::Thread;
 use crate::torch::TorchPolicy;
 use crate::torch_policy::Torch;
 use crate::{Error, Result};
@@ -113,20 +114,24 @@ fn start_all(count: usize, configuration: &Configuration) -> Result<Box<[Interpr
     while interpreters.len() < count {
         let begin = interpreters.len();
         let end = count.min(begin + threads);
-        let started = thread::scope(|scope| {
-            let starting: Vec<_> = (begin..end)
-                .map(|index| scope.spawn(move || start(index, configuration)))
-                .collect();
-            starting
-                .into_iter()
-                .map(|thread| {
-                    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-                })
-                .collect::<Result<Vec<_>>>()
-        })?;
-        interpreters.extend(started);
+        let starting: Vec<_> = (begin..end).map(|index| starting(index, configuration)).collect();
+        // All of them have ended before the first error is returned.
+        let started: Vec<_> = starting
+            .into_iter()
+            .map(|thread| thread?.join().unwrap_or_else(|panic| Err(Error::panicked(&*panic))))
+            .collect();
+        for outcome in started {
+            interpreters.push(outcome?);
+        }
     }
     Ok(interpreters.into())
+}
+
+/// A thread that starts interpreter `index`.
+fn starting(index: usize, configuration: &Configuration) -> Result<Thread<Result<Interpreter>>> {
+    let configuration = configuration.clone();
+    Thread::start("start", move || start(index, &configuration))
+        .map_err(|error| Error::no_thread(&format!("interpreter {index}"), &error))
 }
 
 thread_local! {

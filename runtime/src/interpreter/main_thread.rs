@@ -7,16 +7,12 @@
 //! thread of its own for the two, which sleeps in between and runs nobody's code.
 
 use super::start::{Configuration, run};
-use super::thread::Thread;
 use crate::payload::{Sink, table::PayloadTable};
+use crate::thread::Thread;
 use crate::torch_policy::Place;
 use crate::{Error, Result};
 use hydrozoa_loader::Domain;
 use std::sync::mpsc;
-
-/// Size of the stack: that of a process's first thread, for which programs are written. Pages that
-/// are not touched cost nothing.
-pub(crate) const STACK: usize = 8 << 20;
 
 /// A started interpreter's main thread.
 pub(super) struct MainThread {
@@ -39,7 +35,7 @@ impl MainThread {
         let (tell, told) = mpsc::channel();
         let (end, wait) = mpsc::channel::<()>();
         let (own_name, configuration) = (name.to_owned(), configuration.clone());
-        let thread = Thread::start(name, STACK, move || {
+        let thread = Thread::start(name, move || {
             let started = run(&own_name, &place.domain, &table, &configuration);
             let failed = started.is_err();
             // The receiver lives until it has this.
@@ -53,7 +49,7 @@ impl MainThread {
                 tracing::warn!(interpreter = %own_name, %error, "finalization failed");
             }
         })
-        .map_err(|error| failed(name, format!("no thread for it: {error}")))?;
+        .map_err(|error| Error::no_thread(name, &error))?;
         let main = Self { end, thread, process: std::process::id() };
         match told.recv() {
             Ok(Ok(())) => Ok(main),
@@ -63,8 +59,8 @@ impl MainThread {
                 Err(error)
             }
             Err(_) => match main.thread.join() {
-                Err(panic) => Err(Error::Panic(crate::function::panic_message(&*panic))),
-                Ok(()) => Err(failed(name, "its main thread ended".to_owned())),
+                Err(panic) => Err(Error::panicked(&*panic)),
+                Ok(()) => Err(Error::Panic(format!("the main thread of {name} ended"))),
             },
         }
     }
@@ -76,8 +72,7 @@ impl MainThread {
             return;
         }
         if let Err(panic) = self.thread.join() {
-            let message = crate::function::panic_message(&*panic);
-            tracing::warn!(message, "a panic ended an interpreter's main thread");
+            tracing::warn!(error = %Error::panicked(&*panic), "an interpreter's main thread ended");
         }
     }
 
@@ -98,8 +93,4 @@ fn finalize(domain: &Domain, table: &PayloadTable) -> Result<()> {
     // attach any more (see `Drop for Inner`); Python's own threads are its own business.
     let status = unsafe { (table.finalize)(sink.pointer()) };
     sink.check(status)
-}
-
-fn failed(name: &str, message: String) -> Error {
-    Error::Start { interpreter: name.to_owned(), message }
 }

@@ -4,10 +4,8 @@ mod attach;
 mod live;
 mod main_thread;
 mod start;
-mod thread;
 
 pub(crate) use attach::{Attached, entered_from_python, without_gil};
-pub(crate) use main_thread::STACK;
 pub(crate) use start::{Configuration, run_command, start};
 
 use crate::payload::table::PayloadTable;

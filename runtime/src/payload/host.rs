@@ -49,7 +49,11 @@ unsafe extern "C" fn fail(sink: *mut c_void, failure: *const Failure) {
                 traceback: text(failure.traceback),
             })
         }
-        Status::START => Error::Start { interpreter: text(failure.type_name), message },
+        Status::START => Error::Start {
+            interpreter: text(failure.type_name),
+            message,
+            traceback: text(failure.traceback),
+        },
         Status::CONVERSION => Error::convert(text(failure.type_name), "the value", message),
         Status::PANIC => Error::Panic(message),
         Status(other) => Error::Panic(format!("unknown status {other}: {message}")),

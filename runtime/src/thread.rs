@@ -11,13 +11,17 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// What a thread has returned, or the panic that ended it.
-pub(super) type Outcome<T> = Result<T, Box<dyn Any + Send>>;
+pub(crate) type Outcome<T> = Result<T, Box<dyn Any + Send>>;
 
 /// A running thread, to be joined or detached.
-pub(super) struct Thread<T> {
+pub(crate) struct Thread<T> {
     thread: libc::pthread_t,
     outcome: Arc<Mutex<Option<Outcome<T>>>>,
 }
+
+/// Size of the stack of such threads: that of a process's first thread, for which programs are
+/// written. Pages that are not touched cost nothing.
+pub(crate) const STACK: usize = 8 << 20;
 
 type Job = Box<dyn FnOnce() + Send>;
 
@@ -29,11 +33,13 @@ extern "C" fn begin(job: *mut c_void) -> *mut c_void {
 }
 
 impl<T: Send + 'static> Thread<T> {
-    /// Runs `action` on a new thread with a stack of that many bytes. The system shows the first 15
-    /// bytes of its name.
-    pub(super) fn start(
+    /// Runs `action` on a new thread. The system shows the first 15 bytes of its name.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel refuses it with.
+    pub(crate) fn start(
         name: &str,
-        stack: usize,
         action: impl FnOnce() -> T + Send + 'static,
     ) -> io::Result<Self> {
         let outcome = Arc::new(Mutex::new(None));
@@ -54,7 +60,7 @@ impl<T: Send + 'static> Thread<T> {
             let mut attributes = std::mem::zeroed();
             match libc::pthread_attr_init(&mut attributes) {
                 0 => {
-                    libc::pthread_attr_setstacksize(&mut attributes, stack);
+                    libc::pthread_attr_setstacksize(&mut attributes, STACK);
                     let status = libc::pthread_create(&mut thread, &attributes, begin, job.cast());
                     libc::pthread_attr_destroy(&mut attributes);
                     status
@@ -71,7 +77,7 @@ impl<T: Send + 'static> Thread<T> {
     }
 
     /// Waits for its end.
-    pub(super) fn join(self) -> Outcome<T> {
+    pub(crate) fn join(self) -> Outcome<T> {
         // SAFETY: a thread of this process that nobody has waited for.
         unsafe { libc::pthread_join(self.thread, std::ptr::null_mut()) };
         let outcome = self.outcome.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -79,7 +85,7 @@ impl<T: Send + 'static> Thread<T> {
     }
 
     /// Leaves it alone: nobody waits for its end.
-    pub(super) fn detach(self) {
+    pub(crate) fn detach(self) {
         // SAFETY: a thread of this process that nobody has waited for.
         unsafe { libc::pthread_detach(self.thread) };
     }

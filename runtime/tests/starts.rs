@@ -1,0 +1,145 @@
+//! Interpreters that do not start: each is an error that names its cause, and others go on.
+
+mod own_process;
+mod pythons;
+
+use hydrozoa::{CommandLine, Error, Pool};
+use own_process::own_process;
+use pythons::{builders, pools, pythons};
+use std::ffi::{c_int, c_void};
+use std::fs;
+use std::path::Path;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// How many further threads this process may make.
+static THREADS: AtomicUsize = AtomicUsize::new(usize::MAX);
+
+type Create = unsafe extern "C" fn(
+    *mut libc::pthread_t,
+    *const libc::pthread_attr_t,
+    extern "C" fn(*mut c_void) -> *mut c_void,
+    *mut c_void,
+) -> c_int;
+
+/// Stands in front of the C library's, for everything that is linked into this program.
+///
+/// # Safety
+///
+/// As pthread_create(3).
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pthread_create(
+    thread: *mut libc::pthread_t,
+    attributes: *const libc::pthread_attr_t,
+    start: extern "C" fn(*mut c_void) -> *mut c_void,
+    argument: *mut c_void,
+) -> c_int {
+    static REAL: OnceLock<Create> = OnceLock::new();
+    let real = REAL.get_or_init(|| {
+        // SAFETY: the next definition is the C library's, which has this type.
+        unsafe {
+            let found = libc::dlsym(libc::RTLD_NEXT, c"pthread_create".as_ptr());
+            assert!(!found.is_null());
+            std::mem::transmute::<*mut c_void, Create>(found)
+        }
+    });
+    let allowed = THREADS.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| match left {
+        usize::MAX => Some(usize::MAX),
+        left => left.checked_sub(1),
+    });
+    match allowed {
+        // SAFETY: the caller's arguments.
+        Ok(_) => unsafe { real(thread, attributes, start, argument) },
+        Err(_) => libc::EAGAIN,
+    }
+}
+
+fn works(pool: &Pool) {
+    for interpreter in pool.interpreters() {
+        let sum = interpreter.session().eval("sum(range(10))").unwrap().extract::<i64>();
+        assert_eq!(sum.unwrap(), 45);
+    }
+}
+
+#[test]
+fn a_thread_that_the_system_refuses_is_an_error_that_names_the_interpreter() {
+    let name = "a_thread_that_the_system_refuses_is_an_error_that_names_the_interpreter";
+    own_process(name, 100, || {
+        for builder in builders(4) {
+            let other = builder.clone().interpreters(1).build().unwrap();
+            let mut errors = 0;
+            for threads in 0.. {
+                THREADS.store(threads, Ordering::SeqCst);
+                let built = builder.clone().build();
+                THREADS.store(usize::MAX, Ordering::SeqCst);
+                works(&other);
+                match built {
+                    Ok(pool) => {
+                        works(&pool);
+                        break;
+                    }
+                    Err(Error::Start { interpreter, message, .. }) => {
+                        assert!(interpreter.starts_with("interpreter "), "{interpreter}");
+                        assert!(message.contains("thread"), "{message}");
+                    }
+                    Err(other) => panic!("with {threads} threads: {other}"),
+                }
+                errors += 1;
+            }
+            // Four main threads, and those beside the first that start the others.
+            assert_eq!(errors, 7);
+            works(&builder.build().unwrap());
+        }
+    });
+}
+
+#[test]
+fn an_exception_of_python_as_it_starts_is_told_with_type_and_text() {
+    for library in pythons().values() {
+        let arguments = ["-X", "tracemalloc=1073741824", "-c", "pass"];
+        let command = CommandLine::new(Some(library.to_owned()), None, arguments).unwrap();
+        let error = command.run().unwrap_err();
+        let Error::Start { interpreter, message, .. } = &error else { panic!("{error}") };
+        assert_eq!(interpreter, "python command");
+        assert!(message.contains("tracemalloc"), "{message}");
+        assert!(message.contains("ValueError: the number of frames must be in range"), "{message}");
+    }
+}
+
+#[test]
+fn an_exception_behind_pythons_start_is_told_with_type_text_and_traceback() {
+    for (minor, library) in pythons() {
+        // Python itself starts, and our own module cannot be imported.
+        let venv = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("starts/3.{minor}"));
+        let packages = venv.join(format!("lib/python3.{minor}/site-packages"));
+        fs::create_dir_all(&packages).unwrap();
+        fs::create_dir_all(venv.join("bin")).unwrap();
+        let prefix = library.parent().unwrap().parent().unwrap();
+        let python = prefix.join(format!("bin/python3.{minor}"));
+        let link = venv.join("bin/python");
+        let _ = fs::remove_file(&link);
+        std::os::unix::fs::symlink(&python, &link).unwrap();
+        let home = format!("home = {}/bin\nversion = 3.{minor}\n", prefix.display());
+        fs::write(venv.join("pyvenv.cfg"), home).unwrap();
+        fs::write(
+            packages.join("sitecustomize.py"),
+            "import sys\n\
+             class Refusing:\n    \
+                 def find_spec(self, name, path=None, target=None):\n        \
+                     if name == 'threading': raise MemoryError\n\
+             sys.modules.pop('threading', None)\n\
+             sys.meta_path.insert(0, Refusing())\n",
+        )
+        .unwrap();
+        let error =
+            Pool::builder().interpreters(1).venv(&venv).python(library).build().unwrap_err();
+        let Error::Start { interpreter, message, traceback } = &error else { panic!("{error}") };
+        assert_eq!((interpreter.as_str(), message.as_str()), ("interpreter 0", "MemoryError"));
+        assert_eq!(error.to_string(), "interpreter 0 did not start: MemoryError");
+        assert!(traceback.contains("in find_spec"), "{traceback}");
+        assert_eq!(error.traceback(), Some(traceback.as_str()));
+    }
+    for pool in pools(1) {
+        works(&pool);
+    }
+}
