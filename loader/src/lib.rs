@@ -46,7 +46,6 @@ mod dl;
 mod domain;
 mod error;
 mod flags;
-mod fork;
 mod id;
 mod image;
 mod inspect;

@@ -6,19 +6,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use parking_lot::{Mutex, ReentrantMutex};
-
 use crate::dl;
 use crate::domain::{self, Domain, DomainInner, State};
 use crate::error::{Error, Result};
 use crate::flags::OpenFlags;
-use crate::fork;
 use crate::id::DomainId;
 use crate::load::library::Library;
 use crate::load::run;
 use crate::policy::Policy;
 use crate::replica::thunk::{Interposition, Thunks};
-use crate::sys::dynamic;
+use crate::sys::lock::{Mutex, Rank, Reentrant};
+use crate::sys::{dynamic, lock};
 use crate::system::SYSTEM;
 use crate::visible::debugger;
 use crate::visible::publish;
@@ -55,7 +53,7 @@ impl LoaderBuilder {
     /// to find replicas, without which no C++ exception could cross them.
     pub fn build(self) -> Result<Loader> {
         publish::prepare()?;
-        fork::prepare();
+        lock::fork::prepare();
         unwind::install(&SYSTEM)?;
         debugger::prepare(&SYSTEM);
         let policy = Arc::new(self.policy);
@@ -136,8 +134,8 @@ impl DomainBuilder {
             policy: self.policy,
             program: self.program,
             commons: self.commons.map(|commons| commons.0),
-            serial: ReentrantMutex::new(()),
-            state: Mutex::new(State::default()),
+            serial: Reentrant::new(),
+            state: Mutex::new(Rank::Domain, State::default()),
             interposed: names.into(),
             thunks,
         });

@@ -4,9 +4,8 @@
 //! the domain is kept as (image, value). So the second domain that loads the same images in the
 //! same order applies the first one's plan, and resolves nothing.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
-
-use parking_lot::Mutex;
 
 use crate::bind::binding::{Binding, Missing};
 use crate::bind::prepared::Prepared;
@@ -15,6 +14,7 @@ use crate::error::{Error, Result};
 use crate::image::relocations::Rela;
 use crate::image::symbols::{Name, Symbol};
 use crate::image::{Image, ImageId};
+use crate::sys::lock::{Mutex, Rank};
 
 /// The bindings of one image in one kind of scope, by symbol index.
 #[derive(Debug)]
@@ -43,10 +43,10 @@ struct PlanKey {
 }
 
 /// The plans of one image.
-#[derive(Debug, Default)]
-pub(crate) struct PlanCache {
-    plans: Mutex<Vec<(Arc<PlanKey>, Arc<Plan>)>>,
-}
+type Plans = Vec<(Arc<PlanKey>, Arc<Plan>)>;
+
+/// The plans of all images, which live as long as the process.
+static PLANS: Mutex<BTreeMap<ImageId, Plans>> = Mutex::new(Rank::Plans, BTreeMap::new());
 
 /// What the references of one load are bound in.
 pub(crate) struct Binder<'a> {
@@ -61,23 +61,25 @@ impl<'a> Binder<'a> {
 
     /// The plan of `image` in this scope; made now unless an equal load was planned before.
     pub(crate) fn plan(&self, image: &Image) -> Result<Arc<Plan>> {
-        let find = |plans: &[(Arc<PlanKey>, Arc<Plan>)]| {
-            plans.iter().find(|(key, _)| **key == *self.key).map(|(_, plan)| plan.clone())
+        let find = |plans: &BTreeMap<ImageId, Plans>| {
+            let mut plans = plans.get(&image.id)?.iter();
+            plans.find(|(key, _)| **key == *self.key).map(|(_, plan)| plan.clone())
         };
-        if let Some(plan) = find(&image.plans.plans.lock()) {
+        if let Some(plan) = find(&PLANS.lock()) {
             return Ok(plan);
         }
         // Resolved without the lock: resolvers of indirect functions and dlsym may load objects.
         let plan = Arc::new(self.resolve(image)?);
-        let mut plans = image.plans.plans.lock();
+        let mut plans = PLANS.lock();
         if let Some(other) = find(&plans) {
             return Ok(other);
         }
-        plans.push((self.key.clone(), plan.clone()));
+        plans.entry(image.id).or_default().push((self.key.clone(), plan.clone()));
         Ok(plan)
     }
 
-    fn resolve(&self, image: &Image) -> Result<Plan> {
+    /// The plan of `image`, made anew and kept nowhere.
+    pub(crate) fn resolve(&self, image: &Image) -> Result<Plan> {
         let mut bindings = Vec::new();
         let mut images = Vec::new();
         let mut missing = Vec::new();

@@ -43,10 +43,8 @@ use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
-
-use crate::fork::Held;
 use crate::sys::environ::{environ, set_errno};
+use crate::sys::lock::{Mutex, Rank};
 
 /// The least number of variables that can be added before an array is used up.
 const ROOM: usize = 64;
@@ -57,11 +55,7 @@ const MOST: usize = 1024;
 
 type Slot = AtomicPtr<c_char>;
 
-static TABLE: Mutex<Table> = Mutex::new(Table::new());
-
-pub(super) fn lock() -> &'static dyn Held {
-    &TABLE
-}
+static TABLE: Mutex<Table> = Mutex::new(Rank::Environment, Table::new());
 
 /// `setenv(name, value, overwrite)`.
 ///

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use crate::current;
 use crate::replica::Replica;
+use crate::sys::lock::undisturbed;
 use crate::visible::publish;
 
 /// Remembers that something was registered with `handle`, and returns the replica that it is of.
@@ -33,8 +34,9 @@ pub(crate) unsafe extern "C" fn cxa_atexit(
         fn __cxa_atexit(handler: Handler, argument: *mut c_void, handle: *mut c_void) -> c_int;
     }
     note(handle);
+    // A fork leaves the lock of glibc's list as it is (stdlib/cxa_atexit.c, __exit_funcs_lock).
     // SAFETY: passed on.
-    unsafe { __cxa_atexit(handler, argument, handle) }
+    undisturbed(|| unsafe { __cxa_atexit(handler, argument, handle) })
 }
 
 /// `__cxa_at_quick_exit(handler, handle)`, which `at_quick_exit` is made of. glibc passes the handler
@@ -47,8 +49,9 @@ pub(crate) unsafe extern "C" fn cxa_at_quick_exit(handler: Handler, handle: *mut
         fn __cxa_at_quick_exit(handler: Handler, handle: *mut c_void) -> c_int;
     }
     note(handle);
+    // As in `cxa_atexit`.
     // SAFETY: passed on.
-    unsafe { __cxa_at_quick_exit(handler, handle) }
+    undisturbed(|| unsafe { __cxa_at_quick_exit(handler, handle) })
 }
 
 struct ThreadDestructor {

@@ -16,15 +16,13 @@ use std::cell::{Cell, RefCell};
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::ptr;
 
-use once_cell::sync::Lazy;
-use parking_lot::Mutex;
-
 use crate::arch;
 use crate::error::Error;
-use crate::fork::Held;
+
 use crate::id::DomainId;
 use crate::replica::thunk::Interposition;
 use crate::sys::functions::functions;
+use crate::sys::lock::{Mutex, Rank};
 use crate::visible::{address, iterate, unwind};
 
 /// The functions that every domain interposes.
@@ -78,7 +76,7 @@ thread_local! {
 }
 
 /// Those of threads whose own are gone: an exit handler or a destructor may still load and close.
-static LATE_ERROR: Lazy<Mutex<Errors>> = Lazy::new(Mutex::default);
+static LATE_ERROR: Mutex<Errors> = Mutex::new(Rank::Errors, (None, None));
 
 fn with_errors<T>(change: impl FnOnce(&mut Errors) -> T) -> T {
     if ERROR.try_with(|_| ()).is_ok() {
@@ -86,11 +84,6 @@ fn with_errors<T>(change: impl FnOnce(&mut Errors) -> T) -> T {
     } else {
         change(&mut LATE_ERROR.lock())
     }
-}
-
-/// The locks of `dl*` functions.
-pub(crate) fn locks() -> [&'static dyn Held; 3] {
-    [address::lock(), environment::lock(), &*LATE_ERROR]
 }
 
 /// Forgets an error that nobody asked for: each call of the family begins so (glibc, _dlerror_run).

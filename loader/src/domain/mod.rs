@@ -4,24 +4,21 @@ pub(crate) mod needs;
 pub(crate) mod order;
 pub(crate) mod uses;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ffi::c_void;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use once_cell::sync::Lazy;
-use parking_lot::{Mutex, ReentrantMutex, RwLock};
-
 use crate::bind::plan::InterposedNames;
 use crate::bind::scope::{Definition, Order, Scope};
 use crate::domain::uses::Uses;
-use crate::fork::{self, Held};
 use crate::id::DomainId;
 use crate::image::ImageId;
 use crate::image::symbols::{Name, Symbol};
 use crate::policy::Policy;
 use crate::replica::Replica;
 use crate::replica::thunk::Thunks;
+use crate::sys::lock::{Mutex, Rank, Reentrant};
 use crate::system::SYSTEM;
 use crate::system::SystemObject;
 
@@ -76,7 +73,7 @@ pub(crate) struct DomainInner {
     /// The domain of what is loaded once for all; none in that domain itself.
     pub commons: Option<Arc<DomainInner>>,
     /// One load at a time; a constructor may come back on the same thread.
-    pub serial: ReentrantMutex<()>,
+    pub serial: Reentrant,
     pub state: Mutex<State>,
     pub interposed: InterposedNames,
     pub thunks: Thunks,
@@ -98,60 +95,22 @@ impl std::fmt::Debug for Domain {
 }
 
 /// The domains that were not closed. They live without any handle: their replicas' code may run.
-static DOMAINS: Lazy<RwLock<HashMap<DomainId, Arc<DomainInner>>>> = Lazy::new(RwLock::default);
+static DOMAINS: Mutex<BTreeMap<DomainId, Arc<DomainInner>>> =
+    Mutex::new(Rank::Domains, BTreeMap::new());
 
 /// Enters a new domain.
 pub(crate) fn register(domain: &Domain) {
-    DOMAINS.write().insert(domain.id(), domain.0.clone());
+    DOMAINS.lock().insert(domain.id(), domain.0.clone());
 }
 
 /// Forgets a domain that was closed.
 pub(crate) fn forget(id: DomainId) {
-    DOMAINS.write().remove(&id);
-}
-
-/// Takes the locks of all domains' states, for a fork.
-pub(crate) fn hold_all() {
-    let domains = DOMAINS.write();
-    domains.values().for_each(|domain| domain.state.hold());
-    std::mem::forget(domains);
-}
-
-/// Gives them back.
-///
-/// # Safety
-/// [`hold_all`] was called before, by this thread or by the one that it is the copy of.
-pub(crate) unsafe fn release_all() {
-    // SAFETY: the map is locked by `hold_all`: nobody changes it meanwhile.
-    let domains = unsafe { &*DOMAINS.data_ptr() };
-    for domain in domains.values() {
-        // SAFETY: the caller's promise.
-        unsafe { domain.state.release() };
-    }
-    // SAFETY: as above.
-    unsafe { DOMAINS.release() };
-}
-
-/// In the child of a fork: frees them, and the domains in which threads that are not there loaded.
-///
-/// # Safety
-/// [`hold_all`] was called before, and the calling thread is the only one of the process.
-pub(crate) unsafe fn reset_all() {
-    // SAFETY: the caller's promise.
-    let domains = unsafe { &*DOMAINS.data_ptr() };
-    for domain in domains.values() {
-        // SAFETY: the caller's promise.
-        unsafe { domain.state.reset() };
-        // SAFETY: as above.
-        unsafe { fork::reset_unless_own(&domain.serial) };
-    }
-    // SAFETY: the caller's promise.
-    unsafe { DOMAINS.reset() };
+    DOMAINS.lock().remove(&id);
 }
 
 /// The domain with this id, unless it was closed.
 pub(crate) fn by_id(id: DomainId) -> Option<Domain> {
-    DOMAINS.read().get(&id).cloned().map(Domain)
+    DOMAINS.lock().get(&id).cloned().map(Domain)
 }
 
 impl Domain {

@@ -38,6 +38,11 @@ impl Uses {
         }
     }
 
+    /// Notes that no close is unloading: the one that was is not there since a fork.
+    pub(crate) fn stop_closing(&mut self) {
+        (self.closing, self.again) = (false, false);
+    }
+
     /// Whether the image's replica stays for good.
     pub(crate) fn keeps(&self, image: ImageId) -> bool {
         self.kept.contains(&image)

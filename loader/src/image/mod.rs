@@ -10,7 +10,7 @@ pub(crate) mod symbols;
 mod targets;
 pub(crate) mod versions;
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::ops::Deref;
@@ -18,14 +18,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use once_cell::sync::{Lazy, OnceCell};
-use parking_lot::Mutex;
-
 use crate::arch::{self, Action};
-use crate::bind::plan::PlanCache;
 use crate::error::{Error, Result};
-use crate::fork::Held;
+
 use crate::sys::file::{self, FileId};
+use crate::sys::lock::{Mutex, Once, Rank};
 pub(crate) use dynamic::Dynamic;
 use header::Layout;
 pub(crate) use header::{Segment, Tls};
@@ -38,7 +35,7 @@ pub(crate) use targets::Targets;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct ImageId(u32);
 
-/// One ELF file: its layout, its tables, and its relocation plans.
+/// One ELF file: its layout and its tables.
 ///
 /// Invariant: every offset, count and name in it was checked against the file's length, so that
 /// the later phases index without asking again.
@@ -65,12 +62,11 @@ pub(crate) struct Image {
     pub unwind_header: Option<usize>,
     pub dynamic: Dynamic<'static>,
     pub symbols: SymbolTable<'static>,
-    pub plans: PlanCache,
     /// The whole file.
     bytes: &'static [u8],
-    defines_uniques: OnceCell<bool>,
-    targets: OnceCell<Targets>,
-    thread_pointer_offsets: OnceCell<Vec<Rela>>,
+    defines_uniques: Once<bool>,
+    targets: Once<Targets>,
+    thread_pointer_offsets: Once<Vec<Rela>>,
 }
 
 impl std::fmt::Debug for Image {
@@ -124,11 +120,10 @@ impl Image {
             unwind_header: layout.unwind_header,
             dynamic,
             symbols,
-            plans: PlanCache::default(),
             bytes,
-            defines_uniques: OnceCell::new(),
-            targets: OnceCell::new(),
-            thread_pointer_offsets: OnceCell::new(),
+            defines_uniques: Once::new(),
+            targets: Once::new(),
+            thread_pointer_offsets: Once::new(),
             path,
         })
     }
@@ -277,12 +272,11 @@ fn tables<'a>(path: &Path, bytes: &'a [u8]) -> Result<(Layout, Dynamic<'a>, Symb
 }
 
 /// Every image of the process: parsed once, whichever loader asks.
-pub(crate) static IMAGES: Lazy<ImageCache> = Lazy::new(ImageCache::default);
+pub(crate) static IMAGES: ImageCache = ImageCache::new();
 
 /// Images by the identity of their files.
-#[derive(Default)]
 pub(crate) struct ImageCache {
-    by_file: Mutex<HashMap<FileId, Known>>,
+    by_file: Mutex<BTreeMap<FileId, Known>>,
 }
 
 struct Known {
@@ -292,8 +286,8 @@ struct Known {
 }
 
 impl ImageCache {
-    pub(crate) fn lock(&self) -> &dyn Held {
-        &self.by_file
+    pub(crate) const fn new() -> ImageCache {
+        ImageCache { by_file: Mutex::new(Rank::Images, BTreeMap::new()) }
     }
 
     /// The image of the file at `path`, parsed now if it was not before.

@@ -12,6 +12,7 @@ use super::header::Layout;
 use super::relocations::relr_addresses;
 use super::symbols::{Name, SymbolTable, Tables, gnu_hash, sysv_hash};
 use super::versions::{Version, Versions};
+use crate::sys::lock::Once;
 
 /// A symbol of a table under test: its name and what its version entry says.
 #[derive(Clone, Debug)]
@@ -423,11 +424,11 @@ proptest! {
 
 /// A small library that every system of glibc has.
 fn library() -> &'static [u8] {
-    static BYTES: once_cell::sync::Lazy<Vec<u8>> = once_cell::sync::Lazy::new(|| {
+    static BYTES: Once<Vec<u8>> = Once::new();
+    BYTES.get_or_init(|| {
         let path = crate::system::search::find("libdl.so.2", &[]).expect("glibc brings it");
         std::fs::read(path).expect("a library is readable")
-    });
-    &BYTES
+    })
 }
 
 /// Offset and size of the dynamic section of an undamaged library.

@@ -9,23 +9,21 @@
 //! The system's loader knows nothing of such paths: what would be left to it is loaded by us, once
 //! for all domains.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
-use once_cell::sync::Lazy;
-use parking_lot::RwLock;
-
 use crate::error::{Error, Result};
-use crate::fork::Held;
 use crate::image::Content;
 use crate::image::IMAGES;
 use crate::sys::file::{self, FileId};
+use crate::sys::lock::{Mutex, Rank};
 
 /// By normalized path.
-static FILES: Lazy<RwLock<HashMap<PathBuf, Arc<File>>>> = Lazy::new(RwLock::default);
+static FILES: Mutex<BTreeMap<PathBuf, Arc<File>>> =
+    Mutex::new(Rank::ProvidedFiles, BTreeMap::new());
 
 /// Makes `path`, an absolute path that should not exist, a file with these bytes for this loader,
 /// for as long as the process runs. Bytes that are an image already, from wherever it came, are
@@ -39,7 +37,7 @@ pub fn provide(path: &Path, bytes: &[u8]) -> Result<()> {
         move |source| Error::Io { object, action, source }
     };
     let key = normalized(path);
-    let mut files = FILES.write();
+    let mut files = FILES.lock();
     if let Some(known) = files.get(&key) {
         let same = file::view(known).is_ok_and(|view| *view == *bytes);
         return match same {
@@ -102,13 +100,8 @@ pub(crate) fn public_path(path: &Path) -> PathBuf {
     }
 }
 
-/// The lock, for a fork.
-pub(crate) fn lock() -> &'static dyn Held {
-    &*FILES
-}
-
 fn find(path: &Path) -> Option<Arc<File>> {
-    let files = FILES.read();
+    let files = FILES.lock();
     if files.is_empty() { None } else { files.get(&normalized(path)).cloned() }
 }
 

@@ -7,6 +7,7 @@ pub(crate) mod late;
 pub(crate) mod library;
 pub(crate) mod providers;
 pub(crate) mod run;
+mod turn;
 pub(crate) mod underlinked;
 pub(crate) mod unload;
 
@@ -82,7 +83,7 @@ pub(crate) fn open(
     forced: Option<Class>,
     flags: OpenFlags,
 ) -> Result<Library> {
-    let _serial = domain.0.serial.lock();
+    let _turn = turn::take(domain);
     let id = image.id;
     // Before anything is bound or constructed: it is no dependency of what is bound to it if it stays
     // for good, and a constructor may close something else (glibc, elf/dl-open.c, dl_open_worker_begin).
@@ -172,24 +173,25 @@ fn shared_part(
     forced: Option<Class>,
     flags: OpenFlags,
 ) -> Result<Shared> {
-    let _serial = domain.0.commons.as_ref().map(|commons| commons.serial.lock());
+    let commons = domain.0.commons.clone().map(Domain);
+    let _turn = commons.as_ref().map(turn::take);
     // Another domain has loaded it there: the closure only finds what the root *needs*.
     if forced.is_none_or(|class| class == Class::Commons)
-        && let Some(commons) = domain.0.commons.clone().map(Domain)
-        && let Some(replica) = loaded(&commons, image)
+        && let Some(commons) = &commons
+        && let Some(replica) = loaded(commons, image)
     {
-        return Ok(Shared::Whole(Library::of_replica(commons, replica)));
+        return Ok(Shared::Whole(Library::of_replica(commons.clone(), replica)));
     }
     let mut closure = discover(domain, image.clone(), forced)?;
     if closure.nodes[0].class == Class::System {
         return open_by_system(domain, &image.path, flags).map(Shared::Whole);
     }
     open_system_nodes(&mut closure)?;
-    if let Some(commons) = domain.0.commons.clone().map(Domain) {
-        load_group(&commons, &closure, Class::Commons, flags)?;
+    if let Some(commons) = &commons {
+        load_group(commons, &closure, Class::Commons, flags)?;
         if closure.nodes[0].class == Class::Commons {
-            let replica = loaded(&commons, image).expect("the group just loaded holds its root");
-            return Ok(Shared::Whole(Library::of_replica(commons, replica)));
+            let replica = loaded(commons, image).expect("the group just loaded holds its root");
+            return Ok(Shared::Whole(Library::of_replica(commons.clone(), replica)));
         }
     }
     Ok(Shared::Part(closure))
@@ -199,7 +201,7 @@ fn loaded(domain: &Domain, image: &Image) -> Option<Arc<Replica>> {
     domain.0.state.lock().by_image.get(&image.id).cloned()
 }
 
-fn make_global(domain: &Domain, image: &Image) {
+pub(crate) fn make_global(domain: &Domain, image: &Image) {
     // A library opened globally brings what it needs into the global scope (dlopen(3)).
     let Some(root) = loaded(domain, image) else { return };
     let needed = needs::needed_by(domain, &root);
@@ -367,7 +369,7 @@ fn load_group(domain: &Domain, closure: &Closure, class: Class, flags: OpenFlags
 /// Runs the constructors of `replicas`. If the first of them was opened, that does not return before all
 /// that it needs is constructed: a constructor that opens what its own load has brought, or what needs
 /// that, so runs others of its load early (glibc, elf/dl-init.c).
-fn construct(domain: &Domain, replicas: &[Arc<Replica>], root: Root) {
+pub(crate) fn construct(domain: &Domain, replicas: &[Arc<Replica>], root: Root) {
     let waiting =
         |replicas: &[Arc<Replica>]| replicas.iter().filter(|replica| !replica.has_begun()).count();
     let others_wait = || waiting(&domain.0.state.lock().replicas) > waiting(replicas);
@@ -436,7 +438,7 @@ pub(crate) fn prepare_group(
     );
     for (replica, &index) in replicas.iter().zip(&members) {
         replica.scopes.lock().push(scope.clone());
-        let _ = replica.needs.set(needs_of(closure, index));
+        replica.needs.set(needs_of(closure, index));
     }
     // Only such a domain unloads.
     if domain.0.program {

@@ -1,16 +1,15 @@
 //! Running: constructors in dependency order, destructors in the reverse.
 
 use std::ffi::{c_char, c_int};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Once};
-
-use once_cell::sync::Lazy;
 
 use crate::current;
 use crate::domain;
 use crate::domain::order;
 use crate::replica::Replica;
 use crate::sys::dynamic::{ProgramArguments, environment};
+use crate::sys::lock::{Once, undisturbed};
 use crate::visible::publish;
 
 type Constructor = unsafe extern "C-unwind" fn(c_int, *const *const c_char, *const *const c_char);
@@ -19,7 +18,7 @@ type Destructor = unsafe extern "C-unwind" fn();
 /// [`Replica::constructed`] of what destructors have run of.
 const ENDED: u64 = u64::MAX;
 
-static ARGUMENTS: Lazy<ProgramArguments> = Lazy::new(ProgramArguments::of_process);
+static ARGUMENTS: Once<ProgramArguments> = Once::new();
 
 /// Runs DT_INIT, then DT_INIT_ARRAY in order (gABI, "Initialization and Termination Functions"),
 /// with the arguments that glibc passes. Once.
@@ -34,13 +33,14 @@ pub(crate) fn construct(replica: &Replica) {
     let (at, count) = dynamic.init_array;
     let functions =
         dynamic.init.map(|at| replica.address(at)).into_iter().chain(pointers(replica, at, count));
+    let arguments = ARGUMENTS.get_or_init(ProgramArguments::of_process);
     for function in functions {
         // SAFETY: the image names the function as a constructor; the replica is relocated and its
         // dependencies' constructors have run.
         unsafe {
             std::mem::transmute::<usize, Constructor>(function)(
-                ARGUMENTS.count,
-                ARGUMENTS.values,
+                arguments.count,
+                arguments.values,
                 environment(),
             );
         }
@@ -96,10 +96,11 @@ pub(crate) fn destroy_at_exit() {
             }
         }
     }
-    static REGISTERED: Once = Once::new();
-    REGISTERED.call_once(|| {
+    // Destructors run once, though two threads register this at once.
+    static REGISTERED: Once<()> = Once::new();
+    REGISTERED.get_or_init(|| {
         // SAFETY: the handler is a function of this crate that needs no argument.
-        if unsafe { libc::atexit(destroy_all) } != 0 {
+        if undisturbed(|| unsafe { libc::atexit(destroy_all) }) != 0 {
             tracing::warn!("atexit failed: destructors of replicas will not run at exit");
         }
     });

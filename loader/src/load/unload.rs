@@ -13,7 +13,7 @@ use crate::domain::needs::Need;
 use crate::domain::order;
 use crate::domain::{self, Domain, State};
 use crate::image::ImageId;
-use crate::load::run;
+use crate::load::{run, turn};
 use crate::replica::Replica;
 use crate::visible::publish;
 
@@ -26,7 +26,7 @@ impl Domain {
     /// their code registered are called, or forgotten, here; a replica whose thread-local objects
     /// threads have still to destroy stays mapped until they have.
     pub unsafe fn close(self) {
-        let _serial = self.0.serial.lock();
+        let _turn = self.0.serial.lock();
         let replicas = {
             let mut state = self.0.state.lock();
             state.globals.clear();
@@ -65,7 +65,7 @@ fn unpinned(mut replicas: Vec<Arc<Replica>>) -> Vec<Arc<Replica>> {
 /// Closes one handle of `replica` and unloads what nothing needs any more. False if it has no open
 /// handle.
 pub(crate) fn close(domain: &Domain, replica: &Replica) -> bool {
-    let _serial = domain.0.serial.lock();
+    let _turn = turn::take(domain);
     {
         let uses = &mut domain.0.state.lock().uses;
         if !uses.close(replica.image.id) {

@@ -10,9 +10,6 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use once_cell::sync::OnceCell;
-use parking_lot::Mutex;
-
 use crate::bind::scope::{Definition, Scope, call_resolver};
 use crate::domain::needs::Need;
 use crate::id::DomainId;
@@ -22,6 +19,7 @@ use crate::image::{Image, ImageId};
 use crate::replica::link_map::{LinkMap, Range};
 use crate::replica::registered::Registered;
 use crate::replica::thunk::Thunks;
+use crate::sys::lock::{Mutex, Once, Rank};
 use crate::sys::memory::Reservation;
 use crate::system::search::Level;
 use crate::tls::{Block, Placed};
@@ -45,7 +43,7 @@ pub(crate) struct Replica {
     /// later (glibc's `l_scope`).
     pub scopes: Mutex<Vec<Arc<Scope>>>,
     /// What its DT_NEEDED entries stand for, in their order.
-    pub needs: OnceCell<Vec<Need>>,
+    pub needs: Once<Vec<Need>>,
     /// Images of the domain that its references are bound to.
     pub bound: Mutex<HashSet<ImageId>>,
     /// Those of them that end after it, in the order in which they were found.
@@ -96,11 +94,11 @@ impl Replica {
             tls,
             link_map: LinkMap::new(&provided::public_path(&image.path), bias, dynamic),
             brought_by,
-            scopes: Mutex::default(),
-            needs: OnceCell::new(),
-            bound: Mutex::default(),
-            ends_before: Mutex::default(),
-            registered: Registered::default(),
+            scopes: Mutex::new(Rank::Scopes, Vec::new()),
+            needs: Once::new(),
+            bound: Mutex::new(Rank::Bound, HashSet::new()),
+            ends_before: Mutex::new(Rank::EndsBefore, Vec::new()),
+            registered: Registered::nothing(),
             constructed: AtomicU64::new(0),
             late,
         }

@@ -8,10 +8,10 @@ use std::ffi::c_void;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use parking_lot::Mutex;
+use crate::sys::lock::{Mutex, Rank};
 
 /// What one replica has registered.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Registered {
     /// The `__dso_handle` values that handlers of exit, quick_exit and fork were registered with.
     handles: Mutex<BTreeSet<usize>>,
@@ -22,6 +22,14 @@ pub(crate) struct Registered {
 }
 
 impl Registered {
+    pub(crate) fn nothing() -> Registered {
+        Registered {
+            handles: Mutex::new(Rank::Registered, BTreeSet::new()),
+            thread_destructors: AtomicUsize::new(0),
+            closed: AtomicBool::new(false),
+        }
+    }
+
     /// Whether threads still have destructors to run in the replica's code.
     pub(crate) fn is_pinned(&self) -> bool {
         self.thread_destructors.load(Ordering::Acquire) > 0
@@ -35,7 +43,8 @@ impl Registered {
             /// stdlib/cxa_finalize.c).
             fn __cxa_finalize(handle: *mut c_void);
         }
-        for handle in std::mem::take(&mut *self.handles.lock()) {
+        let handles = std::mem::take(&mut *self.handles.lock());
+        for handle in handles {
             // SAFETY: the handle is only compared; the handlers are functions of the replica, which
             // is mapped.
             unsafe { __cxa_finalize(ptr::with_exposed_provenance_mut(handle)) };

@@ -9,14 +9,13 @@ use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicPtr, AtomicUsize, Orderin
 use std::time::{Duration, Instant};
 use std::{fs, io, mem, ptr, thread};
 
-use parking_lot::Mutex;
-
 use crate::arch;
+use crate::sys::lock::{Mutex, Rank};
 
 /// A thread that has not answered after this long keeps the signal blocked.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-pub(super) static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(Rank::Broadcast, ());
 
 /// What the handler copies; the source is null between broadcasts.
 static SOURCE: AtomicPtr<u8> = AtomicPtr::new(ptr::null_mut());

@@ -12,7 +12,7 @@ use memmap2::Mmap;
 /// What makes two paths the same object for the loader, as glibc's `_dl_map_object_from_fd`
 /// compares device and inode. Size and time of change are added so that a file that was replaced
 /// in place is not taken for the image that was parsed earlier.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct FileId {
     pub device: u64,
     pub inode: u64,

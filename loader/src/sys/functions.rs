@@ -7,7 +7,8 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr;
 
 use goblin::elf::dynamic::{DT_DEBUG, DT_NULL};
-use once_cell::sync::OnceCell;
+
+use super::lock::Once;
 
 /// The callback of `dl_iterate_phdr(3)`.
 pub(crate) type Visit =
@@ -60,7 +61,7 @@ static LINKED: Functions = Functions {
     dl_iterate_phdr: libc::dl_iterate_phdr,
 };
 
-static FOUND: OnceCell<Functions> = OnceCell::new();
+static FOUND: Once<Functions> = Once::new();
 
 /// The functions in force.
 pub(crate) fn functions() -> &'static Functions {

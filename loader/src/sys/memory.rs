@@ -5,8 +5,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::ptr;
 
-use parking_lot::Mutex;
-
+use super::lock::{Mutex, Rank};
 use super::{PAGE, page_down, page_up};
 
 /// A range of address space that belongs to one owner and is unmapped with it.
@@ -153,7 +152,7 @@ impl Drop for Reservation {
 
 /// Ranges that the kernel did not unmap. It keeps neighbours of one kind as one mapping, and to take a
 /// range out of the middle makes two of that, for which there is no room at the limit on mappings.
-pub(super) static OWED: Mutex<Vec<(usize, usize)>> = Mutex::new(Vec::new());
+static OWED: Mutex<Vec<(usize, usize)>> = Mutex::new(Rank::Owed, Vec::new());
 
 /// Unmaps a range, or remembers it for [`unmap_owed`].
 ///
@@ -204,7 +203,7 @@ pub(crate) fn populate(address: usize, length: usize) {
     unsafe { libc::madvise(address as *mut libc::c_void, length, libc::MADV_POPULATE_WRITE) };
 }
 
-pub(super) static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(Rank::Writable, ());
 
 /// Calls `write` when the pages that `address..address + length` lies in can be written, also where they
 /// are read-only, as RELRO parts are; their rights are restored.

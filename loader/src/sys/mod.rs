@@ -5,15 +5,9 @@ pub(crate) mod dynamic;
 pub(crate) mod environ;
 pub(crate) mod file;
 pub(crate) mod functions;
+pub(crate) mod lock;
 pub(crate) mod memory;
 pub(crate) mod thread;
-
-use crate::fork::Held;
-
-/// The locks of this module.
-pub(crate) fn locks() -> [&'static dyn Held; 3] {
-    [&broadcast::ONE_AT_A_TIME, &memory::ONE_AT_A_TIME, &memory::OWED]
-}
 
 /// Size of a page, in bytes. x86-64 has 4 KiB base pages on every kernel.
 pub(crate) const PAGE: usize = 4096;

@@ -2,7 +2,7 @@
 
 pub(crate) mod search;
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::ffi::{CString, OsStr, OsString};
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
@@ -10,17 +10,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use goblin::elf::dynamic::*;
-use goblin::elf::program_header::{PT_DYNAMIC, PT_LOAD};
-use once_cell::sync::{Lazy, OnceCell};
-use parking_lot::{Mutex, MutexGuard};
-
 use crate::error::{Error, Result};
-use crate::fork::Held;
 use crate::image::SymbolTable;
 use crate::image::symbols::Tables;
 use crate::sys::dynamic::{self, LoadedObject, SystemHandle};
 use crate::sys::file::{FileId, is_refusal};
+use crate::sys::lock::{Guard, Mutex, Once, Rank};
+use goblin::elf::dynamic::*;
+use goblin::elf::program_header::{PT_DYNAMIC, PT_LOAD};
 
 /// Identifies a system object for as long as the process runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -42,7 +39,7 @@ pub(crate) struct SystemObject {
     /// Its TLS module id; 0 if it has none.
     pub tls_module: usize,
     /// Its file, or that there is none, once that is known.
-    file: OnceCell<Option<FileId>>,
+    file: Once<Option<FileId>>,
     dynamic: Vec<(u64, u64)>,
 }
 
@@ -113,29 +110,34 @@ impl SystemObject {
 }
 
 /// The system loader's objects.
-pub(crate) static SYSTEM: Lazy<System> = Lazy::new(System::default);
+pub(crate) static SYSTEM: System = System::new();
 
 /// The index of system objects, brought up to date when the system loader's counters change.
-#[derive(Default)]
 pub(crate) struct System {
     state: Mutex<State>,
 }
 
-#[derive(Default)]
 struct State {
     generation: (u64, u64),
     objects: Vec<Arc<SystemObject>>,
     /// By soname and by file name, the first of each.
-    by_name: HashMap<OsString, Arc<SystemObject>>,
+    by_name: BTreeMap<OsString, Arc<SystemObject>>,
     /// The executable, what was preloaded, and what they need.
     global: Vec<Arc<SystemObject>>,
     /// Handles that keep opened objects loaded.
-    opened: HashMap<PathBuf, usize>,
+    opened: BTreeMap<PathBuf, usize>,
 }
 
 impl System {
-    pub(crate) fn lock(&self) -> &dyn Held {
-        &self.state
+    pub(crate) const fn new() -> System {
+        let state = State {
+            generation: (0, 0),
+            objects: Vec::new(),
+            by_name: BTreeMap::new(),
+            global: Vec::new(),
+            opened: BTreeMap::new(),
+        };
+        System { state: Mutex::new(Rank::System, state) }
     }
 
     /// All system objects, the executable first.
@@ -252,7 +254,7 @@ impl System {
 
     /// The index as of now. The system loader's list is read without the lock: who holds the list
     /// (in a callback of `dl_iterate_phdr`) may ask for the index.
-    fn current(&self) -> MutexGuard<'_, State> {
+    fn current(&self) -> Guard<'_, State> {
         let generation = dynamic::generation();
         let known = {
             let state = self.state.lock();
@@ -308,7 +310,7 @@ fn index(loaded: &LoadedObject, path: PathBuf) -> Option<Arc<SystemObject>> {
         id: SystemId(NEXT.fetch_add(1, Ordering::Relaxed)),
         base: loaded.base,
         span: parsed.span,
-        file: OnceCell::new(),
+        file: Once::new(),
         soname: parsed.soname.unwrap_or_else(|| file_name.to_string_lossy().into_owned()),
         file_name,
         needed: parsed.needed,
@@ -373,7 +375,7 @@ impl State {
 fn path_of(loaded: &LoadedObject) -> PathBuf {
     if loaded.name.as_bytes().is_empty() {
         // The main program has an empty name in the list.
-        static EXECUTABLE: OnceCell<PathBuf> = OnceCell::new();
+        static EXECUTABLE: Once<PathBuf> = Once::new();
         return EXECUTABLE.get_or_try_init(std::env::current_exe).cloned().unwrap_or_default();
     }
     PathBuf::from(std::ffi::OsStr::from_bytes(loaded.name.as_bytes()))
@@ -488,7 +490,7 @@ mod tests {
 
     #[test]
     fn libc_is_indexed_with_its_versions() {
-        let system = System::default();
+        let system = System::new();
         let libc = system.by_name("libc.so.6").expect("the test process runs on glibc");
         let (_, symbol) = libc.symbols.lookup(Name::new(b"malloc"), None, false).unwrap();
         let expected = libc::malloc as *const () as usize;
@@ -498,7 +500,7 @@ mod tests {
 
     #[test]
     fn the_global_scope_begins_with_the_executable_and_holds_libc() {
-        let system = System::default();
+        let system = System::new();
         let global = system.global();
         assert_eq!(global[0].path, std::env::current_exe().unwrap());
         assert!(global.iter().any(|object| object.soname == "libc.so.6"));

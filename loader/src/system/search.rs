@@ -5,14 +5,13 @@ use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use once_cell::sync::OnceCell;
-
 use crate::arch;
 use crate::error::Error;
 use crate::image::IMAGES;
 use crate::image::Image;
 use crate::image::provided;
 use crate::sys::file::{self, FileId, is_refusal};
+use crate::sys::lock::Once;
 use crate::system::SYSTEM;
 
 /// One object's own search path.
@@ -166,7 +165,7 @@ const CACHE_FILE: &str = "/etc/ld.so.cache";
 
 /// `ld.so.cache`, read once. Its format: glibc's sysdeps/generic/dl-cache.h, `struct cache_file_new`.
 fn cache() -> io::Result<&'static HashMap<String, PathBuf>> {
-    static CACHE: OnceCell<HashMap<String, PathBuf>> = OnceCell::new();
+    static CACHE: Once<HashMap<String, PathBuf>> = Once::new();
     CACHE.get_or_try_init(|| match file::read(Path::new(CACHE_FILE)) {
         Ok(bytes) => Ok(parse_cache(&bytes).unwrap_or_default()),
         // Without it names would not be found, now and later.

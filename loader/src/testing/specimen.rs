@@ -213,7 +213,7 @@ impl Specimen {
             ..Scope::default()
         };
         let interposed: InterposedNames = INTERPOSED.iter().map(|&name| name.to_owned()).collect();
-        Binder::new(&scope, interposed, rules == Rules::Program).plan(&image)
+        Binder::new(&scope, interposed, rules == Rules::Program).resolve(&image).map(Arc::new)
     }
 
     /// Maps the specimen, applies its plan, and protects what is to be read-only: all but the

@@ -22,12 +22,9 @@ use std::ops::Range;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicIsize, Ordering};
 
-use once_cell::sync::OnceCell;
-use parking_lot::Mutex;
-
 use super::TlsIndex;
 use crate::arch;
-use crate::fork::Held;
+use crate::sys::lock::{Mutex, Once, Rank};
 use crate::sys::{self, broadcast, dynamic, memory};
 
 /// Bytes of the arena. Every thread of the process pays for it once (glibc copies the template at
@@ -65,7 +62,7 @@ struct Place {
 
 /// Holds `None` if the arena is not at one offset in all threads, which happens when this crate is part
 /// of a library that was itself loaded by `dlopen`.
-static PLACE: OnceCell<Option<Place>> = OnceCell::new();
+static PLACE: Once<Option<Place>> = Once::new();
 
 /// Finds the arena. An error says only that it cannot be found now.
 fn find() -> io::Result<Option<Place>> {
@@ -134,11 +131,7 @@ struct Space {
 }
 
 static SPACE: Mutex<Space> =
-    Mutex::new(Space { used: HEAD, untouched: Holes::new(), returned: Holes::new() });
-
-pub(super) fn lock() -> &'static dyn Held {
-    &SPACE
-}
+    Mutex::new(Rank::Arena, Space { used: HEAD, untouched: Holes::new(), returned: Holes::new() });
 
 impl Space {
     /// Bytes below `limit` that nobody has written.

@@ -8,12 +8,9 @@ use std::mem::ManuallyDrop;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use once_cell::sync::OnceCell;
-use parking_lot::RwLock;
-
 use super::{ARENA, OURS, TlsIndex, arena};
-use crate::fork::Held;
 use crate::image::Tls;
+use crate::sys::lock::{Mutex, Once, Rank};
 use crate::sys::thread;
 
 /// A module's template. It stays as long as a thread may hold a block, of a module that is unloaded too.
@@ -49,12 +46,10 @@ struct Modules {
     free: Vec<usize>,
 }
 
-static MODULES: RwLock<Modules> = RwLock::new(Modules { all: Vec::new(), free: Vec::new() });
-static KEY: OnceCell<libc::pthread_key_t> = OnceCell::new();
-
-pub(super) fn lock() -> &'static dyn Held {
-    &MODULES
-}
+static MODULES: Mutex<Modules> =
+    Mutex::new(Rank::Modules, Modules { all: Vec::new(), free: Vec::new() });
+/// At whose destructor a thread gives its blocks back. (Two threads may make one at once: the other stays unused.)
+static KEY: Once<libc::pthread_key_t> = Once::new();
 
 /// Registers a module.
 pub(super) fn register(tls: Tls, template: usize, slot: Option<isize>) -> io::Result<Registration> {
@@ -68,7 +63,7 @@ pub(super) fn register(tls: Tls, template: usize, slot: Option<isize>) -> io::Re
         slot,
     };
     let module = Module { template, touched: AtomicBool::new(false) };
-    let Modules { all, free } = &mut *MODULES.write();
+    let Modules { all, free } = &mut *MODULES.lock();
     let index = free.pop().unwrap_or(all.len());
     match all.get_mut(index) {
         Some(place) => *place = module,
@@ -87,7 +82,7 @@ pub(super) struct Registration {
 
 impl Drop for Registration {
     fn drop(&mut self) {
-        let Modules { all, free } = &mut *MODULES.write();
+        let Modules { all, free } = &mut *MODULES.lock();
         let module = &mut all[self.index as usize];
         module.template.slot = None;
         if !*module.touched.get_mut() {
@@ -132,7 +127,7 @@ pub(crate) unsafe extern "C" fn lazy_block_address(index: *const TlsIndex) -> *m
         // Once per thread and module.
         let slot = Some(module as isize);
         let has_it = |module: &Module| module.template.slot == slot;
-        MODULES.read().all.iter().rposition(has_it).expect("a slot has a module")
+        MODULES.lock().all.iter().rposition(has_it).expect("a slot has a module")
     };
     let known = BLOCKS.with(|blocks| {
         // SAFETY: the cell is this thread's, and the reference ends with the closure, which calls
@@ -156,7 +151,7 @@ pub(super) fn existing(index: u32) -> Option<usize> {
 #[cold]
 fn first_access(module: usize) -> *mut u8 {
     let template = {
-        let module = &MODULES.read().all[module];
+        let module = &MODULES.lock().all[module];
         module.touched.store(true, Ordering::Relaxed);
         module.template
     };
@@ -218,7 +213,7 @@ extern "C" fn release_blocks(_value: *mut c_void) {
         }
         arena::set_table(0, 0);
         let addresses = std::mem::take(&mut *blocks.addresses);
-        let modules = MODULES.read();
+        let modules = MODULES.lock();
         let templates = modules.all.iter().map(|module| module.template);
         for (block, template) in addresses.into_iter().zip(templates) {
             if !block.is_null() {

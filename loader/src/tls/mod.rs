@@ -19,12 +19,10 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
-use parking_lot::Mutex;
-
 use crate::error::{Error, Result};
-use crate::fork::Held;
 use crate::image::Tls;
 use crate::sys;
+use crate::sys::lock::{Mutex, Rank};
 use arena::{Extent, Shape};
 use lazy::Registration;
 
@@ -192,11 +190,6 @@ pub(crate) fn place(
     Ok(Placed { block, _registration: Some(registration), extent })
 }
 
-/// The locks of this module.
-pub(crate) fn locks() -> [&'static dyn Held; 3] {
-    [&KNOWN, arena::lock(), lazy::lock()]
-}
-
 /// Gives a placed block its initial bytes in every thread, now that the template is relocated.
 /// (Lazy blocks copy theirs when a thread first asks.)
 pub(crate) fn initialise(object: &Path, placed: &Placed, tls: Tls, template: usize) -> Result<()> {
@@ -212,7 +205,8 @@ pub(crate) fn initialise(object: &Path, placed: &Placed, tls: Tls, template: usi
 }
 
 /// Offsets of the system modules that were asked for.
-static KNOWN: Mutex<BTreeMap<u64, Option<isize>>> = Mutex::new(BTreeMap::new());
+static KNOWN: Mutex<BTreeMap<u64, Option<isize>>> =
+    Mutex::new(Rank::ThreadOffsets, BTreeMap::new());
 
 /// Offset from the thread pointer of a system module's block, if it is the same in all threads:
 /// the module is in glibc's static TLS then.

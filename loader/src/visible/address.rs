@@ -1,15 +1,12 @@
 //! `dladdr` and `dladdr1`: from an address to what it belongs to.
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::ptr;
 
-use once_cell::sync::Lazy;
-use parking_lot::Mutex;
-
-use crate::fork::Held;
 use crate::sys::functions::functions;
+use crate::sys::lock::{Mutex, Rank};
 use crate::visible::publish;
 
 /// RTLD_DL_SYMENT and RTLD_DL_LINKMAP of `dladdr1(3)`.
@@ -76,12 +73,7 @@ fn symbol_entry(address: usize) -> *const u8 {
     entry().unwrap_or(ptr::null())
 }
 
-static KEPT: Lazy<Mutex<HashSet<CString>>> = Lazy::new(Mutex::default);
-
-/// What the names are kept under.
-pub(crate) fn lock() -> &'static dyn Held {
-    &*KEPT
-}
+static KEPT: Mutex<BTreeSet<CString>> = Mutex::new(Rank::Names, BTreeSet::new());
 
 /// A NUL-terminated copy of `bytes` that lives as long as the process; one per distinct text.
 fn kept(bytes: &[u8]) -> *const c_char {

@@ -10,10 +10,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicUsize, Ordering};
 
 use goblin::elf::dynamic::DT_DEBUG;
-use once_cell::sync::OnceCell;
 
 use crate::replica::Replica;
 use crate::replica::link_map::LinkMap;
+use crate::sys::lock::Once;
 use crate::system::System;
 
 /// `struct r_debug_extended` (`<link.h>` of glibc 2.35).
@@ -43,7 +43,7 @@ static OURS: RendezvousV2 = RendezvousV2 {
 
 /// glibc's own record. Found through DT_DEBUG of the executable: the symbol `_r_debug` may be a
 /// copy in the executable, too short for the extended form.
-static SYSTEM: OnceCell<Option<&'static RendezvousV2>> = OnceCell::new();
+static SYSTEM: Once<Option<&'static RendezvousV2>> = Once::new();
 
 /// Finds glibc's record. Without it (an older glibc, a static executable) debuggers see no replica.
 pub(crate) fn prepare(system: &System) {

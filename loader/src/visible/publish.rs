@@ -5,13 +5,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
 
-use once_cell::sync::OnceCell;
-use parking_lot::RwLock;
-
 use crate::error::{Error, Result};
-use crate::fork;
 use crate::replica::Replica;
 use crate::replica::link_map::Range;
+use crate::sys::lock::{Mutex, Once, Rank};
 use crate::sys::memory::{Protection, Reservation};
 use crate::visible::debugger;
 
@@ -149,7 +146,7 @@ impl Table<'_> {
     }
 }
 
-static RANGES: OnceCell<Ranges> = OnceCell::new();
+static RANGES: Once<Ranges> = Once::new();
 
 /// The replicas themselves, for questions that are not asked while unwinding.
 #[derive(Default)]
@@ -161,17 +158,10 @@ struct Directory {
     removed: u64,
 }
 
-static DIRECTORY: RwLock<Directory> = RwLock::new(Directory {
-    by_start: BTreeMap::new(),
-    in_order: Vec::new(),
-    added: 0,
-    removed: 0,
-});
-
-/// The lock of all that is written here.
-pub(crate) fn lock() -> &'static dyn fork::Held {
-    &DIRECTORY
-}
+static DIRECTORY: Mutex<Directory> = Mutex::new(
+    Rank::Directory,
+    Directory { by_start: BTreeMap::new(), in_order: Vec::new(), added: 0, removed: 0 },
+);
 
 /// Allocates the index, so that the first exception does not have to.
 pub(crate) fn prepare() -> Result<()> {
@@ -180,7 +170,7 @@ pub(crate) fn prepare() -> Result<()> {
 
 /// Makes replicas visible, all at once. Fails, changing nothing, if the index is full.
 pub(crate) fn publish(replicas: &[Arc<Replica>]) -> Result<()> {
-    let mut directory = DIRECTORY.write();
+    let mut directory = DIRECTORY.lock();
     if directory.by_start.len() + replicas.len() > CAPACITY {
         return Err(Error::Unsupported(format!(
             "the process holds {CAPACITY} replicas, as many as the index has room for"
@@ -199,7 +189,7 @@ pub(crate) fn publish(replicas: &[Arc<Replica>]) -> Result<()> {
 
 /// Takes replicas back; their memory may be unmapped afterwards.
 pub(crate) fn withdraw(replicas: &[Arc<Replica>]) {
-    let mut directory = DIRECTORY.write();
+    let mut directory = DIRECTORY.lock();
     for replica in replicas {
         directory.by_start.remove(&replica.base);
     }
@@ -230,14 +220,14 @@ pub(crate) fn find_range(address: usize) -> Option<Range> {
 
 /// The replica whose address range holds `address`.
 pub(crate) fn find(address: usize) -> Option<Arc<Replica>> {
-    let directory = DIRECTORY.read();
+    let directory = DIRECTORY.lock();
     let (_, replica) = directory.by_start.range(..=address).next_back()?;
     (address < replica.range().end).then(|| replica.clone())
 }
 
 /// All published replicas in the order in which they were loaded, and how many were ever added and removed.
 pub(crate) fn snapshot() -> (Vec<Arc<Replica>>, u64, u64) {
-    let directory = DIRECTORY.read();
+    let directory = DIRECTORY.lock();
     (directory.in_order.clone(), directory.added, directory.removed)
 }
 

@@ -9,13 +9,13 @@ use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use goblin::elf::dynamic::{DT_JMPREL, DT_PLTRELSZ, DT_RELA, DT_RELASZ};
-use once_cell::sync::OnceCell;
 
 use crate::arch::{self, Action};
 use crate::error::{Error, Result};
 use crate::image::relocations::Rela;
 use crate::image::symbols::Name;
 use crate::sys::dynamic::SystemHandle;
+use crate::sys::lock::Once;
 use crate::sys::memory::while_writable;
 use crate::system::SYSTEM;
 use crate::system::{System, SystemObject};
@@ -86,7 +86,7 @@ pub(crate) fn system_find_object() -> Option<usize> {
 
 /// Redirects libgcc_s, once per process.
 pub(crate) fn install(system: &System) -> Result<()> {
-    static DONE: OnceCell<()> = OnceCell::new();
+    static DONE: Once<()> = Once::new();
     DONE.get_or_try_init(|| {
         let address = system_find_object().unwrap_or(0);
         SYSTEM_FIND_OBJECT.store(address as *mut c_void, Ordering::Relaxed);

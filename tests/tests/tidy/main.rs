@@ -7,6 +7,7 @@ mod documents;
 mod layers;
 mod lengths;
 mod lints;
+mod locks;
 mod sources;
 mod syntax;
 mod system_calls;

@@ -3,8 +3,6 @@
 use std::arch::x86_64::{__cpuid, __cpuid_count, _xgetbv};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use once_cell::sync::Lazy;
-
 /// State components that a call may change (Intel SDM volume 1, 13.1): x87, SSE, AVX, opmask, the
 /// upper halves of ZMM0-15, ZMM16-31. Not AMX tiles (functions that use them save them), nor
 /// protection keys.
@@ -16,11 +14,10 @@ pub(super) static SAVE: AtomicU64 = AtomicU64::new(0);
 const XSAVE: u64 = 1 << 32;
 const XSAVEC: u64 = 2 << 32;
 
-static STATE: Lazy<()> = Lazy::new(|| SAVE.store(measure(), Ordering::Release));
-
 /// Fills [`SAVE`].
 pub(super) fn prepare_to_save() {
-    Lazy::force(&STATE);
+    // What is measured is the same each time.
+    SAVE.store(measure(), Ordering::Release);
 }
 
 /// FXSAVE's area: the legacy region alone.

@@ -1,0 +1,27 @@
+//! futex(2): sleeping until a word is changed.
+
+use std::ptr;
+use std::sync::atomic::AtomicU32;
+
+/// Sleeps while `word` is `expected`, until somebody wakes the thread. It may return for no reason.
+pub(super) fn wait(word: &AtomicU32, expected: u32) {
+    call(word, libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG, expected);
+}
+
+/// Wakes as many threads that sleep on `word`.
+pub(super) fn wake(word: &AtomicU32, count: u32) {
+    call(word, libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG, count);
+}
+
+/// To wake all.
+pub(super) const ALL: u32 = i32::MAX as u32;
+
+fn call(word: &AtomicU32, operation: i32, value: u32) {
+    let no_limit: *const libc::timespec = ptr::null();
+    // SAFETY: the word is valid. Some callers stand for functions that leave errno alone, so it is put back.
+    unsafe {
+        let errno = *libc::__errno_location();
+        libc::syscall(libc::SYS_futex, word.as_ptr(), operation, value, no_limit);
+        *libc::__errno_location() = errno;
+    }
+}

@@ -1,0 +1,292 @@
+//! Every lock and every lazily made value of this crate.
+//!
+//! A fork copies the thread that calls it and no other. What another thread had locked would stay locked in
+//! the child for ever, and what another thread was about to initialise would stay so. Both are impossible
+//! here by construction, for static locks and for those in objects alike:
+//!
+//! - To take its first lock a thread passes a gate, which it leaves with its last one. A fork closes the
+//!   gate and waits until no other thread is inside ([`fork`]). So in the child every [`Mutex`] is free, and
+//!   what it guards is whole. There is no list of locks that somebody could forget to extend.
+//! - A [`Once`] waits for nobody: threads that come first together make a value each, and one counts.
+//! - A [`Reentrant`] is held while foreign code runs, which may wait for the thread that forks. It is not
+//!   waited for. It knows its owner by a number that no other thread ever has, and is free if its owner is
+//!   not a thread of this process.
+//!
+//! The locks are futexes (futex(2)): one word each, and no table of waiting threads that another thread
+//! could have locked at the time of the fork, as parking_lot has. They are taken in the order of [`Rank`].
+//! Outside of this module the crate makes no lock (`tests/tests/tidy`).
+
+pub(crate) mod fork;
+mod futex;
+mod reentrant;
+
+use std::cell::{Cell, UnsafeCell};
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use once_cell::race::OnceBox;
+
+pub(crate) use reentrant::{Reentrant, Turn};
+
+/// What a lock guards. A thread takes locks in this order only, and no two of one rank: a debug build
+/// panics where that is not so. No code of a library runs while one of these is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Rank {
+    /// The files that exist for this loader only ([`crate::image::provided`]).
+    ProvidedFiles,
+    /// The images of the process.
+    Images,
+    /// The plans of all images.
+    Plans,
+    /// The table of domains.
+    Domains,
+    /// The replicas of one domain.
+    Domain,
+    /// What one replica's references are bound to.
+    Bound,
+    /// What ends after one replica.
+    EndsBefore,
+    /// The scopes of one replica.
+    Scopes,
+    /// The handles that one replica has registered handlers with.
+    Registered,
+    /// The index of the system loader's objects.
+    System,
+    /// The directory of published replicas.
+    Directory,
+    /// The names that `dladdr` has given.
+    Names,
+    /// The errors of threads that end.
+    Errors,
+    /// The environment's arrays.
+    Environment,
+    /// The places of the system's thread-local data.
+    ThreadOffsets,
+    /// The modules with lazily allocated thread-local data.
+    Modules,
+    /// Broadcasts to all threads, one at a time.
+    Broadcast,
+    /// What is given out of the arena.
+    Arena,
+    /// Changes of the rights of pages, one at a time.
+    Writable,
+    /// Ranges that are still to be unmapped.
+    Owed,
+    /// Who holds a [`Reentrant`].
+    Holder,
+    /// Calls of the C library that lock something which a fork leaves locked in the child.
+    CLibrary,
+}
+
+thread_local! {
+    /// The ranks of the locks that the thread holds, a bit each.
+    static HELD: Cell<u32> = const { Cell::new(0) };
+}
+
+/// Notes that the calling thread takes a lock of `rank`, and lets it through the gate if it is its first.
+fn enter(rank: Rank) {
+    let held = HELD.get();
+    debug_assert!(
+        held >> rank as u32 == 0,
+        "a lock of rank {rank:?} is taken by a thread that holds {held:#b}, a bit for each rank"
+    );
+    if held == 0 {
+        fork::enter();
+    }
+    HELD.set(held | 1 << rank as u32);
+}
+
+fn leave(rank: Rank) {
+    let held = HELD.get() & !(1 << rank as u32);
+    HELD.set(held);
+    if held == 0 {
+        fork::leave();
+    }
+}
+
+/// Calls `work` at a time at which nobody forks: for functions of the C library that take a lock which a
+/// fork leaves as it is. They call nothing, and so wait for nobody.
+pub(crate) fn undisturbed<T>(work: impl FnOnce() -> T) -> T {
+    enter(Rank::CLibrary);
+    let result = work();
+    leave(Rank::CLibrary);
+    result
+}
+
+const FREE: u32 = 0;
+const TAKEN: u32 = 1;
+/// As [`TAKEN`], and others may be asleep.
+const AWAITED: u32 = 2;
+
+/// Mutual exclusion (the three states of Drepper, "Futexes Are Tricky", section 6).
+pub(crate) struct Mutex<T> {
+    state: AtomicU32,
+    rank: Rank,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: the value is handed to one thread at a time, which may also take it out.
+unsafe impl<T: Send> Sync for Mutex<T> {}
+
+impl<T> Mutex<T> {
+    pub(crate) const fn new(rank: Rank, value: T) -> Mutex<T> {
+        Mutex { state: AtomicU32::new(FREE), rank, value: UnsafeCell::new(value) }
+    }
+
+    /// Waits until the lock is free and takes it.
+    pub(crate) fn lock(&self) -> Guard<'_, T> {
+        enter(self.rank);
+        let free = self.state.compare_exchange(FREE, TAKEN, Ordering::Acquire, Ordering::Relaxed);
+        if free.is_err() {
+            self.wait();
+        }
+        Guard { lock: self, _of_this_thread: PhantomData }
+    }
+
+    #[cold]
+    fn wait(&self) {
+        // Locks are held for moments.
+        for _ in 0..100 {
+            std::hint::spin_loop();
+            let free =
+                self.state.compare_exchange(FREE, TAKEN, Ordering::Acquire, Ordering::Relaxed);
+            if free.is_ok() {
+                return;
+            }
+        }
+        while self.state.swap(AWAITED, Ordering::Acquire) != FREE {
+            futex::wait(&self.state, AWAITED);
+        }
+    }
+}
+
+impl<T> fmt::Debug for Mutex<T> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Mutex").field("rank", &self.rank).finish_non_exhaustive()
+    }
+}
+
+/// The right to a [`Mutex`]'s value; the lock is free again when it is dropped.
+pub(crate) struct Guard<'a, T> {
+    lock: &'a Mutex<T>,
+    _of_this_thread: PhantomData<*const ()>,
+}
+
+impl<T> Deref for Guard<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        // SAFETY: nobody else has the lock.
+        unsafe { &*self.lock.value.get() }
+    }
+}
+
+impl<T> DerefMut for Guard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: nobody else has the lock, and the borrow is as exclusive as that of the guard.
+        unsafe { &mut *self.lock.value.get() }
+    }
+}
+
+impl<T> Drop for Guard<'_, T> {
+    fn drop(&mut self) {
+        if self.lock.state.swap(FREE, Ordering::Release) == AWAITED {
+            futex::wake(&self.lock.state, 1);
+        }
+        leave(self.lock.rank);
+    }
+}
+
+/// A value that is made when it is first asked for. Nobody waits for it: threads that ask at once, and a
+/// child of a fork that interrupted the making, make it again, and the first that is done counts. Making it
+/// twice must do no harm.
+pub(crate) struct Once<T>(OnceBox<T>);
+
+impl<T> Once<T> {
+    pub(crate) const fn new() -> Once<T> {
+        Once(OnceBox::new())
+    }
+
+    pub(crate) fn get(&self) -> Option<&T> {
+        self.0.get()
+    }
+
+    pub(crate) fn get_or_init(&self, make: impl FnOnce() -> T) -> &T {
+        self.0.get_or_init(|| Box::new(make()))
+    }
+
+    pub(crate) fn get_or_try_init<E>(&self, make: impl FnOnce() -> Result<T, E>) -> Result<&T, E> {
+        self.0.get_or_try_init(|| make().map(Box::new))
+    }
+
+    /// Sets the value unless there is one.
+    pub(crate) fn set(&self, value: T) {
+        let _ = self.0.set(Box::new(value));
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Once<T> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_tuple("Once").field(&self.get()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_is_changed_by_one_thread_at_a_time() {
+        let lock = Mutex::new(Rank::Images, 0);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..20_000 {
+                        let mut value = lock.lock();
+                        let before = *value;
+                        std::hint::spin_loop();
+                        *value = before + 1;
+                    }
+                });
+            }
+        });
+        assert_eq!(*lock.lock(), 80_000);
+    }
+
+    #[test]
+    #[cfg(debug_assertions)]
+    fn locks_out_of_order_are_noticed() {
+        let [images, files] = [Rank::Images, Rank::ProvidedFiles].map(|rank| Mutex::new(rank, ()));
+        let wrong = |first: &Mutex<()>, second: &Mutex<()>| {
+            let attempt = || {
+                let _first = first.lock();
+                drop(second.lock());
+            };
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(attempt)).is_err()
+        };
+        assert!(!wrong(&files, &images));
+        assert!(wrong(&images, &files));
+        assert!(wrong(&images, &Mutex::new(Rank::Images, ())), "of one rank there is no order");
+        assert_eq!(HELD.get(), 0);
+    }
+
+    #[test]
+    fn a_value_that_several_threads_ask_for_first_is_one() {
+        let once = Once::new();
+        let begin = std::sync::atomic::AtomicBool::new(false);
+        let addresses: Vec<usize> = std::thread::scope(|scope| {
+            let make = || {
+                while !begin.load(Ordering::Relaxed) {
+                    std::thread::yield_now();
+                }
+                std::ptr::from_ref(once.get_or_init(|| 5)) as usize
+            };
+            let threads: Vec<_> = (0..4).map(|_| scope.spawn(make)).collect();
+            begin.store(true, Ordering::Relaxed);
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        assert!(addresses.iter().all(|address| *address == addresses[0]));
+    }
+}

@@ -1,0 +1,111 @@
+//! A lock that is held while foreign code runs.
+
+use std::marker::PhantomData;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::{HELD, Mutex, Rank, fork, futex};
+
+/// One thread at a time, which may come back. No other lock is held by a thread that takes it.
+///
+/// Foreign code may wait for a thread that forks. So a fork does not wait for this lock, and in the child it
+/// is free if its holder is not there, as the lock of glibc's own loader is (glibc, posix/fork.c).
+#[derive(Debug)]
+pub(crate) struct Reentrant {
+    holder: Mutex<Holder>,
+    /// How often it was given back to others who wait.
+    released: AtomicU32,
+}
+
+#[derive(Debug)]
+struct Holder {
+    /// Its number; 0 if there is none.
+    thread: u64,
+    depth: u32,
+    is_awaited: bool,
+}
+
+impl Reentrant {
+    pub(crate) const fn new() -> Reentrant {
+        let nobody = Holder { thread: 0, depth: 0, is_awaited: false };
+        Reentrant { holder: Mutex::new(Rank::Holder, nobody), released: AtomicU32::new(0) }
+    }
+
+    /// Waits until no other thread has it and takes it.
+    pub(crate) fn lock(&self) -> Turn<'_> {
+        debug_assert!(
+            HELD.get() == 0,
+            "foreign code is waited for under a lock: {:#b}",
+            HELD.get()
+        );
+        loop {
+            let released = self.released.load(Ordering::Relaxed);
+            {
+                let mut holder = self.holder.lock();
+                let is_abandoned = fork::is_gone(holder.thread) && holder.thread != 0;
+                if is_abandoned {
+                    holder.depth = 0;
+                }
+                if holder.depth == 0 || holder.thread == fork::number() {
+                    holder.thread = fork::number();
+                    holder.depth += 1;
+                    return Turn { of: self, is_abandoned, _of_this_thread: PhantomData };
+                }
+                holder.is_awaited = true;
+            }
+            futex::wait(&self.released, released);
+        }
+    }
+}
+
+/// The right to a [`Reentrant`]; it is given back when this is dropped.
+pub(crate) struct Turn<'a> {
+    of: &'a Reentrant,
+    /// Whether the one before did not give it back, because it is not there since a fork.
+    pub is_abandoned: bool,
+    _of_this_thread: PhantomData<*const ()>,
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        let mut holder = self.of.holder.lock();
+        holder.depth -= 1;
+        if holder.depth > 0 {
+            return;
+        }
+        holder.thread = 0;
+        let is_awaited = std::mem::take(&mut holder.is_awaited);
+        if is_awaited {
+            self.of.released.fetch_add(1, Ordering::Relaxed);
+        }
+        drop(holder);
+        if is_awaited {
+            futex::wake(&self.of.released, futex::ALL);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_thread_may_come_back_and_others_wait() {
+        let lock = Reentrant::new();
+        let total = Mutex::new(Rank::Images, 0);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..2000 {
+                        let _outer = lock.lock();
+                        let inner = lock.lock();
+                        assert!(!inner.is_abandoned);
+                        let before = *total.lock();
+                        std::thread::yield_now();
+                        *total.lock() = before + 1;
+                    }
+                });
+            }
+        });
+        assert_eq!(*total.lock(), 8000);
+    }
+}
