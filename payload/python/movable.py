@@ -142,6 +142,8 @@ class _Pickler(pickle.Pickler):
             except RuntimeError:
                 # A read-only storage of a package: nobody gets a pointer to it.
                 return self._copied(storage, dtype)
+            if not location:
+                _hold_in_place(self._torch, storage)
             self._indices[storage._cdata] = len(self.storages)
             self.storages.append((storage, address, nbytes, kind, number, location))
             if location:
@@ -171,6 +173,20 @@ class _Pickler(pickle.Pickler):
             "buffers are shared after loading, constants and other tensors are not"
         )
         return stream.getvalue()
+
+
+def _hold_in_place(torch, storage):
+    """Has torch refuse to resize a storage in main memory: others get its address.
+
+    As for a tensor of which numpy has a view (tensor_to_numpy, torch/csrc/utils/tensor_numpy.cpp),
+    and by the same means: torch has no other. Without numpy the storage stays resizable.
+    """
+    if not storage.resizable():
+        return
+    try:
+        torch.empty(0, dtype=torch.uint8).set_(storage).numpy()
+    except RuntimeError:
+        pass  # There is no numpy, or a mode is active that has no memory.
 
 
 class _System:

@@ -222,6 +222,49 @@ fn a_module_moves_with_its_storages_and_is_freed_everywhere() {
 }
 
 #[test]
+fn a_storage_that_interpreters_share_is_not_resized() {
+    let _alone = alone();
+    let pool = pool();
+    let code = "import torch
+weights = torch.arange(1000.)
+def grow(t):
+    try:
+        # Of another tensor over the storage: torch sets the sizes first, and leaves them so.
+        t.detach().resize_(1_000_000)
+    except RuntimeError as error:
+        return str(error)
+def shrink(t):
+    try:
+        t.untyped_storage().resize_(0)
+    except RuntimeError as error:
+        return str(error)
+";
+    let session = pool.acquire_on(0).unwrap();
+    let names = session.run(code, "resize.py").unwrap();
+    let weights = names.get_item("weights").unwrap();
+    let movable = pool.create_movable(&weights).unwrap();
+    let other = pool.acquire_on(1).unwrap();
+    let copy = movable.to_object(&other).unwrap();
+    let others = other.run(code, "resize.py").unwrap();
+    for (names, tensor) in [(&names, &weights), (&others, &copy)] {
+        for change in ["grow", "shrink"] {
+            let refused = names.get_item(change).unwrap().call((tensor,)).unwrap();
+            let refused: Option<String> = refused.extract().unwrap();
+            assert!(refused.is_some_and(|reason| reason.contains("not resizable")), "{change}");
+        }
+    }
+    assert_eq!(
+        weights.call_method("data_ptr", ()).unwrap().extract::<usize>().unwrap(),
+        copy.call_method("data_ptr", ()).unwrap().extract::<usize>().unwrap()
+    );
+    let sum = copy.call_method("sum", ()).unwrap().call_method("item", ()).unwrap();
+    assert_eq!(sum.extract::<f64>().unwrap(), 499_500.0);
+    // In place, and in no other size.
+    weights.call_method("zero_", ()).unwrap();
+    assert_eq!(copy.get_item(999).unwrap().extract::<f64>().unwrap(), 0.0);
+}
+
+#[test]
 fn a_write_in_one_interpreter_is_seen_in_the_other_and_not_in_the_file() {
     let _alone = alone();
     let pool = pool();

@@ -25,6 +25,12 @@ use std::time::{Duration, Instant};
 /// An object that every interpreter of a pool can have, each its own copy of it, loaded at first
 /// use; with the storages of its tensors shared by all.
 ///
+/// The memory of a torch storage stays where it is: torch refuses to resize a storage that a movable
+/// shares, as it does where numpy has a view of it. What moves it nevertheless must not be called on
+/// the object that the movable was made of, since torch frees the memory that others have:
+/// `share_memory_()` (call it before), and `resize_` on a GPU or without numpy. Stock torch behaves the
+/// same to a numpy view of a tensor.
+///
 /// A handle: clones refer to the same movable, from any thread. When the last one is dropped, every
 /// interpreter lets go of its copy, without waiting for any of them: an interpreter that nobody
 /// enters keeps its copy until somebody does, or [`Interpreter::drain`] is called.
