@@ -41,6 +41,7 @@ mod session;
 mod thread;
 pub mod torch;
 mod torch_policy;
+mod waiting;
 
 pub use command_line::CommandLine;
 pub use convert::buffer::Buffer;

@@ -3,7 +3,7 @@
 mod own_process;
 mod pythons;
 
-use hydrozoa::{Interpreter, Pool};
+use hydrozoa::{Interpreter, Movable, Pool};
 use own_process::own_process;
 use pythons::pools;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -345,6 +345,72 @@ def begin(lent):
             }
             assert_eq!(wait.recv().unwrap(), 4950);
             assert_eq!(wait.recv().unwrap(), 4950);
+        }
+    });
+}
+
+#[test]
+fn movables_that_need_each_other_on_two_threads_are_refused() {
+    let name = "movables_that_need_each_other_on_two_threads_are_refused";
+    own_process(name, PATIENCE, || {
+        for pool in pools(2) {
+            let code = "
+import time
+def make(number): return Needing(number)
+class Needing:
+    def __init__(self, number):
+        # Both threads are loading before either of them needs the other's movable.
+        time.sleep(0.5)
+        hook(1 - number)
+    def __reduce__(self): return make, (self.number,)
+";
+            pool.register_module("needing", code).unwrap();
+            let movables = Arc::new(Mutex::new(Vec::new()));
+            for index in 0..2 {
+                let session = pool.acquire_on(index).unwrap();
+                let movables = movables.clone();
+                let hook = session
+                    .function("hook", move |session, arguments| {
+                        let other: Option<Movable> = {
+                            let movables: &Vec<Movable> = &movables.lock().unwrap();
+                            movables.get(arguments.extract::<usize>(0)?).cloned()
+                        };
+                        match other {
+                            Some(other) => other.to_object(session),
+                            None => session.none(),
+                        }
+                    })
+                    .unwrap();
+                session.import("needing").unwrap().setattr("hook", &hook).unwrap();
+            }
+            let session = pool.acquire_on(0).unwrap();
+            let made: Vec<Movable> = (0..2)
+                .map(|number: usize| {
+                    let needing = session.import("needing").unwrap();
+                    let object = needing.getattr("Needing").unwrap().call((number,)).unwrap();
+                    object.setattr("number", number).unwrap();
+                    session.create_movable(&object).unwrap()
+                })
+                .collect();
+            *movables.lock().unwrap() = made.clone();
+            let errors: Vec<String> = thread::scope(|scope| {
+                let threads: Vec<_> = made
+                    .iter()
+                    .map(|movable| {
+                        let pool = &pool;
+                        scope.spawn(move || {
+                            let session = pool.acquire_on(1).unwrap();
+                            movable.to_object(&session).unwrap_err().to_string()
+                        })
+                    })
+                    .collect();
+                threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+            });
+            for error in errors {
+                assert_eq!(error, "RecursionError: a movable is needed to load itself");
+            }
+            // The functions keep the pool by way of the movables.
+            movables.lock().unwrap().clear();
         }
     });
 }

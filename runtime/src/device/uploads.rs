@@ -1,5 +1,6 @@
 //! Making something once for each key while anybody uses it.
 
+use crate::waiting;
 use std::collections::HashMap;
 use std::fmt;
 use std::hash::Hash;
@@ -36,7 +37,7 @@ pub(crate) enum Failure<E> {
     Error(E),
     /// A panic ended it.
     Abandoned,
-    /// It needs itself to be made.
+    /// It needs itself to be made, on this thread or by way of another one.
     Recursive,
 }
 
@@ -55,11 +56,11 @@ impl<K: Clone + Eq + Hash, T, E: Clone> Uploads<K, T, E> {
         let attempt = {
             let mut entries = self.entries();
             match entries.get(key) {
-                Some(Entry::Making(attempt)) if attempt.thread == thread::current().id() => {
-                    return Err(Failure::Recursive);
-                }
                 Some(Entry::Making(attempt)) => {
                     let attempt = Arc::clone(attempt);
+                    // Under the lock: the thread is making it still.
+                    let _waiting = waiting::wait_for(attempt.thread, attempt.thing())
+                        .ok_or(Failure::Recursive)?;
                     drop(entries);
                     return wait(&attempt);
                 }
@@ -113,6 +114,7 @@ impl<K: Clone + Eq + Hash, T, E: Clone> Turn<'_, K, T, E> {
             Err(_) => entries.remove(self.key),
         };
         drop(entries);
+        waiting::made(self.attempt.thing());
         *self.attempt.outcome() = Some(outcome);
         self.attempt.settled.notify_all();
     }
@@ -121,6 +123,12 @@ impl<K: Clone + Eq + Hash, T, E: Clone> Turn<'_, K, T, E> {
 impl<K: Clone + Eq + Hash, T, E: Clone> Drop for Turn<'_, K, T, E> {
     fn drop(&mut self) {
         self.settle(Err(Failure::Abandoned));
+    }
+}
+
+impl<T, E> Attempt<T, E> {
+    fn thing(&self) -> waiting::Thing {
+        (std::ptr::from_ref(self).addr(), 0)
     }
 }
 

@@ -15,6 +15,7 @@ use crate::object::Object;
 use crate::package::{MapLocation, Package};
 use crate::pool::Pool;
 use crate::session::Session;
+use crate::waiting;
 use kept::Kept;
 use load::Source;
 use std::collections::HashMap;
@@ -200,16 +201,13 @@ impl Movable {
         loop {
             match copies.get(&key) {
                 Some(Copy::Loaded(copy)) => return Ok(copy.object(session)),
-                Some(Copy::Loading(thread)) if *thread == thread::current().id() => {
-                    return Err(crate::Error::Python {
-                        type_name: "RecursionError".to_owned(),
-                        message: "a movable is needed to load itself".to_owned(),
-                        traceback: String::new(),
-                    });
-                }
-                Some(Copy::Loading(_)) => {
+                Some(Copy::Loading(thread)) => {
+                    let thread = *thread;
+                    // Under the lock: the thread is loading it still.
+                    let _waiting =
+                        waiting::wait_for(thread, self.0.thing(key)).ok_or_else(needs_itself)?;
                     drop(copies);
-                    self.0.wait(key);
+                    self.0.wait(key, thread);
                     copies = self.0.copies();
                 }
                 None => break,
@@ -241,6 +239,15 @@ impl Movable {
     }
 }
 
+/// The error of a movable whose loading needs the movable, on this thread or by way of another one.
+fn needs_itself() -> crate::Error {
+    crate::Error::Python {
+        type_name: "RecursionError".to_owned(),
+        message: "a movable is needed to load itself".to_owned(),
+        traceback: String::new(),
+    }
+}
+
 impl Shared {
     fn missed(&self, session: &Session, took: Duration) {
         let mut misses = self.misses.lock().unwrap_or_else(PoisonError::into_inner);
@@ -254,15 +261,19 @@ impl Shared {
         );
     }
 
+    /// A copy that is loaded.
+    fn thing(&self, key: usize) -> waiting::Thing {
+        (std::ptr::from_ref(self).addr(), key)
+    }
+
     fn copies(&self) -> MutexGuard<'_, HashMap<usize, Copy>> {
         // Whoever panicked did so between two changes, each of which is one call.
         self.copies.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until no thread is loading the copy, without the GIL, which that thread needs.
-    fn wait(&self, key: usize) {
-        let loading =
-            |copies: &mut HashMap<_, _>| matches!(copies.get(&key), Some(Copy::Loading(_)));
+    /// Waits until that thread has loaded the copy or failed to, without the GIL, which it needs.
+    fn wait(&self, key: usize, thread: ThreadId) {
+        let loading = |copies: &mut HashMap<_, _>| matches!(copies.get(&key), Some(Copy::Loading(now)) if *now == thread);
         without_gil(|| {
             let waited = self.settled.wait_while(self.copies(), loading);
             drop(waited.unwrap_or_else(PoisonError::into_inner));
@@ -283,6 +294,7 @@ impl Drop for Loading<'_> {
             copies.remove(&self.key);
         }
         drop(copies);
+        waiting::made(self.shared.thing(self.key));
         self.shared.settled.notify_all();
     }
 }
