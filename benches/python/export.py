@@ -55,8 +55,6 @@ def main():
     torch.set_num_threads(1)
     os.makedirs(folder, exist_ok=True)
     manifest = [export(name, seed, folder) for name, seed in MODELS.items()]
-    # Freshly written pages count as private dirty memory of whoever maps them until they are written back (proc(5), smaps).
-    os.sync()
     with open(os.path.join(folder, "manifest.json"), "w") as file:
         json.dump(manifest, file, indent=1)
 

@@ -138,9 +138,7 @@ def serve(device, folder):
             now = time.perf_counter()
             latencies.append((now - start) * 1e6)
             start = now
-        with open("/proc/self/smaps_rollup") as file:
-            private = next(int(row.split()[1]) for row in file if row.startswith("Private_Dirty:"))
-        reply = {"latencies_us": latencies, "wrong": wrong, "seconds": start - begin, "private_kib": [private]}
+        reply = {"latencies_us": latencies, "wrong": wrong, "seconds": start - begin, "processes": [os.getpid()]}
         print(json.dumps(reply), flush=True)
 
 

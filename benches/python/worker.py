@@ -4,8 +4,9 @@
     worker.py MANIFEST --prefork N  imports and loads, then gc.freeze() and N forked children
 
 Commands are JSON lines on stdin: {"model": NAME, "seconds": S, "processes": P, "threads": T}; each is answered by one JSON
-line: {"latencies_us": [...], "wrong": N, "seconds": S, "private_kib": [...]}. With `threads`, that many Python threads share one
-process; with `processes`, so many of the forked children work at the same time. Every output is compared bit for bit.
+line: {"latencies_us": [...], "wrong": N, "seconds": S, "processes": [PID, ...]}; who asks measures the memory of
+these processes. With `threads`, that many Python threads share one process; with `processes`, so many of the forked children
+work at the same time. Every output is compared bit for bit.
 """
 
 import argparse
@@ -28,11 +29,6 @@ class Model:
         self.inputs = torch.from_numpy(np.fromfile(entry["inputs"], "<f4").reshape(shape))
         expected = np.fromfile(entry["expected"], "<f4").reshape(entry["count"], -1)
         self.expected = [row.tobytes() for row in expected]
-
-
-def private_kib(pid):
-    with open(f"/proc/{pid}/smaps_rollup") as file:
-        return next(int(line.split()[1]) for line in file if line.startswith("Private_Dirty:"))
 
 
 def drive(model, seconds):
@@ -64,7 +60,7 @@ def serve_command(models, command):
         "latencies_us": [latency for latencies, _ in replies for latency in latencies],
         "wrong": sum(wrong for _, wrong in replies),
         "seconds": time.perf_counter() - start,
-        "private_kib": [private_kib(os.getpid())],
+        "processes": [os.getpid()],
     }
 
 
@@ -105,7 +101,7 @@ def prefork(models, count):
                     "latencies_us": [latency for reply in replies for latency in reply["latencies_us"]],
                     "wrong": sum(reply["wrong"] for reply in replies),
                     "seconds": max(reply["seconds"] for reply in replies),
-                    "private_kib": [kib for reply in replies for kib in reply["private_kib"]],
+                    "processes": [process for reply in replies for process in reply["processes"]],
                 }
             ),
             flush=True,

@@ -168,7 +168,7 @@ fn system(findings: &mut Findings) -> Result<()> {
     }
     let cores = std::thread::available_parallelism().map_or(0, usize::from);
     say!("  {cores} cores");
-    for path in ["/proc/self/smaps_rollup", "/proc/self/maps"] {
+    for path in ["/proc/self/smaps", "/proc/self/pagemap", "/proc/self/maps"] {
         if !Path::new(path).exists() {
             findings.add(format!("{path} is missing: memory cannot be measured"));
         }

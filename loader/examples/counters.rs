@@ -110,7 +110,7 @@ fn show_mappings(path: &Path) -> Result<(), Box<dyn Error>> {
         if !line.split_whitespace().next().unwrap_or_default().ends_with(':') {
             let here = line.contains(" r-xp ") && line.ends_with(path.to_str().unwrap_or_default());
             code = here.then(|| line.split_whitespace().next().unwrap_or_default().to_owned());
-        } else if let (Some(range), Some(size)) = (&code, line.strip_prefix("Private_Dirty:")) {
+        } else if let (Some(range), Some(size)) = (&code, line.strip_prefix("Anonymous:")) {
             println!("code at {range}: {} of its own", size.trim());
         }
     }

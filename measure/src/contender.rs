@@ -76,14 +76,18 @@ impl Contender {
         self.write(&serde_json::to_string(order)?)
     }
 
-    /// The samples of the order sent before.
+    /// The samples of the order sent before, with the memory of the processes that they name. All contenders are
+    /// measured here, from outside and by one definition, before they get another order.
     ///
     /// # Errors
     ///
     /// It ended, or failed and said so.
     pub fn result(&mut self) -> Result<Samples> {
         let line = self.line()?;
-        serde_json::from_str(&line).with_context(|| format!("{}: not samples: {line:?}", self.name))
+        let mut samples: Samples = serde_json::from_str(&line)
+            .with_context(|| format!("{}: not samples: {line:?}", self.name))?;
+        samples.measure_memory().with_context(|| format!("memory of {}", self.name))?;
+        Ok(samples)
     }
 
     /// Sends one line and waits for one: what a contender that takes no orders answers.

@@ -1,11 +1,10 @@
-//! Measuring: load generation, percentiles, private memory, and the rivals beside ours.
+//! Measuring: load generation, percentiles, memory of processes, and contenders that run in processes of their own.
 //!
-//! The same code measures for `hydrozoa bench`, for the demo and for the tests of the promised figures, so that they
-//! cannot disagree about what a figure means.
+//! The same code measures for `hydrozoa bench`, for the demo and for the tests of the promised figures, so a figure
+//! means the same thing in each. Private memory is what `hydrozoa::memory` defines, for Hydrozoa and for its rivals.
 
 pub mod contender;
 pub mod drive;
-pub mod memory;
 pub mod models;
 pub mod package;
 pub mod samples;

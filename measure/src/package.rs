@@ -7,7 +7,6 @@ use anyhow::{Context, Result};
 use hydrozoa::{Pool, Session};
 
 use crate::drive::drive;
-use crate::memory;
 use crate::samples::Samples;
 
 /// The resource in a package that is called, and the one that holds its arguments, a tuple: the names that
@@ -63,6 +62,7 @@ pub fn measure(
         }
         Ok::<_, hydrozoa::Error>(move |_| call.call((&model, &example)).map(|_| true))
     })?;
-    samples.private_kib = vec![memory::own_private_kib().context("reading smaps_rollup")?];
+    samples.processes = vec![std::process::id()];
+    samples.measure_memory()?;
     Ok(samples)
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use hydrozoa::memory::Usage;
 use serde::{Deserialize, Serialize};
 
 /// What one measurement saw.
@@ -13,7 +14,11 @@ pub struct Samples {
     pub wrong: usize,
     /// Wall time in seconds, from the start of the first call to the end of the last.
     pub seconds: f64,
-    /// Private dirty memory in KiB of each process that took part.
+    /// The processes that took part and whose memory is still to be measured ([`Samples::measure_memory`]).
+    #[serde(default)]
+    pub processes: Vec<u32>,
+    /// Private memory in KiB of each process that took part, as [`hydrozoa::memory`] defines it.
+    #[serde(default)]
     pub private_kib: Vec<u64>,
 }
 
@@ -23,7 +28,20 @@ impl Samples {
         self.latencies_us.extend(other.latencies_us);
         self.wrong += other.wrong;
         self.seconds = self.seconds.max(other.seconds);
+        self.processes.extend(other.processes);
         self.private_kib.extend(other.private_kib);
+    }
+
+    /// Measures the private memory of [`Samples::processes`], which must be alive.
+    ///
+    /// # Errors
+    ///
+    /// One of them has ended, or belongs to somebody else.
+    pub fn measure_memory(&mut self) -> hydrozoa::Result<()> {
+        for process in self.processes.drain(..) {
+            self.private_kib.push((Usage::of(process)?.private >> 10) as u64);
+        }
+        Ok(())
     }
 
     /// Records one call.

@@ -48,9 +48,11 @@ class _Observed(package.PackageImporter):
 
 
 class _Costs:
-    """What external modules take of this interpreter's memory, by what has them imported."""
+    """What external modules take of this process's memory, by what has them imported."""
 
     def __init__(self):
+        # The host's function that returns bytes of private memory, where costs are asked for.
+        self.private_memory = lambda: 0
         # Importing module or "", line or 0, the external module that brought the others, how many, bytes.
         self.rows = []
         # What inner blocks have told already: names of modules, and bytes.
@@ -58,14 +60,14 @@ class _Costs:
 
     @contextlib.contextmanager
     def of(self, by, line, wanted=None):
-        known, before = set(sys.modules), _private_memory()
+        known, before = set(sys.modules), self.private_memory()
         inner, parts = set(), []
         self._told.append((inner, parts))
         try:
             yield
         finally:
             self._told.pop()
-            taken = _private_memory() - before
+            taken = self.private_memory() - before
             new = [
                 name
                 for name in list(sys.modules)
@@ -83,19 +85,16 @@ class _Costs:
             outer.append(taken)
 
 
-def _private_memory():
-    """Private memory of this process in bytes, as hydrozoa::memory::Usage counts it."""
-    with open("/proc/self/smaps_rollup") as file:
-        return next(int(line.split()[1]) << 10 for line in file if line.startswith("Anonymous:"))
-
-
-def check(importer, resource, arguments, folders):
+def check(importer, resource, arguments, folders, private_memory):
     """Loads and calls the object. Returns `(output, modules, external modules, costs)`: modules as
     far as they were imported, and the rows of `_Costs`. Without arguments it is only loaded.
+
+    `private_memory` returns the private memory of the process in bytes.
 
     `folders` are where the machine that packages has its own code. What of it is imported from
     there, and is not external by a rule, is an error: the machine that serves has none of it."""
     trial = _install(importer.archive, frozenset())
+    trial.costs.private_memory = private_memory
     known = set(sys.modules)
     try:
         with trial.costs.of("", 0):

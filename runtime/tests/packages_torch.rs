@@ -158,7 +158,7 @@ fn a_further_interpreter_does_not_add_the_weights_to_private_memory() {
     // With the session's end malloc returns what the load and the call had in between.
     let before = Usage::of_process().unwrap();
     infer(&pool.interpreters()[1].session(), &model, &x);
-    let added = (Usage::of_process().unwrap() - before).anonymous;
+    let added = (Usage::of_process().unwrap() - before).private;
     println!("resnet18 (46.8 MB of weights) added {added} bytes of private memory");
     assert!(added < 46_800_000 / 10, "{added} bytes");
 }

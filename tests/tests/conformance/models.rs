@@ -58,7 +58,7 @@ pub fn weights_exist_once() -> Result<()> {
         );
         // With the session's end malloc has returned what the load and the call had in between.
         let grown = Usage::of_process()? - before;
-        println!("{}: private memory grew by {} KiB", interpreter.name(), grown.anonymous >> 10);
+        println!("{}: private memory grew by {} KiB", interpreter.name(), grown.private >> 10);
         let session = interpreter.session();
         let object = model.to_object(&session)?;
         let here = addresses(&session, &object)?;
@@ -67,7 +67,7 @@ pub fn weights_exist_once() -> Result<()> {
             None => first = Some(here),
             Some(first) => {
                 ensure!(*first == here, "{}: weights lie elsewhere", interpreter.name());
-                ensure!(grown.anonymous < PRIVATE_LIMIT, "{}: {grown:?}", interpreter.name());
+                ensure!(grown.private < PRIVATE_LIMIT, "{}: {grown:?}", interpreter.name());
             }
         }
         // Alive as long as the model is: a watch that does not keep it.

@@ -157,7 +157,7 @@ fn watch(options: &Options, turns: &Turns) -> Result<Vec<(f64, f64)>> {
         thread::sleep(Duration::from_secs(1));
         points.push((
             begin.elapsed().as_secs_f64() / 60.0,
-            Usage::of_process()?.anonymous as f64 / 1024.0,
+            Usage::of_process()?.private as f64 / 1024.0,
         ));
         if points.len() % 30 == 0 {
             let (minutes, kib) = points[points.len() - 1];

@@ -9,7 +9,6 @@ use hydrozoa::package::Package;
 use hydrozoa::{Movable, Pool, Tensor, TorchPolicy};
 use hydrozoa_measure::contender::Order;
 use hydrozoa_measure::drive::drive;
-use hydrozoa_measure::memory;
 use hydrozoa_measure::models::{Cases, manifest};
 use hydrozoa_measure::package::MODEL;
 use hydrozoa_measure::samples::Samples;
@@ -81,6 +80,6 @@ fn carry_out(order: &Order, model: &Model) -> Result<Samples> {
             model.cases.is_right(index, &output)
         })
     })?;
-    samples.private_kib = vec![memory::own_private_kib()?];
+    samples.processes = vec![std::process::id()];
     Ok(samples)
 }

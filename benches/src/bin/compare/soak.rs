@@ -108,7 +108,7 @@ fn watch(options: &Options, work: &Work) -> Result<Vec<(f64, f64)>> {
     while begin.elapsed().as_secs_f64() < options.seconds && !work.stop.load(Ordering::Relaxed) {
         thread::sleep(Duration::from_secs(1));
         let minutes = begin.elapsed().as_secs_f64() / 60.0;
-        let kib = Usage::of_process()?.anonymous as f64 / 1024.0;
+        let kib = Usage::of_process()?.private as f64 / 1024.0;
         points.push((minutes, kib));
         if points.len() % 30 == 0 {
             let (calls, moved) =

@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
@@ -172,7 +172,7 @@ fn memory(options: &Options) -> Result<()> {
         let before = Usage::of_process()?;
         let output = output(&session, &model, &example)?;
         ensure!(output == expected, "{}: not the bits of plain python", interpreter.name());
-        let grown = (Usage::of_process()? - before).anonymous as f64;
+        let grown = (Usage::of_process()? - before).private as f64;
         println!(
             "{}: private memory grew by {:.2} MB, {:.2} % of the weights",
             interpreter.name(),
@@ -189,7 +189,7 @@ fn memory(options: &Options) -> Result<()> {
 
 /// Another process serves the same file: its share of the weights' pages, and ours.
 fn second_process(options: &Options) -> Result<()> {
-    let alone = resident(std::process::id(), &options.package)?;
+    let alone = Usage::of_file(std::process::id(), &options.package)?;
     let mut other = part(options, "hold")?
         .env("OMP_NUM_THREADS", "1")
         .stdin(Stdio::piped())
@@ -198,14 +198,14 @@ fn second_process(options: &Options) -> Result<()> {
     let told = wait_for_line(&mut other);
     let shares = told.and_then(|()| {
         Ok([
-            resident(std::process::id(), &options.package)?,
-            resident(other.id(), &options.package)?,
+            Usage::of_file(std::process::id(), &options.package)?,
+            Usage::of_file(other.id(), &options.package)?,
         ])
     });
     drop(other.stdin.take());
     other.wait()?;
     let [own, other] = shares?;
-    let mb = |kib: u64| kib as f64 * 1024.0 / 1e6;
+    let mb = |bytes: i64| bytes as f64 / 1e6;
     println!(
         "the package's pages: {:.1} MB resident alone (Pss {:.1}); beside a second process Pss {:.1} here, {:.1} there, private there {:.1}",
         mb(alone.resident),
@@ -237,33 +237,4 @@ fn hold(options: &Options) -> Result<()> {
     println!("ready");
     std::io::copy(&mut std::io::stdin(), &mut std::io::sink())?;
     Ok(())
-}
-
-/// KiB of a process's mappings of one file (proc(5), smaps).
-#[derive(Debug, Default)]
-struct Pages {
-    resident: u64,
-    proportional: u64,
-    private: u64,
-}
-
-fn resident(process: u32, file: &Path) -> Result<Pages> {
-    let text = fs::read_to_string(format!("/proc/{process}/smaps"))?;
-    let name = file.canonicalize()?.display().to_string();
-    let mut pages = Pages::default();
-    let mut inside = false;
-    for line in text.lines() {
-        let field = |name: &str| -> Option<u64> {
-            line.strip_prefix(name)?.trim().strip_suffix(" kB")?.parse().ok()
-        };
-        if line.split_whitespace().next().is_some_and(|first| first.contains('-')) {
-            inside = line.ends_with(&name);
-        } else if inside {
-            pages.resident += field("Rss:").unwrap_or(0);
-            pages.proportional += field("Pss:").unwrap_or(0);
-            pages.private +=
-                field("Private_Dirty:").unwrap_or(0) + field("Private_Clean:").unwrap_or(0);
-        }
-    }
-    Ok(pages)
 }

@@ -6,6 +6,7 @@ mod report;
 pub use report::{Cost, Module, Report, Verdict};
 
 use super::PackageError;
+use crate::memory::Usage;
 use crate::movable::Movable;
 use crate::object::Object;
 use crate::pool::Pool;
@@ -159,7 +160,11 @@ impl Pool {
         session.import("torch")?;
         let folders: Vec<String> =
             recipe.paths.iter().map(|path| path.display().to_string()).collect();
-        let checked = rehearsal.call_method("check", (&importer, OBJECT, &arguments, folders));
+        let private_memory = session.function("private_memory", |session, _| {
+            session.object_from(&Usage::of_process()?.private)
+        })?;
+        let checked = rehearsal
+            .call_method("check", (&importer, OBJECT, &arguments, folders, &private_memory));
         let (result, imported, used, costs) = match checked {
             Ok(checked) => checked.extract::<Checked<'_>>()?,
             Err(error) => {

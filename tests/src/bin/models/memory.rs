@@ -63,7 +63,7 @@ pub fn run(options: &Options) -> Result<()> {
     for interpreter in first.into_iter().chain(further) {
         let before = Usage::of_process()?;
         use_model(interpreter, &model, &example, &expected)?;
-        grown.push((Usage::of_process()? - before).anonymous >> 10);
+        grown.push((Usage::of_process()? - before).private >> 10);
     }
     let mut report = serde_json::json!({ "grown": grown, "pages": pages(&file)? });
     if !options.second {

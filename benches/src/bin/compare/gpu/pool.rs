@@ -8,7 +8,6 @@ use anyhow::{Context, Result, ensure};
 use hydrozoa::{Pool, Session, TorchPolicy};
 use hydrozoa_measure::contender::Order;
 use hydrozoa_measure::drive::drive;
-use hydrozoa_measure::memory;
 use hydrozoa_measure::package::{EXAMPLE, MODEL};
 
 use super::{Options, SCRIPT};
@@ -52,7 +51,7 @@ pub fn serve(options: &Options, folder: &Path) -> Result<()> {
             let caller = &callers[thread];
             Ok::<_, hydrozoa::Error>(move |_| caller.call(())?.truth())
         })?;
-        samples.private_kib = vec![memory::own_private_kib()?];
+        samples.processes = vec![std::process::id()];
         serde_json::to_writer(&mut output, &samples)?;
         output.write_all(b"\n")?;
         output.flush()?;
