@@ -77,10 +77,16 @@ impl Usage {
 
 /// Returns to the kernel the pages on which malloc has nothing but free pieces, in all arenas.
 ///
-/// Loading a model makes and frees some ten thousand objects, and its first call the largest intermediate results. glibc
-/// returns of that only what lies at the end of an arena (malloc_trim(3)), and an object of the model that lies behind keeps it
-/// all. So it is done once for each load, when the session ends in which it happened, never for each call: pages given back
-/// are faulted in again by who needs them.
+/// A load makes and frees tens of thousands of objects, and the first call has the largest
+/// intermediate results. glibc returns of that only what lies at the end of an arena
+/// (malloc_trim(3)), and an object of the model that lies behind it keeps everything. So this is done
+/// once for each load, when the session ends in which it happened. It is not done for each call: who
+/// needs the pages would fault them in again.
+///
+/// Each arena is locked while it is looked at (`mtrim` in glibc's malloc/malloc.c). With four
+/// interpreters that have torch and a resnet18 each, 1.6 GB, the whole of it takes 1 ms of processor
+/// time after a load, 3 ms after a load with a large call, and 0.02 to 0.5 ms with nothing to return.
+/// A load takes hundreds of times as long.
 pub(crate) fn give_back() {
     let start = std::time::Instant::now();
     // SAFETY: the function takes any padding, and locks each arena while it looks at it.

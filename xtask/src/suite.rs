@@ -66,6 +66,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
             tests(place, &["--workspace", "--exclude", "hydrozoa-tests", "--no-fail-fast"])
         });
         steps.run("cargo feature tch: lints and tests", || tch(place));
+        steps.run("a program built with panic = \"abort\"", || aborting(place));
         steps.run("layer rules and conformance", || {
             tests(place, &["--release", "--package", "hydrozoa-tests", "--no-fail-fast"])
         });
@@ -149,6 +150,14 @@ fn tch(place: &Place<'_>) -> Result<Outcome> {
     place.name(test.arg("test").args(feature).args(["--test", "tch"]));
     outcome.add(counted(place.with_libtorch(&mut test)?)?);
     Ok(outcome)
+}
+
+/// Cargo's test profile ignores `panic`: it takes a program.
+fn aborting(place: &Place<'_>) -> Result<Outcome> {
+    let mut command = workspace::cargo();
+    command.args(["run", "--quiet", "--profile", "aborting", "--package", "hydrozoa-tests"]);
+    command.args(["--bin", "aborting", "--"]).arg(place.environment.root());
+    check(command.env("OMP_NUM_THREADS", "1"))
 }
 
 /// Builds the C++ extension by torch.utils.cpp_extension, which does nothing if its source has not changed.

@@ -26,6 +26,13 @@ pub enum AdapterError {
         /// `torch.__version__`.
         version: String,
     },
+    /// The program is built with `panic = "abort"`.
+    #[error(
+        "policy `shared` passes C++ exceptions of torch through functions of Rust, which end the \
+         process in a program that is built with panic = \"abort\"; remove that from the \
+         profile in Cargo.toml, or use policy `isolated`"
+    )]
+    PanicAborts,
     /// The process already serves another release.
     #[error(
         "this process already shares torch {serving}; torch {version} can join it only under policy `isolated`"
@@ -97,11 +104,18 @@ impl Adapter {
     /// The process's adapter, for a release.
     ///
     /// # Errors
-    /// [`AdapterError::UnknownRelease`] and [`AdapterError::OtherRelease`].
+    /// [`AdapterError::PanicAborts`], [`AdapterError::UnknownRelease`] and
+    /// [`AdapterError::OtherRelease`].
     pub(crate) fn of_process(
         loader: &Loader,
         release: &Release,
     ) -> Result<Arc<Adapter>, AdapterError> {
+        // An exception that reaches a function of such a program, also an `extern "C-unwind"` one, is
+        // "panic in a function that cannot unwind" (RFC 2945 of Rust). Cargo builds all crates of a
+        // program with one strategy, so this crate's is the program's.
+        if cfg!(panic = "abort") {
+            return Err(AdapterError::PanicAborts);
+        }
         let layout = release
             .layout()
             .ok_or_else(|| AdapterError::UnknownRelease { version: release.to_string() })?;

@@ -61,7 +61,7 @@ pub enum TorchPolicy {
     #[default]
     Auto,
     /// libtorch once in the process: one CUDA caching allocator, the library that `tch` in the host
-    /// sees, the least memory.
+    /// sees, the least memory. Not in a program that is built with `panic = "abort"`.
     Shared,
     /// libtorch in each interpreter: generators and flags of its own; any release.
     Isolated,
