@@ -1,6 +1,5 @@
 //! What can go wrong, typed at the crate's edge.
 
-use crate::interpreter::Interpreter;
 use crate::python::Candidate;
 use std::path::PathBuf;
 
@@ -131,16 +130,6 @@ impl Error {
                 traceback: String::new(),
             },
         }
-    }
-
-    /// An object of `owner` was to get into `receiver`.
-    pub(crate) fn foreign(owner: &Interpreter, receiver: &Interpreter) -> Self {
-        // Each pool counts its interpreters from 0.
-        let owner = match owner.shares_pool_with(receiver) {
-            true => owner.name().to_owned(),
-            false => format!("{} of another pool", owner.name()),
-        };
-        Self::Foreign { owner, receiver: receiver.name().to_owned() }
     }
 
     /// The kernel has refused a thread that was to start an interpreter.

@@ -45,9 +45,9 @@ mod waiting;
 
 pub use command_line::CommandLine;
 pub use convert::buffer::Buffer;
-pub use convert::tensor::{DataType, Device, Element, Tensor};
+pub use convert::tensor::{DataType, Element, Tensor};
 pub use convert::{FromPython, Integer, ToArguments, ToKeywords, ToPython, Value};
-pub use device::DeviceError;
+pub use device::{Device, DeviceError};
 pub use error::{Error, Result};
 pub use function::Arguments;
 pub use hydrozoa_loader as loader;

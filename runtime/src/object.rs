@@ -1,6 +1,7 @@
 //! Python objects as seen from Rust.
 
 use crate::convert::{FromPython, ToArguments, ToKeywords, ToPython};
+use crate::interpreter::Interpreter;
 use crate::payload::Sink;
 use crate::payload::table::{Handle, PayloadTable, Status, Text};
 use crate::session::Session;
@@ -73,7 +74,7 @@ impl<'session> Object<'session> {
         if Arc::ptr_eq(&owner.0, &receiver.0) {
             return Ok(self.handle());
         }
-        Err(Error::foreign(owner, receiver))
+        Err(foreign(owner, receiver))
     }
 
     /// As [`Object::handle_in`], and gives the reference to the caller.
@@ -387,6 +388,16 @@ impl<'session> Object<'session> {
         })?;
         Ok(Iter { iterator: Some(iterator) })
     }
+}
+
+/// An object of `owner` was to get into `receiver`.
+fn foreign(owner: &Interpreter, receiver: &Interpreter) -> Error {
+    // Each pool counts its interpreters from 0.
+    let owner = match owner.shares_pool_with(receiver) {
+        true => owner.name().to_owned(),
+        false => format!("{} of another pool", owner.name()),
+    };
+    Error::Foreign { owner, receiver: receiver.name().to_owned() }
 }
 
 impl Clone for Object<'_> {

@@ -139,14 +139,18 @@ thread_local! {
     static LAST: Cell<usize> = const { Cell::new(0) };
 }
 
+impl Interpreter {
+    /// The pool that it belongs to; one of this interpreter alone, when that is gone.
+    pub fn pool(&self) -> Pool {
+        let interpreters = self.siblings().unwrap_or_else(|| Arc::new([self.clone()]));
+        Pool { interpreters, python: self.python().clone() }
+    }
+}
+
 impl Pool {
     /// Settings of a new pool.
     pub fn builder() -> Builder {
         Builder::default()
-    }
-
-    pub(crate) fn of(interpreters: Arc<[Interpreter]>, python: Installation) -> Self {
-        Self { interpreters, python }
     }
 
     /// The interpreters, in order.
@@ -188,7 +192,7 @@ impl Pool {
                 .min_by_key(|(leases, habit, _)| (*leases, *habit))
                 .expect("a pool has at least one interpreter");
             // Another thread may have taken the same one meanwhile: look again.
-            if let Some(session) = interpreter.lease_if(leases) {
+            if let Some(session) = interpreter.session_if(leases) {
                 LAST.set(interpreter.index());
                 return Ok(session);
             }

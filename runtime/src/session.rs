@@ -3,10 +3,11 @@
 use crate::Result;
 use crate::convert::ToPython;
 use crate::interpreter::{Attached, Inner, Interpreter, without_gil};
-use crate::movable::Movable;
+use crate::memory;
 use crate::object::Object;
-use crate::package::Package;
 use crate::payload::{Sink, table::Handle, table::Status, table::Text};
+use std::any::Any;
+use std::fmt;
 use std::ptr;
 use std::sync::Arc;
 
@@ -23,51 +24,22 @@ use std::sync::Arc;
 /// };
 /// # Ok(()) }
 /// ```
-#[derive(Debug)]
 pub struct Session {
     interpreter: Interpreter,
-    /// The package that it was acquired from.
-    package: Option<Package>,
+    /// What it was acquired from, if that is more than a pool.
+    origin: Option<Box<dyn Any + Send + Sync>>,
 }
 
 impl Session {
-    /// The lease itself has been counted by the caller.
-    pub(crate) fn leased(interpreter: Interpreter) -> Self {
-        Self { interpreter, package: None }
-    }
-
-    pub(crate) fn of_package(mut self, package: Package) -> Self {
-        self.package = Some(package);
+    /// Notes what it was acquired from.
+    pub(crate) fn with_origin(mut self, origin: impl Any + Send + Sync) -> Self {
+        self.origin = Some(Box::new(origin));
         self
     }
 
-    /// The importer of the package that this session was acquired from
-    /// ([`Package::acquire_session`]): what torch::deploy calls the session's `self`.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Configuration`](crate::Error::Configuration) for a session of no package.
-    pub fn importer(&self) -> Result<Object<'_>> {
-        match &self.package {
-            Some(package) => package.importer(self),
-            None => Err(crate::Error::Configuration(
-                "this session has no importer: it was not acquired from a package \
-                 (Package::acquire_session)"
-                    .to_owned(),
-            )),
-        }
-    }
-
-    /// [`Pool::create_movable`](crate::Pool::create_movable) for an object of this session: a
-    /// movable of the pool that its interpreter belongs to.
-    ///
-    /// # Errors
-    ///
-    /// `PicklingError`, or what the object's own reduction raises;
-    /// [`Error::Foreign`](crate::Error::Foreign) for an object of another interpreter.
-    pub fn create_movable(&self, object: &Object<'_>) -> Result<Movable> {
-        object.handle_in(self)?;
-        self.interpreter.pool().create_movable(object)
+    /// What it was acquired from, if that is a `T`.
+    pub(crate) fn origin<T: Any>(&self) -> Option<&T> {
+        self.origin.as_deref()?.downcast_ref()
     }
 
     /// The interpreter that is leased.
@@ -209,8 +181,33 @@ impl Session {
     }
 }
 
+impl fmt::Debug for Session {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut described = formatter.debug_struct("Session");
+        described.field("interpreter", &self.interpreter).finish_non_exhaustive()
+    }
+}
+
 impl Drop for Session {
+    /// Ends the lease. After a load, the last one has free pages go back to the kernel.
     fn drop(&mut self) {
-        self.interpreter.end_lease();
+        if self.inner().leases().end() {
+            memory::give_back();
+        }
+    }
+}
+
+impl Interpreter {
+    /// A lease on this interpreter. Does not wait: sessions on one interpreter take turns by its
+    /// GIL, call by call.
+    pub fn session(&self) -> Session {
+        self.0.leases().add();
+        Session { interpreter: self.clone(), origin: None }
+    }
+
+    /// The same, if nobody else has changed the number of leases since `seen` was read.
+    pub(crate) fn session_if(&self, seen: usize) -> Option<Session> {
+        let leased = self.0.leases().add_if(seen);
+        leased.then(|| Session { interpreter: self.clone(), origin: None })
     }
 }

@@ -120,7 +120,8 @@ unsafe extern "C" fn free_versioned(managed: *mut DLManagedTensorVersioned) {
 mod tests {
     use super::{Exported, free, free_versioned};
     use crate::convert::dlpack::{DLManagedTensor, DLManagedTensorVersioned};
-    use crate::convert::tensor::{DataType, Device, Tensor};
+    use crate::convert::tensor::{DataType, Tensor};
+    use crate::device::Device;
     use std::sync::Arc;
 
     #[test]

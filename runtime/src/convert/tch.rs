@@ -5,10 +5,11 @@
 //! Into tch, libtorch's own `at::fromDLPack` is called; tch 0.24 is made for torch 2.11 exactly, so
 //! its mangled name and signature are those of that release (aten/src/ATen/DLConvertor.h).
 
-use super::dlpack::{DLManagedTensor, DataType, Device};
+use super::dlpack::{DLManagedTensor, DataType};
 use super::export::Exported;
 use super::tensor::Tensor;
 use super::{FromPython, ToPython};
+use crate::device::Device;
 use crate::object::Object;
 use crate::session::Session;
 use crate::{Error, Result};

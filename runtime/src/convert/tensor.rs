@@ -1,7 +1,8 @@
 //! Tensors that cross without a copy, by DLPack: a stable C ABI that torch, numpy, JAX and others
 //! speak, so that nothing here depends on any of them.
 
-pub use super::dlpack::{DataType, Device};
+pub use super::dlpack::DataType;
+use crate::device::Device;
 
 use super::dlpack::{DLManagedTensor, DLManagedTensorVersioned, DLTensor, READ_ONLY};
 use super::keeper::Keeper;

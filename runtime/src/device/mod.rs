@@ -9,13 +9,14 @@ mod uploads;
 pub(crate) use resident::Resident;
 pub(crate) use uploads::{Failure, Uploads};
 
+pub use hydrozoa_payload::dlpack::Device;
+
 use crate::Result;
-use crate::convert::tensor::Device;
 use crate::session::Session;
 
 /// Something is to be on a device that the interpreter's torch cannot use.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{what} cannot be on {device}: {reason}; {mend}")]
+#[error("{what} cannot be on {device}: {reason}; {remedy}")]
 #[non_exhaustive]
 pub struct DeviceError {
     /// What is to be there: a package's storage, a movable's, a tensor.
@@ -25,7 +26,7 @@ pub struct DeviceError {
     /// Why it cannot be used.
     pub reason: String,
     /// What to do about it.
-    pub mend: &'static str,
+    pub remedy: &'static str,
 }
 
 /// What to do with a package that was saved with tensors on a device.
@@ -56,5 +57,5 @@ pub(crate) fn require(
         return Ok(());
     };
     let device = format!("cuda:{}", device.index);
-    Err(DeviceError { what: what(), device, reason, mend: MAP_OBJECT }.into())
+    Err(DeviceError { what: what(), device, reason, remedy: MAP_OBJECT }.into())
 }

@@ -1,6 +1,6 @@
 //! A storage on a device, and how it is given back.
 
-use crate::convert::tensor::Device;
+use super::Device;
 use crate::interpreter::{Inner, Interpreter};
 use crate::object::Object;
 use crate::payload::Sink;

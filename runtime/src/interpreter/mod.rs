@@ -1,6 +1,7 @@
 //! One complete CPython: its domain, its payload, and the threads that enter it.
 
 mod attach;
+mod leases;
 mod live;
 mod main_thread;
 mod start;
@@ -9,20 +10,18 @@ pub(crate) use attach::{Attached, entered_from_python, without_gil};
 pub(crate) use start::{Configuration, run_command, start};
 
 use crate::payload::table::PayloadTable;
-use crate::pool::Pool;
 use crate::python::Installation;
-use crate::session::Session;
 use attach::Gate;
 use hydrozoa_loader::Domain;
+use leases::Leases;
 use main_thread::MainThread;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 /// One complete CPython interpreter in this process, with a GIL of its own.
 ///
 /// A handle: clones refer to the same interpreter, which is finalized when the last handle, the
-/// last [`Session`] and the last [`Tensor`](crate::Tensor) or [`Buffer`](crate::Buffer) taken from
+/// last [`Session`](crate::Session) and the last [`Tensor`](crate::Tensor) or [`Buffer`](crate::Buffer) taken from
 /// it are dropped. That drop waits for the end, unless it happens inside of the interpreter (in a
 /// host function on one of Python's own threads): then the interpreter ends on its own main thread,
 /// after its other threads, as `threading` has it.
@@ -36,10 +35,7 @@ pub(crate) struct Inner {
     name: String,
     python: Installation,
     table: PayloadTable,
-    /// Sessions that are open: the load by which a pool chooses.
-    leases: AtomicUsize,
-    /// Whether something was loaded since a session last ended: see [`crate::memory::give_back`].
-    loaded: AtomicBool,
+    leases: Leases,
     gate: Arc<Gate>,
     /// The interpreters of its pool, once that is complete.
     siblings: OnceLock<Weak<[Interpreter]>>,
@@ -59,18 +55,17 @@ impl Interpreter {
         &self.0.name
     }
 
-    /// The pool that it belongs to; one of this interpreter alone, when that is gone.
-    pub fn pool(&self) -> Pool {
-        let siblings = self.0.siblings.get().and_then(Weak::upgrade);
-        Pool::of(siblings.unwrap_or_else(|| Arc::new([self.clone()])), self.python().clone())
-    }
-
     /// Whether both are of one pool.
     pub(crate) fn shares_pool_with(&self, other: &Self) -> bool {
         match (self.0.siblings.get(), other.0.siblings.get()) {
             (Some(own), Some(others)) => Weak::ptr_eq(own, others),
             _ => false,
         }
+    }
+
+    /// The interpreters of its pool, unless that is gone or not complete yet.
+    pub(crate) fn siblings(&self) -> Option<Arc<[Self]>> {
+        self.0.siblings.get().and_then(Weak::upgrade)
     }
 
     /// Says which interpreters are one pool.
@@ -93,14 +88,7 @@ impl Interpreter {
 
     /// How many sessions are open on it.
     pub fn leases(&self) -> usize {
-        self.0.leases.load(Ordering::Relaxed)
-    }
-
-    /// A lease on this interpreter. Does not wait: sessions on one interpreter take turns by its
-    /// GIL, call by call.
-    pub fn session(&self) -> Session {
-        self.0.leases.fetch_add(1, Ordering::Relaxed);
-        Session::leased(self.clone())
+        self.0.leases.count()
     }
 
     /// Frees what was dropped by threads that did not hold this interpreter's GIL.
@@ -108,33 +96,9 @@ impl Interpreter {
     /// A handle dropped outside of a call is queued, and freed by whichever thread enters the
     /// interpreter next. Call this when nobody may enter for long; it waits for the GIL. When it
     /// returns, what was queued before has been freed, or is being freed by a thread inside. Inside
-    /// of a call or of [`Session::with_gil`] it does nothing: the next entry from outside does it.
+    /// of a call or of [`Session::with_gil`](crate::Session::with_gil) it does nothing: the next entry from outside does it.
     pub fn drain(&self) {
         drop(self.0.attach());
-    }
-
-    /// Takes the lease that [`Session::drop`] gives back, if nobody else has changed the count
-    /// since `seen` was read.
-    pub(crate) fn lease_if(&self, seen: usize) -> Option<Session> {
-        self.0
-            .leases
-            .compare_exchange(seen, seen + 1, Ordering::Relaxed, Ordering::Relaxed)
-            .ok()
-            .map(|_| Session::leased(self.clone()))
-    }
-
-    /// Gives a lease back. With the last one after a load, what malloc has kept of it: a session around the model's first
-    /// call ends after that call, and loading has sessions of its own inside.
-    pub(crate) fn end_lease(&self) {
-        let last = self.0.leases.fetch_sub(1, Ordering::Relaxed) == 1;
-        if last && self.0.loaded.swap(false, Ordering::Relaxed) {
-            crate::memory::give_back();
-        }
-    }
-
-    /// Says that a package's object was loaded, which leaves free pieces all over the heap.
-    pub(crate) fn has_loaded(&self) {
-        self.0.loaded.store(true, Ordering::Relaxed);
     }
 }
 
@@ -142,6 +106,11 @@ impl Inner {
     /// The payload's functions. Those marked *attached* need [`Inner::attach`] around them.
     pub(crate) fn table(&self) -> &PayloadTable {
         &self.table
+    }
+
+    /// How much it is used.
+    pub(crate) fn leases(&self) -> &Leases {
+        &self.leases
     }
 
     /// The domain that holds its replicas.

@@ -1,6 +1,7 @@
 //! From an installation to a running interpreter: domain, libpython, payload, start.
 
 use super::attach::{Gate, Outside};
+use super::leases::Leases;
 use super::main_thread::MainThread;
 use super::{Inner, Interpreter, live};
 use crate::payload::{self, Sink, table};
@@ -11,7 +12,6 @@ use hydrozoa_loader::{Domain, Interposition, Library, OpenFlags};
 use std::ffi::{OsStr, OsString, c_int};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, OnceLock};
 
 /// How interpreters start.
@@ -58,8 +58,7 @@ pub(crate) fn start(index: usize, configuration: &Configuration) -> Result<Inter
         name,
         python: configuration.python.clone(),
         table,
-        leases: AtomicUsize::new(0),
-        loaded: AtomicBool::new(false),
+        leases: Leases::default(),
         gate: Gate::new(table),
         siblings: OnceLock::new(),
         domain,

@@ -4,8 +4,7 @@ use super::kept::Kept;
 use super::memory::Memory;
 use crate::Result;
 use crate::convert::buffer::Buffer;
-use crate::convert::tensor::Device;
-use crate::device::{self, Resident};
+use crate::device::{self, Device, Resident};
 use crate::object::Object;
 use crate::package::{MapLocation, Package};
 use crate::session::Session;
@@ -81,7 +80,7 @@ impl Source {
     pub(super) fn load<'s>(&self, session: &'s Session) -> Result<Object<'s>> {
         match self {
             Self::Package { package, name, resource, map } => {
-                session.interpreter().has_loaded();
+                session.inner().leases().note_load();
                 package
                     .importer(session)?
                     .call_method("load_pickle", (name.as_str(), resource.as_str(), map.as_ref()))

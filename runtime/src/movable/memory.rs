@@ -8,8 +8,8 @@
 
 use super::kept::Kept;
 use crate::Result;
-use crate::convert::tensor::{DataType, Device, Tensor};
-use crate::device::Resident;
+use crate::convert::tensor::{DataType, Tensor};
+use crate::device::{Device, Resident};
 use crate::interpreter::Interpreter;
 use crate::object::Object;
 use crate::package::mapping::Mapping;

@@ -82,6 +82,20 @@ impl Pool {
     }
 }
 
+impl Session {
+    /// [`Pool::create_movable`] for an object of this session: a movable of the pool that its
+    /// interpreter belongs to.
+    ///
+    /// # Errors
+    ///
+    /// `PicklingError`, or what the object's own reduction raises;
+    /// [`Error::Foreign`](crate::Error::Foreign) for an object of another interpreter.
+    pub fn create_movable(&self, object: &Object<'_>) -> Result<Movable> {
+        object.handle_in(self)?;
+        self.interpreter().pool().create_movable(object)
+    }
+}
+
 impl Movable {
     fn new(pool: Pool, source: Source) -> Self {
         Self(Arc::new(Shared {

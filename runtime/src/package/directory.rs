@@ -7,7 +7,7 @@ use crate::movable::memory::Memory;
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
-use zip::read::{ArchiveOffset, Config};
+use zip::read::{ArchiveOffset, Config, ZipFile};
 use zip::result::ZipError;
 use zip::{CompressionMethod, ZipArchive};
 
@@ -48,14 +48,10 @@ pub(super) fn directory(
             PackageError::NotZip { package, reason }
         }
     })?;
-    let limit = |what: String, found: u64, limit: u64, setting: &'static str| {
-        if found <= limit {
-            return Ok(());
-        }
-        Err(PackageError::Limit { package: label.to_owned(), what, found, limit, setting })
-    };
+    let mut checked = Checked { label, mapping, limits, top: None, inflated: 0 };
     let count = zip.len();
-    limit("the number of records".to_owned(), count as u64, limits.records, "Limits::records")?;
+    let what = "the number of records".to_owned();
+    checked.limit(what, count as u64, limits.records, "Limits::records")?;
 
     // What the directory says of a record, the record's own header must say too; no name twice.
     zip.validate_header_consistency().map_err(|error| PackageError::Damaged {
@@ -63,75 +59,112 @@ pub(super) fn directory(
         reason: reason(&error),
     })?;
 
-    let mut top: Option<String> = None;
     let mut records = BTreeMap::new();
-    let mut inflated_total = 0_u64;
     for index in 0..count {
-        let unnamed = format!("#{index}");
-        let record = |name: &str, reason: String| PackageError::Record {
-            package: label.to_owned(),
-            record: name.to_owned(),
-            reason,
-        };
         // Raw: the content is not opened, so that any compression and encryption can be named.
         let file = zip.by_index_raw(index).map_err(|error| {
-            record(&unnamed, format!("has no usable header: {}", reason(&error)))
+            let reason = format!("has no usable header: {}", reason(&error));
+            checked.record(&format!("#{index}"), reason)
         })?;
-        let full = std::str::from_utf8(file.name_raw())
-            .map_err(|_| record(&unnamed, "has a name that is no UTF-8".to_owned()))?
-            .to_owned();
+        records.extend(checked.entry(index, &file)?);
+    }
+    let what = "the inflated size of all records".to_owned();
+    checked.limit(what, checked.inflated, limits.inflated_total, "Limits::inflated_total")?;
+    no_overlap(label, &records)?;
+    Ok((zip, records))
+}
+
+/// What has been checked of a directory so far.
+struct Checked<'a> {
+    label: &'a str,
+    mapping: &'a Mapping,
+    limits: Limits,
+    /// The folder that all records share, once one was seen.
+    top: Option<String>,
+    /// The inflated sizes of all compressed records, in bytes.
+    inflated: u64,
+}
+
+impl Checked<'_> {
+    /// The record's name and what it promises; `None` for a folder.
+    fn entry(
+        &mut self,
+        index: usize,
+        file: &ZipFile<'_, Reader>,
+    ) -> Result<Option<(String, Entry)>, PackageError> {
+        let full = std::str::from_utf8(file.name_raw()).map_err(|_| {
+            self.record(&format!("#{index}"), "has a name that is no UTF-8".to_owned())
+        })?;
         if full.ends_with('/') {
-            continue;
+            return Ok(None);
         }
-        let name = checked_name(label, &full, &mut top)?;
+        let name = checked_name(self.label, full, &mut self.top)?;
         if file.encrypted() {
-            return Err(record(&name, "is encrypted".to_owned()));
+            return Err(self.record(&name, "is encrypted".to_owned()));
         }
         let compressed = match file.compression() {
             CompressionMethod::Stored => false,
             CompressionMethod::Deflated => true,
             other => {
-                return Err(record(
-                    &name,
-                    format!("is compressed by {other}; only deflate is supported"),
-                ));
+                let reason = format!("is compressed by {other}; only deflate is supported");
+                return Err(self.record(&name, reason));
             }
         };
-        let outside = || record(&name, "reaches beyond the end of the file".to_owned());
+        let outside = || self.record(&name, "reaches beyond the end of the file".to_owned());
         let start = file.data_start().and_then(|start| usize::try_from(start).ok());
         let start = start.ok_or_else(outside)?;
         let stored = usize::try_from(file.compressed_size()).map_err(|_| outside())?;
-        if start > mapping.len() || stored > mapping.len() - start {
+        if start > self.mapping.len() || stored > self.mapping.len() - start {
             return Err(outside());
         }
-        let size = file.size();
+        let size = usize::try_from(file.size()).map_err(|_| outside())?;
         if compressed {
-            inflated_total = inflated_total.saturating_add(size);
-            let what = format!("the inflated size of {name}");
-            limit(what, size, limits.inflated_record, "Limits::inflated_record")?;
-            if size > 1 << 20 {
-                let what = format!("the compression ratio of {name}");
-                limit(what, size / (stored as u64).max(1), limits.ratio, "Limits::ratio")?;
-            }
-        } else if size != stored as u64 {
-            return Err(record(&name, format!("is stored as {stored} bytes and promises {size}")));
+            self.inflated = self.inflated.saturating_add(file.size());
+            self.inflates(&name, file.size(), stored as u64)?;
+        } else if size != stored {
+            let reason = format!("is stored as {stored} bytes and promises {size}");
+            return Err(self.record(&name, reason));
         }
         let entry = Entry {
             index,
             start,
             stored,
-            size: usize::try_from(size).map_err(|_| outside())?,
+            size,
             compressed,
             crc32: file.crc32(),
             checked: AtomicBool::new(false),
             shared: OnceLock::new(),
         };
-        records.insert(name, entry);
+        Ok(Some((name, entry)))
     }
-    let what = "the inflated size of all records".to_owned();
-    limit(what, inflated_total, limits.inflated_total, "Limits::inflated_total")?;
-    no_overlap(label, &records)?;
-    Ok((zip, records))
+
+    /// A small record that promises a huge content is refused before anything is inflated.
+    fn inflates(&self, name: &str, size: u64, stored: u64) -> Result<(), PackageError> {
+        let what = format!("the inflated size of {name}");
+        self.limit(what, size, self.limits.inflated_record, "Limits::inflated_record")?;
+        if size > 1 << 20 {
+            let what = format!("the compression ratio of {name}");
+            self.limit(what, size / stored.max(1), self.limits.ratio, "Limits::ratio")?;
+        }
+        Ok(())
+    }
+
+    fn limit(
+        &self,
+        what: String,
+        found: u64,
+        limit: u64,
+        setting: &'static str,
+    ) -> Result<(), PackageError> {
+        if found <= limit {
+            return Ok(());
+        }
+        Err(PackageError::Limit { package: self.label.to_owned(), what, found, limit, setting })
+    }
+
+    fn record(&self, name: &str, reason: String) -> PackageError {
+        PackageError::Record { package: self.label.to_owned(), record: name.to_owned(), reason }
+    }
 }
 
 /// A record's name without the top folder, which all records must share (torch's writer puts the

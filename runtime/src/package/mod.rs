@@ -246,7 +246,7 @@ impl Package {
     pub fn acquire_session(&self) -> Result<Session> {
         let session = self.0.pool.acquire()?;
         self.importer(&session)?;
-        Ok(session.of_package(self.clone()))
+        Ok(session.with_origin(self.clone()))
     }
 
     /// The package's importer in the session's interpreter, with the methods of
@@ -353,6 +353,25 @@ impl Package {
             })?
         };
         session.object_from(&(find, keep))
+    }
+}
+
+impl Session {
+    /// The importer of the package that this session was acquired from
+    /// ([`Package::acquire_session`]): what torch::deploy calls the session's `self`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Configuration`](crate::Error::Configuration) for a session of no package.
+    pub fn importer(&self) -> Result<Object<'_>> {
+        match self.origin::<Package>() {
+            Some(package) => package.importer(self),
+            None => Err(crate::Error::Configuration(
+                "this session has no importer: it was not acquired from a package \
+                 (Package::acquire_session)"
+                    .to_owned(),
+            )),
+        }
     }
 }
 

@@ -2,8 +2,7 @@
 //! all from there.
 
 use super::Archive;
-use crate::convert::tensor::Device;
-use crate::device::{DeviceError, Failure, MAP_PACKAGE, Resident, Uploads};
+use crate::device::{Device, DeviceError, Failure, MAP_PACKAGE, Resident, Uploads};
 use crate::interpreter::without_gil;
 use crate::movable::memory::Memory;
 use crate::object::Object;
@@ -36,7 +35,7 @@ impl Archive {
         if let Some(reason) = obstacle {
             let what = format!("the storage {record} of the package {}", self.label());
             let device = location.to_owned();
-            return Err(DeviceError { what, device, reason, mend: MAP_PACKAGE }.into());
+            return Err(DeviceError { what, device, reason, remedy: MAP_PACKAGE }.into());
         }
         let session = upload.session();
         let key = (record.to_owned(), location.to_owned());
