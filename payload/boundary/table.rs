@@ -6,11 +6,11 @@
 //!
 //! Rules for every function of [`PayloadTable`]:
 //!
-//! - None unwinds: a panic is caught inside and reported as [`Status::Panic`].
+//! - None unwinds: a panic is caught inside and reported as [`Status::PANIC`].
 //! - Those marked *attached* need the interpreter's GIL, taken by `enter`.
 //! - A [`Handle`] that a function returns is an owned reference; one that it is passed is
 //!   borrowed, unless the function says otherwise.
-//! - A function that fails returns something other than [`Status::Done`], has written nothing to its
+//! - A function that fails returns something other than [`Status::DONE`], has written nothing to its
 //!   out-parameters, and has called [`HostTable::fail`] once with the `sink` it was given.
 //! - Pointers in a view ([`Text`], [`Leaf`], [`BufferView`]) stay valid as long as the object that
 //!   they came from is referenced.

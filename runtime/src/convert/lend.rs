@@ -13,7 +13,7 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// `MemoryError` as [`Error::Python`].
+    /// `MemoryError` as [`Error::Python`](crate::Error::Python).
     pub fn lend<O>(&self, owner: O) -> Result<Object<'_>>
     where
         O: AsRef<[u8]> + Send + Sync + 'static,
@@ -30,7 +30,7 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// `MemoryError` as [`Error::Python`].
+    /// `MemoryError` as [`Error::Python`](crate::Error::Python).
     pub fn give(&self, bytes: impl Into<Box<[u8]>>) -> Result<Object<'_>> {
         let mut bytes = bytes.into();
         let (data, len) = (bytes.as_mut_ptr(), bytes.len());
@@ -46,7 +46,7 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// `MemoryError` as [`Error::Python`].
+    /// `MemoryError` as [`Error::Python`](crate::Error::Python).
     ///
     /// # Safety
     ///

@@ -4,7 +4,7 @@
 //! nothing from here. Policy [`TorchPolicy::Shared`] loads them once, by the system's loader; each
 //! interpreter has its own libtorch_python. What libtorch keeps for *the* interpreter is then
 //! answered from outside: every reference of a replica to one of the functions listed in
-//! [`interpositions`] comes here instead.
+//! [`Member::interpositions`] comes here instead.
 //!
 //! | file | what libtorch has once | what interpreters get |
 //! |---|---|---|
