@@ -10,8 +10,8 @@ use crate::{Error, Result};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// A python command that runs in an interpreter of its own in this process, as the executable would
-/// run it: arguments, environment variables, standard streams, exit status.
+/// A python command that runs in an interpreter of its own in this process. Arguments, environment
+/// variables, standard streams and exit status are those of the python executable.
 #[derive(Clone, Debug)]
 #[must_use = "a command does nothing until `run`"]
 pub struct CommandLine {
@@ -23,8 +23,8 @@ pub struct CommandLine {
 }
 
 impl CommandLine {
-    /// `python arguments…`. Python is found as [`Builder::python`](crate::Builder::python) and
-    /// [`Builder::venv`](crate::Builder::venv) say.
+    /// `python arguments…`. `python` and `venv` choose the Python as [`Builder::python`](crate::Builder::python) and
+    /// [`Builder::venv`](crate::Builder::venv) do.
     ///
     /// # Errors
     ///
@@ -50,15 +50,14 @@ impl CommandLine {
         self
     }
 
-    /// A variable in this interpreter's `os.environ`, which the process's environment does not get.
+    /// Sets a variable in this interpreter's `os.environ`, and not in the process's environment.
     pub fn variable(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
         self.environment.push((name.into(), value.into()));
         self
     }
 
-    /// Installs Python's signal handlers, so that Ctrl-C raises `KeyboardInterrupt`. For one
-    /// interpreter of a process, run on its main thread; `sys.exit` then ends the process, as it
-    /// does in a python of its own.
+    /// Installs Python's signal handlers, so that Ctrl-C raises `KeyboardInterrupt`. For one interpreter
+    /// of a process, run on its main thread. `sys.exit` then ends the process, as in plain python.
     pub fn signal_handlers(mut self, install: bool) -> Self {
         self.signal_handlers = install;
         self
@@ -67,13 +66,13 @@ impl CommandLine {
     /// Runs the command to its end, and returns its exit status.
     ///
     /// Without [`CommandLine::signal_handlers`] it runs on a thread of its own with a stack of 8
-    /// MiB, so that `sys.exit` ends the command only; that thread then stays until the process
+    /// MiB, so that `sys.exit` ends only the command. That thread then stays until the process
     /// ends. `os._exit` and a crash end the process in any case.
     ///
     /// # Errors
     ///
-    /// [`Error::Load`](crate::Error::Load) or [`Error::Start`](crate::Error::Start). What the
-    /// command itself does wrong is told by its exit status and on its standard error.
+    /// [`Error::Load`](crate::Error::Load) or [`Error::Start`](crate::Error::Start). The command reports
+    /// its own failures by its exit status and on its standard error.
     pub fn run(self) -> Result<i32> {
         let torch = Torch::settle(self.torch, &self.python, false)?;
         let program = self

@@ -1,4 +1,4 @@
-//! What can go wrong, typed at the crate's edge.
+//! The crate's errors.
 
 use crate::python::Candidate;
 use std::path::PathBuf;
@@ -8,20 +8,20 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Why an operation failed.
 ///
-/// [`Error::Python`] is the program's own failure and may be shown to whoever wrote it; the other
-/// variants speak of the machine or of a wrong use of this crate.
+/// [`Error::Python`] is a failure of the Python program; show it to the program's author. The other
+/// variants are about the machine or about a wrong use of this crate.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// Python code raised an exception.
     #[error("{type_name}: {message}")]
     Python {
-        /// The exception's type: its `__qualname__`, preceded by the module unless built in, as a
-        /// traceback prints it.
+        /// The exception's type as a traceback prints it: its `__qualname__`, after the module unless it
+        /// is built in.
         type_name: String,
         /// `str(exception)`.
         message: String,
-        /// What `traceback.format_exception` gives: causes, frames and the last line.
+        /// The text of `traceback.format_exception`: causes, frames and the last line.
         traceback: String,
     },
     /// A library could not be loaded into the interpreter's domain.
@@ -30,7 +30,7 @@ pub enum Error {
     /// No usable Python was found.
     #[error("no usable Python was found{}", list(candidates))]
     PythonNotFound {
-        /// What was looked at, each with the reason for which it was refused.
+        /// The candidates, each with the reason against it.
         candidates: Vec<Candidate>,
     },
     /// The interpreter did not start.
@@ -38,7 +38,7 @@ pub enum Error {
     Start {
         /// The interpreter's name.
         interpreter: String,
-        /// What CPython reports; of an exception its type and its text.
+        /// CPython's report; for an exception its type and its text.
         message: String,
         /// The exception's traceback, if one was the cause; may be empty.
         traceback: String,
@@ -48,7 +48,7 @@ pub enum Error {
     Payload {
         /// The Python version's second number.
         minor: u8,
-        /// What does not fit.
+        /// Why it does not fit.
         reason: String,
     },
     /// A value does not have the form that was asked for.
@@ -56,9 +56,9 @@ pub enum Error {
     Convert {
         /// The form asked for.
         expected: String,
-        /// What the value is.
+        /// The value's own form.
         found: String,
-        /// Why that is no such value.
+        /// Why it cannot be converted.
         reason: String,
     },
     /// An object was passed to an interpreter that it does not belong to.
@@ -93,7 +93,7 @@ pub enum Error {
     /// A package is unusable.
     #[error(transparent)]
     Package(#[from] crate::package::PackageError),
-    /// Something is to be on a device that the interpreter's torch cannot use.
+    /// An object needs a device that the interpreter's torch cannot use.
     #[error(transparent)]
     Device(#[from] crate::device::DeviceError),
     /// torch's libraries cannot be shared by interpreters.
@@ -105,7 +105,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// The traceback text, if a Python exception is what failed.
+    /// The traceback's text, if the error is a Python exception.
     pub fn traceback(&self) -> Option<&str> {
         match self {
             Self::Python { traceback, .. } => Some(traceback),
@@ -114,8 +114,8 @@ impl Error {
         }
     }
 
-    /// The same failure for somebody else who waited for the same: as it would arrive through
-    /// Python.
+    /// The same failure for another thread that waited for the same result, in the form that it has after
+    /// passing through Python.
     pub(crate) fn again(&self) -> Self {
         match self {
             Self::Python { type_name, message, traceback } => Self::Python {

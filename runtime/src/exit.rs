@@ -1,9 +1,9 @@
 //! The end of a python command in one of several interpreters.
 //!
 //! `sys.exit` in a program ends in `exit(3)`: `Py_RunMain` prints the exception, and printing a
-//! `SystemExit` is leaving (`handle_system_exit`, Python/pythonrun.c). In a process of its own that
-//! is right. Here it would end every other interpreter, so a command's domain has its `exit`
-//! answered by [`Exit`], to which the command's end is told.
+//! `SystemExit` exits (`handle_system_exit`, Python/pythonrun.c). That is right in a process of its
+//! own. Here it would end every other interpreter. So [`Exit`] answers `exit` in a command's domain and
+//! records that the command has ended.
 
 use crate::{Error, Result};
 use hydrozoa_loader::Interposition;
@@ -19,12 +19,12 @@ pub(crate) struct Exit {
 }
 
 impl Exit {
-    /// Lives as long as the process: so does the code that refers to it.
+    /// Lives as long as the process, like the code that refers to it.
     pub(crate) fn new() -> &'static Self {
         Box::leak(Box::new(Self { outcome: Mutex::new(None), ended: Condvar::new() }))
     }
 
-    /// What references to `exit` bind to.
+    /// The function to which references to `exit` bind.
     pub(crate) fn interposition(&'static self) -> Interposition {
         let context = std::ptr::from_ref(self).expose_provenance();
         // SAFETY: `exit(3)` takes one int; the function below takes it and the address of an `Exit`, which
@@ -45,7 +45,7 @@ impl Exit {
         self.ended.notify_all();
     }
 
-    /// Waits for the command's end.
+    /// Waits until the command has ended.
     pub(crate) fn wait(&self) -> Result<i32> {
         let mut place = self.outcome.lock().unwrap_or_else(PoisonError::into_inner);
         loop {

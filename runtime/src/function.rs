@@ -12,7 +12,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 use std::sync::{Arc, Weak};
 
-/// What a host function is called with.
+/// The arguments of a call to a host function.
 #[derive(Debug)]
 pub struct Arguments<'session> {
     /// Positional arguments.
@@ -26,7 +26,7 @@ impl<'session> Arguments<'session> {
     ///
     /// # Errors
     ///
-    /// A `TypeError` for the Python caller if there is none, or [`Error::Convert`].
+    /// A `TypeError` for the Python caller if the argument is missing, or [`Error::Convert`].
     pub fn extract<T: FromPython<'session>>(&self, index: usize) -> Result<T> {
         match self.positional.get(index) {
             Some(object) => object.extract(),
@@ -51,12 +51,12 @@ struct Function<F> {
 }
 
 impl Session {
-    /// A Python callable that runs `function`.
+    /// Makes a Python callable that runs `function`.
     ///
-    /// The function runs under the interpreter's GIL, on the thread of its caller; entering another
-    /// interpreter from within lets go of this one's for the time. Its error is raised in Python:
-    /// [`Error::Python`] as the built-in exception of that name, any other as a `RuntimeError`; so
-    /// is a panic. While the interpreter ends (in `atexit` functions, in the last destructors) the
+    /// The function runs under the interpreter's GIL, on its caller's thread. If it enters another
+    /// interpreter, this one's GIL is released meanwhile. An error of the function is raised in Python:
+    /// [`Error::Python`] as the built-in exception of that name, any other error and a panic as a
+    /// `RuntimeError`. While the interpreter ends (in `atexit` functions, in the last destructors) the
     /// function is not called any more, and Python gets a `SystemError`.
     ///
     /// # Errors
@@ -145,7 +145,7 @@ unsafe extern "C" fn release<F>(context: *mut c_void) {
     }
 }
 
-/// What a panic says.
+/// The message of a panic.
 pub(crate) fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
     panic
         .downcast_ref::<&str>()

@@ -1,4 +1,4 @@
-//! What a native library would be to an interpreter, told without loading it.
+//! The class of a native library in an interpreter, decided without loading it.
 
 use std::path::Path;
 
@@ -9,14 +9,15 @@ use crate::python::Installation;
 use crate::torch::TorchPolicy;
 use crate::torch_policy::Torch;
 
-/// Says what the library at `file` is, whether an interpreter of `python` has a replica of its own
-/// of it and why, and what that replica costs.
+/// Inspects the library at `file`: what it contains, whether an interpreter of `python` gets its own
+/// replica of it and why, and what a replica costs.
 ///
-/// libpython is loaded for this, once for each call and without starting an interpreter, since a
-/// library that uses its symbols has to be replicated with it.
+/// Each call loads libpython once, without starting an interpreter: a library that uses libpython's
+/// symbols is replicated with it.
 ///
 /// # Errors
-/// The file cannot be read, is no ELF file, or is one that the loader refuses; libpython cannot be
+///
+/// The file cannot be read, is not an ELF file, or is refused by the loader; libpython cannot be
 /// loaded; torch's release is unknown and `torch` is [`TorchPolicy::Shared`].
 pub fn inspect(file: &Path, python: &Installation, torch: TorchPolicy) -> Result<Inspection> {
     let place = Torch::settle(torch, python, false)?.place("inspection", None)?;

@@ -1,8 +1,9 @@
-//! What interpreters and processes cost in memory.
+//! The memory that interpreters and processes take.
 //!
-//! There is one definition of private memory, for interpreters and for whatever they are compared with: *anonymous*
-//! pages that no other process maps. An anonymous page belongs to no file: a heap, a stack, or a page of a mapped file
-//! that was written and so became a copy. A page that a forked child still shares with its parent is not private.
+//! There is one definition of private memory, for interpreters and for everything that they are compared with:
+//! *anonymous* pages that no other process maps. An anonymous page belongs to no file. It is part of a heap or a stack,
+//! or a page of a mapped file that was written and so became a copy. A page that a forked child still shares with its
+//! parent is not private.
 //!
 //! `Private_Dirty` of proc(5) is another quantity. It counts a page of a file that was written shortly before, and
 //! does not count an anonymous page that the kernel holds clean.
@@ -27,8 +28,8 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// What this process uses now. The difference of two, around the start of an interpreter or a
-    /// load into it, is what that cost, as long as nothing else allocates meanwhile.
+    /// The memory that this process uses now. The difference of two readings, before and after the start of
+    /// an interpreter or a load, is the cost of it if nothing else allocates meanwhile.
     ///
     /// # Errors
     ///
@@ -37,16 +38,16 @@ impl Usage {
         Self::of(std::process::id())
     }
 
-    /// What a process uses now.
+    /// The memory that a process uses now.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`]: the process has ended, or this one may not trace it (ptrace(2)).
+    /// [`Error::Io`], if the process has ended, or this one may not trace it (ptrace(2)).
     pub fn of(process: u32) -> Result<Self> {
         Self::of_mappings(process, |_| true)
     }
 
-    /// What a process uses of its mappings of `file`. Private are pages of which it has made a copy.
+    /// The memory of a process in its mappings of `file`. Private pages are those that it has copied.
     ///
     /// # Errors
     ///
@@ -107,9 +108,9 @@ impl Sub for Usage {
 }
 
 impl Interpreter {
-    /// Private memory of the replicas in this interpreter's domain, in bytes. (`smaps` cannot tell:
-    /// the kernel joins a replica's bss with whatever lies beside it.) Heap and TLS are not in it;
-    /// [`Usage::of_process`] tells those by difference.
+    /// Private memory of the replicas in this interpreter's domain, in bytes. (`smaps` does not show it:
+    /// the kernel merges a replica's bss with a neighbouring mapping.) It excludes heap and TLS; measure
+    /// those by the difference of two [`Usage::of_process`].
     ///
     /// # Errors
     ///
@@ -126,7 +127,7 @@ impl Interpreter {
 const PAGE: usize = 4096;
 const ENTRY: usize = 8;
 
-/// What the kernel says of each page of a process.
+/// The kernel's record of each page of a process.
 struct Pagemap {
     file: File,
     path: PathBuf,

@@ -1,4 +1,4 @@
-//! Python objects as seen from Rust.
+//! References to Python objects.
 
 use crate::convert::{FromPython, ToArguments, ToKeywords, ToPython};
 use crate::interpreter::Interpreter;
@@ -11,11 +11,11 @@ use std::fmt;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
-/// A reference to a Python object, which cannot outlive the session it came from.
+/// A reference to a Python object. It cannot outlive its session.
 ///
-/// Every operation takes the interpreter's GIL for its own time; use [`Session::with_gil`] around
-/// many. Dropping an object outside of the GIL never waits: the reference is given back by whoever
-/// enters the interpreter next.
+/// Every operation takes the interpreter's GIL for its own time; put [`Session::with_gil`] around many
+/// operations. Dropping an object without the GIL never waits: the next thread that enters the
+/// interpreter frees the reference.
 pub struct Object<'session> {
     session: &'session Session,
     handle: NonNull<c_void>,
@@ -141,7 +141,7 @@ impl<'session> Object<'session> {
     ///
     /// # Errors
     ///
-    /// `AttributeError`, or what the attribute's code raises.
+    /// `AttributeError`, or the exception of the attribute's code.
     pub fn getattr(&self, name: &str) -> Result<Object<'session>> {
         self.object(|table, handle, out, sink| {
             // SAFETY: attached; the object and the name outlive the call.
@@ -168,7 +168,7 @@ impl<'session> Object<'session> {
     ///
     /// # Errors
     ///
-    /// What the call raises, or a failed conversion of an argument.
+    /// The exception that the call raises, or a failed conversion of an argument.
     pub fn call<A: ToArguments>(&self, arguments: A) -> Result<Object<'session>> {
         self.invoke("", &arguments, &())
     }
@@ -248,11 +248,11 @@ impl<'session> Object<'session> {
         })
     }
 
-    /// The value in Rust's terms: `object.extract::<i64>()?`.
+    /// Converts the object to a Rust value: `object.extract::<i64>()?`.
     ///
     /// # Errors
     ///
-    /// [`Error::Convert`] if the object is no such value.
+    /// [`Error::Convert`] if the object has no such value.
     pub fn extract<T: FromPython<'session>>(&self) -> Result<T> {
         let _attached = self.session.attach();
         T::from_python(self)
@@ -262,7 +262,7 @@ impl<'session> Object<'session> {
     ///
     /// # Errors
     ///
-    /// What `__str__` raises, or [`Error::Convert`] for lone surrogates.
+    /// The exception of `__str__`, or [`Error::Convert`] for lone surrogates.
     pub fn str(&self) -> Result<String> {
         self.text(0)
     }
@@ -296,7 +296,7 @@ impl<'session> Object<'session> {
     ///
     /// # Errors
     ///
-    /// What `__bool__` or `__len__` raises.
+    /// The exception of `__bool__` or `__len__`.
     pub fn truth(&self) -> Result<bool> {
         let mut truth = 0;
         self.perform(|table, handle, sink| {
@@ -429,9 +429,7 @@ impl fmt::Display for Object<'_> {
     }
 }
 
-/// The items that a Python iterator yields.
-///
-/// After the first error it yields nothing more.
+/// The items of a Python iterator. It ends after the first error.
 #[derive(Debug)]
 pub struct Iter<'session> {
     iterator: Option<Object<'session>>,

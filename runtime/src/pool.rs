@@ -1,4 +1,4 @@
-//! A pool: several interpreters of one Python, and the choice among them.
+//! A pool: several interpreters of one Python, and the choice between them.
 
 use crate::interpreter::{Configuration, Interpreter, start};
 use crate::python::{self, Installation};
@@ -15,10 +15,10 @@ use std::thread;
 
 /// Several interpreters of one Python in this process.
 ///
-/// A pool has no threads: the application's threads take a [`Session`] each and run in it.
+/// A pool has no threads. Each thread of the application takes a [`Session`] and runs in it.
 ///
-/// A handle: clones refer to the same interpreters. Each is finalized when the last clone, the last
-/// package and movable of the pool and the interpreter's last session are dropped.
+/// A handle: clones refer to the same interpreters. An interpreter is finalized after the last clone, the
+/// pool's last package and movable, and the interpreter's last session are dropped.
 #[derive(Clone, Debug)]
 pub struct Pool {
     interpreters: Arc<[Interpreter]>,
@@ -38,39 +38,39 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// How many interpreters; by default one for each processor that this process may use.
+    /// The number of interpreters. The default is one for each processor that this process may use.
     pub fn interpreters(mut self, count: usize) -> Self {
         self.interpreters = Some(count);
         self
     }
 
-    /// Which Python: a `libpython3.X.so`, a python executable, the prefix of an installation, or
-    /// the directory of a virtual environment. By default the best of [`python::discover`].
+    /// The Python: a `libpython3.X.so`, a python executable, the prefix of an installation, or the
+    /// directory of a virtual environment. The default is the best of [`python::discover`].
     pub fn python(mut self, path: impl Into<PathBuf>) -> Self {
         self.python = Some(path.into());
         self
     }
 
-    /// A virtual environment whose packages the interpreters see; without [`Builder::python`] it
-    /// also names the Python.
+    /// A virtual environment whose packages the interpreters see. Without [`Builder::python`] it also
+    /// chooses the Python.
     pub fn venv(mut self, directory: impl Into<PathBuf>) -> Self {
         self.venv = Some(directory.into());
         self
     }
 
-    /// How the interpreters have torch.
+    /// Whether the interpreters share torch's C++ libraries.
     pub fn torch(mut self, policy: TorchPolicy) -> Self {
         self.torch = policy;
         self
     }
 
-    /// `sys.argv` of every interpreter; by default one empty string.
+    /// `sys.argv` of every interpreter. The default is one empty string.
     pub fn arguments<S: Into<String>>(mut self, arguments: impl IntoIterator<Item = S>) -> Self {
         self.arguments = arguments.into_iter().map(Into::into).collect();
         self
     }
 
-    /// A directory in front of `sys.path`, after those named before.
+    /// Adds a directory to the front of `sys.path`, after those of earlier calls.
     pub fn path(mut self, directory: impl Into<PathBuf>) -> Self {
         self.paths.push(directory.into());
         self
@@ -81,7 +81,7 @@ impl Builder {
     /// # Errors
     ///
     /// [`Error::PythonNotFound`], [`Error::Configuration`] for settings that contradict each other,
-    /// [`Error::Load`], or [`Error::Start`]. None of the interpreters is left then.
+    /// [`Error::Load`], or [`Error::Start`]. Then no interpreter of the pool is left.
     pub fn build(self) -> Result<Pool> {
         let count = match self.interpreters {
             Some(0) => {
@@ -163,8 +163,8 @@ impl Pool {
         &self.python
     }
 
-    /// A lease on the least loaded interpreter. Never waits: if all are leased, the one with the
-    /// fewest sessions is shared, and the sessions' calls take turns by its GIL.
+    /// Leases the least loaded interpreter. Never waits: if all interpreters are leased, the one with the
+    /// fewest sessions gets another, and the calls of its sessions take turns by its GIL.
     ///
     /// # Errors
     ///
@@ -173,8 +173,9 @@ impl Pool {
         self.acquire_preferring(|_| false)
     }
 
-    /// As [`Pool::acquire`]; among equally loaded interpreters one that `preferred` accepts is
-    /// chosen, say because it holds a model already, then the one that this thread had last.
+    /// As [`Pool::acquire`], with a preference between equally loaded interpreters: first one that
+    /// `preferred` accepts (for example because it already holds a model), then the one that this thread
+    /// had last.
     ///
     /// # Errors
     ///
@@ -199,8 +200,8 @@ impl Pool {
         }
     }
 
-    /// Makes a module of `source` importable as `name` in every interpreter, in front of what
-    /// `sys.path` has. One that was imported under that name is forgotten.
+    /// Makes a module with this `source` importable as `name` in every interpreter, before anything on
+    /// `sys.path`. A module that was imported under that name is forgotten.
     ///
     /// # Errors
     ///
@@ -213,7 +214,7 @@ impl Pool {
         Ok(())
     }
 
-    /// A lease on the interpreter at `index`, from 0.
+    /// Leases the interpreter at `index`, from 0.
     ///
     /// # Errors
     ///

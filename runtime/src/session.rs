@@ -1,4 +1,4 @@
-//! A lease on one interpreter, and the objects that live no longer than it.
+//! A lease on one interpreter. Its objects live no longer than the lease.
 
 use crate::Result;
 use crate::convert::ToPython;
@@ -13,8 +13,8 @@ use std::sync::Arc;
 
 /// A lease on one interpreter.
 ///
-/// The lease counts in the pool's choice of the least loaded interpreter; it excludes nobody.
-/// Several sessions on one interpreter take turns by its GIL, which is held during calls only.
+/// The pool counts leases to find the least loaded interpreter. A lease is not exclusive: several sessions
+/// on one interpreter take turns by its GIL, which is held only during calls.
 ///
 /// ```compile_fail
 /// # fn f(pool: hydrozoa::Pool) -> hydrozoa::Result<()> {
@@ -42,7 +42,7 @@ impl Session {
         self.origin.as_deref()?.downcast_ref()
     }
 
-    /// The interpreter that is leased.
+    /// The leased interpreter.
     pub fn interpreter(&self) -> &Interpreter {
         &self.interpreter
     }
@@ -51,8 +51,8 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// [`Error::Python`](crate::Error::Python) with a `ModuleNotFoundError`, or what the module
-    /// raised.
+    /// [`Error::Python`](crate::Error::Python) with a `ModuleNotFoundError`, or with the exception that the
+    /// module raised.
     pub fn import(&self, name: &str) -> Result<Object<'_>> {
         self.object(|inner, out, sink| {
             // SAFETY: `object` attaches; the name outlives the call.
@@ -77,16 +77,16 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// None in practice; the signature is that of every conversion.
+    /// None in practice. The signature is that of every conversion.
     pub fn none(&self) -> Result<Object<'_>> {
         self.object_from(&())
     }
 
-    /// Runs statements in a fresh namespace and returns it, a `dict`.
+    /// Runs statements in a fresh namespace, and returns that `dict`.
     ///
     /// # Errors
     ///
-    /// What the code raises; its frames are named `file_name` in the traceback.
+    /// The exception that the code raises. Its traceback shows `file_name` as the file.
     pub fn run(&self, code: &str, file_name: &str) -> Result<Object<'_>> {
         self.with_gil(|| {
             let builtins = self.import("builtins")?;
@@ -103,7 +103,7 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// What the expression raises.
+    /// The exception that the expression raises.
     pub fn eval(&self, expression: &str) -> Result<Object<'_>> {
         self.with_gil(|| {
             let builtins = self.import("builtins")?;
@@ -112,27 +112,26 @@ impl Session {
         })
     }
 
-    /// Holds the GIL during `action`, so that the calls in it are one turn and need not take it
-    /// each. Other threads' calls on this interpreter wait meanwhile; so what waits for such a
-    /// thread waits for ever, unless [`Session::without_gil`] is around it.
+    /// Holds the GIL during `action`. The calls in it are then one turn, and none of them has to take the
+    /// GIL. Calls of other threads on this interpreter wait meanwhile. Code in `action` that waits for such
+    /// a thread waits for ever, unless it does so inside [`Session::without_gil`].
     pub fn with_gil<R>(&self, action: impl FnOnce() -> R) -> R {
         let _attached = self.attach();
         action()
     }
 
-    /// Lets go of the GIL during `action`, which may wait for other threads: for a lock, a channel, a
-    /// thread's end, or work that takes long. What waits for a thread that enters this interpreter
-    /// must be done so, inside of [`Session::with_gil`] and in a host function
-    /// ([`Session::function`]), where the GIL is held; elsewhere this does nothing but call `action`.
+    /// Releases the GIL during `action`, so that `action` may wait for other threads: for a lock, a channel,
+    /// the end of a thread, or long work. Inside [`Session::with_gil`] and in a host function
+    /// ([`Session::function`]) the GIL is held. Code there that waits for a thread which enters this
+    /// interpreter must wait inside `without_gil`. Elsewhere `without_gil` only calls `action`.
     ///
-    /// Everything may be done in `action`. Objects stay what they are, and each operation on one takes
-    /// the GIL for its own time, as outside of `with_gil`; other threads may have changed the objects
-    /// meanwhile. `with_gil` holds the GIL again during its own action, and `without_gil` may be nested
-    /// in that; so may sessions of other interpreters. After `action`, also after a panic in it, the
-    /// GIL is waited for and taken back.
+    /// `action` may do anything. Objects stay valid, and each operation on one takes the GIL for its own
+    /// time, as outside `with_gil`. Other threads may have changed the objects meanwhile. `with_gil`,
+    /// `without_gil` and sessions of other interpreters may be nested. After `action`, also after a panic in
+    /// it, this waits for the GIL and takes it back.
     ///
-    /// A thread holds the GIL of one interpreter at most. If it is that of another interpreter, whose
-    /// code the thread runs just now, that is the one that is let go of.
+    /// A thread holds the GIL of at most one interpreter. If the thread runs another interpreter's code just
+    /// now, that interpreter's GIL is released.
     ///
     /// ```no_run
     /// # use std::sync::{Mutex, mpsc::Receiver};

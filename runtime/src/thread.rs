@@ -1,8 +1,8 @@
-//! A thread that is there or an error.
+//! A thread that starts or is an error.
 //!
-//! One of `std::thread` maps a stack for signals when it has begun, and ends the process where the
-//! kernel refuses that (library/std/src/sys/pal/unix/stack_overflow.rs). It is there to tell an
-//! overflow of the stack from other faults.
+//! A thread of `std::thread` maps a stack for signals after it has begun, to distinguish stack overflow
+//! from other faults. It ends the process if the kernel refuses that mapping
+//! (library/std/src/sys/pal/unix/stack_overflow.rs).
 
 use std::any::Any;
 use std::ffi::{CString, c_void};
@@ -10,7 +10,7 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What a thread has returned, or the panic that ended it.
+/// The result of a thread, or the panic that ended it.
 pub(crate) type Outcome<T> = Result<T, Box<dyn Any + Send>>;
 
 /// A running thread, to be joined or detached.
@@ -19,8 +19,8 @@ pub(crate) struct Thread<T> {
     outcome: Arc<Mutex<Option<Outcome<T>>>>,
 }
 
-/// Size of the stack of such threads: that of a process's first thread, for which programs are
-/// written. Pages that are not touched cost nothing.
+/// Size of the stack of such threads: that of a process's first thread, for which programs are written.
+/// Untouched pages cost nothing.
 pub(crate) const STACK: usize = 8 << 20;
 
 type Job = Box<dyn FnOnce() + Send>;
@@ -37,7 +37,7 @@ impl<T: Send + 'static> Thread<T> {
     ///
     /// # Errors
     ///
-    /// What the kernel refuses it with.
+    /// The kernel's refusal.
     pub(crate) fn start(
         name: &str,
         action: impl FnOnce() -> T + Send + 'static,
@@ -76,7 +76,7 @@ impl<T: Send + 'static> Thread<T> {
         Ok(Self { thread, outcome })
     }
 
-    /// Waits for its end.
+    /// Waits until it has ended.
     pub(crate) fn join(self) -> Outcome<T> {
         // SAFETY: a thread of this process that nobody has waited for.
         unsafe { libc::pthread_join(self.thread, std::ptr::null_mut()) };
@@ -84,7 +84,7 @@ impl<T: Send + 'static> Thread<T> {
         outcome.unwrap_or_else(|| Err(Box::new("it ended without a result")))
     }
 
-    /// Leaves it alone: nobody waits for its end.
+    /// Detaches it: nobody waits for its end.
     pub(crate) fn detach(self) {
         // SAFETY: a thread of this process that nobody has waited for.
         unsafe { libc::pthread_detach(self.thread) };

@@ -1,4 +1,4 @@
-//! What a pool's torch policy means for the domains of its interpreters.
+//! The effect of a pool's torch policy on the domains of its interpreters.
 
 use crate::Result;
 use crate::libraries;
@@ -39,9 +39,9 @@ impl Drop for Place {
 }
 
 impl Torch {
-    /// Settles what `policy` means for the torch that `python` has, if any. `verify` has its
-    /// libraries loaded now, so that a build that does not fit is met here and not in the middle
-    /// of an import.
+    /// Decides what `policy` means for the torch of `python`, if it has one. With `verify`, torch's
+    /// libraries are loaded now, so that an unsuitable build fails here and not in the middle of an
+    /// import.
     pub(crate) fn settle(policy: TorchPolicy, python: &Installation, verify: bool) -> Result<Self> {
         if policy == TorchPolicy::Isolated {
             return Ok(Self::Isolated);
@@ -75,7 +75,7 @@ impl Torch {
         for (symbol, interposition) in member.iter().flat_map(|member| member.interpositions()) {
             builder = builder.interpose(symbol, interposition);
         }
-        // Its place is for another one then.
+        // Its place is free for another one then.
         let domain = builder.build().inspect_err(|_| member.iter().for_each(|it| it.retire()))?;
         if let Some(member) = member {
             member.attach(&domain);
@@ -112,8 +112,8 @@ fn shared(release: &Release, python: &Installation, verify: bool) -> Result<Arc<
     Ok(adapter)
 }
 
-/// Policy `isolated`: torch's own libraries are replicated. What its wheels bundle besides keeps
-/// the rules it has: OpenMP's threads and CUDA's driver serve the whole process.
+/// Policy `isolated`: torch's own libraries are replicated. Other libraries of its wheels keep their
+/// rules: OpenMP's threads and CUDA's driver serve the whole process.
 fn isolated() -> Policy {
     [
         "*/torch/lib/libtorch*.so*",

@@ -5,8 +5,8 @@ use crate::Result;
 use crate::object::Object;
 use crate::session::Session;
 
-/// Positional arguments: a tuple of up to eight values, or any number of one type in an array,
-/// slice or vector.
+/// Positional arguments: a tuple of up to eight values, or an array, slice or vector of any number of
+/// values of one type.
 pub trait ToArguments {
     /// Appends the arguments in order.
     ///

@@ -14,8 +14,8 @@ use std::{fmt, mem::MaybeUninit, slice};
 
 /// Memory that a Python object exports: `bytes`, `bytearray`, `memoryview`, `array`, numpy arrays.
 ///
-/// The exporter is held, and cannot resize or free the memory, until this is dropped; which any
-/// thread may do without waiting.
+/// While this lives, the exporter cannot resize or free the memory. Any thread may drop it, and the drop
+/// does not wait.
 pub struct Buffer {
     /// Dropped first: it is given back in the interpreter, at its end if nobody enters it before.
     held: Arc<Held>,
@@ -113,8 +113,8 @@ impl Buffer {
     ///
     /// # Safety
     ///
-    /// Nobody may write the memory while the slice lives. A `bytes` object never changes; of
-    /// everything else the caller must know.
+    /// Nobody may write the memory while the slice lives. A `bytes` object never changes; for any other
+    /// exporter the caller must know it.
     pub unsafe fn as_slice<T: Element>(&self) -> Result<&[T]> {
         self.check::<T>()?;
         if self.is_empty() {
@@ -166,7 +166,7 @@ impl Buffer {
         if size_of::<T>() != 1 && self.item_size != size_of::<T>() {
             return refused(format!("its elements have {} bytes", self.item_size));
         }
-        // `=`, `<` and `@` are what native elements are marked with on a little-endian machine.
+        // `=`, `<` and `@` mark native elements on a little-endian machine.
         let letter = self.format().trim_start_matches(['=', '<', '@']);
         let kinds = match T::DATA_TYPE.code {
             _ if size_of::<T>() == 1 => None,
@@ -206,8 +206,8 @@ impl ToPython for Buffer {
         let keeper = Keeper { owner, interpreter: Some(self.interpreter.clone()) };
         let _attached = session.attach();
         // SAFETY: the exporter keeps the memory until its buffer is released, which the keeper does.
-        // It is the exporter who allows or forbids that it is written; Rust holds no reference to it,
-        // as those who make one vouch.
+        // The exporter allows or forbids writing. Rust holds no reference to the memory: those who make
+        // one vouch for it.
         let bytes = unsafe { session.lend_kept(self.data, self.len, self.read_only, keeper) }?;
         match (native(&self.format, self.item_size), self.is_empty()) {
             (None, _) => Ok(bytes),

@@ -38,7 +38,7 @@ pub(super) fn scatter<'session>(
     expected: &str,
 ) -> Result<Vec<Object<'session>>> {
     let session = object.session();
-    // One turn for length and items, so that no other thread changes the container in between.
+    // Length and items are read in one turn of the GIL, so that no other thread changes the container in between.
     let _attached = session.attach();
     let inspected = Inspected::new(object)?;
     if !kinds.contains(&inspected.kind()) {

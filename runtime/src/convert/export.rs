@@ -1,5 +1,4 @@
-//! Tensors of the host on their way out: DLPack structures that hold the memory until their deleter
-//! is called.
+//! Export of the host's tensors: DLPack structures that hold the memory until their deleter is called.
 
 use super::dlpack::{
     DLManagedTensor, DLManagedTensorVersioned, DLPackVersion, DLTensor, READ_ONLY,

@@ -4,12 +4,12 @@ use std::fmt;
 
 /// An integer of any size.
 ///
-/// Arithmetic is not its business: it carries a Python `int` to wherever it is needed, as an
-/// `i64`, an `i128`, decimal text, or bytes for a big-number crate.
+/// It has no arithmetic. It carries a Python `int` to an `i64`, an `i128`, decimal text, or the bytes
+/// for a big-number crate.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Integer {
-    /// Two's complement, little-endian. Invariant: the fewest bytes that keep the sign, at least
-    /// one; so that equal numbers are equal bytes.
+    /// Two's complement, little-endian. Invariant: the fewest bytes that keep the sign, at least one, so
+    /// that equal numbers are equal bytes.
     bytes: Vec<u8>,
 }
 

@@ -1,4 +1,4 @@
-//! What keeps memory alive that is lent to an interpreter.
+//! The owner of memory that is lent to an interpreter.
 
 use super::buffer::Buffer;
 use super::tensor::Tensor;
@@ -9,9 +9,9 @@ use std::sync::Arc;
 
 /// An owner of memory, and the interpreter that must live as long as the memory does.
 ///
-/// The two are apart for the case that the memory is lent to that same interpreter: its own objects
-/// would keep it, and it would never end. There the owner alone is lent. It cannot outlive the
-/// interpreter by being lent to it.
+/// They are separate because the memory may be lent to that same interpreter. Its own objects would then
+/// keep it alive, and it would never end. In that case only the owner is lent, which cannot outlive the
+/// interpreter that borrows it.
 pub(super) struct Keeper {
     /// Dropped first: what it gives back is queued in the interpreter, which frees it when it ends.
     pub(super) owner: Arc<dyn Send + Sync>,

@@ -16,11 +16,11 @@ use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 use std::{fmt, ptr, slice};
 
-/// A tensor's memory with its shape: taken from Python, or of Rust's own.
+/// A tensor's memory with its shape. The memory belongs to Python or to Rust.
 ///
-/// Clones share the memory. It is given back when the last clone is dropped and every Python
-/// object made from it is gone, by whichever thread that is; memory that Python owns is given back
-/// under the interpreter's GIL, later if this thread does not hold it.
+/// Clones share the memory. It is freed when the last clone is dropped and every Python object made from
+/// it is gone, on whatever thread. Memory that Python owns is freed under the interpreter's GIL; if this
+/// thread does not hold it, that happens at the interpreter's next entry.
 #[derive(Clone)]
 pub struct Tensor {
     /// Dropped first: what it gives back is queued in the interpreter, which frees it when it ends.
@@ -100,13 +100,13 @@ impl Tensor {
     ///
     /// # Safety
     ///
-    /// Every element that shape and strides reach from `data` must lie in memory of `device` that
-    /// is valid until `owner` is dropped, which any thread may do; unless `read_only`, Python may
-    /// write it, and nothing in Rust may hold a reference to it meanwhile.
+    /// Every element that shape and strides reach from `data` must lie in memory of `device` that is
+    /// valid until `owner` is dropped. Any thread may drop it. Unless `read_only`, Python may write the
+    /// memory, and nothing in Rust may hold a reference to it meanwhile.
     ///
-    /// An owner that is a `Tensor` or a [`Buffer`](crate::Buffer) itself keeps its interpreter, as it
-    /// does alone. One that contains such a handle, a session or a pool must not be lent to that
-    /// interpreter and stay there: the interpreter would keep itself.
+    /// An owner that is itself a `Tensor` or a [`Buffer`](crate::Buffer) keeps its interpreter alive, as
+    /// it does alone. Do not lend an owner that contains such a handle, a session or a pool to the same
+    /// interpreter for good: the interpreter would keep itself alive.
     ///
     /// # Panics
     ///
@@ -256,9 +256,9 @@ impl Tensor {
 }
 
 impl FromPython<'_> for Tensor {
-    /// Takes any object with `__dlpack__`. Of memory on a GPU, work queued on the legacy default
-    /// stream is complete for whoever uses that stream, as the protocol says for no stream. A
-    /// `torch.Tensor` that requires gradients is detached: its history stays in the interpreter.
+    /// Takes any object with `__dlpack__`. For memory on a GPU, users of the legacy default stream see
+    /// all work that was queued on that stream before, as the protocol defines for a request without a
+    /// stream. A `torch.Tensor` that requires gradients is detached: its history stays in the interpreter.
     fn from_python(object: &Object<'_>) -> Result<Self> {
         let session = object.session();
         let mut managed = ptr::null_mut();
@@ -386,13 +386,13 @@ unsafe extern "C" fn delete_versioned(managed: *mut c_void) {
 }
 
 impl ToPython for Tensor {
-    /// What the interpreter's program would call a tensor: a `torch.Tensor` if torch has been
-    /// imported there, else a `numpy.ndarray` if numpy has and the memory is the machine's own, else
-    /// the carrier of [`Session::lend_tensor`]. All share the memory.
+    /// Makes a `torch.Tensor` if the interpreter has imported torch. Otherwise makes a `numpy.ndarray` if
+    /// the interpreter has imported numpy and the memory is main memory. Otherwise makes the carrier of
+    /// [`Session::lend_tensor`]. All of them share the memory.
     ///
     /// Memory on a GPU that this interpreter's torch cannot use is an
-    /// [`Error::Device`](crate::Error::Device). What is queued on the legacy default stream by now is
-    /// done before what the interpreter queues next.
+    /// [`Error::Device`](crate::Error::Device). Work that is now queued on the legacy default stream runs
+    /// before work that the interpreter queues later.
     fn to_python<'session>(&self, session: &'session Session) -> Result<Object<'session>> {
         let carrier = session.lend_tensor(self)?;
         let modules = session.import("sys")?.getattr("modules")?;

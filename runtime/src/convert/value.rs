@@ -7,7 +7,7 @@ use crate::payload::table::{Kind, Leaf};
 use crate::session::Session;
 use crate::{Error, Result};
 
-/// A Python value that consists of plain values only: it belongs to no interpreter.
+/// A Python value that consists of plain values only. It belongs to no interpreter.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Value {
@@ -31,8 +31,7 @@ pub enum Value {
     Dict(Vec<(Value, Value)>),
 }
 
-/// Deeper nesting is refused: a list can contain itself, and each level takes stack. The limit that
-/// JSON parsers have.
+/// The limit of nesting, as in JSON parsers: a list can contain itself, and each level takes stack.
 const DEPTH: usize = 128;
 
 impl ToPython for Value {

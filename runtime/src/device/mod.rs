@@ -1,7 +1,7 @@
-//! Devices with memory of their own: what is there is uploaded once, and shared by all interpreters.
+//! Devices with memory of their own. A storage is uploaded once, and all interpreters share it.
 //!
-//! When memory of a device may pass from one interpreter to another, and whose allocator it is of,
-//! is said in `payload/python/devices.py`, which also does it; here is who does it, and when.
+//! `payload/python/devices.py` defines when memory of a device may pass from one interpreter to
+//! another, and which allocator owns it. This module decides who calls that, and when.
 
 mod resident;
 mod uploads;
@@ -14,12 +14,12 @@ pub use hydrozoa_payload::dlpack::Device;
 use crate::Result;
 use crate::session::Session;
 
-/// Something is to be on a device that the interpreter's torch cannot use.
+/// An object needs a device that the interpreter's torch cannot use.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what} cannot be on {device}: {reason}; {remedy}")]
 #[non_exhaustive]
 pub struct DeviceError {
-    /// What is to be there: a package's storage, a movable's, a tensor.
+    /// The object: a package's storage, a movable's storage, a tensor.
     pub what: String,
     /// The device as torch writes it, such as `cuda:0`.
     pub device: String,
@@ -36,7 +36,7 @@ pub(crate) const MAP_PACKAGE: &str = "load it into main memory with map_location
 pub(crate) const MAP_OBJECT: &str =
     "copy it to main memory where it was made (cpu()), or use interpreters that have the device";
 
-/// That the session's interpreter can use a device, as far as its torch knows it.
+/// Checks that the session's interpreter can use a device, as far as its torch knows it.
 ///
 /// # Errors
 ///

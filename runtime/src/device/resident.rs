@@ -1,4 +1,4 @@
-//! A storage on a device, and how it is given back.
+//! A storage on a device, and how it is freed.
 
 use super::Device;
 use crate::interpreter::{Inner, Interpreter};
@@ -12,22 +12,22 @@ use std::{fmt, ptr};
 
 /// A torch storage on a device, in the interpreter that allocated it.
 ///
-/// It is referred to as long as this lives, and given back after its interpreter has waited for what
-/// is queued on the device: others may still read the memory. Dropping never waits: the interpreter
-/// does, when somebody next enters it.
+/// This holds a reference to the storage. When it is dropped, the interpreter first waits for the work
+/// that is queued on the device, since others may still read the memory, and then frees the storage. A
+/// drop never waits: the interpreter waits at its next entry.
 ///
-/// The interpreter itself is not kept alive. Its own tensors may be what refers to this, and nobody
-/// would ever end it; whoever uses the memory elsewhere holds the interpreter as well.
+/// This does not keep the interpreter alive. The interpreter's own tensors may refer to this, and then
+/// it would never end. Users in other interpreters hold the interpreter as well.
 pub(crate) struct Resident {
     interpreter: Weak<Inner>,
-    /// The interpreter's own: its code stays mapped, whatever becomes of the interpreter.
+    /// The interpreter's table of functions. Its code stays mapped after the interpreter has ended.
     table: PayloadTable,
     storage: Handle,
     pub(crate) address: usize,
     /// In bytes.
     pub(crate) len: usize,
     pub(crate) device: Device,
-    /// As torch writes it: `cuda:0`.
+    /// In torch's notation: `cuda:0`.
     location: String,
 }
 
@@ -62,22 +62,22 @@ impl Resident {
         })
     }
 
-    /// The interpreter that it is of, unless that ends.
+    /// The interpreter that allocated it, unless that is ending.
     pub(crate) fn interpreter(&self) -> Option<Interpreter> {
         self.interpreter.upgrade().map(Interpreter)
     }
 
-    /// Whether its interpreter has not begun to end. May be called with locks held: nothing ends by it.
+    /// Whether its interpreter has not begun to end. May be called with locks held: it ends nothing.
     pub(crate) fn is_usable(&self) -> bool {
         self.interpreter.strong_count() > 0
     }
 
-    /// Whether it is of the session's interpreter.
+    /// Whether the session's interpreter allocated it.
     pub(crate) fn belongs_to(&self, session: &Session) -> bool {
         ptr::eq(self.interpreter.as_ptr(), Arc::as_ptr(session.inner()))
     }
 
-    /// The storage, if it is of the session's interpreter.
+    /// The storage, if the session's interpreter allocated it.
     pub(crate) fn object<'s>(&self, session: &'s Session) -> Option<Object<'s>> {
         // SAFETY: this refers to the storage, which is of the session's interpreter.
         self.belongs_to(session).then(|| unsafe { Object::from_borrowed(session, self.storage) })
@@ -108,8 +108,8 @@ struct Waiting {
     location: String,
 }
 
-/// `_hydrozoa.devices.release(location)`, by the table alone: there may be no session any more, for
-/// an interpreter empties its queue when it ends, too.
+/// Calls `_hydrozoa.devices.release(location)` through the table: an interpreter also empties its queue
+/// when it ends, and then there is no session.
 ///
 /// # Safety
 ///
@@ -143,7 +143,7 @@ unsafe extern "C" fn wait(waiting: *mut c_void) {
         status
     };
     if let Err(error) = sink.check(status) {
-        // A device that does not answer any more, or an interpreter that has no modules any more.
+        // The device does not answer any more, or the interpreter has no modules any more.
         tracing::warn!(
             device = location,
             %error,

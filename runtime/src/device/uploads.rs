@@ -1,4 +1,4 @@
-//! Making something once for each key while anybody uses it.
+//! Values that are made once for each key, and live while somebody uses them.
 
 use crate::waiting;
 use std::collections::HashMap;
@@ -7,13 +7,13 @@ use std::hash::Hash;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::{self, ThreadId};
 
-/// What has been made, by what it was made of and where.
+/// Values by key.
 ///
-/// Of several threads that ask for the same at once, one makes it; the others wait, and get it or
-/// the error that making it ended in. The table keeps nothing alive: when the last user is gone, the
-/// next one makes it again.
+/// If several threads ask for the same value at once, one makes it. The others wait, and get the value
+/// or the maker's error. The table keeps nothing alive: after the last user is gone, the next one makes
+/// the value again.
 ///
-/// No lock is held while something is made, waited for or dropped.
+/// No lock is held while a value is made, waited for or dropped.
 pub(crate) struct Uploads<K, T, E> {
     entries: Mutex<HashMap<K, Entry<T, E>>>,
 }
@@ -23,17 +23,17 @@ enum Entry<T, E> {
     Made(Weak<T>),
 }
 
-/// One attempt to make something, under way or over.
+/// One attempt to make a value, running or finished.
 pub(crate) struct Attempt<T, E> {
     thread: ThreadId,
     outcome: Mutex<Option<Result<Arc<T>, Failure<E>>>>,
     settled: Condvar,
 }
 
-/// Why an attempt has made nothing.
+/// Why an attempt has failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Failure<E> {
-    /// What whoever made it was answered.
+    /// The error that its maker got.
     Error(E),
     /// A panic ended it.
     Abandoned,
@@ -42,8 +42,8 @@ pub(crate) enum Failure<E> {
 }
 
 impl<K: Clone + Eq + Hash, T, E: Clone> Uploads<K, T, E> {
-    /// What was made for `key` and is usable still, or what `make` gives. Where another thread is at it, `wait` is called
-    /// to wait for that one's attempt: it lets go of locks that that thread may need.
+    /// The value for `key` if there is a usable one, else the value that `make` returns. If another thread is making it,
+    /// `wait` is called to wait for that attempt. `wait` releases locks that the other thread may need.
     pub(crate) fn get(
         &self,
         key: &K,
@@ -51,7 +51,7 @@ impl<K: Clone + Eq + Hash, T, E: Clone> Uploads<K, T, E> {
         wait: impl FnOnce(&Attempt<T, E>) -> Result<Arc<T>, Failure<E>>,
         make: impl FnOnce() -> Result<Arc<T>, E>,
     ) -> Result<Arc<T>, Failure<E>> {
-        // What is found and not usable is dropped without the lock.
+        // A value that is found and not usable is dropped without the lock.
         let _stale;
         let attempt = {
             let mut entries = self.entries();
@@ -73,7 +73,7 @@ impl<K: Clone + Eq + Hash, T, E: Clone> Uploads<K, T, E> {
                 }
                 None => {}
             }
-            // Those that nobody uses any more would stay for ever.
+            // Entries of values that nobody uses any more would stay for ever.
             entries
                 .retain(|_, entry| !matches!(entry, Entry::Made(made) if made.strong_count() == 0));
             let attempt = Arc::new(Attempt {
@@ -84,7 +84,7 @@ impl<K: Clone + Eq + Hash, T, E: Clone> Uploads<K, T, E> {
             entries.insert(key.clone(), Entry::Making(Arc::clone(&attempt)));
             attempt
         };
-        // From here on the entry is settled whatever happens, also by a panic.
+        // From here on the entry is settled in any case, also after a panic.
         let turn = Turn { uploads: self, key, attempt: &attempt };
         let outcome = make().map_err(Failure::Error);
         turn.settle(outcome.clone());
@@ -93,7 +93,7 @@ impl<K: Clone + Eq + Hash, T, E: Clone> Uploads<K, T, E> {
     }
 
     fn entries(&self) -> MutexGuard<'_, HashMap<K, Entry<T, E>>> {
-        // Whoever panicked did so between two changes, each of which is one call.
+        // A panic happened between two changes, and each change is one call.
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -110,7 +110,7 @@ impl<K: Clone + Eq + Hash, T, E: Clone> Turn<'_, K, T, E> {
         let mut entries = self.uploads.entries();
         match &outcome {
             Ok(made) => entries.insert(self.key.clone(), Entry::Made(Arc::downgrade(made))),
-            // The next who asks tries again.
+            // The next request tries again.
             Err(_) => entries.remove(self.key),
         };
         drop(entries);
@@ -133,7 +133,7 @@ impl<T, E> Attempt<T, E> {
 }
 
 impl<T, E: Clone> Attempt<T, E> {
-    /// Waits until it is over.
+    /// Waits until the attempt has finished.
     pub(crate) fn wait(&self) -> Result<Arc<T>, Failure<E>> {
         self.settled
             .wait_while(self.outcome(), |outcome| outcome.is_none())
@@ -143,7 +143,7 @@ impl<T, E: Clone> Attempt<T, E> {
     }
 
     fn outcome(&self) -> MutexGuard<'_, Option<Result<Arc<T>, Failure<E>>>> {
-        // It is written in one call.
+        // One call writes it.
         self.outcome.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

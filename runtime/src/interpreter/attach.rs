@@ -1,14 +1,13 @@
 //! Threads and GILs: a thread holds the GIL of at most one interpreter.
 //!
-//! Two interpreters have two GILs, and a thread that waited for one while it held the other could
-//! wait for ever. So a thread that enters an interpreter from the code of another (in a host
-//! function that Python called, or in a drop) lets go of the outer one's GIL for the time. To Python
-//! this looks like any C function that releases the GIL.
+//! Two interpreters have two GILs. A thread that waits for one while it holds the other could wait for
+//! ever. So a thread that enters an interpreter from the code of another (in a host function that Python
+//! called, or in a drop) releases the outer GIL meanwhile. To Python this looks like any C function that
+//! releases the GIL.
 //!
-//! The interpreter whose code a thread runs is that of the thread's current domain
-//! ([`hydrozoa_loader::current`]). A session sets the domain when it enters, and Python's own
-//! threads are born with it. So it makes no difference on which of these threads a host function is
-//! called or a lent owner is dropped.
+//! A thread's current domain ([`hydrozoa_loader::current`]) names the interpreter whose code it runs. A
+//! session sets the domain when it enters, and Python's own threads begin in it. So a host function may
+//! be called, and a lent owner dropped, on any of these threads.
 
 use super::{Inner, live};
 use crate::payload::table::PayloadTable;
@@ -34,14 +33,14 @@ thread_local! {
 pub(crate) struct Attached<'a> {
     inner: &'a Inner,
     token: c_int,
-    /// Dropped after the GIL has been given back: the outer interpreter resumes then.
+    /// Dropped after the GIL was released: then the outer interpreter resumes.
     _outside: Outside,
     /// A GIL belongs to a thread.
     _thread: PhantomData<*mut ()>,
 }
 
 impl Inner {
-    /// Takes the GIL; waits for it. May be nested.
+    /// Waits for the GIL and takes it. May be nested.
     pub(crate) fn attach(self: &Arc<Self>) -> Attached<'_> {
         let outside = Outside::entering(self.domain().id());
         // SAFETY: the interpreter is started (an `Inner` exists only then) and not finalized (this

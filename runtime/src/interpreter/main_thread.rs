@@ -1,10 +1,10 @@
 //! The thread that starts an interpreter and ends it.
 //!
-//! CPython takes the thread that initializes it for its main thread, and wants to be finalized
-//! there: 3.13's `Py_FinalizeEx` (`resolve_final_tstate`, Python/pylifecycle.c) goes on with that
-//! thread's state whichever thread calls it, and up to 3.12 `threading._shutdown` waits for it. An
-//! application's thread may be anywhere when the last handle is dropped. So each interpreter has a
-//! thread of its own for the two, which sleeps in between and runs nobody's code.
+//! CPython's main thread is the thread that initializes it, and CPython wants to be finalized there.
+//! 3.13's `Py_FinalizeEx` (`resolve_final_tstate`, Python/pylifecycle.c) continues with that thread's
+//! state, whatever thread calls it; up to 3.12 `threading._shutdown` waits for that thread. An
+//! application's thread may be anywhere when the last handle is dropped. So each interpreter has a thread
+//! of its own that starts it and ends it. In between the thread sleeps and runs no other code.
 
 use super::start::{Configuration, run};
 use crate::payload::{Sink, table::PayloadTable};
@@ -16,10 +16,10 @@ use std::sync::mpsc;
 
 /// A started interpreter's main thread.
 pub(super) struct MainThread {
-    /// Dropped to have the interpreter finalized.
+    /// Dropping it makes the thread finalize the interpreter.
     end: mpsc::Sender<()>,
     thread: Thread<()>,
-    /// The process that it belongs to: a forked child has no threads but the one that forked.
+    /// The process that it belongs to: a forked child has only the thread that forked.
     process: u32,
 }
 
@@ -65,7 +65,7 @@ impl MainThread {
         }
     }
 
-    /// Has the interpreter finalized, and waits for that.
+    /// Finalizes the interpreter on its thread, and waits for that.
     pub(super) fn end(self) {
         drop(self.end);
         if self.process != std::process::id() {
@@ -76,7 +76,7 @@ impl MainThread {
         }
     }
 
-    /// Has the interpreter finalized as soon as its other threads let go of it, and does not wait.
+    /// Finalizes the interpreter on its thread when its other threads have released it. Does not wait.
     pub(super) fn end_alone(self) {
         drop(self.end);
         if self.process == std::process::id() {

@@ -28,7 +28,7 @@ use std::sync::{Arc, OnceLock, Weak};
 #[derive(Clone)]
 pub struct Interpreter(pub(crate) Arc<Inner>);
 
-/// What the handles of an interpreter share.
+/// The state that the handles of an interpreter share.
 pub(crate) struct Inner {
     /// Position in its pool, from 0.
     index: usize,
@@ -50,7 +50,7 @@ impl Interpreter {
         self.0.index
     }
 
-    /// Its name, as it stands in messages: `interpreter 1` for index 1.
+    /// Its name in messages: `interpreter 1` for index 1.
     pub fn name(&self) -> &str {
         &self.0.name
     }
@@ -86,7 +86,7 @@ impl Interpreter {
         self.0.domain()
     }
 
-    /// How many sessions are open on it.
+    /// The number of open sessions on it.
     pub fn leases(&self) -> usize {
         self.0.leases.count()
     }
@@ -120,10 +120,10 @@ impl Inner {
 }
 
 impl Drop for Inner {
-    /// Has the interpreter finalized, and waits for it unless this thread is inside of it: there it
-    /// is finalized when this thread has gone on. Its replicas stay mapped: extension modules leave
-    /// callbacks in system libraries behind (`atexit`, thread keys, libtorch's registries), and
-    /// CPython itself is not proven to leave none.
+    /// Finalizes the interpreter and waits for that. If this thread is inside the interpreter, it does not
+    /// wait: the interpreter is finalized after this thread has left. Its replicas stay mapped: extension
+    /// modules leave callbacks in system libraries (`atexit`, thread keys, libtorch's registries), and nobody
+    /// has proven that CPython leaves none.
     fn drop(&mut self) {
         // This is the last reference: no session is attached or can attach any more.
         live::remove(self.domain.id());

@@ -1,4 +1,4 @@
-//! From an installation to a running interpreter: domain, libpython, payload, start.
+//! The start of an interpreter: domain, libpython, payload, Python.
 
 use super::attach::{Gate, Outside};
 use super::leases::Leases;
@@ -14,7 +14,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
-/// How interpreters start.
+/// The settings with which interpreters start.
 #[derive(Clone, Debug)]
 pub(crate) struct Configuration {
     pub(crate) python: Installation,

@@ -1,4 +1,4 @@
-//! What a movable is loaded from.
+//! The source from which an interpreter loads its copy of a movable.
 
 use super::kept::Kept;
 use super::memory::Memory;
@@ -30,7 +30,7 @@ pub(super) enum Source {
 /// and its location, which is empty for main memory.
 type Storage<'s> = (Object<'s>, usize, usize, i32, i32, String);
 
-/// What `dump` returns: the pickle, storages, buffers, packages' numbers, and what was copied.
+/// The result of `dump`: the pickle, storages, buffers, packages' numbers, and what was copied.
 type Dumped<'s> = (Vec<u8>, Vec<Storage<'s>>, Vec<Object<'s>>, Vec<u64>, Vec<String>);
 
 impl Source {

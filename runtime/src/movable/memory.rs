@@ -1,10 +1,10 @@
 //! Memory that interpreters share: the storages of tensors.
 //!
-//! One [`Memory`] is one range that somebody keeps alive: an archive's mapping, a buffer of our
-//! own, or the object of the interpreter that allocated it. Every storage that an interpreter
-//! builds over it holds one reference, through DLPack's deleter; the last one to go, in whatever
-//! interpreter and on whatever thread, frees it. That needs no GIL: what an interpreter owns is
-//! given back through its queue.
+//! A [`Memory`] is one range with an owner that keeps it alive: an archive's mapping, a buffer of our
+//! own, or an object of the interpreter that allocated it. Every storage that an interpreter builds over
+//! the range holds one reference, through DLPack's deleter. The last reference frees the range, in
+//! whatever interpreter and on whatever thread. No GIL is needed: an interpreter's object is released
+//! through that interpreter's queue.
 
 use super::kept::Kept;
 use crate::Result;
@@ -41,12 +41,12 @@ enum Owner {
     Blocks(usize),
     /// An object of an interpreter: a torch storage, or a memoryview.
     Python(Kept),
-    /// A storage on a device, and the interpreter that it is of, which ends no sooner; none in that
-    /// interpreter's own tensors.
+    /// A storage on a device, and the interpreter that allocated it, which this keeps alive; no
+    /// interpreter for that interpreter's own tensors.
     Device(Arc<Resident>, #[expect(dead_code, reason = "held for its drop")] Option<Interpreter>),
 }
 
-/// What torch aligns storages to (`gAlignment` in c10/core/alignment.h).
+/// torch's alignment of storages (`gAlignment` in c10/core/alignment.h).
 #[repr(C, align(64))]
 #[derive(Clone, Copy)]
 struct Block([u8; 64]);
@@ -54,22 +54,22 @@ struct Block([u8; 64]);
 /// What makes two ranges one: address and length in bytes, device, and whether it is read-only.
 type Range = (usize, usize, [i32; 2], bool);
 
-/// All live ranges, so that a storage that is moved on from an interpreter that only borrowed it is
-/// recognised, and its true owner is referred to.
+/// All live ranges. An interpreter that has only borrowed a storage may move it on; the table then finds
+/// the true owner.
 static LIVE: Mutex<BTreeMap<Range, Weak<Memory>>> = Mutex::new(BTreeMap::new());
 
 fn live() -> MutexGuard<'static, BTreeMap<Range, Weak<Memory>>> {
-    // Whoever panicked did not do so in the middle of a change: each is one call.
+    // No panic leaves a change half done: each change is one call.
     LIVE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// How much memory interpreters share at this moment, as far as this crate keeps it alive.
+/// The memory that interpreters share at this moment and that this crate keeps alive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SharedMemory {
-    /// Number of ranges: storages of movables and of packages that are in use; on a device, in use by
-    /// others than the interpreter that uploaded them.
+    /// Number of ranges: storages of movables and packages in use. A storage on a device counts if other
+    /// interpreters than the uploading one use it.
     pub ranges: usize,
-    /// Their sizes together, in bytes.
+    /// The sum of their sizes, in bytes.
     pub bytes: usize,
 }
 
@@ -79,7 +79,7 @@ pub fn shared_memory() -> SharedMemory {
     let ranges: Vec<_> = live.values().filter_map(Weak::upgrade).collect();
     let counted =
         SharedMemory { ranges: ranges.len(), bytes: ranges.iter().map(|memory| memory.len).sum() };
-    // A range that was dropped meanwhile by everybody else is dropped here, and takes the lock.
+    // If all others have dropped a range meanwhile, it is dropped here, and dropping takes the lock.
     drop(live);
     drop(ranges);
     counted
@@ -100,7 +100,7 @@ impl Memory {
         Self { data, len, device, read_only: false, owner }.registered()
     }
 
-    /// A copy, aligned as torch aligns storages.
+    /// A copy with torch's alignment of storages.
     pub(crate) fn of_bytes(bytes: &[u8]) -> Arc<Self> {
         let count = bytes.len().div_ceil(size_of::<Block>());
         let blocks = Box::into_raw(vec![Block([0; 64]); count].into_boxed_slice());
@@ -111,8 +111,7 @@ impl Memory {
         Self { data, len: bytes.len(), device, read_only: false, owner }.registered()
     }
 
-    /// Memory that `keeper`, an object of an interpreter, owns; or the range that it has borrowed
-    /// itself.
+    /// Memory that `keeper`, an object of an interpreter, owns; or the range that `keeper` has borrowed.
     ///
     /// # Safety
     ///
@@ -128,12 +127,12 @@ impl Memory {
         Self { data, len, device, read_only, owner }.registered()
     }
 
-    /// A storage on a device, for the session's interpreter. `None` if it is of another interpreter,
-    /// which ends.
+    /// A storage on a device, for the session's interpreter. `None` if it belongs to another interpreter
+    /// that is ending.
     pub(crate) fn of_resident(resident: Arc<Resident>, session: &Session) -> Option<Arc<Self>> {
         let (address, len, device) = (resident.address, resident.len, resident.device);
         if resident.belongs_to(session) {
-            // Not among those that others may find: they would not keep the interpreter.
+            // Not in the table, where others would find it and not keep the interpreter alive.
             let data = Self::pointer(address);
             let owner = Owner::Device(resident, None);
             return Some(Arc::new(Self { data, len, device, read_only: false, owner }));
@@ -142,7 +141,7 @@ impl Memory {
         Some(Self::of_device(resident, interpreter))
     }
 
-    /// A storage on a device that whoever has the range may use, in whatever interpreter.
+    /// A storage on a device that any holder of the range may use, in any interpreter.
     pub(crate) fn of_device(resident: Arc<Resident>, interpreter: Interpreter) -> Arc<Self> {
         let (address, len, device) = (resident.address, resident.len, resident.device);
         let (data, owner) = (Self::pointer(address), Owner::Device(resident, Some(interpreter)));
@@ -153,8 +152,8 @@ impl Memory {
         NonNull::new(std::ptr::with_exposed_provenance_mut(address)).unwrap_or(NonNull::dangling())
     }
 
-    /// The object that owns the memory, if it is one of the session's interpreter: what that
-    /// interpreter uses instead of a loan. A loan would have its own objects keep it alive.
+    /// The object that owns the memory, if it belongs to the session's interpreter. That interpreter
+    /// uses the object instead of a loan: by a loan, its own objects would keep it alive.
     pub(crate) fn local_owner<'s>(&self, session: &'s Session) -> Option<Object<'s>> {
         match &self.owner {
             Owner::Python(keeper) if keeper.belongs_to(session) => Some(keeper.object(session)),
@@ -193,7 +192,7 @@ impl Memory {
         self.len
     }
 
-    /// Where it is.
+    /// The device that it is on.
     pub(crate) fn device(&self) -> Device {
         self.device
     }

@@ -1,4 +1,4 @@
-//! Objects that move to whichever interpreter is to run them.
+//! Objects that move to the interpreter that runs them.
 
 mod kept;
 mod load;
@@ -23,18 +23,18 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
-/// An object that every interpreter of a pool can have, each its own copy of it, loaded at first
-/// use; with the storages of its tensors shared by all.
+/// An object that every interpreter of a pool can use. Each interpreter loads its own copy at its first
+/// use. All copies share the storages of their tensors.
 ///
-/// The memory of a torch storage stays where it is: torch refuses to resize a storage that a movable
-/// shares, as it does where numpy has a view of it. What moves it nevertheless must not be called on
-/// the object that the movable was made of, since torch frees the memory that others have:
-/// `share_memory_()` (call it before), and `resize_` on a GPU or without numpy. Stock torch behaves the
-/// same to a numpy view of a tensor.
+/// The memory of a shared torch storage must stay in place. torch refuses to resize a storage that a
+/// movable shares, as it refuses for a storage with a numpy view. Do not call other functions that move
+/// the memory on the object that the movable was made of, because torch then frees memory that other
+/// interpreters use: `share_memory_()` (call it before), and `resize_` on a GPU or without numpy. Stock
+/// torch does the same to a numpy view of a tensor.
 ///
-/// A handle: clones refer to the same movable, from any thread. When the last one is dropped, every
-/// interpreter lets go of its copy, without waiting for any of them: an interpreter that nobody
-/// enters keeps its copy until somebody does, or [`Interpreter::drain`] is called.
+/// A handle: clones refer to the same movable, from any thread. After the last clone is dropped, each
+/// interpreter drops its copy when it is next entered, or when [`Interpreter::drain`] is called. The
+/// drop itself waits for no interpreter.
 #[derive(Clone, Debug)]
 pub struct Movable(Arc<Shared>);
 
@@ -42,8 +42,8 @@ pub struct Movable(Arc<Shared>);
 struct Shared {
     pool: Pool,
     source: Source,
-    /// Copies by the address of their interpreter's state. A copy keeps its interpreter, so no
-    /// address is used twice. Never locked while Python runs or a GIL is awaited.
+    /// Copies by the address of their interpreter's state. A copy keeps its interpreter alive, so no
+    /// address is used twice. Never locked while Python runs or this thread waits for a GIL.
     copies: Mutex<HashMap<usize, Copy>>,
     /// Some copy has been loaded, or has failed to.
     settled: Condvar,
@@ -55,7 +55,7 @@ struct Shared {
 pub struct Misses {
     /// How many copies have been loaded.
     pub count: u64,
-    /// How long that took, all together.
+    /// The total time that loading took.
     pub time: Duration,
 }
 
@@ -67,16 +67,16 @@ enum Copy {
 }
 
 impl Pool {
-    /// Makes an object of one of this pool's interpreters movable: it is pickled once, except for
-    /// the storages of its tensors and the memory of its numpy arrays, which are shared.
+    /// Makes an object of one of this pool's interpreters movable. The object is pickled once. The
+    /// storages of its tensors and the memory of its numpy arrays are shared and not pickled.
     ///
-    /// The object itself stays what it was; its own interpreter, too, makes a copy when the movable
-    /// is used there. Functions and classes travel by name: their modules must be importable
-    /// everywhere, or be modules of a package.
+    /// The object itself does not change. Its own interpreter also makes a copy when it uses the movable.
+    /// Functions and classes travel by name: their modules must be importable everywhere, or be modules
+    /// of a package.
     ///
     /// # Errors
     ///
-    /// `PicklingError`, or what the object's own reduction raises.
+    /// `PicklingError`, or the exception of the object's own reduction.
     pub fn create_movable(&self, object: &Object<'_>) -> Result<Movable> {
         Ok(Movable::new(self.clone(), Source::of_object(object)?))
     }
@@ -107,7 +107,7 @@ impl Movable {
         }))
     }
 
-    /// What a package has pickled.
+    /// A movable of an object that a package has pickled.
     pub(crate) fn of_pickle(
         package: Package,
         name: String,
@@ -118,14 +118,14 @@ impl Movable {
         Self::new(pool, Source::of_package(package, name, resource, map))
     }
 
-    /// What could not be shared and is copied into every interpreter instead, a line each that
-    /// says what and why.
+    /// What could not be shared and is copied into every interpreter: one line for each item, with the
+    /// reason.
     pub fn copied(&self) -> &[String] {
         self.0.source.copied()
     }
 
-    /// A session on the interpreter that fits best: the least loaded one, and of several such, one
-    /// that has a copy already.
+    /// A session on the least loaded interpreter. If several are equally loaded, one that has a copy is
+    /// preferred.
     ///
     /// # Errors
     ///
@@ -134,7 +134,7 @@ impl Movable {
         self.0.pool.acquire_preferring(|interpreter| self.is_loaded(interpreter))
     }
 
-    /// How often an interpreter was to use it without having a copy, and what that took.
+    /// How often an interpreter without a copy was to use it, and how long loading took.
     pub fn misses(&self) -> Misses {
         *self.0.misses.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -150,7 +150,7 @@ impl Movable {
     ///
     /// # Errors
     ///
-    /// What loading or calling it raises.
+    /// The exception that loading or calling it raises.
     pub fn call<A: ToArguments>(&self, arguments: A) -> Result<Reply> {
         self.on_session(|object| object.call(arguments))
     }
@@ -201,14 +201,14 @@ impl Movable {
         Ok(Reply::new(session, value))
     }
 
-    /// The copy of the session's interpreter, loaded if this is its first use there. Of several
-    /// threads that ask at once, one loads it.
+    /// The copy of the session's interpreter, which is loaded at its first use there. If several threads
+    /// ask at once, one loads it.
     ///
     /// # Errors
     ///
-    /// What loading it raises; the next call tries again.
+    /// The exception that loading it raises. The next call tries again.
     pub fn to_object<'s>(&self, session: &'s Session) -> Result<Object<'s>> {
-        // Before any lock: so that no lock is held while a GIL is awaited.
+        // Before any lock, so that no lock is held while this thread waits for a GIL.
         let _attached = session.attach();
         let key = Arc::as_ptr(session.inner()).addr();
         let mut copies = self.0.copies();
@@ -229,7 +229,7 @@ impl Movable {
         }
         copies.insert(key, Copy::Loading(thread::current().id()));
         drop(copies);
-        // From here on the entry is taken back unless it is filled, also by a panic.
+        // From here on the entry is removed unless it is filled, also after a panic.
         let loading = Loading { shared: &self.0, key };
         let begin = Instant::now();
         let object = self.0.source.load(session)?;
@@ -241,7 +241,7 @@ impl Movable {
         Ok(object)
     }
 
-    /// Has the session's interpreter let go of its copy. A later use loads it again.
+    /// Drops the copy of the session's interpreter. A later use loads it again.
     pub fn unload(&self, session: &Session) {
         let key = Arc::as_ptr(session.inner()).addr();
         let mut copies = self.0.copies();
@@ -281,7 +281,7 @@ impl Shared {
     }
 
     fn copies(&self) -> MutexGuard<'_, HashMap<usize, Copy>> {
-        // Whoever panicked did so between two changes, each of which is one call.
+        // A panic happened between two changes, and each change is one call.
         self.copies.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

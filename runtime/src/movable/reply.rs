@@ -1,4 +1,4 @@
-//! What a movable's call returns.
+//! The result of a movable's call.
 
 use super::kept::Kept;
 use crate::Result;
@@ -9,7 +9,7 @@ use std::fmt;
 
 /// The result of a call, with the session in whose interpreter it lives.
 ///
-/// The session's lease ends when this is dropped: take what you need out of it, and do not keep it.
+/// The session's lease ends when this is dropped. Extract what you need, and do not keep it.
 pub struct Reply {
     /// Before the session, so that it is dropped first.
     value: Kept,

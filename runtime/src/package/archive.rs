@@ -22,11 +22,10 @@ const ALIGNMENT: usize = 64;
 
 /// A torch.package archive: its records, mapped into memory and checked.
 ///
-/// What [`Archive::open`] checks: that it is a zip archive and a package; that names stay inside
-/// of it; that records lie inside of the file and do not overlap; the [`Limits`]; the CRC-32 of
-/// modules and pickles. That of other records is checked when they are read, except for storages
-/// that are used in place: for these [`Archive::verify`] reads every page, which is what mapping
-/// them avoids.
+/// [`Archive::open`] checks that the file is a zip archive and a package, that names stay inside it,
+/// that records lie inside the file and do not overlap, that the [`Limits`] hold, and the CRC-32 of
+/// modules and pickles. The CRC-32 of another record is checked when the record is read. Storages
+/// are used in place and not checked: only [`Archive::verify`] reads all their pages.
 ///
 /// A handle: clones refer to the same archive.
 #[derive(Clone)]
@@ -112,7 +111,7 @@ impl Archive {
         Ok(Self(Arc::new(inner)))
     }
 
-    /// Its path, or the label that it was given.
+    /// The archive's path, or the label that it was given.
     pub fn label(&self) -> &str {
         &self.0.label
     }
@@ -122,8 +121,8 @@ impl Archive {
         self.0.records.keys().map(String::as_str)
     }
 
-    /// The records that match a pattern: `*` and `?` within a part of the path, `**` for any parts,
-    /// as in `model/*.pkl` and `**/*.py`. A pattern that is none matches nothing.
+    /// The records that match a pattern: `*` and `?` match within a part of the path, `**` any number
+    /// of parts, as in `model/*.pkl` and `**/*.py`. An invalid pattern matches nothing.
     pub fn find<'a>(&'a self, pattern: &str) -> impl Iterator<Item = &'a str> {
         let options = glob::MatchOptions { require_literal_separator: true, ..Default::default() };
         let pattern = glob::Pattern::new(pattern).ok();
@@ -150,8 +149,8 @@ impl Archive {
     ///
     /// # Errors
     ///
-    /// [`PackageError::NoRecord`], [`PackageError::Checksum`], or [`PackageError::Record`] if it
-    /// cannot be inflated.
+    /// [`PackageError::NoRecord`], [`PackageError::Checksum`], or [`PackageError::Record`] if the
+    /// record cannot be inflated.
     pub fn read(&self, record: &str) -> Result<Vec<u8>, PackageError> {
         self.0.read(record)
     }
@@ -160,7 +159,7 @@ impl Archive {
     ///
     /// # Errors
     ///
-    /// As [`Archive::read`], and [`PackageError::Record`] if it is no UTF-8.
+    /// As [`Archive::read`], and [`PackageError::Record`] if the record is not UTF-8.
     pub fn read_text(&self, record: &str) -> Result<String, PackageError> {
         self.0.text(record)
     }
@@ -183,20 +182,20 @@ impl Archive {
         self.0.text(&resource_path(package, resource))
     }
 
-    /// The modules that it expects of the machine.
+    /// The modules that the package takes from the machine.
     pub fn extern_modules(&self) -> &[String] {
         &self.0.extern_modules
     }
 
-    /// The version of the Python that wrote it, such as `3.11.7`, if it says so.
+    /// The version of the Python that wrote the package, such as `3.11.7`, if it is recorded.
     pub fn python_version(&self) -> Option<&str> {
         self.0.python_version.as_deref()
     }
 
     /// Checks the CRC-32 of every record, which reads the whole file.
     ///
-    /// A storage that has been written to in this process (by an in-place operation on a weight)
-    /// fails, for the pages differ from the file.
+    /// A storage that this process has written (by an in-place operation on a weight) fails the check,
+    /// because its pages differ from the file.
     ///
     /// # Errors
     ///
@@ -212,8 +211,8 @@ impl Archive {
         Ok(())
     }
 
-    /// A record as memory that all interpreters share: its place in the mapping, or, if it is
-    /// compressed or not aligned, a copy that is made once.
+    /// A record as memory that all interpreters share: its pages in the mapping. A compressed or
+    /// unaligned record is copied once.
     pub(crate) fn memory(&self, record: &str) -> Result<Arc<Memory>, PackageError> {
         let inner = &self.0;
         let entry = inner.entry(record)?;
@@ -259,7 +258,7 @@ impl fmt::Debug for Archive {
 }
 
 impl Inner {
-    /// That it is a package, of a kind that this machine can use.
+    /// Checks that it is a package of a kind that this machine can use.
     fn check_kind(&self) -> Result<(), PackageError> {
         if !self.records.contains_key(".data/extern_modules") {
             let hint = if self.records.contains_key("constants.pkl") {
@@ -283,8 +282,8 @@ impl Inner {
         Ok(())
     }
 
-    /// That code and pickles are what was written: a damaged one would surface as some exception in
-    /// the middle of an import. They are small; storages are not, and no exception comes of them.
+    /// Checks that code and pickles are as they were written: a damaged one would raise some exception in
+    /// the middle of an import. They are small. Storages are large, and damage in them raises nothing.
     fn check_code(&self) -> Result<(), PackageError> {
         let is_code = |name: &str| name.ends_with(".py") || name.ends_with(".pkl");
         for (name, entry) in self.records.iter().filter(|(name, _)| is_code(name)) {
@@ -325,7 +324,7 @@ impl Inner {
         };
         let file = zip.by_index(entry.index).map_err(unusable)?;
         let mut bytes = Vec::new();
-        // No further than the directory's size, which has been held against the limits.
+        // At most the directory's size, which was checked against the limits.
         file.take(entry.size as u64 + 1)
             .read_to_end(&mut bytes)
             .map_err(|error| unusable(ZipError::Io(error)))?;

@@ -1,4 +1,4 @@
-//! An archive's directory: what each record promises, checked before anything is read.
+//! An archive's directory. All of it is checked before any record is read.
 
 use super::PackageError;
 use super::limits::Limits;
@@ -24,24 +24,24 @@ pub(super) struct Entry {
     pub(super) compressed: bool,
     pub(super) crc32: u32,
     pub(super) checked: AtomicBool,
-    /// The bytes as memory that interpreters share, once that was asked for.
+    /// The bytes as memory that interpreters share, after the first request for it.
     pub(super) shared: OnceLock<Arc<Memory>>,
 }
 
-/// Reads the archive's directory and checks what every record promises.
+/// Reads the archive's directory and checks each entry.
 pub(super) fn directory(
     label: &str,
     mapping: &Arc<Mapping>,
     limits: Limits,
 ) -> Result<(ZipArchive<Reader>, BTreeMap<String, Entry>), PackageError> {
     let reader = Reader { mapping: Arc::clone(mapping), position: 0 };
-    // Nothing stands in front of a package. Looking for something that does, the crate takes other
-    // bytes for the directory of some of torch's archives.
+    // A package begins at byte 0. If the zip crate searches for a prefix, it mistakes other bytes for
+    // the directory in some of torch's archives.
     let config = Config { archive_offset: ArchiveOffset::Known(0) };
     let mut zip = ZipArchive::with_config(config, reader).map_err(|error| {
         let package = label.to_owned();
         let reason = reason(&error);
-        // A local header's magic number: it has been a zip archive.
+        // The magic number of a local header: the file was a zip archive.
         if mapping.len() >= 4 && mapping.copy(0, 4) == *b"PK\x03\x04" {
             PackageError::Truncated { package, reason }
         } else {
@@ -53,7 +53,7 @@ pub(super) fn directory(
     let what = "the number of records".to_owned();
     checked.limit(what, count as u64, limits.records, "Limits::records")?;
 
-    // What the directory says of a record, the record's own header must say too; no name twice.
+    // The directory and each record's own header must agree; no name may appear twice.
     zip.validate_header_consistency().map_err(|error| PackageError::Damaged {
         package: label.to_owned(),
         reason: reason(&error),
@@ -186,7 +186,7 @@ fn checked_name(label: &str, full: &str, top: &mut Option<String>) -> Result<Str
     Ok(name.to_owned())
 }
 
-/// Records that share bytes are how a small file promises a huge content.
+/// Refuses records that share bytes: by them a small file can claim a huge content.
 fn no_overlap(label: &str, records: &BTreeMap<String, Entry>) -> Result<(), PackageError> {
     let mut ranges: Vec<_> = records
         .iter()
@@ -209,7 +209,7 @@ fn no_overlap(label: &str, records: &BTreeMap<String, Entry>) -> Result<(), Pack
     Ok(())
 }
 
-/// What the zip reader says of a failure.
+/// The zip reader's reason for a failure.
 pub(super) fn reason(error: &ZipError) -> String {
     match error {
         ZipError::Io(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 /// Why a package, or something in it, could not be used.
 ///
-/// All of it is untrusted input: none of these variants is a defect of the caller, except for
+/// An archive is untrusted input: no variant is a mistake of the caller, except
 /// [`PackageError::NoRecord`].
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -17,7 +17,7 @@ pub enum PackageError {
         /// The operating system's answer.
         source: std::io::Error,
     },
-    /// It is no zip archive.
+    /// The file is not a zip archive.
     #[error("{package} is no zip archive: {reason}")]
     NotZip {
         /// The package.
@@ -25,7 +25,7 @@ pub enum PackageError {
         /// What the reader stumbled over.
         reason: String,
     },
-    /// It begins as a zip archive and does not end as one.
+    /// The file begins as a zip archive and does not end as one.
     #[error(
         "{package} is truncated or damaged: it begins as a zip archive, and its directory of \
          records cannot be read ({reason}); copy it again from where it was exported"
@@ -61,7 +61,7 @@ pub enum PackageError {
         package: String,
         /// The record's path in it.
         record: String,
-        /// What is wrong with it.
+        /// Why the record is unusable.
         reason: String,
     },
     /// A record's bytes are not those that were written.
@@ -74,9 +74,9 @@ pub enum PackageError {
         package: String,
         /// The record's path in it.
         record: String,
-        /// What the archive says.
+        /// The checksum in the archive.
         expected: u32,
-        /// What its bytes give.
+        /// The checksum of the record's bytes.
         found: u32,
     },
     /// A record's name would leave the package.
@@ -102,7 +102,7 @@ pub enum PackageError {
         found: u64,
         /// How large it may be.
         limit: u64,
-        /// The field of [`Limits`](super::Limits) that says so.
+        /// The field of [`Limits`](super::Limits) that sets the limit.
         setting: &'static str,
     },
     /// Two records share bytes of the file, as no honest writer does.
@@ -120,7 +120,7 @@ pub enum PackageError {
     Build {
         /// The `MODULE:CALLABLE` that was to be packaged.
         target: String,
-        /// Each with the way that leads to it, and what to do about it.
+        /// Each problem with the path that leads to it, and what to do about it.
         problems: Vec<String>,
     },
     /// There is no such record.

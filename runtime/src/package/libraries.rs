@@ -1,9 +1,9 @@
 //! Shared libraries that lie in an archive.
 //!
-//! Each becomes a file of the loader's own ([`hydrozoa_loader::provide`]) under a path that shows
-//! where it lies in the archive, so that rules, RPATHs and the libraries beside it (`*.libs`) mean
-//! what they mean on disk. What needs Python's symbols is then replicated for each interpreter and
-//! what needs none is loaded once, as with any file.
+//! Each becomes a file of the loader's own ([`hydrozoa_loader::provide`]). The file's path shows where
+//! the library lies in the archive, so that rules, RPATHs and the libraries beside it (`*.libs`) mean
+//! what they mean on disk. As with any file, a library that uses Python's symbols is replicated for
+//! each interpreter, and any other is loaded once.
 
 use super::Archive;
 use crate::Result;
@@ -11,11 +11,11 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Where an archive's libraries are, once they have been provided.
+/// Where an archive's libraries are, after they were provided.
 #[derive(Debug, Default)]
 pub(super) struct Libraries(OnceLock<PathBuf>);
 
-/// Whether a record is a shared library by its name: `x.so`, `x.so.1.2`.
+/// Whether a record has the name of a shared library: `x.so`, `x.so.1.2`.
 pub(super) fn is_library(record: &str) -> bool {
     let name = record.rsplit('/').next().unwrap_or(record);
     name.ends_with(".so") || name.contains(".so.")
@@ -29,7 +29,7 @@ impl Archive {
 
     /// The path by which the loader knows a library, and those beside it.
     pub(crate) fn library(&self, record: &str) -> Result<PathBuf> {
-        // That the record is missing or damaged is said of it, not of another.
+        // A missing or damaged record is reported under its own name, not another's.
         self.size(record)?;
         let provided = self.provided();
         if let Some(root) = provided.0.get() {
@@ -41,7 +41,7 @@ impl Archive {
         for library in self.libraries() {
             hydrozoa_loader::provide(&root.join(library), &self.read(library)?)?;
         }
-        // Of two threads that race, one's paths win; equal bytes are one file of the loader's.
+        // If two threads race, one's paths win; equal bytes are one file of the loader's.
         Ok(provided.0.get_or_init(|| root).join(record))
     }
 }

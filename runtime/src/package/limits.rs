@@ -1,9 +1,9 @@
 //! How much a package may ask for.
 
-/// Limits that an archive is held to when it is opened, before anything of it is inflated.
+/// Limits that are checked when an archive is opened, before anything is inflated.
 ///
-/// Records that are stored as they are, which is how torch writes all of them, cannot be larger
-/// than the file; so only the number of records and what is compressed needs a limit.
+/// torch stores all records uncompressed, and an uncompressed record cannot be larger than the file.
+/// Only the number of records and compressed records need a limit.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Limits {

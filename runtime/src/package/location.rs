@@ -6,16 +6,16 @@ use crate::object::Object;
 use crate::session::Session;
 use std::collections::BTreeMap;
 
-/// Where storages are loaded to, as `map_location` of `torch.load` says it.
+/// Where storages are loaded to, in the terms of `map_location` of `torch.load`.
 ///
-/// (A function, which torch also takes, is for Python: `importer.load_pickle` takes one. What it
-/// returns is its interpreter's own.)
+/// torch also accepts a function. Only Python can pass one: `importer.load_pickle` takes it. The
+/// storages that it returns belong to their interpreter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MapLocation {
-    /// All of them to one device: `cpu`, `cuda`, `cuda:1`.
+    /// All storages go to one device: `cpu`, `cuda`, `cuda:1`.
     Everything(String),
-    /// By the device that they were saved on; those not named stay on theirs.
+    /// Pairs of the device that a storage was saved on and its new device. Others stay on theirs.
     Each(BTreeMap<String, String>),
 }
 

@@ -8,17 +8,17 @@ use std::ptr::NonNull;
 
 /// Page-aligned memory that holds a whole archive.
 ///
-/// Of a file it is a private, writable mapping: pages that nobody writes are the page cache's, one
-/// physical copy for all interpreters and all processes; a page that is written (an in-place
-/// operation on a weight) becomes this process's own copy, shared by its interpreters, and the file
+/// A file is mapped privately and writable. A page that nobody writes is the page cache's: one
+/// physical copy for all interpreters and all processes. A page that is written (by an in-place
+/// operation on a weight) becomes this process's own copy, which its interpreters share. The file
 /// never changes.
 ///
-/// Whoever truncates the file while it is mapped kills the process by `SIGBUS`, as with every mapped
-/// file. Replace packages by renaming a new file over them.
+/// Truncating the file while it is mapped ends the process by `SIGBUS`, as with every mapped file. To
+/// replace a package, rename a new file over it.
 #[derive(Debug)]
 pub(crate) struct Mapping {
-    /// Keeps the pages. Only `start` is used to reach them: Python may write to them at any time,
-    /// so no long-lived Rust reference to them may exist.
+    /// Keeps the pages mapped. All access goes through `start`: Python may write to the pages at any
+    /// time, so no long-lived Rust reference to them may exist.
     _pages: Option<MmapMut>,
     start: NonNull<u8>,
     len: usize,
@@ -39,8 +39,7 @@ impl Mapping {
         if file.metadata().map_err(failed)?.len() == 0 {
             return Ok(Self::empty());
         }
-        // Without a reservation: what could be written is as large as the file, and next to
-        // nothing of it ever is.
+        // No reservation of swap: the whole file could be written, and almost none of it ever is.
         let mut options = MmapOptions::new();
         options.no_reserve_swap();
         // SAFETY: a private mapping; nobody's writes to it reach the file. Changes of the file

@@ -1,9 +1,9 @@
 //! Packages: models with their code in one file, as `torch.package` writes them.
 //!
-//! Opening one reads and checks its directory; nothing is unpacked. Python code imports its modules
-//! and loads its pickles through our own importer (`payload/python/package.py`), on interpreters
-//! with torch or without. Storages of tensors are the file's own pages, mapped once for all
-//! interpreters: see [`Archive`].
+//! Opening a package reads and checks its directory and unpacks nothing. Python code imports its
+//! modules and loads its pickles through our own importer (`payload/python/package.py`), on
+//! interpreters with torch or without. Storages of tensors are the file's own pages, mapped once for
+//! all interpreters: see [`Archive`].
 //!
 //! ```no_run
 //! # fn main() -> hydrozoa::Result<()> {
@@ -57,17 +57,17 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-/// The number of the first package. Numbers make mangled module names, `<torch_package_N>`;
-/// torch.package's own importers count from 0 in each interpreter, and the two must not meet.
+/// The number of the first package. Numbers are part of mangled module names, `<torch_package_N>`.
+/// torch.package's own importers count from 0 in each interpreter; ours must not collide with them.
 const FIRST_IDENTITY: u64 = 1_000_000;
 
 /// The packages of this process by number, for pickles that refer to their modules.
 static PACKAGES: Mutex<Vec<(u64, Weak<Shared>)>> = Mutex::new(Vec::new());
 
-/// An archive in a pool of interpreters, each of which imports it when it is first used there.
+/// An archive in a pool of interpreters. Each interpreter imports it at its first use there.
 ///
-/// A handle: clones refer to the same package. When the last one is dropped, with the last
-/// [`Movable`] that needs it, its modules are taken out of the interpreters.
+/// A handle: clones refer to the same package. After the last handle and the last [`Movable`] that
+/// needs it are dropped, the interpreters forget its modules.
 #[derive(Clone, Debug)]
 pub struct Package(Arc<Shared>);
 
@@ -77,23 +77,22 @@ struct Shared {
     weights: Weights,
     identity: u64,
     pool: Pool,
-    /// What one interpreter has compiled for all.
+    /// The code that one interpreter has compiled for all.
     code: Arc<Code>,
-    /// Where its importer has been made, by the address of the interpreter's state.
+    /// The interpreters that have its importer, by the address of their state.
     interpreters: Mutex<HashMap<usize, Weak<Inner>>>,
 }
 
 /// Whether code may write to the storages of a package.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Weights {
-    /// A write is seen by all interpreters of this process, and never by the file or other
-    /// processes: torch's semantics for storage that threads share.
+    /// All interpreters of this process see a write; the file and other processes do not. These are
+    /// torch's semantics for storage that threads share.
     #[default]
     Writable,
-    /// A write raises a `RuntimeError`. So does whatever asks torch for a pointer by which it could
-    /// write: `Tensor.numpy()`, `Tensor.data_ptr()`, handing the tensor out by DLPack, and
-    /// operators that ask for one although they only read (`nn.LSTM` on the CPU does, in torch
-    /// 2.11). Reading them, computing with them and copying them works.
+    /// A write raises a `RuntimeError`. So does everything that asks torch for a writable pointer:
+    /// `Tensor.numpy()`, `Tensor.data_ptr()`, export by DLPack, and operators that ask for one although
+    /// they only read (`nn.LSTM` on the CPU, in torch 2.11). Reading, computing and copying work.
     ReadOnly,
 }
 
@@ -102,18 +101,18 @@ impl Pool {
     ///
     /// # Errors
     ///
-    /// [`Error::Package`](crate::Error::Package), if the file is no sound package.
+    /// [`Error::Package`](crate::Error::Package), if the file is not a sound package.
     pub fn load_package(&self, path: impl AsRef<Path>) -> Result<Package> {
         Ok(self.load_archive(Archive::open(path)?))
     }
 
-    /// Makes a package of this pool from an archive. Every call makes modules of its own; the
-    /// storages are the archive's.
+    /// Makes a package of this pool from an archive. Each call makes a package with modules of its own;
+    /// all of them share the archive's storages.
     pub fn load_archive(&self, archive: Archive) -> Package {
         self.load_archive_with(archive, Weights::Writable)
     }
 
-    /// As [`Pool::load_archive`], and says whether the weights may be written.
+    /// As [`Pool::load_archive`]; `weights` decides whether code may write to the weights.
     pub fn load_archive_with(&self, archive: Archive, weights: Weights) -> Package {
         static NEXT_IDENTITY: AtomicU64 = AtomicU64::new(FIRST_IDENTITY);
         let shared = Arc::new(Shared {
@@ -142,7 +141,7 @@ impl Package {
             .map(Self)
     }
 
-    /// Its records, and what it says of itself.
+    /// The archive: its records and metadata.
     pub fn archive(&self) -> &Archive {
         &self.0.archive
     }
@@ -158,34 +157,34 @@ impl Package {
         self.0.identity
     }
 
-    /// The modules that it expects of the machine.
+    /// The modules that the package takes from the machine.
     pub fn extern_modules(&self) -> &[String] {
         self.0.archive.extern_modules()
     }
 
-    /// The version of the Python that wrote it, such as `3.11.7`, if it says so.
+    /// The version of the Python that wrote the package, such as `3.11.7`, if it is recorded.
     pub fn python_version(&self) -> Option<&str> {
         self.0.archive.python_version()
     }
 
     /// An object that was saved by `exporter.save_pickle(package, resource, object)`.
     ///
-    /// It is loaded at once on the least loaded interpreter, so that what is wrong with it shows
-    /// here, and on the others at first use. All share the package's storages: an in-place change
-    /// of a weight is seen by every object that was loaded from this package.
+    /// It is loaded at once on the least loaded interpreter, so that its errors appear here, and on
+    /// the others at their first use. All share the package's storages: every object that was loaded
+    /// from this package sees an in-place change of a weight.
     ///
     /// # Errors
     ///
-    /// [`Error::Package`](crate::Error::Package) if there is no such record, or what loading it raises;
-    /// [`Error::Device`](crate::Error::Device) if it was saved on a device that torch cannot use.
+    /// [`Error::Package`](crate::Error::Package) if there is no such record; the exception that loading
+    /// raises; [`Error::Device`](crate::Error::Device) if the object was saved on a device that torch
+    /// cannot use.
     pub fn load_pickle(&self, package: &str, resource: &str) -> Result<Movable> {
         self.loaded(package, resource, None)
     }
 
-    /// As [`Package::load_pickle`], with the storages moved to other devices, as `map_location` of
-    /// `torch.load` moves them: `"cpu"` loads into main memory what was saved on a GPU, `"cuda"` puts
-    /// everything on the GPU. What is on a GPU is uploaded once, and used from there by all
-    /// interpreters.
+    /// As [`Package::load_pickle`], with the storages moved to other devices like by `map_location` of
+    /// `torch.load`: `"cpu"` loads into main memory what was saved on a GPU, `"cuda"` puts everything
+    /// on the GPU. A storage on a GPU is uploaded once for all interpreters.
     ///
     /// # Errors
     ///
@@ -214,7 +213,7 @@ impl Package {
     ///
     /// # Errors
     ///
-    /// [`Error::Package`](crate::Error::Package) if there is no such record, or it is damaged.
+    /// [`Error::Package`](crate::Error::Package) if the record does not exist or is damaged.
     pub fn load_binary(&self, package: &str, resource: &str) -> Result<Vec<u8>> {
         Ok(self.0.archive.load_binary(package, resource)?)
     }
@@ -223,22 +222,22 @@ impl Package {
     ///
     /// # Errors
     ///
-    /// [`Error::Package`](crate::Error::Package) if there is no such record, it is damaged, or it is no UTF-8.
+    /// [`Error::Package`](crate::Error::Package) if the record does not exist, is damaged, or is not UTF-8.
     pub fn load_text(&self, package: &str, resource: &str) -> Result<String> {
         Ok(self.0.archive.load_text(package, resource)?)
     }
 
-    /// One of its modules, by its plain name.
+    /// A module of the package, by its plain name.
     ///
     /// # Errors
     ///
-    /// `ModuleNotFoundError`, or what the module raises.
+    /// `ModuleNotFoundError`, or the exception that the module raises.
     pub fn import_module<'s>(&self, session: &'s Session, name: &str) -> Result<Object<'s>> {
         self.importer(session)?.call_method("import_module", (name,))
     }
 
-    /// A session on the least loaded interpreter, which has the package's importer:
-    /// [`Session::importer`].
+    /// A session on the least loaded interpreter, with the package's importer
+    /// ([`Session::importer`]).
     ///
     /// # Errors
     ///
@@ -330,7 +329,7 @@ impl Package {
         module.call_method_kwargs("install", arguments, options)
     }
 
-    /// The functions by which an importer finds and keeps compiled modules; `None` where no other interpreter would read
+    /// The functions by which an importer finds and keeps compiled modules; `None` if no other interpreter would read
     /// them.
     fn code<'s>(&self, session: &'s Session) -> Result<Object<'s>> {
         if self.0.pool.interpreters().len() == 1 {
@@ -376,12 +375,12 @@ impl Session {
 }
 
 impl Drop for Shared {
-    /// Has every interpreter forget the modules, when somebody next enters it: nothing waits here.
+    /// Makes every interpreter forget the modules at its next entry. Nothing waits here.
     fn drop(&mut self) {
         let interpreters =
             std::mem::take(self.interpreters.get_mut().unwrap_or_else(PoisonError::into_inner));
         for interpreter in interpreters.into_values() {
-            // One that is gone has forgotten.
+            // An interpreter that is gone has forgotten them.
             let Some(inner) = interpreter.upgrade() else {
                 continue;
             };

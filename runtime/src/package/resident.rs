@@ -1,5 +1,5 @@
-//! Storages of an archive on devices: uploaded by the first interpreter that needs one, and used by
-//! all from there.
+//! Storages of an archive on devices. The first interpreter that needs a storage uploads it; all use
+//! that copy.
 
 use super::Archive;
 use crate::device::{Device, DeviceError, Failure, MAP_PACKAGE, Resident, Uploads};
@@ -9,21 +9,21 @@ use crate::object::Object;
 use crate::{Error, Result};
 use std::sync::Arc;
 
-/// An archive's records on devices, by record and location (`cuda:0`). Nothing is kept alive here:
-/// a record that no tensor uses any more is given back, and uploaded again for the next.
+/// An archive's records on devices, by record and location (`cuda:0`). The table keeps nothing alive:
+/// a record that no tensor uses any more is freed, and uploaded again for its next user.
 pub(super) type Residents = Uploads<(String, String), Resident, Arc<Error>>;
 
 /// What `upload` returns: owner, address, size in bytes, DLPack device type and number.
 type Uploaded<'s> = (Object<'s>, usize, usize, i32, i32);
 
 impl Archive {
-    /// A record's copy on a device. `upload` is called, in the session's interpreter, if there is
-    /// none; another thread that is at it is waited for without the GIL.
+    /// A record's copy on a device. If there is none, `upload` is called in the session's interpreter.
+    /// If another thread is uploading it, this one waits without the GIL.
     ///
     /// # Errors
     ///
-    /// [`Error::Device`] if the interpreter has an obstacle to use the device; what `upload` raises,
-    /// to all who wait for it.
+    /// [`Error::Device`] if the interpreter cannot use the device; the exception of `upload`, for all
+    /// who wait for it.
     pub(super) fn resident(
         &self,
         record: &str,

@@ -1,11 +1,11 @@
-//! What the payload may ask of the host, and how a failure comes back as an [`Error`].
+//! The functions of the host that the payload may call, and the way back of a failure as an [`Error`].
 
 use super::passing;
 use super::table::{Failure, Header, HostTable, Status, Text};
 use crate::{Error, Result};
 use std::ffi::c_void;
 
-/// The one table that every payload is given.
+/// The one table that every payload gets.
 pub(super) static HOST: HostTable = HostTable { header: Header::of::<HostTable>(), fail };
 
 /// Where a call across the boundary leaves its failure.

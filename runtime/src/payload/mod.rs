@@ -1,7 +1,7 @@
 //! The host's side of the boundary: the embedded payloads, and the tables.
 //!
-//! What a payload may do and what it promises stands in the crate `hydrozoa-payload`, which both
-//! sides compile.
+//! The crate `hydrozoa-payload`, which both sides compile, defines what a payload may do and what it
+//! promises.
 
 mod embedded;
 mod host;

@@ -1,12 +1,12 @@
 //! Typed errors on their way through Python.
 //!
-//! A host function's error becomes a `RuntimeError` of the same text. If that comes out of the call
+//! A host function's error becomes a `RuntimeError` of the same text. If that exception leaves the call
 //! by which the host entered Python, on the same thread, the host gets its own error back.
 
 use crate::Error;
 use std::cell::RefCell;
 
-/// What Python sees of an error that is none of Python's.
+/// Python's view of an error that did not come from Python.
 pub(crate) const TYPE: &str = "RuntimeError";
 
 thread_local! {
@@ -14,15 +14,15 @@ thread_local! {
     static LAST: RefCell<Option<(String, Error)>> = const { RefCell::new(None) };
 }
 
-/// Keeps an error that Python is told of by `message`, if its type says more than that.
+/// Keeps an error that Python sees as `message`, if its type says more than the message.
 pub(crate) fn keep(error: Error, message: String) {
     if matches!(error, Error::Device(_) | Error::Package(_) | Error::Foreign { .. }) {
-        // While a thread's own destructors run there is nobody to give it back to.
+        // While a thread's own destructors run, nobody can receive it.
         let _ = LAST.try_with(|last| last.replace(Some((message, error))));
     }
 }
 
-/// The error that Python was told of by `message`, if that was the last one.
+/// The error that Python saw as `message`, if that was the last one.
 pub(super) fn take(type_name: &str, message: &str) -> Option<Error> {
     if type_name != TYPE {
         return None;

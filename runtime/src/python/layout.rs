@@ -125,7 +125,7 @@ fn standard_library(prefix: &Path, minor: u8) -> Option<PathBuf> {
         .find(|landmark| landmark.is_file())
 }
 
-/// Whether the file's header names this machine: what `file` would print.
+/// Checks that the file's header names this machine.
 fn machine(library: &Path) -> Result<(), Refusal> {
     let mut start = [0; 20];
     fs::File::open(library)
@@ -135,8 +135,8 @@ fn machine(library: &Path) -> Result<(), Refusal> {
     fs::File::open("/proc/self/exe")
         .and_then(|mut file| std::io::Read::read_exact(&mut file, &mut own))
         .map_err(|error| Refusal::Machine(error.to_string()))?;
-    // Whatever the first bytes mean, they agree for programs and libraries of one machine: magic,
-    // word size and byte order (0 to 5), and the machine's number (18 and 19).
+    // Programs and libraries of one machine agree in these bytes: magic, word size and byte order
+    // (0 to 5), and the machine's number (18 and 19).
     if start[..6] == own[..6] && start[18..] == own[18..] {
         return Ok(());
     }

@@ -1,7 +1,7 @@
-//! Finding a Python, and saying why a candidate is no use.
+//! Finding a Python, and the reason why a candidate is unusable.
 //!
-//! What is needed is the shared library `libpython3.X.so` with its standard library beside it.
-//! Files and layouts are looked at first; an executable is run only if they do not tell, as with
+//! A usable Python is a shared library `libpython3.X.so` with its standard library beside it. The
+//! search looks at files and layouts first. It runs an executable only if these do not decide, as with
 //! a version manager's shim.
 
 mod layout;
@@ -49,7 +49,7 @@ impl Installation {
         self.venv.as_deref()
     }
 
-    /// The directory of third-party packages; it need not exist.
+    /// The directory of third-party packages. It need not exist.
     pub fn site_packages(&self) -> PathBuf {
         let prefix = self.venv.as_ref().unwrap_or(&self.prefix);
         prefix.join(format!("lib/python3.{}/site-packages", self.minor))
@@ -59,7 +59,7 @@ impl Installation {
     ///
     /// # Errors
     ///
-    /// [`Error::Configuration`] if `directory` is no virtual environment or one of another version.
+    /// [`Error::Configuration`] if `directory` is not a virtual environment, or one of another version.
     pub fn with_venv(mut self, directory: &Path) -> Result<Self> {
         let described = venv::read(directory).map_err(|refusal| {
             Error::Configuration(format!("{}: {refusal}", directory.display()))
@@ -96,18 +96,18 @@ pub enum Origin {
     System,
 }
 
-/// Something that might have been a usable Python.
+/// A file or directory that could be a usable Python.
 #[derive(Clone, Debug)]
 pub struct Candidate {
     /// How it was found.
     pub origin: Origin,
     /// The file or directory that was looked at.
     pub path: PathBuf,
-    /// What it is, or why it is no use.
+    /// The installation, or why it is unusable.
     pub verdict: Result<Installation, Refusal>,
 }
 
-/// Why a candidate is no use.
+/// Why a candidate is unusable.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
@@ -133,7 +133,7 @@ pub enum Refusal {
         /// The directories that were looked into.
         searched: String,
     },
-    /// A free-threaded or debug build, whose binary interface is another.
+    /// A free-threaded or debug build, which has another binary interface.
     #[error("it is a {0} build, whose binary interface stock wheels are not made for")]
     Flavour(&'static str),
     /// The file is for another kind of machine.
@@ -167,9 +167,9 @@ impl fmt::Display for Candidate {
     }
 }
 
-/// Everything that might be a Python on this machine, best first, with what was found out.
+/// All candidates on this machine, best first, each with its installation or the reason against it.
 ///
-/// Of candidates that lead to the same library and virtual environment only the first is listed.
+/// If several candidates lead to the same library and virtual environment, only the first is listed.
 pub fn discover() -> Vec<Candidate> {
     let mut candidates: Vec<Candidate> = Vec::new();
     for (origin, path) in places() {
@@ -185,13 +185,13 @@ pub fn discover() -> Vec<Candidate> {
     candidates
 }
 
-/// What is at `path`: a libpython, a python executable, the prefix of an installation or a virtual
-/// environment, or why it is none of them.
+/// The installation at `path`, which is a libpython, a python executable, the prefix of an installation
+/// or a virtual environment; or the reason why it is none of these.
 pub fn examine(path: &Path) -> Candidate {
     Candidate { origin: Origin::Explicit, path: path.to_owned(), verdict: resolve(path) }
 }
 
-/// The Python to use: the one named, else the best that [`discover`] finds.
+/// The Python to use: the named one, or the best that [`discover`] finds.
 ///
 /// # Errors
 ///
@@ -207,8 +207,8 @@ pub fn find(named: Option<&Path>) -> Result<Installation> {
         .ok_or(Error::PythonNotFound { candidates })
 }
 
-/// The Python to use with the packages of a virtual environment, if one is given: the one named,
-/// else the one that the environment was made from, else the best that [`discover`] finds.
+/// The Python to use, with the packages of a virtual environment if one is given: the named one, or the
+/// one that the environment was made from, or the best that [`discover`] finds.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! Asking an executable where it comes from: the last resort, for shims and unusual layouts.
+//! Asks an executable for its installation: the last resort, for shims and unusual layouts.
 
 use super::{Installation, Refusal, layout};
 use std::path::{Path, PathBuf};

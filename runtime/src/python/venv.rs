@@ -4,18 +4,18 @@ use super::Refusal;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What a virtual environment says of itself.
+/// The contents of a `pyvenv.cfg`.
 pub(super) struct Described {
     /// Its own python.
     pub(super) executable: PathBuf,
     /// `home`: the directory of the python that it was made with.
     pub(super) home: PathBuf,
-    /// The second number of its version; not every tool writes one.
+    /// The second number of its version. Not every tool writes it.
     pub(super) minor: Option<u8>,
 }
 
 impl Described {
-    /// What the python that it was made with may be called, best first.
+    /// The possible names of the python that it was made with, best first.
     pub(super) fn bases(&self) -> impl Iterator<Item = PathBuf> {
         let exact = self.minor.map(|minor| format!("python3.{minor}"));
         exact

@@ -16,7 +16,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// What becomes of the modules that a rule covers.
+/// What a rule does with the modules that it matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Their source goes into the package.
@@ -30,7 +30,7 @@ pub enum Action {
 }
 
 impl Action {
-    /// As torch.package calls it.
+    /// torch.package's name for it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Intern => "intern",
@@ -47,20 +47,20 @@ pub struct Recipe {
     /// `MODULE:CALLABLE`: a function without parameters that returns the object, or the object
     /// and a tuple of arguments for one call of it.
     pub target: String,
-    /// Patterns of module names as torch.package has them (`torchvision.**`), first match counts.
-    /// What none covers is settled by rules that the report names: the object's own package and
-    /// packages without C extensions are interned, those with C extensions are external. What is
-    /// not installed is left out: importing it raises as it does here.
+    /// torch.package's patterns of module names (`torchvision.**`); the first match counts. Where none
+    /// matches, built-in rules decide, and the report names them: the object's own package and packages
+    /// without C extensions are interned, packages with C extensions are external. A module that is not
+    /// installed is left out: importing it raises, as it does here.
     pub rules: Vec<(Action, String)>,
-    /// Shared libraries to put in, each with its record, or where Python finds it. The libraries
-    /// that they name and bring along (`*.libs`) come with them.
+    /// Shared libraries to put in, each with its record; by default the place where Python finds it.
+    /// The libraries that they need and bring along (`*.libs`) go in too.
     pub extensions: Vec<(PathBuf, Option<String>)>,
-    /// Other files to put in, each with its record as above: what the code reads by
-    /// `importlib.resources` or its importer's `load_text` and `load_binary`.
+    /// Other files to put in, each with its record as above. Code reads them by `importlib.resources`
+    /// or its importer's `load_text` and `load_binary`.
     pub files: Vec<(PathBuf, Option<String>)>,
-    /// Put in front of `sys.path` while the object is made.
+    /// Folders in front of `sys.path` while the object is made.
     pub paths: Vec<PathBuf>,
-    /// How long may be spent on finding false dependencies.
+    /// The time limit of the search for false dependencies.
     pub search: Duration,
 }
 
@@ -100,12 +100,12 @@ impl Pool {
     /// # Errors
     ///
     /// [`PackageError::Build`] with every module that cannot be packaged and what to do about it;
-    /// [`Error::Python`] for what making or calling the object raises. That the package does not
-    /// load, or computes something else, is no error but the report's verdict.
+    /// [`Error::Python`] for an exception of making or calling the object. A package that does not
+    /// load, or computes something else, is not an error: the report's verdict says it.
     pub fn build_package(&self, recipe: &Recipe, output: impl AsRef<Path>) -> Result<Report> {
         let output = output.as_ref();
         let partial = output.with_extension("partial");
-        // Before the work, which may take minutes; and a rename would replace a device by a file.
+        // Checked before the work, which may take minutes. A rename would replace a device by a file.
         if fs::metadata(output).is_ok_and(|found| !found.is_file()) {
             let source = std::io::Error::other("it exists and is no regular file: name another");
             return Err(Error::Io { path: output.to_owned(), source });
@@ -133,7 +133,7 @@ impl Pool {
         };
         insert_paths(&checker, &recipe.paths)?;
         report.verdict = self.rehearse(&checker, output, case.as_ref(), recipe, &mut report)?;
-        // The checker's copies keep the maker's storages: they go before the interpreters do.
+        // The checker's copies keep the maker's storages, so they are dropped before the interpreters end.
         drop(case);
         checker.import("gc")?.call_method("collect", ())?;
         checker.interpreter().drain();
@@ -156,7 +156,7 @@ impl Pool {
         let package = self.load_package(file)?;
         let importer = package.importer(session)?;
         let rehearsal = session.import("_hydrozoa.rehearsal")?;
-        // What serves has it anyway: it is no cost of the package's.
+        // Every serving interpreter has it anyway, so it is not a cost of the package.
         session.import("torch")?;
         let folders: Vec<String> =
             recipe.paths.iter().map(|path| path.display().to_string()).collect();
@@ -177,7 +177,7 @@ impl Pool {
         let Some([_, expected]) = case else {
             return Ok(Verdict::Loads);
         };
-        // Only now: what its classes have imported is none of the package's.
+        // Only now: imports of its classes do not belong to the package.
         let expected = expected.to_object(session)?;
         let difference = rehearsal.call_method("unlike", (&result, &expected))?;
         if !difference.is_none() {

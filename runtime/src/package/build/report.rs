@@ -1,4 +1,4 @@
-//! What a package holds and why: the answer of a build.
+//! The report of a build: what the package holds, and why.
 
 use super::super::Archive;
 use super::{Row, page};
@@ -15,9 +15,9 @@ pub struct Module {
     pub name: String,
     /// `intern`, `extern`, `mock`, `library` or `pickle`.
     pub action: String,
-    /// Which rule decided that.
+    /// The rule that decided it.
     pub reason: String,
-    /// Bytes of source that are in the package for it.
+    /// Bytes of its source in the package.
     pub bytes: u64,
     /// The modules and pickles that name it.
     pub wanted_by: Vec<String>,
@@ -27,16 +27,17 @@ pub struct Module {
     pub is_false: bool,
 }
 
-/// What an external module, and what only that imports, takes of each interpreter's memory.
+/// Private memory that an external module, with the modules that only it imports, takes in each
+/// interpreter.
 ///
-/// torch.package has no mock for a part of what is external, and so none for `torch._dynamo`: what
-/// can be mocked, patched or made to import later is the module of the package that imports it.
+/// torch.package cannot mock a part of an external package, such as `torch._dynamo`. The module of the
+/// package that imports it can be mocked, patched, or changed to import later.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Cost {
-    /// The module of the package that has it imported; empty for what is imported by the call.
+    /// The module of the package that imports it; empty if the call imports it.
     pub by: String,
-    /// The line of its import statement; 0 for what the module's own calls import.
+    /// The line of the import statement; 0 if a call of the module imports it.
     pub line: u32,
     /// The external module.
     pub module: String,
@@ -60,20 +61,20 @@ impl std::fmt::Display for Cost {
     }
 }
 
-/// What became of the trial of a package.
+/// The result of trying a package.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// It loads, and computes the same bits as the unpackaged object.
     Same,
     /// It loads; there were no arguments to call it with.
     Loads,
-    /// It computes something else: what and where.
+    /// It computes something else: the text names what and where.
     Differs(String),
     /// It does not load, or its call raises: the exception with its traceback.
     Fails(String),
 }
 
-/// What [`Pool::build_package`](crate::Pool::build_package) has written, and how it came about.
+/// What [`Pool::build_package`](crate::Pool::build_package) has written, and why.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Report {
@@ -85,13 +86,13 @@ pub struct Report {
     pub storages: (usize, u64),
     /// Shared libraries in it, with their bytes.
     pub libraries: Vec<(String, u64)>,
-    /// What it needs, in the order in which the exporter met it.
+    /// The modules that it needs, in the exporter's order.
     pub modules: Vec<Module>,
-    /// What external modules take of each interpreter, the most first.
+    /// The costs of external modules in each interpreter, the largest first.
     pub costs: Vec<Cost>,
     /// Whether it works.
     pub verdict: Verdict,
-    /// Whether there was time to try every module as a false dependency.
+    /// Whether the time limit allowed to try every module as a false dependency.
     pub complete: bool,
 }
 
@@ -144,7 +145,7 @@ impl Report {
         self.costs = rows.into_iter().map(cost).collect();
     }
 
-    /// Those costs that are worth a thought: of a megabyte and more.
+    /// The costs of a megabyte and more.
     pub fn large_costs(&self) -> impl Iterator<Item = &Cost> {
         self.costs.iter().filter(|cost| cost.bytes >= 1_000_000)
     }
@@ -156,7 +157,7 @@ impl Report {
         self.complete = complete;
     }
 
-    /// Patterns that mock the false dependencies: a whole package where all of it is one.
+    /// Patterns that mock the false dependencies; one pattern for a package that is one as a whole.
     pub fn proposed_mocks(&self) -> Vec<String> {
         let considered =
             |module: &&Module| matches!(module.action.as_str(), "intern" | "extern" | "mock");
@@ -181,7 +182,7 @@ impl Report {
         patterns.into_iter().collect()
     }
 
-    /// The modules as a tree from the pickles down, each where the shortest way to it leads.
+    /// The modules as a tree from the pickles down. Each module stands at the end of its shortest path.
     pub fn tree(&self) -> String {
         let by_name: BTreeMap<&str, &Module> =
             self.modules.iter().map(|module| (module.name.as_str(), module)).collect();
@@ -212,7 +213,7 @@ impl Report {
         text
     }
 
-    /// A page that shows all of this, by itself: no other file, no network.
+    /// The report as one HTML page that needs no other file and no network.
     pub fn html(&self) -> String {
         page::html(self)
     }
@@ -232,7 +233,7 @@ fn line(module: &Module, indent: &str) -> String {
     text
 }
 
-/// Everything below `name`. What is external and leads nowhere is one line.
+/// The tree below `name`. External modules without children share one line.
 fn branch(children: &BTreeMap<&str, Vec<&Module>>, name: &str, indent: &str, text: &mut String) {
     let Some(list) = children.get(name) else { return };
     let leaf = |module: &&&Module| {
