@@ -1,7 +1,7 @@
 //! Which domain's code the calling thread runs.
 //!
-//! Code that is shared by all domains (a system object) and must act for one of them asks here.
-//! The host enters a domain around each call into it; constructors run in theirs; a thread that a
+//! Code that all domains share (a system object) asks here for which domain it must act. The host
+//! enters a domain around each call into it. Constructors run in their own domain. A thread that a
 //! replica creates begins in the domain of its creator.
 
 use std::cell::Cell;

@@ -1,4 +1,4 @@
-//! What can go wrong while an image is loaded, by phase.
+//! The errors of a load, by phase.
 
 use std::path::PathBuf;
 
@@ -7,8 +7,8 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// A failed load. Each variant names the object, and the symbol where there is one.
 ///
-/// A load that fails before its constructors run leaves no trace: nothing is published, every
-/// mapping is removed. System objects that were opened for it stay, as they are nobody's alone.
+/// A load that fails before its constructors run leaves no trace: nothing is published, and every
+/// mapping is removed. System objects that it opened stay, since no domain owns them.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -27,7 +27,7 @@ pub enum Error {
     Malformed {
         /// The file's path.
         object: PathBuf,
-        /// Which rule it breaks.
+        /// The rule that it breaks.
         reason: String,
     },
     /// The image is well formed but asks for something that is refused on purpose.
@@ -35,10 +35,10 @@ pub enum Error {
     Refused {
         /// The file's path.
         object: PathBuf,
-        /// What it asks for, and why it is not granted.
+        /// The feature that it asks for, and why the loader refuses it.
         reason: String,
     },
-    /// A needed library was found nowhere.
+    /// A needed library was not found.
     #[error(
         "{object}: cannot open shared object file: no such file in {searched} (needed by {requester})"
     )]
@@ -47,7 +47,7 @@ pub enum Error {
         object: String,
         /// The object that asked for it.
         requester: String,
-        /// The directories that were looked into.
+        /// The directories that were searched.
         searched: String,
     },
     /// A symbol is defined nowhere in the scope of its reference.
@@ -79,7 +79,7 @@ pub enum Error {
     Tls {
         /// The object that asks for it.
         object: PathBuf,
-        /// What is exhausted or unsupported, and the way round.
+        /// What is exhausted or unsupported, and the workaround.
         reason: String,
     },
     /// The system's own loader refused an object that is shared by all domains.

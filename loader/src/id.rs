@@ -1,4 +1,4 @@
-//! The identity of a domain, which what is loaded refers to without knowing domains.
+//! The identity of a domain, for floors that refer to a domain and do not know domains.
 
 /// Identifies a domain for as long as the process runs; never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

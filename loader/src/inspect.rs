@@ -1,4 +1,4 @@
-//! What a file is to this loader, told without loading it.
+//! Inspection of a file: its class and cost, without loading it.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use crate::load::closure::{Closure, Edge};
 use crate::policy::Class;
 use crate::sys::{PAGE, page_down};
 
-/// What a file is, which class it has in a domain and why, and what a replica of it costs.
+/// The contents of a file, its class in a domain with the reason, and the cost of a replica.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Inspection {
@@ -24,7 +24,7 @@ pub struct Inspection {
     pub soname: String,
     /// Its PT_LOAD segments, ascending.
     pub segments: Vec<SegmentInfo>,
-    /// How many dynamic relocations of each type it has, by the psABI's names; packed relative ones
+    /// The number of dynamic relocations of each type, by the psABI's names. Packed relative relocations
     /// are counted as `DT_RELR`.
     pub relocations: BTreeMap<String, usize>,
     /// Its thread-local data, if it has some.
@@ -33,18 +33,18 @@ pub struct Inspection {
     pub versions_needed: Vec<String>,
     /// Versions that it defines (DT_VERDEF), sorted.
     pub versions_defined: Vec<String>,
-    /// What becomes of it when code in the domain opens it.
+    /// Its class when code in the domain opens it.
     pub class: Class,
-    /// Why: the rule, or the symbol that decided.
+    /// The rule or the symbol that decided the class.
     pub reason: String,
-    /// Bytes that every replica has for itself once it is loaded: pages that relocation writes, and
-    /// those in which zero-initialised data begins.
+    /// Bytes that every loaded replica has for itself: pages that relocation writes, and the pages in
+    /// which zero-initialised data begins.
     pub private_at_load: usize,
     /// Bytes that a replica can have for itself at most: all its writable segments.
     pub private_at_most: usize,
-    /// Bytes that are never written and exist once, however many replicas there are.
+    /// Bytes that are never written. They exist once for all replicas.
     pub shared: usize,
-    /// What loading it brings, breadth first: the needs of all that the domain does not hold yet.
+    /// The needs of all objects that a load would add to the domain, breadth first.
     pub dependencies: Vec<DependencyInfo>,
 }
 
@@ -82,13 +82,13 @@ pub struct TlsInfo {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DependencyInfo {
-    /// Its DT_SONAME, else its file's name; what was asked for, if it was not found.
+    /// Its DT_SONAME, or its file's name; the needed name, if it was not found.
     pub name: String,
-    /// Where it is; nothing for what was not found.
+    /// Its path, if it was found.
     pub path: Option<PathBuf>,
-    /// Its class in the domain; nothing for what was not found.
+    /// Its class in the domain, if it was found.
     pub class: Option<Class>,
-    /// Why it has the class, or where it was looked for.
+    /// The reason for the class, or the places that were searched.
     pub reason: String,
 }
 
@@ -148,7 +148,7 @@ fn inspect(domain: &Domain, path: &Path) -> Result<Inspection> {
     })
 }
 
-/// The class of what the domain, or its commons, has loaded.
+/// The class of an object that the domain or its commons has loaded.
 fn held(domain: &Domain, image: &Image) -> Option<Class> {
     let holds = |inner: &DomainInner| inner.state.lock().by_image.contains_key(&image.id);
     if holds(&domain.0) {
@@ -162,7 +162,7 @@ fn whole_pages(address: usize, length: usize) -> usize {
     (address + length).div_ceil(PAGE) * PAGE - page_down(address)
 }
 
-/// How many pages a replica writes before its code runs.
+/// The number of pages that a replica writes before its code runs.
 fn pages_written(image: &Image) -> Result<usize> {
     let relocated: usize = image.targets()?.pages().map(|run| run.len() / PAGE).sum();
     // Where a segment's file part ends within a page, the rest of that page is cleared.

@@ -1,9 +1,9 @@
-//! A loader that loads one ELF file many times: its text once, its data per replica.
+//! A loader that loads one ELF file many times: its text once, its data for each replica.
 //!
-//! `dlopen` of a file that is loaded already returns what is there. This crate gives each
-//! [`Domain`] a replica of its own, with its own data, bss and thread-local storage, while the
-//! kernel keeps one copy of every page that no replica changes. Symbols bind within the domain
-//! first; the C library and whatever holds no state of a domain exist once.
+//! `dlopen` of a loaded file returns the library that is there. This crate gives each [`Domain`] a
+//! replica of its own, with its own data, bss and thread-local storage. The kernel keeps one copy of
+//! every page that no replica changes. Symbols bind within the domain first. The C library, and
+//! libraries without state of a domain, exist once.
 //!
 //! ```no_run
 //! use hydrozoa_loader::{Loader, OpenFlags};
@@ -21,23 +21,24 @@
 //! # Ok(()) }
 //! ```
 //!
-//! [`Domain::open`] replicates the file that it is given. Of what that needs, a [`Policy`] and the
-//! symbols decide: what refers to symbols of the domain's global replicas is replicated too, all
-//! else is loaded once, by the system's own loader or in the commons. Code in replicas that calls
-//! `dlopen` and its kin is answered for its domain, and [`DomainBuilder::interpose`] puts functions
-//! of the caller in the place of any others. `examples/counters.rs` is a program to begin with.
+//! [`Domain::open`] replicates its file. A [`Policy`] and the symbols decide about the libraries that
+//! the file needs: a library that refers to symbols of the domain's global replicas is replicated too,
+//! any other is loaded once, by the system's own loader or in the commons. When code in a replica calls
+//! `dlopen` or its relatives, this crate answers for the replica's domain. [`DomainBuilder::interpose`]
+//! puts a function of the caller in the place of any other function. Start with the program
+//! `examples/counters.rs`.
 //!
-//! Debuggers, profilers and unwinders know replicas without help (gdb 13, perf, libgcc); lldb by the
-//! command in `debuggers/`. What is supported, what is refused in which words, and the test of each
-//! is in `docs/loader.md` of the repository.
+//! Debuggers, profilers and unwinders see replicas without help (gdb 13, perf, libgcc); lldb needs the
+//! command in `debuggers/`. `docs/loader.md` of the repository lists what is supported, what is refused
+//! with which message, and the test of each.
 //!
-//! A load goes through phases, each of which only reads what the one before made:
+//! A load has phases. Each reads what earlier phases made and changes none of it:
 //! closure (find and classify) → plan (bind symbols) → map → relocate → publish → run.
 //!
 //! # What a process does not survive
 //!
-//! The code in replicas runs with the rights of the process: its memory errors are the process's,
-//! and a file that is truncated while it is mapped raises SIGBUS, as under every loader.
+//! Code in replicas runs with the rights of the process, and its memory errors end the process. A file
+//! that is truncated while it is mapped raises SIGBUS, as under every loader.
 
 mod arch;
 mod bind;

@@ -24,8 +24,8 @@ use crate::visible::unwind;
 
 /// Loads images into domains. Cheap to clone.
 ///
-/// Several loaders with different policies can work in one process; they share images, and the
-/// system's objects, but not the commons.
+/// A process may have several loaders with different policies. They share images and the system's
+/// objects, but not the commons.
 #[derive(Clone, Debug)]
 pub struct Loader {
     policy: Arc<Policy>,
@@ -83,22 +83,22 @@ impl DomainBuilder {
         }
     }
 
-    /// Binds references to `symbol` from the domain's replicas to `interposition`, whoever defines
-    /// the symbol. The last interposition of a symbol counts; the loader's own (the `dl*`
-    /// functions, `__tls_get_addr`, `pthread_create`) can be replaced too.
+    /// Binds references to `symbol` from the domain's replicas to `interposition`, whatever object
+    /// defines the symbol. The last interposition of a symbol counts. The loader's own interpositions
+    /// (the `dl*` functions, `__tls_get_addr`, `pthread_create`) can be replaced too.
     #[must_use]
     pub fn interpose(mut self, symbol: &str, interposition: Interposition) -> DomainBuilder {
         self.interpositions.insert(symbol.to_owned(), interposition);
         self
     }
 
-    /// Makes the domain a part of the program instead of one beside it: `dlopen(3)` as the system
-    /// loader has it, for libraries that this loader loads.
+    /// Makes the domain a part of the program instead of a world beside it: libraries that this loader
+    /// loads follow the system loader's rules of `dlopen(3)`.
     ///
-    /// What the system loader holds counts as loaded; symbols of the executable and of what it was
-    /// linked with come before the domain's; a library is unloaded when nothing needs it any more
-    /// after its last handle was closed. Code in the domain gives the guarantees that `dlclose(3)`
-    /// asks for. A process has at most one use for such a domain.
+    /// Objects of the system loader count as loaded. Symbols of the executable and its dependencies come
+    /// before the domain's. A library is unloaded when its last handle is closed and nothing needs it any
+    /// more. Code in the domain must give the guarantees that `dlclose(3)` asks for. A process has at most
+    /// one use for such a domain.
     #[must_use]
     pub fn continue_program(mut self) -> DomainBuilder {
         self.program = true;
@@ -161,8 +161,8 @@ impl Loader {
         &self.commons
     }
 
-    /// Has the system's loader load the file at `path`, once and for good, as it does for the
-    /// libraries that the policy leaves to it.
+    /// Loads the file at `path` by the system's loader, once and for good, like the libraries that the
+    /// policy leaves to the system.
     ///
     /// # Errors
     /// [`Error::System`] with the text of `dlerror`.

@@ -1,16 +1,16 @@
 //! Which libraries are replicated, loaded once by us, or left to the system loader.
 //!
 //! Most libraries need no rule: the closure (see [`crate::load::closure`]) decides by their undefined
-//! symbols. A rule is for what symbols do not show: a library whose state only a lock of its one
-//! user protected, or one that shall be private (or shared) by choice. The loader has rules of its own
-//! for what belongs to the C library and to the compiler, as these serve the whole process in any
-//! program. Which other libraries need a rule, its user knows.
+//! symbols. A rule is for facts that symbols do not show: a library whose state was protected only by a
+//! lock of its single user, or a library that should be private (or shared) by choice. The loader has
+//! rules of its own for the libraries of the C library and of the compiler, since these serve the whole
+//! process in any program. Its user adds rules for other libraries.
 
 use std::path::Path;
 
 use glob::Pattern;
 
-/// What becomes of a library that a domain needs.
+/// How a library that a domain needs is loaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Class {
     /// Loaded by us once per domain: own data, shared text.
@@ -25,7 +25,7 @@ pub enum Class {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Rule {
     pattern: Pattern,
-    /// What a path must hold to match the pattern: cheaper to ask for first.
+    /// A text that every matching path contains: cheaper to search for first.
     literal: String,
     class: Class,
     reason: &'static str,
@@ -33,8 +33,8 @@ pub struct Rule {
 
 /// An ordered table of rules; the first that matches a file's path decides.
 ///
-/// Patterns are those of the `glob` crate, where `*` also matches `/`. A custom rule stands before
-/// the built-in ones and so overrides them.
+/// Patterns are those of the `glob` crate, where `*` also matches `/`. A custom rule stands before the
+/// built-in rules and overrides them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Policy {
     rules: Vec<Rule>,
@@ -104,8 +104,8 @@ impl Policy {
             .map(|rule| (rule.class, rule.reason))
     }
 
-    /// The class that a rule gives to every file called `name`, whatever directory it is in; none if
-    /// the directory counts.
+    /// The class that a rule gives to every file called `name`, in any directory; none if the directory
+    /// counts.
     pub(crate) fn class_of_name(&self, name: &str) -> Option<Class> {
         let path = format!("/{name}");
         let matches = |rule: &Rule| path.contains(&rule.literal) && rule.pattern.matches(&path);

@@ -1,5 +1,5 @@
-//! For a library that is preloaded and answers the `dl*` names of a program by this crate, like
-//! `loader/shim`: the way to glibc's own functions behind its exports.
+//! glibc's own functions behind the exports of a preloaded library such as `loader/shim`, which answers
+//! the `dl*` names of a program by this crate.
 
 use std::ffi::c_void;
 use std::mem::transmute;
@@ -11,8 +11,8 @@ use crate::sys::functions::{self, *};
 use crate::system;
 use crate::visible::unwind;
 
-/// From now on this crate calls what libc.so.6 itself defines, whatever the names bind to. Call it
-/// before anything else of this crate. False if libc's symbol table cannot be read.
+/// Makes this crate call the functions that libc.so.6 itself defines, whatever their names bind to. Call
+/// it before any other function of this crate. False if libc's symbol table cannot be read.
 pub fn bypass_interposers() -> bool {
     functions::replace(find).is_some()
 }

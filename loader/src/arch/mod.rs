@@ -1,6 +1,6 @@
-//! What differs between machines: relocation types, code that cannot be written in Rust.
+//! The differences between machines: relocation types, and code that cannot be written in Rust.
 //!
-//! Each machine's module offers the same names; nothing outside this folder asks which it is.
+//! Each machine's module offers the same names. Nothing outside this folder depends on the machine.
 
 #[cfg(not(all(
     target_os = "linux",
@@ -35,7 +35,7 @@ fn descriptor_words(block: Block, offset: u64, resolvers: [u64; 2]) -> Option<[u
     }
 }
 
-/// What a relocation does, whatever its number on this machine. S, A, B, P: as in the psABI.
+/// The operation of a relocation, whatever its number on this machine. S, A, B, P: as in the psABI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
     /// Nothing.

@@ -1,11 +1,11 @@
-//! Bindings: what a symbol that relocations name stands for, without addresses that differ between
+//! Bindings: the definitions of symbols that relocations name, without addresses that differ between
 //! domains.
 
 use crate::image::symbols::Symbol;
 use crate::image::versions::Version;
 use crate::tls::Block;
 
-/// What a symbol is bound to.
+/// The definition that a symbol is bound to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Binding {
     /// No relocation names the symbol.
@@ -14,7 +14,7 @@ pub(crate) enum Binding {
     Absent,
     /// A symbol of the domain's replica of an image, given by its index in [`crate::bind::plan::Plan::images`].
     Image { image: u32, symbol: Symbol },
-    /// An address that is the same in all domains, and the size of what is there.
+    /// An address that is the same in all domains, and the size of the definition.
     Fixed { address: usize, size: u64 },
     /// Thread-local data that is the same in all domains.
     FixedTls { block: Block, offset: u64 },
@@ -24,7 +24,7 @@ pub(crate) enum Binding {
     Missing(u32),
 }
 
-/// A function that a plan found no definition of.
+/// A function for which a plan found no definition.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Missing {
     pub name: &'static [u8],

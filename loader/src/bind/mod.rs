@@ -1,4 +1,4 @@
-//! Binding: what an image's references stand for, and the words that relocation makes of that.
+//! Binding: the definitions of an image's references, and the words that relocation writes for them.
 
 pub(crate) mod binding;
 pub(crate) mod plan;

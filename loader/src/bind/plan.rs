@@ -1,8 +1,8 @@
-//! Plans: what every symbol that an image's relocations name is bound to.
+//! Plans: the bindings of all symbols that an image's relocations name.
 //!
-//! A plan says nothing about addresses that differ between domains: a definition in an image of
-//! the domain is kept as (image, value). So the second domain that loads the same images in the
-//! same order applies the first one's plan, and resolves nothing.
+//! A plan holds no address that differs between domains: a definition in an image of the domain is
+//! kept as (image, value). So the second domain that loads the same images in the same order applies
+//! the first one's plan and looks up nothing.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,12 +22,12 @@ pub(crate) struct Plan {
     bindings: Vec<Binding>,
     /// The images that hold definitions.
     pub images: Vec<ImageId>,
-    /// Functions that nothing defined.
+    /// Functions without a definition.
     pub missing: Vec<Missing>,
-    /// The image's relocations, as far as they are known without a replica.
+    /// The part of the image's relocations that is known without a replica.
     pub prepared: Prepared,
-    /// Whether its code can learn the ids of modules, and so may pass words to `__tls_get_addr` that
-    /// no relocation wrote (D's runtime does).
+    /// Whether its code can learn the ids of modules. Such code may pass words to `__tls_get_addr` that no
+    /// relocation wrote (D's runtime does).
     pub learns_module_ids: bool,
 }
 
@@ -48,7 +48,7 @@ type Plans = Vec<(Arc<PlanKey>, Arc<Plan>)>;
 /// The plans of all images, which live as long as the process.
 static PLANS: Mutex<BTreeMap<ImageId, Plans>> = Mutex::new(Rank::Plans, BTreeMap::new());
 
-/// What the references of one load are bound in.
+/// The scope and rules by which the references of one load are bound.
 pub(crate) struct Binder<'a> {
     scope: &'a Scope,
     key: Arc<PlanKey>,
@@ -59,7 +59,7 @@ impl<'a> Binder<'a> {
         Binder { scope, key: Arc::new(PlanKey { scope: scope.key(), interposed, now }) }
     }
 
-    /// The plan of `image` in this scope; made now unless an equal load was planned before.
+    /// The plan of `image` in this scope. It is made now unless an equal load was planned before.
     pub(crate) fn plan(&self, image: &Image) -> Result<Arc<Plan>> {
         let find = |plans: &BTreeMap<ImageId, Plans>| {
             let mut plans = plans.get(&image.id)?.iter();
@@ -195,7 +195,7 @@ impl<'a> Binder<'a> {
 }
 
 impl Binder<'_> {
-    /// Whether calls that may be bound late are all that refers to symbol `index`.
+    /// Whether only calls that may be bound late refer to symbol `index`.
     fn is_only_called(&self, image: &Image, index: u32) -> bool {
         let [data, calls] = image.dynamic.relocations;
         let named_in = |table| Rela::all(table).any(|rela| rela.symbol == index);
@@ -235,7 +235,7 @@ impl Plan {
         &self.bindings
     }
 
-    /// What symbol `index` is bound to.
+    /// The binding of symbol `index`.
     pub(crate) fn binding(&self, index: u32) -> Binding {
         self.bindings.get(index as usize).copied().unwrap_or(Binding::Absent)
     }

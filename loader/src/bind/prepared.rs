@@ -1,9 +1,9 @@
-//! Relocations whose words are known when a plan is made, but for the replica's own address.
+//! Relocations whose words are known when a plan is made, except for the replica's own address.
 //!
-//! Nearly all words that a load writes are an address in the image itself (its own base and a
-//! constant) or something that is the same in all domains. They are found once, with the plan, and
-//! sorted by place: a further replica writes them as its pages are made, page by page, while the
-//! page is in the processor's first cache, and looks at no record and no symbol.
+//! Nearly all words that a load writes are an address in the image itself (its base and a constant) or
+//! are the same in all domains. They are computed once, with the plan, and sorted by place. A further
+//! replica writes them page by page as its pages are made, while each page is in the processor's first
+//! cache. It reads no record and no symbol.
 
 use std::collections::HashSet;
 
@@ -14,14 +14,14 @@ use crate::image::relocations::{Rela, relr_addresses};
 use crate::replica::words::Words;
 use crate::sys::PAGE;
 
-/// The relocations of an image, sorted out.
+/// The relocations of an image, divided by the phase that writes them.
 #[derive(Debug, Default)]
 pub(crate) struct Prepared {
-    /// What mapping writes.
+    /// The words that mapping writes.
     pub words: Words,
-    /// Whether the words of DT_RELR are left to relocation, before all others.
+    /// Whether relocation writes the words of DT_RELR, before all others.
     pub relative: bool,
-    /// What else is left to relocation: indices of records, in the table's order.
+    /// Indices of the other records that relocation applies, in the table's order.
     pub others: Vec<u32>,
     /// Those of the others that write module words, which are arguments of `__tls_get_addr`.
     pub modules: Vec<u32>,
@@ -31,7 +31,7 @@ pub(crate) struct Prepared {
 }
 
 impl Prepared {
-    /// Sorts out the relocations of `image`. `own` says which of the plan's images it is itself.
+    /// Divides the relocations of `image`. `own` is its own index among the plan's images.
     pub(crate) fn of(
         image: &Image,
         binding: impl Fn(u32) -> Binding,
@@ -105,7 +105,7 @@ enum Word {
     Fixed(u64),
 }
 
-/// What the relocation writes, if it is known now.
+/// The word that the relocation writes, if it is known now.
 fn word(rela: &Rela, binding: impl Fn(u32) -> Binding, own: impl Fn(u32) -> bool) -> Option<Word> {
     let biased = |value: u64| u32::try_from(value).ok().map(Word::Biased);
     let addend = match arch::action(rela.kind)? {

@@ -1,5 +1,4 @@
-//! Relocation: what of a plan mapping has not written (see [`crate::bind::prepared`]), applied to a
-//! replica.
+//! Relocation: applies the part of a plan that mapping has not written (see [`crate::bind::prepared`]).
 //!
 //! Only pages that hold a relocation are written (see [`crate::image::Targets`]); mapping has made
 //! them private before.
@@ -17,7 +16,7 @@ use crate::image::symbols::Symbol;
 use crate::replica::Replica;
 use crate::tls::Block;
 
-/// Where a plan's definitions are in one domain.
+/// The places of a plan's definitions in one domain.
 pub(crate) struct Places<'a> {
     /// The domain's replicas of [`Plan::images`], in that order.
     pub replicas: Vec<Option<&'a Replica>>,
@@ -43,15 +42,15 @@ enum Value {
         block: Block,
         offset: u64,
     },
-    /// To be asked of the resolver at this address.
+    /// The answer of the resolver at this address.
     Indirect {
         resolver: usize,
     },
 }
 
-/// Applies everything but indirect functions, which are returned: their resolvers may run only
-/// when all objects that they call into are relocated (gABI extension; glibc defers in the same
-/// way within one object).
+/// Applies all relocations except those of indirect functions, and returns these. Their resolvers may run
+/// only when all objects that they call into are relocated (gABI extension; glibc defers in the same way
+/// within one object).
 pub(crate) fn relocate(
     replica: &Replica,
     plan: &Plan,
@@ -93,7 +92,7 @@ struct Relocator<'a> {
     replica: &'a Replica,
     plan: &'a Plan,
     places: &'a Places<'a>,
-    /// What its references to the loader's own `__tls_get_addr` are bound to.
+    /// The function to which its references to the loader's own `__tls_get_addr` are bound.
     tls_get_addr: usize,
 }
 
@@ -112,8 +111,8 @@ impl Relocator<'_> {
         arch::tls_get_addr_for(modules)
     }
 
-    /// The block that a relocation of thread-local data names, and where in it; none for an undefined
-    /// weak symbol.
+    /// The block that a relocation of thread-local data names, and the offset in it; none for an
+    /// undefined weak symbol.
     fn tls_block(&self, action: Action, symbol: u32) -> Result<Option<(Block, u64)>, String> {
         let own = || Ok(Some((self.replica.tls_block().ok_or("its object has no PT_TLS")?, 0)));
         if symbol == 0 {
@@ -263,7 +262,7 @@ impl Relocator<'_> {
         })
     }
 
-    /// The size of symbol `index`, whatever kind of symbol it is.
+    /// The size of symbol `index`, for any kind of symbol.
     fn size(&self, index: u32) -> Result<u64, String> {
         match self.plan.binding(index) {
             Binding::Image { symbol, .. } => Ok(symbol.size),

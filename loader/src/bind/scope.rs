@@ -1,25 +1,32 @@
-//! Scopes: where a reference of a replica looks for its definition.
+//! Scopes: the order in which the objects of a process are searched for a reference's definition.
 //!
-//! The order, first to last: the domain's interposition table; the domain's global replicas; the
-//! replicas of the library that was opened, breadth first; the commons that it needs; the
-//! executable and its dependencies; the system objects that it needs; those that the global
-//! replicas need (a plugin may use libm and name it nowhere, if the program is known to have it);
-//! whatever else the system loader offers to everybody.
+//! First to last:
 //!
-//! Three rules bend it. A weak or unique definition in a replica gives way to a system object of the
-//! scope that defines the same name: such a definition stands for one entity of the whole program
-//! (type information, an inline function's static), and the system object's users have bound to
-//! theirs already. A name that the C library has too means what it means to the program: memory
-//! that `strdup` has allocated is freed by the program's `free`, whatever allocator a library brings. And a
-//! unique definition (STB_GNU_UNIQUE) is the same one in the whole domain.
+//! 1. the domain's interposition table;
+//! 2. the domain's global replicas;
+//! 3. the opened library and its needs, breadth first;
+//! 4. the commons that these need;
+//! 5. the executable and its dependencies;
+//! 6. the system objects that these need;
+//! 7. the objects that the global replicas need (a plugin may use libm without naming it);
+//! 8. whatever else the system loader offers to all objects.
 //!
-//! The first two rules have an exception: where the program has, of a library that the domain replicates,
-//! a copy of its own, that copy and whatever was bound to it are another world. Their definitions
-//! count for what the domain does not define itself, and for nothing else.
+//! Three rules change that order:
 //!
-//! A domain that continues the program (see [`crate::DomainBuilder::continue_program`]) has glibc's
-//! order instead: the executable and what it was linked with, the domain's global replicas, the
-//! library that was opened and what it needs; with RTLD_DEEPBIND the last first.
+//! - A weak or unique definition in a replica gives way to a system object of the scope that defines the
+//!   same name. Such a definition stands for one entity of the whole program (type information, an
+//!   inline function's static), and the system object's users are already bound to theirs.
+//! - A name that the C library defines means the program's definition. The program's `free` frees memory
+//!   that `strdup` has allocated, whatever allocator a library brings.
+//! - A unique definition (STB_GNU_UNIQUE) is the same one in the whole domain.
+//!
+//! The first two rules have an exception. If the program has its own copy of a library that the domain
+//! replicates, that copy, and whatever was bound to it, are another world. Their definitions serve only
+//! names that the domain does not define itself.
+//!
+//! A domain that continues the program (see [`crate::DomainBuilder::continue_program`]) has glibc's order
+//! instead: the executable and its dependencies, the domain's global replicas, the opened library and its
+//! needs. With RTLD_DEEPBIND the last group comes first.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -34,10 +41,10 @@ use crate::system::SYSTEM;
 use crate::system::{SystemId, SystemObject};
 use crate::tls::Block;
 
-/// What precedes what in a scope.
+/// The order of a scope's groups.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Order {
-    /// The domain's own definitions, its global ones first; then what is shared.
+    /// The domain's own definitions, global ones first; then shared ones.
     #[default]
     Domain,
     /// As `Domain`, but the library's come before the global ones.
@@ -60,11 +67,11 @@ pub(crate) struct Scope {
     /// Those of `system` that are, or need, a file that the domain replicates.
     pub apart: Vec<SystemId>,
     pub order: Order,
-    /// How many of `system` are the executable and what it was linked with.
+    /// The number of leading objects of `system` that are the executable and its dependencies.
     pub program: usize,
 }
 
-/// What tells two scopes apart: equal keys bind every reference in the same way.
+/// The key of a scope: scopes with equal keys bind every reference in the same way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ScopeKey {
     images: [Vec<ImageId>; 4],
@@ -100,13 +107,13 @@ impl Scope {
         }
     }
 
-    /// Whether the library's own definitions come before the global ones (RTLD_DEEPBIND). DT_SYMBOLIC
-    /// does not count then (glibc, elf/dl-load.c, _dl_map_object_from_fd).
+    /// Whether the library's own definitions come before the global ones (RTLD_DEEPBIND). DT_SYMBOLIC is
+    /// ignored then (glibc, elf/dl-load.c, _dl_map_object_from_fd).
     pub(crate) fn is_deep(&self) -> bool {
         matches!(self.order, Order::Library | Order::LibraryInDomain)
     }
 
-    /// This scope as it is for what another library of it leads to, `local`.
+    /// This scope for another library, whose needs are `local`.
     pub(crate) fn of_other(&self, local: Vec<Arc<Image>>) -> Scope {
         Scope { local, ..self.clone() }
     }

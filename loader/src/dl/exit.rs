@@ -1,7 +1,7 @@
-//! What code of replicas registers to be called later by the C library: at the exit of the process
+//! Functions that code of replicas registers with the C library, to be called at the exit of the process
 //! or of a thread, and around a fork.
 //!
-//! Such functions must be called, or forgotten, before their replica's memory goes: see
+//! They must be called, or forgotten, before their replica is unmapped: see
 //! [`crate::replica::registered`].
 
 use std::ffi::{c_int, c_void};
@@ -12,7 +12,7 @@ use crate::replica::Replica;
 use crate::sys::lock::undisturbed;
 use crate::visible::publish;
 
-/// Remembers that something was registered with `handle`, and returns the replica that it is of.
+/// Records a registration with `handle`, and returns the replica of that handle.
 pub(crate) fn note(handle: *mut c_void) -> Option<Arc<Replica>> {
     let replica = publish::find(handle as usize)?;
     replica.registered.note(handle);

@@ -1,9 +1,8 @@
-//! Fork, and what replicas want to be called around it.
+//! Fork, and the handlers of replicas around it.
 //!
-//! A fork is made by the code of one domain, and the child goes on in that one: the threads of the
-//! others are gone, and whatever these had locked stays locked. So handlers of other domains are
-//! not called: one that takes a lock of its own domain's in the child would wait for a thread that
-//! is not there.
+//! Code of one domain forks, and the child goes on in that domain. The threads of other domains are gone
+//! in the child, and their locks stay locked. So handlers of other domains are not called: a handler that
+//! takes a lock of its own domain in the child would wait for a thread that does not exist.
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
@@ -22,7 +21,7 @@ struct Registered {
     domain: DomainId,
 }
 
-/// `fork()`: by the code of a domain, whoever called it.
+/// `fork()`, called by code of a domain.
 pub(super) extern "C" fn fork(context: usize) -> libc::pid_t {
     let _inside = current::enter(DomainId(context as u32));
     // SAFETY: the calling code's own fork; what follows in the child is a thread-local's change.
@@ -62,8 +61,8 @@ pub(super) unsafe extern "C" fn register_atfork(
     unsafe { __register_atfork(prepare, parent, child, handle) }
 }
 
-/// Puts code in the handlers' places that calls them when `domain` forks. glibc gives handlers no
-/// argument by which one function could know whom it stands for.
+/// Registers, in the handlers' place, code that calls them when `domain` forks. glibc passes handlers no
+/// argument that could name the domain.
 fn for_its_domain(handlers: &mut [Handler; 3], domain: DomainId) -> std::io::Result<()> {
     let given: Vec<_> = handlers.iter().copied().flatten().collect();
     let entries: Vec<Interposition> = given

@@ -1,6 +1,6 @@
-//! Handles: of a replica, the address of its link map, which some programs read as glibc's; of the
-//! domain itself (`dlopen(NULL)`), the address of the domain's record; of a library that the system
-//! loader holds, glibc's own handle.
+//! Handles. The handle of a replica is the address of its link map, which some programs read as glibc's.
+//! The handle of the domain itself (`dlopen(NULL)`) is the address of the domain's record. A library of
+//! the system loader has glibc's own handle.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -10,7 +10,7 @@ use crate::domain::Domain;
 use crate::load::library::Library;
 use crate::replica::Replica;
 
-/// What a handle stands for.
+/// The object of a handle.
 pub(super) enum Handle {
     Domain,
     Replica(Domain, Arc<Replica>),
@@ -32,7 +32,7 @@ fn of_replica(replica: &Replica) -> *mut c_void {
     ptr::from_ref(&*replica.link_map).cast_mut().cast()
 }
 
-/// What `handle` stands for in `domain`; what is not ours is glibc's to judge.
+/// The object of `handle` in `domain`. glibc decides about a handle that is not ours.
 pub(super) fn resolve(domain: &Domain, handle: *mut c_void) -> Handle {
     if handle == of_domain(domain) {
         return Handle::Domain;

@@ -1,4 +1,4 @@
-//! `dlinfo`: what is known of a handle.
+//! `dlinfo`: information about a handle.
 
 use std::ffi::{CString, c_char, c_int, c_long, c_uint, c_void};
 use std::os::unix::ffi::OsStrExt;

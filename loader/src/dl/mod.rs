@@ -1,7 +1,7 @@
 //! Functions of the C library as code in replicas sees them: `dl*`, thread creation, fork, the environment.
 //!
-//! Each function that needs it gets its domain from its thunk, so that a library opened by one program is
-//! that program's, whatever thread calls.
+//! A function that needs its domain gets it from its thunk. So a library that one program opens belongs
+//! to that program, whatever thread calls.
 
 mod environment;
 mod exit;
@@ -70,8 +70,8 @@ type Errors = (Option<CString>, Option<CString>);
 
 thread_local! {
     static ERROR: RefCell<Errors> = const { RefCell::new((None, None)) };
-    /// Whether there is one that nobody asked for. The first use of `ERROR` allocates memory, and
-    /// an allocator may call `dlsym` for the one behind it: calls that succeed do without.
+    /// Whether there is an error that nobody has read. The first use of `ERROR` allocates memory, and an
+    /// allocator may call `dlsym` for the allocator behind it; so calls that succeed do not use `ERROR`.
     static PENDING: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -86,7 +86,7 @@ fn with_errors<T>(change: impl FnOnce(&mut Errors) -> T) -> T {
     }
 }
 
-/// Forgets an error that nobody asked for: each call of the family begins so (glibc, _dlerror_run).
+/// Forgets an error that nobody has read. Each call of the family begins so (glibc, _dlerror_run).
 fn clear_error() {
     if PENDING.replace(false) {
         with_errors(|error| error.0 = None);
@@ -101,7 +101,7 @@ fn set_error(text: impl ToString) {
 }
 
 impl Error {
-    /// The text that glibc's `dlerror` has for it, where programs know one.
+    /// glibc's text for this error in `dlerror`, if programs know one.
     pub(crate) fn as_dlerror(&self) -> String {
         let not_opened = |object: &dyn std::fmt::Display, code| {
             // SAFETY: strerror returns a string that is valid until the thread's next call.

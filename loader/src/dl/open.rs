@@ -138,7 +138,7 @@ fn resolve(domain: &Domain, name: &str, caller: usize) -> Result<Found> {
     }
 }
 
-/// Whose search path counts: the object that a call comes from.
+/// The object that a call comes from, whose search path counts.
 enum Caller {
     Replica(Arc<Replica>),
     System(Arc<SystemObject>),
@@ -166,8 +166,8 @@ impl Caller {
     }
 }
 
-/// `dlclose(handle)`: libraries of ours stay loaded (see [`Library`]) but in a domain that continues
-/// the program; glibc counts its own.
+/// `dlclose(handle)`. Our libraries stay loaded (see [`Library`]), except in a domain that continues the
+/// program. glibc counts its own.
 ///
 /// # Safety
 /// As dlclose(3).

@@ -128,7 +128,7 @@ struct Query<'a> {
 }
 
 impl Query<'_> {
-    /// RTLD_DEFAULT: what a reference of the caller would bind to.
+    /// RTLD_DEFAULT: the definition to which a reference of the caller would bind.
     fn default(&self) -> Option<usize> {
         if let Some(address) = self.interposed() {
             return Some(address);
@@ -209,7 +209,8 @@ impl Query<'_> {
         self.domain.interposed(name)
     }
 
-    /// The address of a definition, which the caller now refers to: it stays while the caller does.
+    /// The address of a definition. The caller now refers to the definition, so that stays as long as the
+    /// caller.
     fn address_of(&self, definition: Option<Definition>) -> Option<usize> {
         let definition = definition?;
         if let (Definition::Image { image, .. }, Some(caller)) = (definition, &self.caller) {

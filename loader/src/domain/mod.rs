@@ -22,7 +22,7 @@ use crate::sys::lock::{Mutex, Rank, Reentrant};
 use crate::system::SYSTEM;
 use crate::system::SystemObject;
 
-/// What is known of a replica from outside.
+/// The public data of a replica.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReplicaInfo {
@@ -30,11 +30,11 @@ pub struct ReplicaInfo {
     pub path: PathBuf,
     /// Address of its lowest page.
     pub base: usize,
-    /// Bytes of address space from there.
+    /// Bytes of address space from that page on.
     pub size: usize,
 }
 
-/// What the global replicas of a domain need of the commons and of the system loader.
+/// The needs of a domain's global replicas in the commons and in the system loader.
 #[derive(Clone, Default)]
 pub(crate) struct GlobalNeeds {
     pub commons: Vec<Arc<Replica>>,
@@ -42,8 +42,8 @@ pub(crate) struct GlobalNeeds {
 }
 
 impl GlobalNeeds {
-    /// Puts them behind what `scope` has: a reference that names no library of its own for them
-    /// finds them, as it does in a program that was linked with them.
+    /// Appends them to `scope`. A reference then finds them although its own library does not name them, as
+    /// in a program that was linked with them.
     pub(crate) fn add_to(self, scope: &mut Scope) {
         self.commons.into_iter().for_each(|replica| scope.add_commons(Some(replica)));
         self.system.into_iter().for_each(|object| scope.add_system(object));
@@ -68,9 +68,9 @@ pub(crate) struct DomainInner {
     pub id: DomainId,
     pub name: String,
     pub policy: Arc<Policy>,
-    /// Whether it continues the program.
+    /// Whether the domain continues the program.
     pub program: bool,
-    /// The domain of what is loaded once for all; none in that domain itself.
+    /// The domain of libraries that are loaded once for all; none in that domain itself.
     pub commons: Option<Arc<DomainInner>>,
     /// One load at a time; a constructor may come back on the same thread.
     pub serial: Reentrant,
@@ -79,8 +79,8 @@ pub(crate) struct DomainInner {
     pub thunks: Thunks,
 }
 
-/// The symbol scope of one program among several: replicas that see each other, and nobody
-/// else's. A domain lives until it is closed, with or without handles to it.
+/// The symbol scope of one program among several. Its replicas see each other, and not those of other
+/// domains. A domain lives until it is closed, with or without handles to it.
 #[derive(Clone)]
 pub struct Domain(pub(crate) Arc<DomainInner>);
 
@@ -94,7 +94,7 @@ impl std::fmt::Debug for Domain {
     }
 }
 
-/// The domains that were not closed. They live without any handle: their replicas' code may run.
+/// The domains that were not closed. They live without handles, since their replicas' code may run.
 static DOMAINS: Mutex<BTreeMap<DomainId, Arc<DomainInner>>> =
     Mutex::new(Rank::Domains, BTreeMap::new());
 
@@ -119,7 +119,7 @@ impl Domain {
         self.0.id
     }
 
-    /// The name given at its making, for messages.
+    /// The name that it was made with, for messages.
     pub fn name(&self) -> &str {
         &self.0.name
     }
@@ -133,7 +133,7 @@ impl Domain {
         self.lookup(&self.default_scope(), name).map(|address| address as *const c_void)
     }
 
-    /// What references to `name` bind to by the interposition table.
+    /// The address to which references to `name` bind by the interposition table.
     pub(crate) fn interposed(&self, name: &str) -> Option<usize> {
         let entry = self.0.interposed.binary_search_by(|known| known.as_str().cmp(name)).ok()?;
         Some(self.0.thunks.addresses[entry])
@@ -184,8 +184,8 @@ impl Domain {
         self.address_of(scope.find(Name::new(name.as_bytes()), None, true)?)
     }
 
-    /// What `dlsym` returns for a definition: a function's address (an indirect function's
-    /// resolver has been asked), or the calling thread's copy of thread-local data.
+    /// The result of `dlsym` for a definition: a function's address (after an indirect function's resolver
+    /// was called), or the calling thread's copy of thread-local data.
     pub(crate) fn address_of(&self, definition: Definition) -> Option<usize> {
         Some(match definition {
             Definition::Fixed { address, .. } => address,

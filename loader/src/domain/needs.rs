@@ -1,5 +1,5 @@
-//! What replicas need: the objects that their DT_NEEDED entries stand for, and those that their
-//! references are bound to.
+//! The needs of replicas: the objects of their DT_NEEDED entries, and those to which their references are
+//! bound.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,8 +13,8 @@ use crate::replica::Replica;
 use crate::system::SYSTEM;
 use crate::system::SystemObject;
 
-/// A DT_NEEDED entry of a loaded replica. Replicas are named by their images, so that those that
-/// need each other do not keep each other in memory.
+/// A DT_NEEDED entry of a loaded replica. It names replicas by their images, so that replicas that need
+/// each other do not keep each other in memory.
 #[derive(Clone, Debug)]
 pub(crate) enum Need {
     Replica(ImageId),
@@ -24,7 +24,7 @@ pub(crate) enum Need {
     System(Arc<SystemObject>),
 }
 
-/// A replica and what it needs, directly or not, breadth first.
+/// A replica and its needs, direct and indirect, breadth first.
 #[derive(Default)]
 pub(crate) struct Needed {
     pub replicas: Vec<Arc<Replica>>,
@@ -32,7 +32,7 @@ pub(crate) struct Needed {
     pub system: Vec<Arc<SystemObject>>,
 }
 
-/// What `dlsym` on a handle of `root` looks into (gABI, "Shared Object Dependencies").
+/// The objects that `dlsym` searches on a handle of `root` (gABI, "Shared Object Dependencies").
 pub(crate) fn needed_by(domain: &Domain, root: &Arc<Replica>) -> Needed {
     let of = |domain: &Domain, image: ImageId| domain.0.state.lock().by_image.get(&image).cloned();
     let commons = domain.0.commons.clone().map(Domain);
@@ -78,9 +78,9 @@ pub(crate) fn needed_by(domain: &Domain, root: &Arc<Replica>) -> Needed {
     needed
 }
 
-/// Remembers what the replica's references keep loaded, and what they put behind it in the order of
-/// destruction: a definition that stays for good when it is bound does not count there (glibc,
-/// elf/dl-lookup.c, add_dependency). The replicas of a load, `group`, are noted in the order in which
+/// Records the objects that the replica's references keep loaded, and those that must end after it. A
+/// definition that stays for good at the time of binding does not count for the order (glibc,
+/// elf/dl-lookup.c, add_dependency). The replicas of a load, `group`, are recorded in the order in which
 /// glibc relocates them.
 pub(crate) fn note_bindings(
     domain: &Domain,
@@ -115,8 +115,8 @@ pub(crate) fn note_bindings(
     }
 }
 
-/// Whether `replica` ends before `image` without being bound to it: it is the same, or known to lead to
-/// it (glibc, elf/dl-lookup.c, add_dependency, which looks into `l_initfini` first).
+/// Whether `replica` ends before `image` without being bound to it: it is the same image, or is known to
+/// lead to it (glibc, elf/dl-lookup.c, add_dependency, which checks `l_initfini` first).
 pub(crate) fn leads_to(state: &State, replica: &Replica, image: ImageId) -> bool {
     replica.image.id == image
         || match state.uses.opened.get(&replica.image.id) {
@@ -128,9 +128,9 @@ pub(crate) fn leads_to(state: &State, replica: &Replica, image: ImageId) -> bool
         }
 }
 
-/// Lets what a load with this `scope` needs, and what was loaded before it, see the scope too when it
-/// binds a call late, or asks for RTLD_DEFAULT in a domain that continues the `program`. What has not
-/// begun yet belongs to a load that goes on around this one, and does not (glibc, elf/dl-open.c,
+/// Adds this `scope` of a load to its needs that were loaded before. They search it too when they bind a
+/// call late, or ask for RTLD_DEFAULT in a domain that continues the `program`. A replica that has not
+/// begun yet belongs to an enclosing load and does not get the scope (glibc, elf/dl-open.c,
 /// update_scopes).
 pub(crate) fn extend_scopes(state: &State, scope: &Arc<Scope>, program: bool) {
     for image in &scope.local {
@@ -143,9 +143,9 @@ pub(crate) fn extend_scopes(state: &State, scope: &Arc<Scope>, program: bool) {
     }
 }
 
-/// Takes the scopes of loads whose first library has gone from `replica`, which stays. One that was
-/// never opened itself then has a scope of its own: it and what it names in DT_NEEDED. For the order of
-/// destructors, and for whoever opens it, it counts as opened (glibc, elf/dl-close.c,
+/// Removes the scopes of loads whose first library is gone from `replica`, which stays. A replica that was
+/// never opened itself then has a scope of its own: itself and the libraries that it names in DT_NEEDED. It
+/// counts as opened for the order of destructors and for later opens (glibc, elf/dl-close.c,
 /// _dl_close_worker).
 pub(crate) fn leave_scopes(state: &mut State, replica: &Replica) {
     let is_open = |scope: &Arc<Scope>| {

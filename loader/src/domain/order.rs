@@ -1,5 +1,5 @@
-//! In which order replicas begin and end: those of glibc's `_dl_sort_maps` (elf/dl-sort-maps.c, the
-//! algorithm that is the default since 2.35).
+//! The orders in which replicas begin and end: those of glibc's `_dl_sort_maps` (elf/dl-sort-maps.c, the
+//! default algorithm since 2.35).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,8 +9,8 @@ use crate::domain::uses::{Opened, Uses};
 use crate::image::ImageId;
 use crate::replica::Replica;
 
-/// The numbers below `count`, each after those that it leads to; a cycle is broken where it is
-/// entered, and of those that do not lead to each other the last one comes first.
+/// The numbers below `count`, each after the numbers that it leads to. A cycle is broken where it is
+/// entered. Between numbers that do not lead to each other, the higher one comes first.
 pub(crate) fn dependencies_first(
     count: usize,
     leads_to: impl Fn(usize) -> Vec<usize>,
@@ -37,19 +37,19 @@ pub(crate) fn dependencies_first(
     order
 }
 
-/// How the first of some replicas came to be loaded.
+/// The reason for which the first of some replicas was loaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Root {
-    /// Like the others, for somebody else.
+    /// Something else needs it, like the others.
     None,
-    /// It was opened, which has loaded it.
+    /// It was opened, and that loaded it.
     New,
     /// It was opened, and others had brought it before.
     Known,
 }
 
-/// Replicas in the order in which their constructors run, dependencies first. What was opened, the
-/// first of them, comes last, whoever needs it.
+/// Replicas in the order in which their constructors run, dependencies first. The opened replica, which is
+/// the first of them, comes last, whatever needs it.
 pub(crate) fn of_construction(
     replicas: &[Arc<Replica>],
     root: Root,
@@ -68,8 +68,7 @@ pub(crate) fn of_construction(
     order.into_iter().map(|index| replicas[index].clone()).collect()
 }
 
-/// Of such an order, that in which they are called: glibc honours DF_1_INITFIRST of one object of a
-/// load.
+/// The order in which constructors are called: glibc honours DF_1_INITFIRST of one object of a load.
 pub(crate) fn with_first(mut ordered: Vec<Arc<Replica>>) -> Vec<Arc<Replica>> {
     if let Some(first) = ordered.iter().rposition(|replica| replica.image.dynamic.init_first) {
         ordered[..=first].rotate_right(1);
@@ -77,9 +76,9 @@ pub(crate) fn with_first(mut ordered: Vec<Arc<Replica>>) -> Vec<Arc<Replica>> {
     ordered
 }
 
-/// All replicas of a domain that continues the program, given in load order, in that in which their
-/// destructors run: whoever needs something, or is bound to it, before it, and else as loaded. Some
-/// were opened themselves: they know all that they lead to (glibc's `l_initfini`).
+/// Sorts all replicas of a domain that continues the program from load order to the order of their
+/// destructors. A replica ends before those that it needs or is bound to; otherwise load order holds.
+/// Replicas that were opened themselves know everything that they lead to (glibc's `l_initfini`).
 pub(crate) fn of_destruction(replicas: &[Arc<Replica>], uses: &Uses) -> Vec<Arc<Replica>> {
     let places = places(replicas);
     let needed: Vec<Vec<usize>> =

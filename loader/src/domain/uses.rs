@@ -1,20 +1,20 @@
-//! What keeps replicas of a domain loaded: open handles, and whatever stays for good.
+//! The reasons that keep replicas of a domain loaded: open handles, and marks to stay for good.
 
 use std::collections::{HashMap, HashSet};
 
 use crate::image::ImageId;
 
-/// What replicas that were opened lead to, the last to end last (glibc's `l_initfini`).
+/// The replicas that opened replicas lead to, in their order of ending (glibc's `l_initfini`).
 pub(crate) type Opened = HashMap<ImageId, Vec<ImageId>>;
 
-/// What keeps replicas of a domain loaded.
+/// The reasons that keep replicas of a domain loaded.
 #[derive(Debug, Default)]
 pub(crate) struct Uses {
     handles: HashMap<ImageId, usize>,
     kept: HashSet<ImageId>,
     /// Those that were opened since they were loaded, whether or not they still are.
     pub opened: Opened,
-    /// Whether a close is unloading now, and is to look once more.
+    /// Whether a close is unloading now, and must check once more.
     pub closing: bool,
     pub again: bool,
 }
@@ -30,7 +30,7 @@ impl Uses {
         self.kept.insert(image)
     }
 
-    /// Takes back what an open that failed has noted.
+    /// Removes the marks of an open that failed.
     pub(crate) fn withdraw(&mut self, image: ImageId, kept: bool) {
         self.close(image);
         if kept {

@@ -1,4 +1,4 @@
-//! The dynamic section: where the tables are, and what the image needs.
+//! The dynamic section: the places of the tables, and the image's needs.
 
 use goblin::elf::dynamic::*;
 
@@ -29,7 +29,7 @@ pub(crate) struct Dynamic<'a> {
     pub bind_now: bool,
     /// DF_1_NODELETE: it stays loaded.
     pub no_delete: bool,
-    /// DF_1_NOOPEN: it may be needed, but not opened.
+    /// DF_1_NOOPEN: others may need it, but nobody may open it.
     pub no_open: bool,
     /// DF_1_PIE: it is an executable.
     executable: bool,

@@ -1,4 +1,4 @@
-//! The ELF header and the program headers: what is mapped where.
+//! The ELF header and the program headers: the layout of an image in memory.
 
 use std::path::Path;
 
@@ -41,7 +41,7 @@ pub(crate) struct Tls {
     pub alignment: usize,
 }
 
-/// What the program headers say, validated against the file's length.
+/// The contents of the program headers, validated against the file's length.
 #[derive(Debug)]
 pub(crate) struct Layout {
     pub segments: Vec<Segment>,
@@ -152,7 +152,7 @@ impl Layout {
         Ok(layout)
     }
 
-    /// Notes what a header other than PT_LOAD says.
+    /// Notes the contents of a header other than PT_LOAD.
     fn take(
         &mut self,
         header: &program_header::program_header64::ProgramHeader,

@@ -1,4 +1,4 @@
-//! Images: ELF files, parsed and validated once, whatever the number of replicas.
+//! Images: ELF files, parsed and validated once for any number of replicas.
 
 mod dynamic;
 mod header;
@@ -37,8 +37,8 @@ pub(crate) struct ImageId(u32);
 
 /// One ELF file: its layout and its tables.
 ///
-/// Invariant: every offset, count and name in it was checked against the file's length, so that
-/// the later phases index without asking again.
+/// Invariant: every offset, count and name in it was checked against the file's length, so that later
+/// phases index without further checks.
 pub(crate) struct Image {
     pub id: ImageId,
     pub path: PathBuf,
@@ -159,7 +159,7 @@ impl Image {
         Ok(file)
     }
 
-    /// The name that other objects need it by: DT_SONAME, else the file's name.
+    /// The name by which other objects need it: DT_SONAME, or the file's name.
     pub(crate) fn soname(&self) -> &str {
         self.dynamic.soname.unwrap_or_else(|| {
             self.path.file_name().and_then(|name| name.to_str()).unwrap_or_default()
@@ -210,7 +210,7 @@ impl Image {
         self.bytes
     }
 
-    /// What a replica has at `address`, as in the file, before it is relocated.
+    /// The bytes of a replica at `address` (as in the file) before relocation.
     pub(crate) fn initial_word(&self, address: u64) -> u64 {
         let at = (address as usize).wrapping_sub(self.first);
         let mut word = [0; size_of::<u64>()];
@@ -226,7 +226,7 @@ impl Image {
         u64::from_ne_bytes(word)
     }
 
-    /// The directory that `$ORIGIN` stands for.
+    /// The directory of `$ORIGIN`.
     pub(crate) fn origin(&self) -> &Path {
         self.path.parent().unwrap_or(Path::new("/"))
     }
@@ -259,7 +259,7 @@ impl Deref for Content<'_> {
     }
 }
 
-/// Parses and validates what `bytes` hold.
+/// Parses and validates `bytes`.
 fn tables<'a>(path: &Path, bytes: &'a [u8]) -> Result<(Layout, Dynamic<'a>, SymbolTable<'a>)> {
     let malformed = |reason| Error::Malformed { object: path.to_owned(), reason };
     let layout = Layout::parse(bytes).map_err(|problem| problem.named(path))?;
@@ -271,7 +271,7 @@ fn tables<'a>(path: &Path, bytes: &'a [u8]) -> Result<(Layout, Dynamic<'a>, Symb
     Ok((layout, dynamic, symbols))
 }
 
-/// Every image of the process: parsed once, whichever loader asks.
+/// Every image of the process. Each is parsed once for all loaders.
 pub(crate) static IMAGES: ImageCache = ImageCache::new();
 
 /// Images by the identity of their files.

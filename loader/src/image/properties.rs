@@ -1,6 +1,6 @@
-//! Properties of what reads untrusted bytes: the parser, both hash tables, the version matcher.
-//! The tables are compared with a linear search over the same symbols; the parser must answer
-//! whatever bytes it gets.
+//! Properties of the code that reads untrusted bytes: the parser, both hash tables, the version matcher.
+//! The tables are compared with a linear search over the same symbols. The parser must answer for any
+//! bytes.
 
 use std::collections::{BTreeMap, BTreeSet};
 

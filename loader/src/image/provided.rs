@@ -1,13 +1,12 @@
-//! Files that are on no disk: a path, for this loader only, with bytes that the caller has.
+//! Files that are on no disk: a path that only this loader knows, with the caller's bytes.
 //!
-//! For libraries inside of containers (an archive, an executable). Everything that goes by paths
-//! works on them as on files: rules, RPATH with `$ORIGIN`, needed names, `dlopen` by code in
-//! replicas. Their bytes are in sealed memory files, one for equal bytes, so their text is shared
-//! between replicas like that of any file; and debuggers, which are outside of the process, read
-//! them by `/proc/PID/fd/N`.
+//! They are for libraries inside containers (an archive, an executable). Everything that uses paths
+//! works on them as on files: rules, RPATH with `$ORIGIN`, needed names, `dlopen` by code in replicas.
+//! Their bytes are in sealed memory files, one for equal bytes. So replicas share their text like that
+//! of any file, and debuggers outside the process read them by `/proc/PID/fd/N`.
 //!
-//! The system's loader knows nothing of such paths: what would be left to it is loaded by us, once
-//! for all domains.
+//! The system's loader does not know such paths. A library that would go to the system loader goes to
+//! the commons instead.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -25,9 +24,9 @@ use crate::sys::lock::{Mutex, Rank};
 static FILES: Mutex<BTreeMap<PathBuf, Arc<File>>> =
     Mutex::new(Rank::ProvidedFiles, BTreeMap::new());
 
-/// Makes `path`, an absolute path that should not exist, a file with these bytes for this loader,
-/// for as long as the process runs. Bytes that are an image already, from wherever it came, are
-/// that image: nothing is loaded twice for being called by two paths.
+/// Makes `path`, an absolute path that should not exist, a file with these bytes for this loader while the
+/// process runs. If an image with equal bytes exists, from any source, the path names that image: nothing
+/// is loaded twice because it has two paths.
 ///
 /// # Errors
 /// [`Error::Io`] if there is no memory file to be had, or if the path stands for other bytes.
@@ -69,8 +68,8 @@ pub(crate) fn open(path: &Path) -> io::Result<File> {
     }
 }
 
-/// The identity of the regular file at `path`, provided or not, if there is one. The error says that
-/// this cannot be known now.
+/// The identity of the regular file at `path`, provided or not, if there is one. An error means that this
+/// cannot be known now.
 pub(crate) fn regular_file(path: &Path) -> io::Result<Option<FileId>> {
     match find(path) {
         Some(file) => FileId::of(&file).map(Some),
@@ -91,7 +90,7 @@ pub(crate) fn is_provided(path: &Path) -> bool {
     find(path).is_some()
 }
 
-/// Where other processes find the content of `path`.
+/// The path by which other processes find the content of `path`.
 pub(crate) fn public_path(path: &Path) -> PathBuf {
     match find(path) {
         // The descriptor lives as long as the process.

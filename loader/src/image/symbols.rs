@@ -66,7 +66,7 @@ impl Symbol {
         self.section == SHN_UNDEF
     }
 
-    /// Whether references from its own object always bind to it.
+    /// Whether references of its own object always bind to it.
     pub(crate) fn binds_locally(&self) -> bool {
         self.is_local() || matches!(self.other & 3, STV_PROTECTED | STV_HIDDEN | STV_INTERNAL)
     }

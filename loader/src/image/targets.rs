@@ -1,4 +1,4 @@
-//! The places that an image's relocations write to, checked once for all replicas.
+//! The places where an image's relocations write, checked once for all replicas.
 
 use std::ops::Range;
 

@@ -2,7 +2,7 @@
 
 use super::dynamic::bytes_at;
 
-/// A version as a reference names it or a definition carries it.
+/// The version of a reference or of a definition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Version<'a> {
     pub name: &'a [u8],
@@ -108,7 +108,7 @@ impl<'a> Versions<'a> {
         self.by_index.get((entry & !HIDDEN) as usize).copied().flatten()
     }
 
-    /// The version that a reference through symbol `symbol` asks for.
+    /// The version of a reference through symbol `symbol`.
     pub(crate) fn wanted(&self, symbol: u32) -> Option<Version<'a>> {
         self.entry(symbol).and_then(|entry| self.at(entry))
     }

@@ -6,11 +6,11 @@
 //!    \--> object of the commons or the system       loaded earlier, once for all
 //! ```
 //!
-//! A node is *replicated* if a rule says so, if it refers to a symbol that one of the domain's
-//! global replicas defines, or if it refers to a symbol that only a replicated object defines.
-//! What remains goes to the system loader, unless it (or what it needs) names a replicated object
-//! in DT_NEEDED without using it: the system loader would load that again, so it goes to the
-//! commons, where such an entry is dropped.
+//! A node is *replicated* if a rule demands it, if it refers to a symbol that one of the domain's
+//! global replicas defines, or if it refers to a symbol that only a replicated object defines. The
+//! other nodes go to the system loader, with one exception. A node that names a replicated object in
+//! DT_NEEDED without using it, directly or through its needs, goes to the commons, where such an entry is
+//! dropped: the system loader would load the replicated object again.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ pub(crate) struct Node {
     pub class: Class,
     pub reason: String,
     pub edges: Vec<Edge>,
-    /// How many of the edges, the first ones, lead to objects that it is a filter of.
+    /// The number of leading edges that lead to objects of which it is a filter.
     pub filtees: usize,
     /// The node that needed it first.
     parent: Option<usize>,
@@ -45,7 +45,7 @@ pub(crate) enum Edge {
     Commons(Arc<Replica>),
     /// Loaded by the system loader already.
     System(Arc<SystemObject>),
-    /// To be loaded by the system loader, which alone knows where it is.
+    /// To be loaded by the system loader; only that knows where it is.
     SystemName(String),
     Missing {
         name: String,
@@ -58,11 +58,11 @@ pub(crate) struct Closure {
     pub nodes: Vec<Node>,
 }
 
-/// What the closure is computed against.
+/// The state against which a closure is computed.
 pub(crate) struct Surroundings<'a> {
     pub images: &'a ImageCache,
     pub policy: &'a Policy,
-    /// Whether what the system loader holds counts as loaded whatever the rules say.
+    /// Whether objects of the system loader count as loaded, whatever the rules are.
     pub program: bool,
     pub system: &'a System,
     /// The domain's replicas, in load order, and those of them that are global.
@@ -84,8 +84,7 @@ impl Closure {
         Ok(closure)
     }
 
-    /// What `root` needs, found or not, with the class of each; `forced` gives the root's class
-    /// whatever the rules and symbols say.
+    /// The needs of `root`, found or not, with the class of each. `forced` overrides the root's class.
     pub(crate) fn survey(
         root: Arc<Image>,
         forced: Option<Class>,
@@ -212,7 +211,7 @@ impl Closure {
             .collect()
     }
 
-    /// The search paths that count for what a node needs: its own, then its ancestors'.
+    /// The search paths for a node's needs: its own, then its ancestors'.
     fn chain(&self, index: usize) -> Vec<Level<'_>> {
         let above = |&index: &usize| self.nodes[index].parent;
         std::iter::successors(Some(index), above)
@@ -256,8 +255,8 @@ impl Closure {
         }
     }
 
-    /// Replicates the nodes that refer to a symbol which only a replicated object defines; says
-    /// whether there was one.
+    /// Replicates the nodes that refer to a symbol which only a replicated object defines. True if there
+    /// was one.
     fn settle_by_exclusive_symbols(
         &mut self,
         settled: &mut [bool],
@@ -354,7 +353,7 @@ impl Closure {
 }
 
 impl Closure {
-    /// DF_1_NOOPEN is an object's wish to be there from the start of a program only.
+    /// DF_1_NOOPEN: the object may be loaded only at the start of a program.
     fn check_openable(&self) -> Result<()> {
         for node in self.nodes.iter().filter(|node| node.class != Class::System) {
             if node.image.dynamic.no_open {

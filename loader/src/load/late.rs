@@ -15,7 +15,7 @@ use crate::image::symbols::Name;
 use crate::image::{Image, ImageId};
 use crate::replica::thunk::{LateCall, Thunks};
 
-/// What a late call knows.
+/// The data of one late call.
 #[derive(Debug)]
 struct Call {
     missing: Missing,

@@ -1,4 +1,4 @@
-//! Libraries: what opening a file in a domain yields.
+//! Libraries: the result of opening a file in a domain.
 
 use std::ffi::{CString, c_void};
 use std::path::{Path, PathBuf};
@@ -13,8 +13,8 @@ use crate::image::versions::Version;
 use crate::replica::Replica;
 use crate::sys::functions::functions;
 
-/// An open library. It stays loaded when the value is dropped: who holds pointers into it cannot
-/// be known (see [`Domain::close`](crate::Domain::close)).
+/// An open library. It stays loaded when the value is dropped, because nobody can know who holds
+/// pointers into it (see [`Domain::close`](crate::Domain::close)).
 #[derive(Clone, Debug)]
 pub struct Library {
     domain: Domain,
@@ -55,7 +55,7 @@ impl Library {
         }
     }
 
-    /// The file, symbolic links resolved; the given name for an image that is no file.
+    /// The file, with symbolic links resolved; the given name for an image that is not a file.
     pub fn path(&self) -> &Path {
         match &self.kind {
             Kind::Replica(replica) => &replica.image.path,
@@ -63,7 +63,7 @@ impl Library {
         }
     }
 
-    /// The address that the library begins at.
+    /// The address of the library's lowest page.
     pub fn base(&self) -> usize {
         match &self.kind {
             Kind::Replica(replica) => replica.base,

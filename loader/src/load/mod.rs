@@ -1,6 +1,6 @@
 //! One load, phase by phase: plan all, map all, relocate all, publish, run constructors.
 //!
-//! Nothing is visible to anybody before `publish`; an error before it drops what was mapped.
+//! Nothing is visible before `publish`. An earlier error drops the mappings.
 
 pub(crate) mod closure;
 pub(crate) mod late;
@@ -39,11 +39,11 @@ use crate::tls::{self, Placed};
 use crate::visible::publish;
 
 impl Domain {
-    /// Opens the file at `path` as a replica of this domain, with all that it needs, and runs the
-    /// constructors. A file that the domain holds already is opened again, not loaded again.
+    /// Opens the file at `path` as a replica of this domain, with its needs, and runs the constructors.
+    /// A file that the domain already holds is opened again, not loaded again.
     ///
     /// # Errors
-    /// See [`Error`]; nothing of a failed load remains, except system libraries that it needed.
+    /// See [`Error`]. A failed load leaves nothing behind, except system libraries that it needed.
     ///
     /// # Safety
     /// Code of the file and of what it needs runs: constructors and resolvers of indirect functions now,
@@ -55,8 +55,8 @@ impl Domain {
         open(self, image, Some(Class::Replicate), flags)
     }
 
-    /// As [`Domain::open`], for an image that is no file: `bytes` are put into a sealed memory file
-    /// named `name`. The same bytes under the same name are the same image in every domain.
+    /// As [`Domain::open`], for an image that is not a file: `bytes` go into a sealed memory file named
+    /// `name`. The same bytes under the same name are the same image in every domain.
     ///
     /// # Errors
     /// As for [`Domain::open`].
@@ -68,7 +68,7 @@ impl Domain {
         open(self, image, Some(Class::Replicate), flags)
     }
 
-    /// The library that this file is in the domain, if it is loaded there.
+    /// The domain's library of this file, if it is loaded there.
     pub fn find(&self, path: &Path) -> Option<Library> {
         let image = IMAGES.open(path).ok()?;
         let replica = self.0.state.lock().by_image.get(&image.id).cloned()?;
@@ -76,7 +76,7 @@ impl Domain {
     }
 }
 
-/// Opens `image` in `domain`; `forced` gives its class whatever the policy says.
+/// Opens `image` in `domain`. `forced` overrides its class.
 pub(crate) fn open(
     domain: &Domain,
     image: Arc<Image>,
@@ -157,16 +157,16 @@ fn microseconds(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1e6
 }
 
-/// What of a load happens once for all domains.
+/// The part of a load that happens once for all domains.
 enum Shared {
     /// All of it: the library belongs to the system or to the commons.
     Whole(Library),
-    /// What the domain's own replicas need is there.
+    /// The needs of the domain's own replicas are loaded.
     Part(Closure),
 }
 
-/// Loads what is shared. The commons are locked meanwhile (what one domain finds absent there,
-/// another must not be loading), but not while the domain's own constructors run.
+/// Loads what domains share. The commons are locked meanwhile, so that two domains that find a library
+/// absent do not both load it. They are not locked while the domain's own constructors run.
 fn shared_part(
     domain: &Domain,
     image: &Arc<Image>,
@@ -202,7 +202,7 @@ fn loaded(domain: &Domain, image: &Image) -> Option<Arc<Replica>> {
 }
 
 pub(crate) fn make_global(domain: &Domain, image: &Image) {
-    // A library opened globally brings what it needs into the global scope (dlopen(3)).
+    // A library that is opened globally brings its needs into the global scope (dlopen(3)).
     let Some(root) = loaded(domain, image) else { return };
     let needed = needs::needed_by(domain, &root);
     let mut state = domain.0.state.lock();
@@ -233,7 +233,7 @@ pub(crate) fn discover(
     within(domain, |around| Closure::of(root, forced, around))
 }
 
-/// As [`discover`], of a root that may be impossible to load.
+/// As [`discover`], for a root that may be impossible to load.
 pub(crate) fn survey(domain: &Domain, root: Arc<Image>, forced: Option<Class>) -> Result<Closure> {
     within(domain, |around| Closure::survey(root, forced, around))
 }
@@ -270,7 +270,7 @@ pub(crate) fn open_by_system(domain: &Domain, path: &Path, flags: OpenFlags) -> 
     Ok(Library::of_system(domain.clone(), handle.keep() as usize, base, path.to_owned()))
 }
 
-/// Has the system loader load what the closure's other nodes need of it.
+/// Loads, by the system loader, what the closure's other nodes need of the system.
 pub(crate) fn open_system_nodes(closure: &mut Closure) -> Result<()> {
     let mut index = 0;
     while index < closure.nodes.len() {
@@ -309,8 +309,9 @@ pub(crate) fn open_system_nodes(closure: &mut Closure) -> Result<()> {
     Ok(())
 }
 
-/// Opens one node by path. Opened so, it loses the RPATH of who needs it, which some find their
-/// dependencies through: if it fails, those are opened first, as far as they can be on their own.
+/// Opens one node by its path. The node then does not inherit the RPATH of the object that needs it, and
+/// some libraries find their dependencies through that. If the open fails, the dependencies are opened
+/// first, as far as they can be opened on their own.
 fn open_system_node(index: usize, closure: &Closure, seen: &mut [bool]) -> Result<()> {
     if std::mem::replace(&mut seen[index], true) {
         return Ok(());
@@ -366,9 +367,9 @@ fn load_group(domain: &Domain, closure: &Closure, class: Class, flags: OpenFlags
     Ok(())
 }
 
-/// Runs the constructors of `replicas`. If the first of them was opened, that does not return before all
-/// that it needs is constructed: a constructor that opens what its own load has brought, or what needs
-/// that, so runs others of its load early (glibc, elf/dl-init.c).
+/// Runs the constructors of `replicas`. If the first of them was opened, this returns after all its needs
+/// are constructed. A constructor that opens a library of its own load, or one that needs such a library,
+/// therefore runs others of its load early (glibc, elf/dl-init.c).
 pub(crate) fn construct(domain: &Domain, replicas: &[Arc<Replica>], root: Root) {
     let waiting =
         |replicas: &[Arc<Replica>]| replicas.iter().filter(|replica| !replica.has_begun()).count();
@@ -394,7 +395,7 @@ pub(crate) fn construct(domain: &Domain, replicas: &[Arc<Replica>], root: Root) 
     }
 }
 
-/// The phases of a load that nobody sees: plan, map, relocate.
+/// The phases of a load before publication: plan, map, relocate.
 pub(crate) fn prepare_group(
     domain: &Domain,
     closure: &Closure,
@@ -452,8 +453,8 @@ pub(crate) fn prepare_group(
     Ok(replicas)
 }
 
-/// Of the objects of a load that cannot be bound, the error of the one that the system loader comes to
-/// first: it relocates an object after those that it needs.
+/// If several objects of a load cannot be bound, the error of the one that the system loader would
+/// relocate first: it relocates an object after its needs.
 fn first_error(binder: &Binder<'_>, closure: &Closure, members: &[usize], any: Error) -> Error {
     let mut order = order::dependencies_first(members.len(), |index| {
         if members[index] == 0 {
@@ -473,8 +474,8 @@ fn first_error(binder: &Binder<'_>, closure: &Closure, members: &[usize], any: E
     images.filter_map(|image| binder.plan(image).err()).next().unwrap_or(any)
 }
 
-/// Maps an image and gives it TLS; the replica is not yet relocated as far as its own address does
-/// not suffice for it.
+/// Maps an image and gives it TLS. Words that need only the replica's own address are relocated; others
+/// are not.
 fn map_replica(
     domain: &Domain,
     image: &Arc<Image>,
@@ -491,7 +492,7 @@ fn map_replica(
     Ok(Replica::new(image, domain.id(), memory, tls, brought_by, late))
 }
 
-/// Applies the plans to all replicas, then what only resolvers know, then protects.
+/// Applies the plans to all replicas, then the answers of resolvers, then protects.
 fn relocate_all(domain: &Domain, replicas: &[Arc<Replica>], plans: &[Arc<Plan>]) -> Result<()> {
     let existing = domain.0.state.lock().replicas.clone();
     let by_image: HashMap<_, _> =

@@ -1,4 +1,4 @@
-//! What a closure's edges lead to: the needs of each replica, and the scope of the group.
+//! The ends of a closure's edges: the needs of each replica, and the scope of the group.
 
 use std::collections::{HashSet, VecDeque};
 use std::path::Path;
@@ -15,7 +15,7 @@ use crate::replica::Replica;
 use crate::system::SYSTEM;
 use crate::system::SystemObject;
 
-/// What the replica of a node needs, as its edges lead to it.
+/// The needs of a node's replica, in the order of its edges.
 pub(crate) fn needs_of(closure: &Closure, index: usize) -> Vec<Need> {
     let need = |edge: &Edge| match provider_of(edge)? {
         Provider::Replica(replica) => Some(Need::Replica(replica.image.id)),
@@ -49,9 +49,9 @@ enum Provider {
     System(Arc<SystemObject>),
 }
 
-/// The scope of a group: the group itself, then breadth first what the closure's edges lead to, in
-/// the order of DT_NEEDED (gABI, "Shared Object Dependencies"): where two objects define a name,
-/// the one that fewer steps lead to counts.
+/// The scope of a group: the group itself, then the ends of the closure's edges, breadth first in the
+/// order of DT_NEEDED (gABI, "Shared Object Dependencies"). If two objects define a name, the one at
+/// fewer steps counts.
 pub(crate) fn scope_of(
     domain: &Domain,
     closure: &Closure,
@@ -168,7 +168,7 @@ pub(crate) fn scope_of(
     scope
 }
 
-/// Adds a replica of an earlier load, behind what it is a filter of, and returns what it needs.
+/// Adds a replica of an earlier load, after the objects of which it is a filter, and returns its needs.
 fn add_replica(domain: &Domain, scope: &mut Scope, replica: &Replica) -> Vec<Provider> {
     let state = domain.0.state.lock();
     let loaded = |image: &ImageId| state.by_image.get(image).cloned();
@@ -192,7 +192,7 @@ fn add_replica(domain: &Domain, scope: &mut Scope, replica: &Replica) -> Vec<Pro
 }
 
 impl Scope {
-    /// Adds a system object and returns what it needs, unless the scope holds it already.
+    /// Adds a system object and returns its needs, unless the scope already holds it.
     fn add_object(&mut self, object: Arc<SystemObject>) -> Vec<Provider> {
         if self.system.iter().any(|known| known.id == object.id) {
             return Vec::new();

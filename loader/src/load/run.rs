@@ -15,7 +15,7 @@ use crate::visible::publish;
 type Constructor = unsafe extern "C-unwind" fn(c_int, *const *const c_char, *const *const c_char);
 type Destructor = unsafe extern "C-unwind" fn();
 
-/// [`Replica::constructed`] of what destructors have run of.
+/// [`Replica::constructed`] of a replica whose destructors have run.
 const ENDED: u64 = u64::MAX;
 
 static ARGUMENTS: Once<ProgramArguments> = Once::new();
@@ -65,11 +65,11 @@ pub(crate) fn destroy(replica: &Replica) {
     replica.registered.finalize();
 }
 
-/// Has the destructors of all replicas that are still published run when the process ends.
+/// Registers the destructors of all published replicas for the end of the process.
 ///
-/// glibc runs those of its objects last, in `_dl_fini`, which it registers first; this is
-/// registered before the first constructor runs, and so comes after everything that replicas
-/// registered by `atexit` and before glibc's.
+/// glibc runs its objects' destructors last, in `_dl_fini`, which it registers first. This handler is
+/// registered before the first constructor runs. It therefore runs after everything that replicas
+/// register by `atexit`, and before glibc's.
 pub(crate) fn destroy_at_exit() {
     extern "C" fn destroy_all() {
         let replicas = publish::snapshot().0;
@@ -106,8 +106,8 @@ pub(crate) fn destroy_at_exit() {
     });
 }
 
-/// By their constructors, the last one first: whoever needs something goes before it, and so does
-/// whoever was opened by it.
+/// The reverse order of construction: a replica ends before those that it needs, and before the one
+/// that opened it.
 pub(crate) fn last_first(mut replicas: Vec<Arc<Replica>>) -> Vec<Arc<Replica>> {
     let place = |replica: &Arc<Replica>| replica.constructed.load(Ordering::Acquire);
     replicas.sort_by_key(|replica| std::cmp::Reverse(place(replica)));

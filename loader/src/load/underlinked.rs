@@ -1,6 +1,6 @@
-//! Libraries that the system loader cannot open, because they count on the scope of those that need
-//! them: they name symbols that nothing of their own closure defines, and no library that does.
-//! Only our loader has that scope.
+//! Underlinked libraries: they refer to symbols that nothing in their own closure defines, and count on
+//! the scope of the libraries that need them. The system loader cannot open them alone. Only our loader
+//! has that scope.
 
 use std::path::Path;
 
@@ -10,12 +10,11 @@ use crate::image::symbols::{Name, SymbolTable};
 use crate::load::closure::{Closure, Edge};
 use crate::system::SYSTEM;
 
-/// A symbol that node `index`, or something that it needs, refers to and that the system loader
-/// would not find when it opens the node. None also if what it needs is not all there, which the
-/// system loader tells better.
+/// A symbol that node `index`, or one of its needs, refers to and that the system loader would not find
+/// when it opens the node. None also if some need is missing: the system loader reports that better.
 ///
-/// The question is asked after the system loader has failed. What it says of the failure is for
-/// people: in their language, and in other words in other versions.
+/// This is called after the system loader has failed. Its message cannot be used: it is in the user's
+/// language, and its words differ between versions.
 pub(crate) fn undefined_on_its_own(closure: &Closure, index: usize) -> Option<String> {
     let nodes = closure.reachable(index);
     let own: Vec<&Image> = nodes.iter().map(|&node| &*closure.nodes[node].image).collect();
@@ -41,8 +40,7 @@ pub(crate) fn undefined_on_its_own(closure: &Closure, index: usize) -> Option<St
     own.iter().find_map(|image| undefined(image, &tables))
 }
 
-/// A symbol without which the system loader does not open `image`, and that none of `tables`
-/// defines.
+/// A symbol that the system loader needs to open `image`, and that none of `tables` defines.
 fn undefined(image: &Image, tables: &[&SymbolTable<'_>]) -> Option<String> {
     let [data, calls] = image.dynamic.relocations;
     // Calls are bound when they are made, unless the object or the environment (ld.so(8)) says

@@ -1,9 +1,9 @@
 //! Lifetimes in a domain that continues the program: which replicas are still needed.
 //!
-//! A replica is needed while a handle to it is open or something keeps it for good (DF_1_NODELETE,
-//! RTLD_NODELETE, a definition that is unique in the program), and while another needed replica
-//! names it in DT_NEEDED or has a reference bound to it. Counting alone would keep cycles, so the
-//! needed are found anew at each close, as glibc's `_dl_close_worker` does.
+//! A replica is needed while a handle to it is open, while something keeps it for good (DF_1_NODELETE,
+//! RTLD_NODELETE, a definition that is unique in the program), and while another needed replica names it
+//! in DT_NEEDED or has a reference bound to it. Counting would keep cycles, so each close computes the
+//! needed replicas anew, as glibc's `_dl_close_worker` does.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -21,10 +21,10 @@ impl Domain {
     /// Runs the destructors of the domain's replicas, last loaded first, and unmaps them.
     ///
     /// # Safety
-    /// Nothing may run in, or refer to, the replicas any more: no thread, no callback registered
-    /// with a system object, no object whose type they define. Handlers of exit and of fork that
-    /// their code registered are called, or forgotten, here; a replica whose thread-local objects
-    /// threads have still to destroy stays mapped until they have.
+    /// Nothing may run in the replicas or refer to them any more: no thread, no callback that a system
+    /// object holds, no object whose type they define. Exit handlers that their code registered are called
+    /// here, and fork handlers are forgotten. A replica whose thread-local objects some thread must still
+    /// destroy stays mapped until then.
     pub unsafe fn close(self) {
         let _turn = self.0.serial.lock();
         let replicas = {
@@ -62,8 +62,8 @@ fn unpinned(mut replicas: Vec<Arc<Replica>>) -> Vec<Arc<Replica>> {
     replicas
 }
 
-/// Closes one handle of `replica` and unloads what nothing needs any more. False if it has no open
-/// handle.
+/// Closes one handle of `replica` and unloads replicas that nothing needs any more. False if it has no
+/// open handle.
 pub(crate) fn close(domain: &Domain, replica: &Replica) -> bool {
     let _turn = turn::take(domain);
     {
@@ -71,8 +71,8 @@ pub(crate) fn close(domain: &Domain, replica: &Replica) -> bool {
         if !uses.close(replica.image.id) {
             return false;
         }
-        // A destructor may close what it opened. Then the close that runs it goes on with that, when
-        // its own are gone (glibc, elf/dl-close.c, dl_close_state).
+        // A destructor may close what it opened. The close that runs the destructor then continues with
+        // that one, after its own replicas are gone (glibc, elf/dl-close.c, dl_close_state).
         if std::mem::replace(&mut uses.closing, true) {
             uses.again = true;
             return true;
@@ -95,7 +95,7 @@ pub(crate) fn close(domain: &Domain, replica: &Replica) -> bool {
     true
 }
 
-/// Takes the replicas out of the domain that no root leads to, in the order in which they end.
+/// Removes the replicas from the domain that no root leads to, in the order in which they end.
 fn take_unneeded(state: &mut State) -> Vec<Arc<Replica>> {
     let mut needed: HashSet<ImageId> = HashSet::new();
     let pinned = state.replicas.iter().filter(|replica| replica.registered.is_pinned());

@@ -1,5 +1,5 @@
-//! What others know a replica by: its link map, which debuggers and programs read as glibc's, and its
-//! range of addresses, which unwinders search.
+//! A replica's link map, which debuggers and programs read as glibc's, and its range of addresses, which
+//! unwinders search.
 
 use std::ffi::{CString, c_char};
 use std::os::unix::ffi::OsStrExt;
@@ -45,7 +45,7 @@ impl Drop for LinkMap {
     }
 }
 
-/// What an unwinder needs to know of a replica, without locks and without following pointers.
+/// The data that an unwinder needs of a replica, without locks and without following pointers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Range {
     pub start: usize,

@@ -1,11 +1,11 @@
 //! Mapping: an image's segments at an address of their own.
 //!
-//! A page of data that relocation will write is made the replica's own here, all of them in few
-//! requests, because a page fault costs more than the relocations of a page. Where they are many in
-//! a row, the file's bytes are copied into fresh memory: the kernel's copy on write takes longer for
-//! each page. What the plan knows of a page (see [`crate::replica::words`]) is written into it at once, before
-//! it leaves the processor's first cache. A page that holds no relocation stays the file's until the
-//! program writes it.
+//! Pages of data that relocation will write become the replica's own here, in few requests, because a
+//! page fault costs more than the relocations of a page. Where many such pages are in a row, the file's
+//! bytes are copied into fresh memory, because the kernel's copy on write takes longer for each page. The
+//! words that the plan knows of a page (see [`crate::replica::words`]) are written at once, while the page
+//! is in the processor's first cache. A page without a relocation stays the file's until the program
+//! writes it.
 
 use std::fs::File;
 use std::ops::Range;
@@ -18,8 +18,8 @@ use crate::replica::words::{Unwritten, Words};
 use crate::sys::memory::{self, Protection, Reservation};
 use crate::sys::{PAGE, page_down, page_up};
 
-/// Maps the segments of `image` from its file, private to the process: pages that nobody writes
-/// stay the page cache's. Pages that relocation writes have `words` in them already.
+/// Maps the segments of `image` from its file, privately: pages that nobody writes stay the page cache's.
+/// Pages that relocation writes already hold `words`.
 pub(crate) fn map(image: &Image, words: &Words) -> Result<Reservation> {
     let failed = |action, length| {
         let object = image.path.clone();
@@ -47,13 +47,12 @@ pub(crate) fn map(image: &Image, words: &Words) -> Result<Reservation> {
     Ok(memory)
 }
 
-/// How many segments from the first on are never written and lie in memory as they lie in the
-/// file, one right behind the other.
+/// The number of leading segments that are never written and lie in memory as in the file, without gaps.
 ///
-/// Such a run (headers and constants, code, constants, as linkers lay them out) is one mapping
-/// instead of three. A process has room for 65,530 (vm.max_map_count), which is what limits the
-/// number of replicas first. The price is that the constants beside code are executable, as they
-/// were in every object before linkers separated them (binutils 2.31, `-z separate-code`).
+/// Linkers lay out headers and constants, code, constants. Such a run is one mapping instead of three. A
+/// process may have 65,530 mappings (vm.max_map_count), and that limits the number of replicas first. The
+/// price is that the constants beside code are executable, as in every object before linkers separated
+/// them (binutils 2.31, `-z separate-code`).
 fn constant_run(segments: &[Segment]) -> usize {
     let constant = |segment: &Segment| !segment.write && segment.file_size == segment.memory_size;
     let follows = |before: &Segment, next: &Segment| {
@@ -185,7 +184,7 @@ fn file_offset(segment: &Segment, at: usize) -> usize {
     (segment.offset as usize + at) - segment.address
 }
 
-/// Makes the RELRO range read-only, as the last act of relocation.
+/// Makes the RELRO range read-only, after all relocation.
 pub(crate) fn protect_relro(image: &Image, memory: &Reservation) -> Result<()> {
     let Some((start, end)) = image.relro else { return Ok(()) };
     memory.protect(start, end - start, Protection::Read).map_err(|source| Error::Memory {

@@ -37,18 +37,18 @@ pub(crate) struct Replica {
     pub memory: Reservation,
     tls: Option<Placed>,
     pub link_map: Box<LinkMap>,
-    /// The images that led to it in its load: who needs it, and so on.
+    /// The images that led to it in its load: the one that needs it, the one that needs that, and so on.
     pub brought_by: Vec<Arc<Image>>,
     /// The scope that it was bound in, then those of later loads that need it: where it asks for names
     /// later (glibc's `l_scope`).
     pub scopes: Mutex<Vec<Arc<Scope>>>,
-    /// What its DT_NEEDED entries stand for, in their order.
+    /// The objects of its DT_NEEDED entries, in their order.
     pub needs: Once<Vec<Need>>,
     /// Images of the domain that its references are bound to.
     pub bound: Mutex<HashSet<ImageId>>,
     /// Those of them that end after it, in the order in which they were found.
     pub ends_before: Mutex<Vec<ImageId>>,
-    /// What its code asked the C library to call later.
+    /// The functions that its code has registered with the C library to be called later.
     pub registered: Registered,
     /// Its place in the order in which constructors began; 0 before, the highest number when it has
     /// ended.
@@ -114,7 +114,7 @@ impl Replica {
         self.scopes.lock().first().cloned()
     }
 
-    /// Where the blocks of its thread-local data are, if it has some.
+    /// The places of its thread-local blocks, if it has some.
     pub(crate) fn tls_block(&self) -> Option<Block> {
         self.tls.as_ref().map(|placed| placed.block)
     }

@@ -1,7 +1,7 @@
-//! What the code of one replica has registered with the C library, to be called later.
+//! Functions that the code of one replica has registered with the C library, to be called later.
 //!
-//! glibc knows it by the value of `__dso_handle` that the registering code passes (Itanium C++ ABI,
-//! 3.3.5): an address in the replica.
+//! glibc identifies the replica by the value of `__dso_handle` that the registering code passes (Itanium
+//! C++ ABI, 3.3.5): an address in the replica.
 
 use std::collections::BTreeSet;
 use std::ffi::c_void;
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use crate::sys::lock::{Mutex, Rank};
 
-/// What one replica has registered.
+/// The registrations of one replica.
 #[derive(Debug)]
 pub(crate) struct Registered {
     /// The `__dso_handle` values that handlers of exit, quick_exit and fork were registered with.

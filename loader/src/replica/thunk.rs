@@ -1,5 +1,5 @@
-//! Thunks: the few instructions by which a call from a replica reaches a function of the host that
-//! stands for the one it names, or finds its target when it happens.
+//! Thunks: the few instructions by which a call from a replica reaches a function of the host in place
+//! of the named one, or finds its target at the time of the call.
 
 use std::any::Any;
 use std::ffi::c_void;
@@ -9,7 +9,7 @@ use std::ops::Deref;
 use crate::arch::{THUNK_SIZE, write_late_thunk, write_thunk};
 use crate::sys::memory::{Protection, Reservation};
 
-/// What a reference to an interposed symbol binds to, in the replicas of one domain.
+/// The definition to which references to an interposed symbol bind, in the replicas of one domain.
 #[derive(Clone, Copy, Debug)]
 pub struct Interposition {
     target: usize,
@@ -83,7 +83,7 @@ impl Interposition {
 #[derive(Debug)]
 pub(crate) struct Thunks {
     _code: Option<Reservation>,
-    /// What references to each interposed symbol, or to each late call, bind to.
+    /// The addresses to which references to each interposed symbol, or each late call, bind.
     pub addresses: Vec<usize>,
     /// The records that late thunks point to.
     _calls: Option<Box<dyn Any + Send + Sync>>,
@@ -99,7 +99,7 @@ pub(crate) struct LateCall<T> {
 }
 
 impl<T> LateCall<T> {
-    /// A call that goes to the address that `target` returns for it.
+    /// A call to the address that `target` returns for it.
     pub(crate) fn new(target: extern "C-unwind" fn(&LateCall<T>) -> usize, call: T) -> LateCall<T> {
         LateCall { target, call }
     }
@@ -150,7 +150,7 @@ impl Thunks {
 }
 
 impl Thunks {
-    /// Thunks that find the target of a call when it happens, one for each of `calls`.
+    /// Thunks that find their target at the time of the call, one for each of `calls`.
     pub(crate) fn late<T: Send + Sync + 'static>(calls: Box<[LateCall<T>]>) -> io::Result<Thunks> {
         let length = calls.len() * THUNK_SIZE;
         let code = Reservation::new(length, 1)?;

@@ -1,4 +1,4 @@
-//! Words that a load writes into a replica, known before it is mapped but for its address.
+//! Words that a load writes into a replica, known before it is mapped except for its address.
 
 use std::ptr;
 
@@ -7,9 +7,9 @@ use std::ptr;
 /// Invariant: each place was checked by [`crate::image::Targets`] and lies in one page.
 #[derive(Debug, Default)]
 pub(crate) struct Words {
-    /// Those that are the replica's bias and a constant.
+    /// Words that are the sum of the replica's bias and a constant.
     pub biased: Vec<(u32, u32)>,
-    /// Those that are the same in all replicas.
+    /// Words that are the same in all replicas.
     pub fixed: Vec<(u32, u64)>,
 }
 

@@ -1,7 +1,7 @@
-//! Bytes written into the static TLS of every thread that runs.
+//! Writes bytes into the static TLS of every running thread.
 //!
-//! glibc keeps its list of threads to itself, but the kernel lists them in `/proc/self/task`, and
-//! a signal handler that is run in each finds the thread's own memory.
+//! glibc does not export its list of threads. The kernel lists them in `/proc/self/task`, and a signal
+//! handler that runs in each thread finds the thread's own memory.
 
 use std::collections::HashSet;
 use std::ffi::{c_int, c_void};
@@ -22,8 +22,8 @@ static SOURCE: AtomicPtr<u8> = AtomicPtr::new(ptr::null_mut());
 static LENGTH: AtomicUsize = AtomicUsize::new(0);
 static OFFSET: AtomicIsize = AtomicIsize::new(0);
 
-/// Copies `bytes` to `offset` from the thread pointer, in every thread of the process, or says
-/// which thread does not let it. The bytes there must be in use by nobody yet.
+/// Copies `bytes` to `offset` from the thread pointer, in every thread of the process. The error names the
+/// thread that prevents it. Nobody may use the bytes at that place yet.
 pub(crate) fn write_everywhere(offset: isize, bytes: &[u8]) -> Result<(), String> {
     let _guard = ONE_AT_A_TIME.lock();
     copy_here(offset, bytes.as_ptr(), bytes.len());
@@ -91,8 +91,8 @@ fn tasks() -> Result<Vec<i32>, String> {
     list().map_err(|error| format!("the running threads cannot be listed: {error}"))
 }
 
-/// Whether the thread may still be there: if it is taken for gone, the signal that it has yet to handle
-/// ends the process.
+/// Whether the thread may still exist. If it exists and counts as gone, the signal that it has yet to
+/// handle ends the process.
 fn is_alive(task: i32) -> bool {
     fs::exists(format!("/proc/self/task/{task}")).unwrap_or(true)
 }

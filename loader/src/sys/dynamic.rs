@@ -5,7 +5,7 @@ use std::ptr;
 
 use crate::sys::functions::functions;
 
-/// An object opened by the system loader; the reference is given back on drop unless kept.
+/// An object that the system loader has opened. Dropping it closes the reference, unless it is kept.
 #[derive(Debug)]
 pub(crate) struct SystemHandle(*mut c_void);
 
@@ -111,7 +111,7 @@ pub(crate) unsafe fn versioned_symbol(
     unsafe { (functions().dlvsym)(handle, name, version) }
 }
 
-/// What `dl_iterate_phdr` reports of one object of the system loader.
+/// The record of `dl_iterate_phdr` for one object of the system loader.
 #[derive(Clone, Debug)]
 pub(crate) struct LoadedObject {
     pub base: usize,
@@ -152,8 +152,7 @@ pub(crate) fn objects() -> Vec<LoadedObject> {
     list
 }
 
-/// Calls `visit` for every object of the system loader, in its order; none of them is unloaded
-/// meanwhile.
+/// Calls `visit` for every object of the system loader, in its order. None of them is unloaded meanwhile.
 pub(crate) fn for_each_object<F: FnMut(LoadedObject)>(mut visit: F) {
     unsafe extern "C" fn call<F: FnMut(LoadedObject)>(
         info: *mut libc::dl_phdr_info,

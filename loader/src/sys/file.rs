@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 
 use memmap2::Mmap;
 
-/// What makes two paths the same object for the loader, as glibc's `_dl_map_object_from_fd`
-/// compares device and inode. Size and time of change are added so that a file that was replaced
-/// in place is not taken for the image that was parsed earlier.
+/// The identity of a file: two paths with equal identities are the same object for the loader. glibc's
+/// `_dl_map_object_from_fd` compares device and inode. Size and time of change are added, so that a file
+/// that was replaced in place is not taken for the image that was parsed earlier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct FileId {
     pub device: u64,
@@ -53,8 +53,8 @@ impl FileId {
     }
 }
 
-/// Whether an error says nothing of the file, only that the kernel lacks something at this moment: who
-/// took it for the file's absence would find another one of the same name, or none.
+/// Whether an error is not about the file: the kernel lacks some resource at this moment. A search that
+/// took such an error for the file's absence would find another file of the same name, or none.
 pub(crate) fn is_refusal(error: &io::Error) -> bool {
     const REFUSALS: [i32; 6] =
         [libc::ENOMEM, libc::EMFILE, libc::ENFILE, libc::EIO, libc::EAGAIN, libc::EINTR];
@@ -82,7 +82,7 @@ pub(crate) fn canonical(path: &Path) -> io::Result<PathBuf> {
     path.canonicalize()
 }
 
-/// Where other processes find the content of an open file, for as long as it is open.
+/// The path by which other processes find the content of an open file while it is open.
 pub(crate) fn public_path(file: &File) -> PathBuf {
     format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd()).into()
 }
@@ -95,10 +95,10 @@ pub(crate) fn view(file: &File) -> io::Result<Mmap> {
     unsafe { Mmap::map(file) }
 }
 
-/// A memory file that holds `bytes` and can no longer be changed by anybody.
+/// A memory file that holds `bytes` and that nobody can change any more.
 ///
-/// Used for images that have no file of their own. The seals make the private mappings of its
-/// pages as dependable as those of a read-only file.
+/// Images that have no file of their own use it. The seals make private mappings of its pages as
+/// dependable as those of a read-only file.
 pub(crate) fn sealed(name: &str, bytes: &[u8]) -> io::Result<File> {
     let name = CString::new(name).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };

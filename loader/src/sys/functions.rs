@@ -1,7 +1,7 @@
-//! glibc's own `dl*` functions, as everything else in this crate calls them.
+//! glibc's own `dl*` functions, for the rest of this crate.
 //!
-//! They are what the names bind to, unless the process answers the names itself by this crate (a
-//! preloaded library that exports `dlopen`): then they are those that [`replace`] was given.
+//! They are the functions to which the names bind. If the process answers the names itself by this crate
+//! (a preloaded library that exports `dlopen`), they are the functions that [`replace`] has found.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr;
@@ -68,7 +68,7 @@ pub(crate) fn functions() -> &'static Functions {
     FOUND.get().unwrap_or(&LINKED)
 }
 
-/// From now on calls go to what `find` finds, whatever the names bind to. `None` if it finds nothing.
+/// Makes calls go to the functions that `find` finds, whatever the names bind to. `None` if it finds nothing.
 pub(crate) fn replace(find: impl FnOnce() -> Option<Functions>) -> Option<()> {
     FOUND.get_or_try_init(|| find().ok_or(())).ok().map(|_| ())
 }

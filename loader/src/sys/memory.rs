@@ -8,7 +8,7 @@ use std::ptr;
 use super::lock::{Mutex, Rank};
 use super::{PAGE, page_down, page_up};
 
-/// A range of address space that belongs to one owner and is unmapped with it.
+/// A range of address space with one owner. It is unmapped when the owner is dropped.
 ///
 /// ```text
 ///  base                                            base + length
@@ -150,8 +150,8 @@ impl Drop for Reservation {
     }
 }
 
-/// Ranges that the kernel did not unmap. It keeps neighbours of one kind as one mapping, and to take a
-/// range out of the middle makes two of that, for which there is no room at the limit on mappings.
+/// Ranges that the kernel did not unmap. It keeps neighbours of one kind as one mapping. Unmapping a range
+/// in the middle makes two mappings of one, and at the limit on mappings there is no room for that.
 static OWED: Mutex<Vec<(usize, usize)>> = Mutex::new(Rank::Owed, Vec::new());
 
 /// Unmaps a range, or remembers it for [`unmap_owed`].
@@ -165,7 +165,7 @@ unsafe fn unmap(start: usize, length: usize) {
     }
 }
 
-/// Tries again to unmap what could not be.
+/// Tries again to unmap the ranges that could not be unmapped.
 fn unmap_owed() {
     let owed = std::mem::take(&mut *OWED.lock());
     for (start, length) in owed {
@@ -227,7 +227,7 @@ pub(crate) fn while_writable(
     Ok(())
 }
 
-/// Access rights of a mapping. Writable and executable at once does not exist on purpose.
+/// Access rights of a mapping. On purpose there is no right to write and execute at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Protection {
     Read,

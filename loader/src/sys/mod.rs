@@ -1,4 +1,4 @@
-//! Everything that is asked of the operating system and of the C library, in one place.
+//! All requests to the operating system and to the C library.
 
 pub(crate) mod broadcast;
 pub(crate) mod dynamic;
@@ -12,7 +12,7 @@ pub(crate) mod thread;
 /// Size of a page, in bytes. x86-64 has 4 KiB base pages on every kernel.
 pub(crate) const PAGE: usize = 4096;
 
-/// What the kernel says of the processor: AT_HWCAP and AT_HWCAP2 of the auxiliary vector.
+/// The processor's features as the kernel reports them: AT_HWCAP and AT_HWCAP2 of the auxiliary vector.
 pub(crate) fn hardware_capabilities() -> [u64; 2] {
     // SAFETY: asks for two numbers.
     unsafe { [libc::getauxval(libc::AT_HWCAP), libc::getauxval(libc::AT_HWCAP2)] }

@@ -54,8 +54,8 @@ pub(crate) unsafe fn create(
     unsafe { libc::pthread_create(thread, attributes, start, argument) }
 }
 
-/// What `ask` answers on a thread of its own, which is over then. Made without `std::thread`, which ends the
-/// process where the kernel refuses a new thread the stack for its signals.
+/// The result of `ask` on a thread of its own, which has ended then. The thread is made without
+/// `std::thread`, which ends the process if the kernel refuses a new thread the stack for its signals.
 pub(crate) fn elsewhere<F: FnOnce() -> isize + Send>(ask: F) -> io::Result<isize> {
     struct Question<F> {
         ask: Option<F>,

@@ -1,4 +1,4 @@
-//! System objects: what glibc's loader holds, indexed so that references can be bound to them.
+//! System objects: the objects of glibc's loader, indexed so that references can bind to them.
 
 pub(crate) mod search;
 
@@ -38,7 +38,7 @@ pub(crate) struct SystemObject {
     pub symbols: SymbolTable<'static>,
     /// Its TLS module id; 0 if it has none.
     pub tls_module: usize,
-    /// Its file, or that there is none, once that is known.
+    /// Its file, or the fact that there is none, once that is known.
     file: Once<Option<FileId>>,
     dynamic: Vec<(u64, u64)>,
 }
@@ -59,7 +59,7 @@ impl SystemObject {
         self.value(tag).map(|value| self.absolute(value))
     }
 
-    /// Its file; none for the vDSO, and for what has been removed since.
+    /// Its file; none for the vDSO, and if the file has been removed since.
     pub(crate) fn file_id(&self) -> Option<FileId> {
         let known = self.file.get_or_try_init(|| match FileId::of_path(&self.path) {
             // To be asked again.
@@ -74,19 +74,19 @@ impl SystemObject {
         self.needed.iter().any(|name| other.is_called(name))
     }
 
-    /// Whether it is one of glibc's libraries that a program, if it has any, has in its global scope.
+    /// Whether it is one of glibc's libraries. A program that has such a library has it in its global scope.
     pub(crate) fn is_c_library(&self) -> bool {
         matches!(self.soname.as_str(), "libc.so.6" | "libm.so.6")
     }
 
-    /// What `dlsym` on this object finds.
+    /// The result of `dlsym` on this object.
     pub(crate) fn ask(&self, name: &[u8]) -> Option<usize> {
         let path = CString::new(self.path.as_os_str().as_bytes()).ok()?;
         let handle = SystemHandle::open(&path, libc::RTLD_LAZY | libc::RTLD_NOLOAD).ok()?;
         (handle.base() == Some(self.base)).then(|| handle.symbol(&CString::new(name).ok()?))?
     }
 
-    /// Whether it is what is mapped at `base` from the file at `path`.
+    /// Whether it is the object that is mapped at `base` from the file at `path`.
     fn is(&self, base: usize, path: &Path) -> bool {
         self.base == base && self.path == path
     }
@@ -152,8 +152,8 @@ impl System {
         state.global.clone()
     }
 
-    /// From now on the global scope is what is loaded at this moment, in the order of glibc's list:
-    /// at the start of a program, that is the executable, what was preloaded, what both need.
+    /// Makes the objects that are loaded at this moment the global scope, in the order of glibc's list. At
+    /// the start of a program these are the executable, preloaded objects, and their needs.
     pub(crate) fn settle_program(&self) {
         let mut state = self.current();
         // The vDSO is in the list, and in no scope.
@@ -185,7 +185,7 @@ impl System {
             .cloned()
     }
 
-    /// The loaded object that is the file at `path`, if any. A path at which there is no file is nobody's.
+    /// The loaded object that is the file at `path`, if any. A path without a file belongs to no object.
     pub(crate) fn by_path(&self, path: &Path) -> Result<Option<Arc<SystemObject>>> {
         match FileId::of_path(path) {
             Ok(id) => Ok(self.by_file(id)),
@@ -201,8 +201,8 @@ impl System {
         self.current().objects.iter().any(|object| object.file_id() == Some(id))
     }
 
-    /// Loads `path` by the system loader, for good, and returns its entry. A second call returns
-    /// the first one's object.
+    /// Loads `path` by the system loader, for good, and returns its entry. A second call returns the same
+    /// object.
     pub(crate) fn open(&self, path: &Path, flags: i32) -> Result<Arc<SystemObject>> {
         let failure = |message: String| Error::System { object: path.to_owned(), message };
         let name = CString::new(path.as_os_str().as_bytes())
@@ -227,8 +227,8 @@ impl System {
 }
 
 impl System {
-    /// Keeps `object` loaded for good, because something is about to refer to it. False if the
-    /// program has closed it meanwhile.
+    /// Keeps `object` loaded for good, because a reference to it is about to exist. False if the program
+    /// has closed it meanwhile.
     pub(crate) fn pin(&self, object: &SystemObject) -> bool {
         {
             let state = self.state.lock();
@@ -252,7 +252,7 @@ impl System {
         true
     }
 
-    /// The index as of now. The system loader's list is read without the lock: who holds the list
+    /// The index as of now. The system loader's list is read without our lock: a thread that holds the list
     /// (in a callback of `dl_iterate_phdr`) may ask for the index.
     fn current(&self) -> Guard<'_, State> {
         let generation = dynamic::generation();

@@ -1,4 +1,4 @@
-//! Where a needed name is looked for: RPATH, LD_LIBRARY_PATH, RUNPATH, `ld.so.cache`, defaults
+//! The search for a needed name: RPATH, LD_LIBRARY_PATH, RUNPATH, `ld.so.cache`, default directories
 //! (ld.so(8); glibc's `_dl_map_object`, elf/dl-load.c).
 
 use std::collections::HashMap;
@@ -22,8 +22,8 @@ pub(crate) struct Level<'a> {
     pub runpath: Option<&'a str>,
 }
 
-/// Whose search path counts: the object that needs a name, who brought that in, and so on, because
-/// a RPATH (unlike a RUNPATH) is inherited. Empty if nobody in particular asks.
+/// The objects whose search paths count: the object that needs a name, the object that needs that one, and
+/// so on, because a RPATH (unlike a RUNPATH) is inherited. Empty if no object asks.
 pub(crate) type Chain<'a> = [Level<'a>];
 
 impl<'a> Level<'a> {
@@ -33,8 +33,8 @@ impl<'a> Level<'a> {
     }
 }
 
-/// The directories of the RPATHs that count: none if the object has a RUNPATH, nor those of who has
-/// one.
+/// The directories of the RPATHs that count: none if the object has a RUNPATH, and none of an ancestor
+/// that has one.
 fn inherited<'a>(chain: &'a Chain<'a>) -> impl Iterator<Item = PathBuf> + 'a {
     let counts = chain.first().is_some_and(|own| own.runpath.is_none());
     chain
@@ -43,22 +43,22 @@ fn inherited<'a>(chain: &'a Chain<'a>) -> impl Iterator<Item = PathBuf> + 'a {
         .flat_map(|level| directories(level.rpath, level.origin))
 }
 
-/// Why no file is known that a name stands for.
+/// Why no file is known for a name.
 #[derive(Debug)]
 pub(crate) enum Absence {
-    /// There is none in these places.
+    /// The searched places do not have it.
     Nowhere(Vec<String>),
-    /// One of the places could not be looked at.
+    /// One of the places could not be examined.
     Unknown(Error),
 }
 
-/// The error of a place that could not be looked at.
+/// The error of a place that could not be examined.
 fn unknown(place: &Path, action: &'static str) -> impl FnOnce(io::Error) -> Absence {
     let object = place.to_owned();
     move |source| Absence::Unknown(Error::Io { object, action, source })
 }
 
-/// The file that `name` stands for.
+/// The file for `name`.
 pub(crate) fn find(name: &str, chain: &Chain<'_>) -> Result<PathBuf, Absence> {
     let requester = chain.first();
     if name.contains('/') {
@@ -114,7 +114,7 @@ pub(crate) fn find(name: &str, chain: &Chain<'_>) -> Result<PathBuf, Absence> {
     Err(Absence::Nowhere(searched))
 }
 
-/// The directories that a name without a slash is looked for in, in order.
+/// The directories in which a name without a slash is searched, in order.
 pub(crate) fn directories_of(chain: &Chain<'_>) -> Vec<PathBuf> {
     let mut found: Vec<PathBuf> = inherited(chain).collect();
     let environment = std::env::var("LD_LIBRARY_PATH").unwrap_or_default();

@@ -1,7 +1,7 @@
-//! For the loader's own test tools: the phases before publication, on real files and, in
-//! [`specimen`], on bytes that nobody vouches for.
+//! For the loader's own test tools: the phases before publication, on real files and, in [`specimen`], on
+//! untrusted bytes.
 //!
-//! No part of the crate's promises.
+//! Not part of the crate's promises.
 
 pub mod specimen;
 
@@ -40,8 +40,8 @@ pub struct Member {
     pub tls_block: Option<u64>,
 }
 
-/// Relocates `path` in `domain` as [`Domain::open`] would, and stops before anybody sees it.
-/// Libraries that the policy leaves to the system are loaded.
+/// Relocates `path` in `domain` like [`Domain::open`], and stops before publication. Libraries that the
+/// policy leaves to the system are loaded.
 ///
 /// # Errors
 /// As for [`Domain::open`].

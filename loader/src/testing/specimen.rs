@@ -1,7 +1,7 @@
-//! Images of bytes that nobody vouches for: each phase up to relocation, and nothing executed.
+//! Images of untrusted bytes: each phase up to relocation, and nothing executed.
 //!
-//! What fuzzing and its regression tests are made of. An image otherwise lives as long as the
-//! process; a specimen takes everything with it, so that millions can follow one another.
+//! Fuzzing and its regression tests use specimens. Other images live as long as the process. A specimen
+//! frees everything at its end, so that millions can follow one another.
 
 use std::fs::File;
 use std::mem::ManuallyDrop;
@@ -35,8 +35,7 @@ pub struct Specimen {
     bytes: *mut [u8],
 }
 
-/// What the parser made of a specimen, for comparison with other readings. Addresses are those of
-/// the file.
+/// The parser's view of a specimen, for comparison with other parsers. Addresses are those of the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reading {
     /// Address, size in memory, offset, size in the file, of each PT_LOAD.
@@ -53,12 +52,12 @@ pub struct Reading {
     pub symbols: Vec<Option<Vec<u8>>>,
 }
 
-/// Which of the rules of binding apply.
+/// The rules of binding to apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rules {
-    /// Those of a domain beside the program; missing functions are looked up when they are called.
+    /// The rules of a domain beside the program. Missing functions are looked up when they are called.
     Domain,
-    /// glibc's, as in a domain that continues the program; missing functions are errors.
+    /// glibc's rules, as in a domain that continues the program. Missing functions are errors.
     Program,
 }
 
@@ -94,7 +93,7 @@ pub struct Outcome {
     pub result: std::result::Result<(), String>,
 }
 
-/// What every specimen is named in errors.
+/// The name of every specimen in errors.
 const NAME: &str = "specimen";
 
 impl Specimen {
@@ -137,7 +136,7 @@ impl Specimen {
         self.image.span
     }
 
-    /// All that the later phases may ask of the parser.
+    /// Asks the parser everything that later phases may ask.
     pub fn read(&self) -> Reading {
         let Image { dynamic, symbols, first, segments, .. } = &**self.image;
         Reading {

@@ -7,8 +7,8 @@
 //!                               what glibc copies into each new thread
 //! ```
 //!
-//! A block that begins with other bytes than zeroes is written into the template, for threads to
-//! come, and into every thread that runs ([`broadcast::write_everywhere`]).
+//! A block that does not begin as zeroes is written into the template, for threads to come, and into every
+//! running thread ([`broadcast::write_everywhere`]).
 //!
 //! Invariant: a byte that was never given out is zero in every thread, whenever the thread was
 //! created, and so is what was given back by a load that failed before any of its code ran. What else was
@@ -122,11 +122,11 @@ fn find_template() -> Option<usize> {
 
 /// What is given out, as offsets from the arena's start.
 struct Space {
-    /// Behind this, nothing ever was.
+    /// Bytes from here on were never given out.
     used: usize,
-    /// What was given back as it had been given out.
+    /// Ranges that were given back unwritten.
     untouched: Holes,
-    /// What was given back otherwise.
+    /// Ranges that were given back after use.
     returned: Holes,
 }
 
@@ -147,7 +147,7 @@ impl Space {
         Some(range)
     }
 
-    /// The most bytes in a row that are nobody's.
+    /// The length of the longest free range.
     fn largest(&self) -> usize {
         self.returned.largest().max(self.untouched.largest()).max(SIZE - self.used)
     }
@@ -193,7 +193,7 @@ impl Holes {
     }
 }
 
-/// What a block asks for: its address is congruent to `skew` modulo `alignment`.
+/// The shape of a block: its address is congruent to `skew` modulo `alignment`.
 #[derive(Clone, Copy)]
 pub(super) struct Shape {
     pub size: usize,
@@ -240,10 +240,10 @@ impl Drop for Extent {
     }
 }
 
-/// What is left of the arena to blocks that can be nowhere else.
+/// The part of the arena that is reserved for blocks that can be nowhere else.
 const RESERVE: usize = SIZE / 4;
 
-/// Takes bytes for a block that can be nowhere else, or says why there are none.
+/// Takes bytes for a block that can be nowhere else. The error is the reason why there are none.
 pub(super) fn allocate(shape: Shape) -> Result<Extent, String> {
     let place = place_for(shape)?;
     let returned = SPACE.lock().returned.take(SIZE, shape);
@@ -267,7 +267,7 @@ pub(super) fn allocate(shape: Shape) -> Result<Extent, String> {
     }
 }
 
-/// Takes bytes for what is only faster here.
+/// Takes bytes for a block that is only faster here.
 pub(super) fn allocate_spare(shape: Shape) -> Option<Extent> {
     let place = place_for(shape).ok()?;
     Some(extent(place, SPACE.lock().take_fresh(SIZE - RESERVE, shape)?))
@@ -303,7 +303,7 @@ pub(super) fn word(offset: isize) -> *mut usize {
     arch::thread_pointer().wrapping_add_signed(offset) as *mut usize
 }
 
-/// Has the block at `offset` begin with `image` in every thread, those that run and those to come.
+/// Writes `image` as the initial bytes of the block at `offset` in every thread, running and to come.
 pub(super) fn initialise(offset: isize, image: &[u8]) -> Result<(), String> {
     let place = PLACE.get().copied().flatten().expect("a block was given out");
     if place.template.is_none() {

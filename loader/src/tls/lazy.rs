@@ -13,7 +13,7 @@ use crate::image::Tls;
 use crate::sys::lock::{Mutex, Once, Rank};
 use crate::sys::thread;
 
-/// A module's template. It stays as long as a thread may hold a block, of a module that is unloaded too.
+/// A module's template. It stays while a thread may hold a block, also after the module was unloaded.
 #[derive(Clone, Copy)]
 struct Template {
     address: usize,
@@ -72,9 +72,9 @@ pub(super) fn register(tls: Tls, template: usize, slot: Option<isize>) -> io::Re
     Ok(Registration { index: index as u32 })
 }
 
-/// A module that is registered until this is dropped: then nobody asks for its blocks any more, those
-/// that threads have go with the threads, and its word of the arena may become another's. So may its
-/// index, if no thread has a block.
+/// A registered module. After this is dropped nobody asks for its blocks any more. Blocks that threads
+/// have end with the threads. Another module may get its word of the arena, and its index if no thread has
+/// a block.
 #[derive(Debug)]
 pub(super) struct Registration {
     pub index: u32,
@@ -95,7 +95,7 @@ impl Drop for Registration {
 struct Blocks {
     /// Never dropped by Rust, whose thread-local destructors run before the key's.
     addresses: ManuallyDrop<Vec<*mut u8>>,
-    /// How often the key's destructor has run for this thread.
+    /// The number of times that the key's destructor has run for this thread.
     rounds: u32,
 }
 
@@ -105,7 +105,7 @@ thread_local! {
     };
 }
 
-/// The part of `__tls_get_addr` for blocks that the thread may have to be given.
+/// The part of `__tls_get_addr` for blocks that the thread may not have yet.
 ///
 /// # Safety
 /// `index` must hold words that [`super::Block`] made for a block that is not the system's.
@@ -195,8 +195,8 @@ fn first_access(module: usize) -> *mut u8 {
     block
 }
 
-/// glibc runs key destructors PTHREAD_DESTRUCTOR_ITERATIONS (4) times while keys are set again.
-/// Other keys' destructors may still use these blocks, so they go in the last round.
+/// glibc runs key destructors PTHREAD_DESTRUCTOR_ITERATIONS (4) times while keys are set again. Other
+/// keys' destructors may still use these blocks, so the last round frees them.
 const LAST_ROUND: u32 = 3;
 
 extern "C" fn release_blocks(_value: *mut c_void) {

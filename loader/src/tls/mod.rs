@@ -8,9 +8,9 @@
 //! - **lazily**: allocated in each thread at its first access, freed after the thread's C++
 //!   destructors have run.
 //!
-//! A reference to the TLS of a system object keeps glibc's own module id. Which kinds an object's code
-//! asks for is known when it is relocated, and its references to `__tls_get_addr` are bound to the
-//! shortest form that serves those ([`crate::arch::tls_get_addr_for`]).
+//! A reference to the TLS of a system object keeps glibc's own module id. Relocation knows which kinds an
+//! object's code asks for, and binds its references to `__tls_get_addr` to the shortest form that serves
+//! these kinds ([`crate::arch::tls_get_addr_for`]).
 
 mod arena;
 mod lazy;
@@ -43,7 +43,7 @@ const OURS: u64 = 1 << 62;
 /// pointer, where every thread has the thread pointer's own value: see [`Block::module_word`].
 pub(crate) const ARENA: u64 = 0;
 
-/// Where the blocks of one module are.
+/// The place of one module's blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Block {
     /// A system object's module id.
@@ -76,8 +76,8 @@ impl Block {
         }
     }
 
-    /// The id by which the module is known to programs (`dl_iterate_phdr`, `dlinfo`): never 0, which
-    /// says that there is no TLS, and as good as a module word for the block's start.
+    /// The module's id for programs (`dl_iterate_phdr`, `dlinfo`). It is never 0, which means that there is
+    /// no TLS. It serves as a module word for the block's start.
     pub(crate) fn public_id(self) -> u64 {
         match self {
             Block::Arena { offset } => OURS | u64::from(offset as u32) << 1,
@@ -128,7 +128,7 @@ impl Block {
     }
 }
 
-/// A module's blocks, for as long as the module is loaded.
+/// A module's blocks while the module is loaded.
 #[derive(Debug)]
 pub(crate) struct Placed {
     pub block: Block,

@@ -1,4 +1,4 @@
-//! `dladdr` and `dladdr1`: from an address to what it belongs to.
+//! `dladdr` and `dladdr1`: the object and symbol of an address.
 
 use std::collections::BTreeSet;
 use std::ffi::{CString, c_char, c_int, c_void};

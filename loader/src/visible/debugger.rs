@@ -1,8 +1,8 @@
-//! What debuggers read: a namespace of our own behind glibc's list of loaded objects.
+//! The list that debuggers read: a namespace of our own behind glibc's list of loaded objects.
 //!
-//! gdb 13 and later follow `r_debug.r_next` when `r_version` is 2 (glibc 2.35 added it for
-//! `dlmopen`). Entries put into glibc's own list would make its next `dlclose` abort; a namespace
-//! appended to the chain is read by debuggers only.
+//! gdb 13 and later follow `r_debug.r_next` when `r_version` is 2 (glibc 2.35 added it for `dlmopen`).
+//! Entries in glibc's own list would make its next `dlclose` abort. Only debuggers read a namespace that
+//! is appended to the chain.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -69,9 +69,9 @@ fn supports_namespaces() -> bool {
 /// The last entry of our list.
 static LAST: AtomicPtr<LinkMap> = AtomicPtr::new(ptr::null_mut());
 
-/// Appends replicas to the list, in load order: gdb looks for each object that it knows from the
-/// head of the list on, and takes it out when found, so that a list which only grows at its end
-/// costs it linear time. The caller holds the directory's lock.
+/// Appends replicas to the list, in load order. gdb searches each object that it knows from the head of
+/// the list and removes it when found, so a list that only grows at its end costs gdb linear time. The
+/// caller holds the directory's lock.
 pub(crate) fn add(replicas: &[Arc<Replica>]) {
     notify(ADD, || {
         for replica in replicas {
@@ -123,8 +123,8 @@ fn notify(state: i32, change: impl FnOnce()) {
     stop(system);
 }
 
-/// Puts our record at the end of the chain. glibc's first `dlmopen` replaces the first link, so
-/// this is looked at anew each time.
+/// Puts our record at the end of the chain. glibc's first `dlmopen` replaces the first link, so the chain
+/// is checked each time.
 fn link_behind(system: &'static RendezvousV2) {
     system.version.store(2, Ordering::Relaxed);
     OURS.breakpoint.store(system.breakpoint.load(Ordering::Relaxed), Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! What everybody else sees of replicas: unwinders, debuggers, `dladdr`, `dl_iterate_phdr`.
+//! The view of replicas for unwinders, debuggers, `dladdr` and `dl_iterate_phdr`.
 
 pub(crate) mod address;
 pub(crate) mod debugger;

@@ -1,5 +1,5 @@
-//! The index of all published replicas by address: what unwinders, `dladdr`, `dl_iterate_phdr` and
-//! debuggers are answered from.
+//! The index of all published replicas by address. It answers unwinders, `dladdr`, `dl_iterate_phdr` and
+//! debuggers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -148,11 +148,11 @@ impl Table<'_> {
 
 static RANGES: Once<Ranges> = Once::new();
 
-/// The replicas themselves, for questions that are not asked while unwinding.
+/// The replicas themselves, for questions outside unwinding.
 #[derive(Default)]
 struct Directory {
     by_start: BTreeMap<usize, Arc<Replica>>,
-    /// As they were loaded, which is how glibc's `dl_iterate_phdr` lists them.
+    /// In load order, the order of glibc's `dl_iterate_phdr`.
     in_order: Vec<Arc<Replica>>,
     added: u64,
     removed: u64,
@@ -187,7 +187,7 @@ pub(crate) fn publish(replicas: &[Arc<Replica>]) -> Result<()> {
     Ok(())
 }
 
-/// Takes replicas back; their memory may be unmapped afterwards.
+/// Withdraws replicas. Their memory may be unmapped afterwards.
 pub(crate) fn withdraw(replicas: &[Arc<Replica>]) {
     let mut directory = DIRECTORY.lock();
     for replica in replicas {
@@ -212,8 +212,8 @@ impl Directory {
     }
 }
 
-/// The range that holds `address`. It takes no lock, waits for nobody and allocates nothing: signal
-/// handlers ask it, by way of an unwinder.
+/// The range that holds `address`. It takes no lock, never waits and allocates nothing: signal handlers
+/// call it through an unwinder.
 pub(crate) fn find_range(address: usize) -> Option<Range> {
     RANGES.get()?.find(address)
 }

@@ -1,9 +1,9 @@
-//! Exceptions through replicas: unwinders ask libgcc, libgcc asks `_dl_find_object` (glibc 2.35)
-//! or `dl_iterate_phdr`, and we answer.
+//! Exceptions through replicas. Unwinders call libgcc, libgcc calls `_dl_find_object` (glibc 2.35) or
+//! `dl_iterate_phdr`, and this module answers.
 //!
-//! The calls that libgcc_s makes are redirected in its own global offset table, because a library
-//! cannot rely on the executable to export our functions. `__register_frame` would put every throw
-//! of the process behind one lock (GCC before 13) and is not used.
+//! libgcc_s's calls are redirected in its own global offset table, because a library cannot rely on the
+//! executable to export our functions. `__register_frame` is not used: it would put every throw of the
+//! process behind one lock (GCC before 13).
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
@@ -69,7 +69,7 @@ pub(crate) unsafe extern "C" fn find_object(
     0
 }
 
-/// The functions that libgcc asks, and ours.
+/// The functions that libgcc calls, and ours.
 fn replacements() -> [(&'static [u8], usize); 2] {
     [
         (b"_dl_find_object", find_object as *const () as usize),
@@ -77,7 +77,7 @@ fn replacements() -> [(&'static [u8], usize); 2] {
     ]
 }
 
-/// glibc's `_dl_find_object`, as libc itself defines it: the name may bind to somebody else's.
+/// glibc's `_dl_find_object`, as libc itself defines it: the name may bind to another definition.
 pub(crate) fn system_find_object() -> Option<usize> {
     let libc = SYSTEM.by_name("libc.so.6")?;
     let (_, symbol) = libc.symbols.lookup(Name::new(b"_dl_find_object"), None, true)?;

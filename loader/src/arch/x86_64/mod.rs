@@ -19,10 +19,10 @@ pub(crate) const MACHINE: u16 = goblin::elf::header::EM_X86_64;
 /// Whether the addend of R_X86_64_GLOB_DAT and R_X86_64_JUMP_SLOT counts: the psABI has plain S.
 pub(crate) const SLOT_HAS_ADDEND: bool = false;
 
-/// What `$PLATFORM` and `$LIB` stand for in search paths (ld.so(8)).
+/// The values of `$PLATFORM` and `$LIB` in search paths (ld.so(8)).
 pub(crate) const PLATFORM: &str = "x86_64";
 pub(crate) const LIB: &str = "lib/x86_64-linux-gnu";
-/// Where libraries are that nobody says the place of.
+/// The default directories of libraries.
 pub(crate) const LIBRARY_DIRECTORIES: [&str; 4] =
     ["/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib64", "/usr/lib64"];
 /// Flags of this machine's entries in `ld.so.cache`: FLAG_ELF_LIBC6 | FLAG_X8664_LIB64.

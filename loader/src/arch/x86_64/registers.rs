@@ -1,4 +1,4 @@
-//! Putting aside every register that a call may change, for code that is entered where none may.
+//! Saves every register that a call may change, for code that is entered where no register may change.
 
 use std::arch::x86_64::{__cpuid, __cpuid_count, _xgetbv};
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -4,7 +4,7 @@ use goblin::elf::reloc::*;
 
 use crate::arch::Action;
 
-/// What relocation type `kind` does; `None` if no shared object may hold it.
+/// The operation of relocation type `kind`; `None` if no shared object may hold it.
 pub(crate) fn action(kind: u32) -> Option<Action> {
     Some(match kind {
         R_X86_64_NONE => Action::None,
