@@ -25,7 +25,7 @@ pub struct Options {
     venv: Option<PathBuf>,
 }
 
-/// Collects what is wrong, with the mend.
+/// Collects problems, each with the way to fix it.
 #[derive(Default)]
 struct Findings(Vec<String>);
 
@@ -45,7 +45,7 @@ pub fn run(options: &Options) -> Result<i32> {
         say!("nothing stands in the way");
         return Ok(0);
     }
-    say!("what would fail, and the mend:");
+    say!("what would fail, and how to fix it:");
     for finding in &findings.0 {
         say!("  - {finding}");
     }

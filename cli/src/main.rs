@@ -32,7 +32,7 @@ enum Command {
     Inspect(inspect::Options),
     /// Builds, shows and checks packages of models
     Package(package::Options),
-    /// Says which Pythons, torch and limits were found, what would fail, and the mend
+    /// Says which Pythons, torch and limits were found, what would fail, and how to fix it
     Doctor(doctor::Options),
 }
 

@@ -158,7 +158,7 @@ fn what_is_no_python_is_refused_with_the_reason() {
 }
 
 #[test]
-fn an_installation_without_a_shared_library_is_refused_with_the_mend() {
+fn an_installation_without_a_shared_library_is_refused_with_what_to_do() {
     let place = directory("static");
     fs::create_dir_all(place.join("lib/python3.12")).unwrap();
     fs::create_dir_all(place.join("bin")).unwrap();

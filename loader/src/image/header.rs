@@ -199,7 +199,7 @@ impl Layout {
             }
             PT_GNU_STACK if header.p_flags & PF_X != 0 => {
                 return refused(
-                    "it asks for an executable stack (PT_GNU_STACK with PF_X); mend the assembly \
+                    "it asks for an executable stack (PT_GNU_STACK with PF_X); fix the assembly \
                      file that lacks .note.GNU-stack, or clear the flag with `patchelf --clear-execstack`",
                 );
             }
