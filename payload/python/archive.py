@@ -1,20 +1,21 @@
-"""What the importer of a package is given by the host."""
+"""An archive's records, as the host provides them to the importer."""
 
 
 class Archive:
-    """The records of one archive, as the host gives them.
+    """The records of one archive.
 
-    `names` are paths as in the archive, without its top folder. `read(name)` gives a record's
-    bytes, checked against its CRC-32, as a bytes-like object. `storage(name)` gives an object with
-    `__dlpack__` over a record as one-dimensional uint8, shared by all interpreters.
-    `open()` gives the whole file as a bytes-like object; only TorchScript needs it.
-    `library(name)` gives a path by which this process can load a record that is a shared library.
-    With `read_only`, tensors over its storages refuse to be written.
-    `resident(name, location, obstacle, upload)` gives an object as `storage` does, over a copy of a
-    record on a device (devices.py): made by `upload()` if nobody in this process has one, refused
-    if there is an obstacle. Without it, every interpreter makes its own.
-    `code` is a pair of functions by which interpreters share what one of them has compiled:
-    `find(key)` gives the bytes that `keep(key, data)` was given, in whichever interpreter, or None.
+    `names` are paths as in the archive, without its top folder.
+    `read(name)` returns a record's bytes as a bytes-like object, checked against its CRC-32.
+    `storage(name)` returns an object with `__dlpack__` over a record as one-dimensional uint8. All
+    interpreters share that memory.
+    `open()` returns the whole file as a bytes-like object. Only TorchScript needs it.
+    `library(name)` returns a path by which this process can load a record that is a shared library.
+    `read_only` makes tensors over the storages raise when something would write to them.
+    `resident(name, location, obstacle, upload)` returns an object as `storage` does, over a copy of a
+    record on a device (devices.py). `upload()` makes the copy if this process has none. The host raises
+    an error if there is an obstacle. Without this function, every interpreter makes its own copy.
+    `code` is a pair of functions by which interpreters share compiled code: `find(key)` returns the
+    bytes that some interpreter passed to `keep(key, data)`, or None.
     """
 
     def __init__(

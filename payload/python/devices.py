@@ -1,22 +1,22 @@
-"""Devices with memory of their own, and when it may pass from one interpreter to another.
+"""Memory of devices, and when it may pass from one interpreter to another.
 
-All interpreters of a process have one address space on a CUDA device too: the driver gives a process
-one primary context for each device (CUDA Driver API, "Primary Context Management"), and every CUDA
-runtime uses it, whichever copy of libtorch it serves. So memory that one interpreter's torch has
-allocated is read by the others at the same address. A device works through queues, though (streams),
-of which interpreters and threads may have their own, and two moments need care:
+All interpreters of a process have one address space on a CUDA device. The driver makes one primary
+context for each process and device (CUDA Driver API, "Primary Context Management"), and the CUDA runtime
+of every copy of libtorch uses it. So interpreters read each other's device memory at the same address.
+A device works through queues (streams), and interpreters and threads may use different ones. Two moments
+need care:
 
-- Before others may read, what was queued to fill the memory must be done. The host waits for the
-  device then (`upload`, `finish`) and announces the memory afterwards, under a lock: whatever others
-  queue that reads it begins later, on any stream.
-- Before the memory is given back, what others have queued that reads it must be done. torch's caching
-  allocator gives a freed block to the next allocation on the block's own stream at once, since it
-  knows of no other stream that uses it (`Tensor.record_stream` tells it, within one libtorch). So
+- Before others read, the work that fills the memory must be done. The host waits for the device
+  (`upload`, `finish`) and then announces the memory under a lock. Work of others that reads the memory
+  is queued later, on any stream.
+- Before the memory is freed, the work of others that reads it must be done. torch's caching allocator
+  reuses a freed block at once for the next allocation on the block's own stream, because it knows of no
+  other stream that uses the block (`Tensor.record_stream` would tell it, within one libtorch). So
   `release` waits for the device.
 
-The allocator is torch's own, in the interpreter that is first: it packs small storages, counts in
-torch.cuda.memory_allocated, frees its cache when the device is full, and is there for ROCm as well.
-Blocks of the driver's (cuMemAlloc) would need no interpreter, and take 2 MiB for every bias.
+The memory comes from the allocator of torch, in the interpreter that needs it first. That one packs
+small storages, counts in torch.cuda.memory_allocated, frees its cache when the device is full, and
+exists for ROCm. Blocks of the driver (cuMemAlloc) would need no interpreter, but 2 MiB for every bias.
 """
 
 # DLDeviceType of what torch calls cuda: NVIDIA's devices, and AMD's.
@@ -24,7 +24,7 @@ CUDA, ROCM = 2, 10
 
 
 class Cuda:
-    """What interpreters need of torch's CUDA backend. A device is given by its number."""
+    """The part of torch's CUDA backend that interpreters need. A device is named by its number."""
 
     def obstacle(self, index):
         """Why this interpreter cannot use a device (None is the current one); None if it can."""
@@ -46,15 +46,15 @@ class Cuda:
         return torch.cuda.current_device()
 
     def upload(self, storage, index):
-        """A storage on the device with the bytes of one in main memory, which have arrived."""
+        """Copies a storage in main memory to the device, and waits until the copy is complete."""
         import torch
 
         device = torch.device("cuda", index)
-        # By a tensor, and not by UntypedStorage.to, whose signature changes between releases.
+        # By a tensor: the signature of UntypedStorage.to changes between releases.
         empty = torch.empty(0, dtype=torch.uint8, device="cpu")
         copy = empty.set_(storage).to(device).untyped_storage()
-        # The copy went through this thread's current stream of that device. From pageable memory
-        # torch waits for it itself; that is no promise of its documentation.
+        # The copy is on this thread's current stream of that device. torch waits for copies from
+        # pageable memory, but does not document that it does.
         torch.cuda.current_stream(device).synchronize()
         return copy
 
@@ -65,15 +65,14 @@ class Cuda:
         return (ROCM if torch.version.hip else CUDA), index
 
     def finish(self, index):
-        """Waits, without the GIL, until all that this process has queued on the device is done."""
+        """Waits, without the GIL, until all work of this process on the device is done."""
         import torch
 
         torch.cuda.synchronize(index)
 
     def follow(self, index):
-        """Has this thread's stream wait for what is queued on the default stream, by which the host
-        hands tensors over. The default stream is one for all interpreters: the null stream of the
-        primary context."""
+        """Makes this thread's stream wait for the default stream, on which the host hands tensors over.
+        All interpreters have the same default stream: the null stream of the primary context."""
         import torch
 
         current, default = torch.cuda.current_stream(index), torch.cuda.default_stream(index)
@@ -81,8 +80,8 @@ class Cuda:
             current.wait_stream(default)
 
 
-# By the name in front of a location such as "cuda:0". Another device whose memory all interpreters
-# see at one address may be added, with the methods of Cuda.
+# By the name in a location such as "cuda:0". Another kind of device can be added with the methods of
+# Cuda, if all interpreters see its memory at one address.
 BACKENDS = {"cuda": Cuda()}
 
 
@@ -112,13 +111,13 @@ class Place:
         return self.name if self._index is None else f"{self.name}:{self._index}"
 
     def upload(self, storage):
-        """As the host takes it over: owner, address, size, DLPack's device."""
+        """Uploads a storage. Returns what the host needs: owner, address, size, DLPack's device."""
         copy = self.backend.upload(storage, self.index)
         return (copy, copy.data_ptr(), copy.nbytes(), *self.backend.place(self.index))
 
 
 def find(location):
-    """The place that a location names (`cuda`, `cuda:1`), or None if it is none of a backend here."""
+    """The place that a location names (`cuda`, `cuda:1`), or None if no backend has that name."""
     name, colon, index = location.partition(":")
     if name not in BACKENDS or (colon and not index.isdecimal()):
         return None
@@ -126,8 +125,8 @@ def find(location):
 
 
 def destination(map_location, location):
-    """Where torch.load's `map_location` sends a storage of `location`; None where it is a function,
-    which decides by itself (torch.serialization._get_restore_location)."""
+    """The location to which torch.load's `map_location` maps `location`. None if `map_location` is a
+    function, which places storages itself (torch.serialization._get_restore_location)."""
     import torch
 
     if map_location is None:
@@ -140,17 +139,17 @@ def destination(map_location, location):
     return str(map_location) if isinstance(map_location, (str, torch.device)) else None
 
 
-# What the host calls, with a device as DLPack has it, or by its location.
+# For the host, which names a device as DLPack does or by its location.
 
 
 def obstacle(kind, index):
-    """Why this interpreter cannot use a device; None if it can, or if torch is to say so itself."""
+    """Why this interpreter cannot use a device. None if it can, or if torch itself will raise."""
     place = _of_dlpack(kind, index)
     return None if place is None else place.obstacle()
 
 
 def adopt(memory):
-    """A tensor over memory of the host's on a device, in the order of what was queued before."""
+    """A tensor over memory of the host's. On a device, work on it begins after the work queued so far."""
     import torch
 
     place = _of_dlpack(*memory.__dlpack_device__())
@@ -160,7 +159,7 @@ def adopt(memory):
 
 
 def release(location):
-    """Before memory on a device is given back to the allocator of this interpreter's torch."""
+    """Waits before memory on a device returns to the allocator of this interpreter's torch."""
     place = find(location)
     if place is not None:
         place.backend.finish(place.index)

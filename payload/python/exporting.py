@@ -1,8 +1,8 @@
-"""Building a package: stock torch.package's exporter, and what its users have to find out by hand.
+"""Building a package with stock torch.package's exporter.
 
-The rules that the caller gives come first. What they leave open is settled here, module by module,
-with a reason that the report shows; and where that cannot be done, the answer is a list of problems
-with a mend each, not the first of them.
+The caller's rules come first. For each module without a rule, the exporter here chooses one, with a
+reason that the report shows. If modules cannot be packaged, the result is a list of all problems, each
+with its remedy.
 """
 
 import contextlib
@@ -23,11 +23,11 @@ from torch.package.package_exporter import (
     _ModuleProviderAction as Action,
 )
 
-# Where the object and its example go: the names of torch::deploy's own examples.
+# The records of the object and its example, named as in torch::deploy's own examples.
 OBJECT, EXAMPLE = ("model", "model.pkl"), ("model", "example.pkl")
 
-# What to do about what torch.package's exporter refuses.
-_MENDS = {
+# Remedies for what torch.package's exporter refuses.
+_REMEDIES = {
     PackagingErrorReason.IS_EXTENSION_MODULE: (
         "a C extension: put it in with --with-extension {file}, or take it from the machine that "
         "serves with --extern '{top}.**', or, if it is not really used, --mock '{name}'"
@@ -51,7 +51,7 @@ _MENDS = {
 
 
 class Exporter(PackageExporter):
-    """The stock exporter, which asks `_choose` about what no rule covers."""
+    """The stock exporter, with `_choose` for modules without a rule."""
 
     def __init__(self, path, own, extensions):
         super().__init__(path)
@@ -88,10 +88,12 @@ class Exporter(PackageExporter):
 def build(target, path, rules, extensions, data):
     """Calls `target`, `MODULE:CALLABLE`, and writes what it returns to `path`.
 
-    `rules` are pairs of an action and a pattern, in order; `extensions` are pairs of a file and its
-    record, or "" for the place where Python finds it; `data` are such pairs of other files. Returns `(object, example, modules,
-    problems)`: `example` is None if the callable gave none; `modules` are rows of name, action,
-    reason, size in bytes and the names of those that import it; with problems, nothing was written.
+    `rules` are pairs of an action and a pattern, in order. `extensions` are pairs of a file and its
+    record, which is "" for the place where Python finds the file. `data` are such pairs of other files.
+
+    Returns `(object, example, modules, problems)`. `example` is None if the callable returned none.
+    `modules` are rows of name, action, reason, size in bytes and the names of the importing modules. If
+    there are problems, no file remains.
     """
     obj, example, module = _resolve(target)
     files = _libraries(extensions)
@@ -107,7 +109,7 @@ def build(target, path, rules, extensions, data):
     problems = []
     try:
         with exporter, warnings.catch_warnings(), _with_torchscript():
-            # The stock exporter's own use of TypedStorage.
+            # The stock exporter itself uses TypedStorage.
             warnings.filterwarnings("ignore", message="TypedStorage is deprecated")
             for file, record in (files | others).items():
                 with open(file, "rb") as stream:
@@ -118,7 +120,7 @@ def build(target, path, rules, extensions, data):
     except PackagingError:
         problems = _problems(exporter.dependency_graph)
     except BaseException:
-        # The stock exporter leaves what it has written.
+        # The stock exporter does not remove its file.
         with contextlib.suppress(OSError):
             os.unlink(path)
         raise
@@ -127,7 +129,7 @@ def build(target, path, rules, extensions, data):
     return obj, example, _rows(exporter), problems
 
 
-# Packages of the machine, whatever class of theirs the object has.
+# Packages of the machine, also if the object is of one of their classes.
 _SHARED = {"torch", "numpy", "builtins"}
 
 
@@ -161,7 +163,7 @@ def _resolve(target):
 
 @contextlib.contextmanager
 def _with_torchscript():
-    """Lets the stock exporter write TorchScript modules, which it holds back as a beta feature."""
+    """Lets the stock exporter write TorchScript modules, a beta feature that it disables."""
     before = package_exporter._gate_torchscript_serialization
     package_exporter._gate_torchscript_serialization = False
     try:
@@ -171,19 +173,19 @@ def _with_torchscript():
 
 
 def _save(exporter, place, obj, what):
-    """`save_pickle`; what cannot be pickled is named by the way to it, not by its type alone."""
+    """`save_pickle`, with an error that names the path to a part that cannot be pickled."""
     try:
         exporter.save_pickle(*place, obj)
     except PackagingError:
         raise
     except Exception as error:
         way = _way_to_unpicklable(obj)
-        mend = (
+        remedy = (
             "take it out before packaging, replace it by something that can be imported by name, or "
             "give what holds it a __getstate__ and __setstate__"
         )
         reason = f"{type(error).__name__}: {error}"
-        raise pickle.PicklingError(f"{what}{way} cannot be pickled ({reason}); {mend}") from error
+        raise pickle.PicklingError(f"{what}{way} cannot be pickled ({reason}); {remedy}") from error
 
 
 def _way_to_unpicklable(obj):
@@ -199,7 +201,7 @@ def _way_to_unpicklable(obj):
 
 
 def _parts(obj):
-    """What an object consists of, each with how it is written."""
+    """The parts of an object, each with its path in Python's syntax."""
     if isinstance(obj, dict):
         return [(f"[{key!r}]", value) for key, value in obj.items()]
     if isinstance(obj, (list, tuple)):
@@ -207,7 +209,7 @@ def _parts(obj):
     try:
         obj.__reduce_ex__(2)
     except Exception:
-        # It refuses by itself, as a parametrized module does.
+        # The object itself refuses, as a parametrized module does.
         return []
     parts = []
     for name, value in getattr(obj, "__dict__", {}).items():
@@ -219,7 +221,7 @@ def _parts(obj):
 
 
 def _is_picklable(obj):
-    """Whether the exporter's kind of pickler takes it, with storages and scripts left out."""
+    """Whether a pickler like the exporter's accepts it, apart from storages and scripts."""
     import torch
 
     class Pickler(pickle._Pickler):
@@ -261,7 +263,7 @@ def _has_extensions(top):
 
 
 def _libraries(extensions):
-    """File -> record, of the libraries and of what they bring along (`*.libs`)."""
+    """File -> record, for the libraries and their own dependencies (`*.libs`)."""
     files = {}
     waiting = [(os.path.abspath(file), record) for file, record in extensions]
     while waiting:
@@ -284,7 +286,7 @@ def _libraries(extensions):
 
 
 def _record_of(file):
-    """Where Python would find the file: below the first folder of sys.path that holds it."""
+    """The path below the first folder of sys.path that contains the file."""
     for folder in sys.path:
         folder = os.path.abspath(folder)
         if file.startswith(folder + os.sep):
@@ -324,7 +326,7 @@ def _needed(file):
 
 
 def _problems(graph):
-    """One text for each module that cannot be packaged: why it is wanted, and what to do."""
+    """A text for each module that cannot be packaged: what needs it, and the remedy."""
     problems = []
     for name, attributes in graph.nodes.items():
         error = attributes.get("error")
@@ -336,15 +338,15 @@ def _problems(graph):
             "top": name.partition(".")[0],
             "file": getattr(module, "__file__", None) or f"FILE_OF_{name}",
         }
-        mend = _MENDS.get(error, error.value).format(**words)
+        remedy = _REMEDIES.get(error, error.value).format(**words)
         detail = attributes.get("error_context")
         detail = f" ({detail.strip()})" if detail else ""
-        problems.append(f"{' -> '.join(_way(graph, name))}: {mend}{detail}")
+        problems.append(f"{' -> '.join(_way(graph, name))}: {remedy}{detail}")
     return problems
 
 
 def _way(graph, name):
-    """The shortest way from something pickled to a module."""
+    """The shortest path from a pickled object to a module."""
     way, seen = [[name]], {name}
     for path in way:
         above = graph._pred.get(path[0], {})
@@ -385,7 +387,7 @@ def _rows(exporter):
 
 
 def call(obj, example):
-    """One call, the same wherever it is made."""
+    """Calls the object with a fixed seed and without gradients."""
     import torch
 
     torch.manual_seed(0)

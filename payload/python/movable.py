@@ -1,12 +1,12 @@
 """Moving an object from one interpreter to others.
 
-An object is pickled once. What is large in it stays where it is: of each torch storage, and of
-each buffer that pickle protocol 5 passes out of band (numpy arrays), only the address travels, and
-every interpreter builds its own storage or array over the same memory. So ties and views between
-tensors stay, and a write in one interpreter is seen by the others, as between threads of one.
+An object is pickled once. Its large parts are not copied: torch storages, and buffers that pickle
+protocol 5 passes out of band (numpy arrays). The pickle has only their addresses, and every
+interpreter builds its own storage or array over the same memory. So ties and views between tensors
+remain, and interpreters see each other's writes, as threads of one interpreter do.
 
-Modules of packages keep their names: `<torch_package_N>.name` is the same module of the same
-archive in every interpreter (package.py). The caller sees to it that the archives are installed.
+Modules of packages keep their names: `<torch_package_N>.name` is the same module of the same archive in
+every interpreter (package.py). The caller installs the archives before it loads an object.
 """
 
 import builtins
@@ -28,11 +28,13 @@ _PACKAGE_NAME = re.compile(rb"<torch_package_(\d+)>")
 def dump(obj):
     """Pickles `obj`.
 
-    Returns `(pickle, storages, buffers, packages, copied)`: storages as
-    `(owner, address, nbytes, device type, device number, location)`, which live as long as their
-    owner, the location being "" for main memory; what was queued on a device to fill them is done;
-    buffers as contiguous memoryviews; the numbers of the packages that are needed; and, of what
-    had to be copied instead of shared, a line each that says what and why.
+    Returns `(pickle, storages, buffers, packages, copied)`:
+
+    - storages as `(owner, address, nbytes, device type, device number, location)`. They live as long as
+      their owner. The location is "" for main memory. Queued work that fills them is done.
+    - buffers as contiguous memoryviews.
+    - the numbers of the packages that the object needs.
+    - a line for each part that was copied instead of shared, with the reason.
     """
     stream = io.BytesIO()
     pickler = _Pickler(stream)
@@ -40,8 +42,8 @@ def dump(obj):
     for place in map(devices.find, pickler.places):
         place.backend.finish(place.index)
     data = stream.getvalue()
-    # Names stand in the pickle as they are. A string that only looks like one costs nothing: the
-    # caller ignores numbers that it does not know.
+    # The pickle has names in plain text. A string that only looks like one does no harm: the caller
+    # ignores numbers that it does not know.
     named = {int(number) for number in _PACKAGE_NAME.findall(data)}
     packages = sorted(named | pickler.packages)
     return data, pickler.storages, pickler.buffers, packages, pickler.copied
@@ -56,8 +58,8 @@ def load(data, storages, buffers):
 class _Pickler(pickle.Pickler):
     def __init__(self, stream):
         buffers = []
-        # No method: the pickler would refer to itself, and wait for the garbage collector with all
-        # that its memo holds.
+        # Not a method: the pickler would refer to itself, and only the garbage collector would free it
+        # and the objects in its memo.
         super().__init__(stream, protocol=5, buffer_callback=lambda buffer: _take(buffer, buffers))
         self.storages = []
         self.buffers = buffers
@@ -75,8 +77,8 @@ class _Pickler(pickle.Pickler):
         self._torch = torch if hasattr(torch, "UntypedStorage") else None
 
     def persistent_id(self, obj):
-        # torch::deploy's hook, which torch.fx has: how to make the object in another interpreter,
-        # as a function of the importer there.
+        # torch::deploy's hook, which torch.fx has. It returns a function that makes the object in another
+        # interpreter from the importer there.
         if hasattr(type(obj), "__reduce_deploy__") and not isinstance(obj, type):
             return self._deployed(obj)
         torch = self._torch
@@ -140,7 +142,7 @@ class _Pickler(pickle.Pickler):
             try:
                 address = storage.data_ptr()
             except RuntimeError:
-                # A read-only storage of a package: nobody gets a pointer to it.
+                # A read-only storage of a package, which has no mutable pointer.
                 return self._copied(storage, dtype)
             if not location:
                 _hold_in_place(self._torch, storage)
@@ -190,7 +192,7 @@ def _hold_in_place(torch, storage):
 
 
 class _System:
-    """What stands for a PackageImporter where there is no package."""
+    """Takes the place of a PackageImporter for objects of no package."""
 
     patched_builtins = vars(builtins)
     import_module = staticmethod(importlib.import_module)
@@ -200,13 +202,20 @@ _system = _System()
 
 
 def _orders(obj):
-    # Only torch's own classes ask their importer for names, as torch.package's importers have them.
-    if "torch" in sys.modules:
-        from . import importers
+    """Importers that may name what `obj` refers to, each with the number of its archive. The number
+    is None for the interpreter's own modules. The archive of the object's class comes first."""
+    own = package.mangled_identity(type(obj).__module__)
+    if "torch" not in sys.modules:
+        importer = package.find(own)
+        return [(None, _system)] if importer is None else [(own, importer)]
+    # Only torch's own classes ask their importer for names, and expect torch.package's interface.
+    from torch.package import OrderedImporter, sys_importer
 
-        return importers.orders(obj)
-    own = package.find(package.mangled_identity(type(obj).__module__))
-    return [(None, _system)] if own is None else [(own.identity, own)]
+    from .importers import Packaged
+
+    archives = sorted(package.installed(), key=lambda importer: importer.identity != own)
+    ordered = [(one.identity, OrderedImporter(Packaged(one), sys_importer)) for one in archives]
+    return [*ordered, (None, sys_importer)]
 
 
 def _take(buffer, buffers):

@@ -1,20 +1,21 @@
 """Hermetic import of torch.package archives.
 
-An archive holds modules, pickled objects and the storages of their tensors. Its modules see each
-other and what the archive declares as external, and nothing else of this interpreter.
+An archive holds modules, pickled objects and the storages of their tensors. Its modules can import
+each other and the modules that the archive declares as external, and nothing else of this interpreter.
 
-How it works, and why so: every module of an archive is an ordinary module in `sys.modules` under a
-mangled name, `<torch_package_N>.name`, where N is the host's number of the archive, the same in
-all interpreters. What makes it hermetic is its `__builtins__`, whose `__import__` turns the plain names of
-import statements into mangled ones, or into external modules where they are declared. Everything
-else is left to importlib, which brings its locks per module (two threads that import the same
-module, or each other's, do not deadlock), its clean-up after a module that raised, relative
-imports (`__package__` is mangled too) and parents' attributes. And whatever goes from
-`cls.__module__` to the module works without being patched: pickle, typing.get_type_hints,
-dataclasses, inspect, linecache, importlib.resources, importlib.import_module("." + name, __name__).
+A module of an archive is an ordinary module in `sys.modules` under a mangled name,
+`<torch_package_N>.name`. N is the host's number of the archive, the same in all interpreters. The
+module has `__builtins__` of its own. Their `__import__` turns the plain names of import statements into
+mangled names, or into external modules where these are declared.
 
-torch.package itself keeps its modules out of `sys.modules`; only names and files that follow its
-conventions (`.data/extern_modules`, `_mock`, `torch_package_importer`) are taken over from it.
+importlib does the rest. It has a lock for each module (two threads that import the same module, or
+each other's, do not deadlock). It cleans up after a module that raised, resolves relative imports
+(`__package__` is mangled too) and sets the attributes of parents. Code that goes from `cls.__module__`
+to the module works unpatched: pickle, typing.get_type_hints, dataclasses, inspect, linecache,
+importlib.resources, importlib.import_module("." + name, __name__).
+
+torch.package keeps its modules out of `sys.modules`. This importer shares only its conventions for
+names and files (`.data/extern_modules`, `_mock`, `torch_package_importer`).
 
 Nothing here needs torch unless the archive holds tensors.
 """
@@ -34,14 +35,14 @@ import typing
 from .archive import Archive
 from .unpickling import PackageUnpickler
 
-# Importable from any archive without being declared: torch needs them behind the exporter's back
+# Importable from any archive without a declaration: torch needs them and the exporter does not see it
 # (torch/package/package_importer.py, IMPLICIT_IMPORT_ALLOWLIST).
 IMPLICIT_EXTERNS = frozenset({"builtins", "numpy", "numpy.core", "numpy.core._multiarray_umath"})
 
 # The module name by which packaged code reaches its own importer, as in torch.package.
 SELF_NAME = "torch_package_importer"
 
-# What decides the code that a source becomes, as the names of `.pyc` files have it (PEP 3147, PEP 488).
+# What the code of a source depends on, as in the names of `.pyc` files (PEP 3147, PEP 488).
 _COMPILER = f"{importlib.util.MAGIC_NUMBER.hex()} {sys.flags.optimize}"
 
 _MANGLED = re.compile(r"<torch_package_(\d+)>")
@@ -115,8 +116,8 @@ class _Tree:
 class PackageImporter:
     """Imports modules and loads objects from one archive into this interpreter.
 
-    It is the loader of its modules, the finder behind their names, and what `__import__` is in
-    their builtins. Its public methods are those of torch.package.PackageImporter.
+    It is the loader of its modules, the finder of their names, and the `__import__` of their builtins.
+    Its public methods are those of torch.package.PackageImporter.
     """
 
     def __init__(self, archive, identity):
@@ -130,22 +131,22 @@ class PackageImporter:
         self._stand_ins = {}
         self._builtins = dict(builtins.__dict__)
         self._builtins["__import__"] = self.__import__
-        # State of the load_pickle that is under way on a thread; torch.jit reads it through the
-        # two properties below.
+        # State of the load_pickle in progress on a thread. torch.jit reads it through the properties
+        # below.
         self._loading = threading.local()
 
     def __repr__(self):
         return f"<{type(self).__name__} {self._root} {self.filename!r}>"
 
-    # What users call.
+    # For users.
 
     def import_module(self, name, package=None):
-        """The module of that plain or mangled name. `package` is there for the signature only."""
+        """The module of that plain or mangled name. `package` is ignored; the signature has it."""
         name = self._demangle(name)
         if name in self._tree.sources:
-            # Not importlib.import_module: where two threads import each other's modules, that
-            # raises _DeadlockError, and the import statement's own path accepts a module that
-            # is still being initialized (import_ensure_initialized in CPython's import.c).
+            # Not importlib.import_module, which raises _DeadlockError when two threads import each
+            # other's modules. The import statement accepts a module that is still being initialized
+            # (import_ensure_initialized in CPython's import.c).
             builtins.__import__(self._prefix + name)
             return sys.modules[self._prefix + name]
         if name == SELF_NAME:
@@ -161,8 +162,8 @@ class PackageImporter:
         return self.load_binary(package, resource).decode(encoding, errors)
 
     def load_pickle(self, package, resource, map_location=None):
-        """Unpickles a record. Tensors' storages are those of the archive: shared by all objects
-        that are loaded from it, in all interpreters."""
+        """Unpickles a record. The storages of its tensors are the archive's. All objects that are loaded
+        from the archive share them, in all interpreters."""
         data = self.archive.read(self._record(package, resource))
         unpickler = PackageUnpickler(self, data, map_location)
         outer = getattr(self._loading, "unpickler", None)
@@ -173,7 +174,7 @@ class PackageImporter:
             self._loading.unpickler = outer
 
     def python_version(self):
-        """Version of the Python that wrote the archive, or None if it does not say."""
+        """Version of the Python that wrote the archive, or None if the archive does not state it."""
         if ".data/python_version" not in self.archive.names:
             return None
         return self.archive.text(".data/python_version").strip()
@@ -202,8 +203,8 @@ class PackageImporter:
 
     @property
     def torch_importer(self):
-        """This importer as torch.package knows importers: an entry of a PackageExporter's
-        `importer`, to export again what was loaded from here."""
+        """This importer with torch.package's interface: for the `importer` of a PackageExporter that
+        exports what was loaded from here."""
         from .importers import Packaged
 
         return Packaged(self)
@@ -216,14 +217,14 @@ class PackageImporter:
             del linecache.cache[filename]
 
     def library_path(self, record):
-        """A path by which this process can load a shared library of the archive, as ctypes.CDLL
-        and torch.ops.load_library take it. Nothing else can open it."""
+        """A path by which ctypes.CDLL and torch.ops.load_library can load a shared library of the
+        archive in this process. Nothing else can open it."""
         if record not in self.archive.names:
             raise FileNotFoundError(f"{self.filename} has no record {record}")
         return self.archive.library(record)
 
     def find_file(self, finder, folder, fullname):
-        """What importlib's FileFinder is asked for a folder of the archive."""
+        """Answers importlib's FileFinder for a folder of the archive."""
         tail = fullname.rpartition(".")[2]
         for suffix, loader in finder._loaders:
             record = f"{folder}/{tail}{suffix}"
@@ -234,8 +235,8 @@ class PackageImporter:
                 )
         return None
 
-    # What torch.jit and torch.fx expect of the importer that they are given while it unpickles
-    # (torch/jit/_script.py, unpackage_script_module).
+    # For torch.jit and torch.fx, which get the importer while it unpickles (torch/jit/_script.py,
+    # unpackage_script_module).
 
     @property
     def zip_reader(self):
@@ -258,7 +259,7 @@ class PackageImporter:
         else:
             top = name.partition(".")[0]
         if not self._has(name) and self._declares(name, fromlist):
-            # `from importlib import machinery`, of which the exporter declares the submodule alone.
+            # `from importlib import machinery`: the exporter declares the submodule alone.
             return self._parent(name, fromlist)
         module = self.import_module(name)
         if fromlist:
@@ -269,8 +270,7 @@ class PackageImporter:
                 return module
             return builtins.__import__(module.__name__, None, None, fromlist, 0)
         if top is None:
-            # `__import__("x.y", level=1)` gives the module that "x" is relative to the package;
-            # no import statement compiles to this.
+            # `__import__("x.y", level=1)`. No import statement compiles to this.
             return module
         if top == name:
             return module
@@ -285,8 +285,8 @@ class PackageImporter:
         )
 
     def _parent(self, name, fromlist):
-        """A module that stands for `name`, which is not in the archive nor declared: it has what is
-        declared below it, and nothing else."""
+        """A module that stands for `name`, which is neither in the archive nor declared. It has the
+        declared modules below it, and nothing else."""
         parent = self._stand_ins.get(name)
         if parent is None:
             parent = self._stand_ins[name] = types.ModuleType(self._prefix + name)
@@ -296,7 +296,7 @@ class PackageImporter:
         return parent
 
     def _parents(self, name, module):
-        """What `import name` binds where only `name` is declared: its first part."""
+        """The module that `import name` binds if only `name` is declared: that of its first part."""
         while "." in name:
             name, _, child = name.rpartition(".")
             parent = self._parent(name, ())
@@ -421,7 +421,7 @@ class PackageImporter:
         name = self._demangle(fullname)
         if name not in self._tree.sources or not self._tree.is_package(name):
             return None
-        # importlib.resources is loaded by whoever uses it, not by every interpreter with a package.
+        # Only interpreters that use it load importlib.resources.
         from . import resources
 
         return resources.Reader(self.archive, name.replace(".", "/"))
@@ -475,17 +475,17 @@ class _ExternLoader:
         return module
 
     def exec_module(self, module):
-        # importlib has just given it the alias's spec (_init_module_attrs).
+        # importlib has just set the alias's spec (_init_module_attrs).
         module.__spec__ = self._spec
 
 
-# What importlib, inspect, warnings and unittest look for on every module of `sys.modules`.
+# Names that importlib, inspect, warnings and unittest look up on every module of `sys.modules`.
 _PROBES = frozenset({"__all__", "__path__", "__warningregistry__", "__wrapped__"})
 
 
 def _without_probes(mocked_getattr):
-    """The `__getattr__` of a mocked module, which answers every name with a MockedObject, less the
-    names that Python itself asks for: asking is no use of the module."""
+    """The `__getattr__` of a mocked module without the names that Python itself looks up. The original
+    answers every name with a MockedObject. A lookup by Python does not use the module."""
 
     def __getattr__(name):
         if name in _PROBES:
@@ -496,7 +496,7 @@ def _without_probes(mocked_getattr):
 
 
 class _Finder:
-    """Gives mangled names to the importer that they belong to. First on `sys.meta_path`."""
+    """Finds mangled names by their importer. It is the first entry of `sys.meta_path`."""
 
     @staticmethod
     def find_spec(fullname, path=None, target=None):
@@ -506,9 +506,9 @@ class _Finder:
 
 
 def _look_into_archives():
-    """Has importlib.machinery.FileFinder find libraries in folders of archives: packages ask it
-    where their own library is, by the folder of their `__file__`, to have torch.ops load it
-    (torchvision/_internally_replaced_utils.py). Other folders are answered as before."""
+    """Lets importlib.machinery.FileFinder find libraries in folders of archives. Packages look for their
+    own library with it, in the folder of their `__file__`, and load it by torch.ops
+    (torchvision/_internally_replaced_utils.py). Nothing changes for other folders."""
     finder = importlib.machinery.FileFinder
     if getattr(finder.find_spec, "_hydrozoa", False):
         return
@@ -519,7 +519,7 @@ def _look_into_archives():
         importer = _importers.get(int(match[1])) if match else None
         if importer is None:
             return plain(self, fullname, target)
-        # FileFinder puts the current folder in front of what is no absolute path.
+        # FileFinder puts the current folder in front of a path that is not absolute.
         return importer.find_file(self, self.path[match.end() + 1 :], fullname)
 
     find_spec._hydrozoa = True
@@ -570,8 +570,8 @@ def remove(identity):
     importer = _importers.pop(identity, None)
     if importer is not None:
         importer.unload()
-        # typing keeps the aliases that annotations made (`Optional[Weights]`): by them the package's
-        # classes, by those its modules, and by those the archive's pages. The registry is how
-        # CPython's own tests forget them (Lib/test/libregrtest/utils.py, clear_caches).
+        # typing caches the aliases of annotations (`Optional[Weights]`). They keep the package's
+        # classes, these its modules, and these the archive's pages. CPython's own tests clear the
+        # caches by this registry (Lib/test/libregrtest/utils.py, clear_caches).
         for clear in getattr(typing, "_cleanups", ()):
             clear()

@@ -1,9 +1,9 @@
-"""Trying a package out: does it compute what the unpackaged object computes, and which of its
-modules could be mocks?
+"""Trial of a package: does it compute what the unpackaged object computes, and which of its modules could
+be mocks?
 
-A module is a *false dependency* if the object loads and computes the same bits with that module
-replaced by a mock: code that is imported, or only could be, and decides nothing. Asking that takes
-no new archive: an importer over the same records, some of which read as mocks, answers it.
+A module is a *false dependency* if the object loads and computes the same bits with that module replaced
+by a mock. The trial needs no new archive: it uses an importer over the same records that reads some of
+them as mocks.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ _identities = itertools.count(10**12)
 
 
 class _Observed(package.PackageImporter):
-    """Notes which external modules are asked for, and what they take."""
+    """Records which external modules are imported, and how much memory they take."""
 
     def __init__(self, archive, identity):
         self.externs_used = set()
@@ -48,25 +48,25 @@ class _Observed(package.PackageImporter):
 
 
 class _Costs:
-    """What external modules take of this process's memory, by what has them imported."""
+    """Memory of this process that external modules take, by the module that imports them."""
 
     def __init__(self):
-        # The host's function that returns bytes of private memory, where costs are asked for.
+        # The host's function that returns the private memory in bytes, if costs are wanted.
         self.private_memory = lambda: 0
-        # Importing module or "", line or 0, the external module that brought the others, how many, bytes.
+        # Importing module or "", line or 0, the external module that imports the others, their number, bytes.
         self.rows = []
-        # What inner blocks have told already: names of modules, and bytes.
-        self._told = [(set(), [])]
+        # What inner blocks have counted: names of modules, and bytes.
+        self._counted = [(set(), [])]
 
     @contextlib.contextmanager
     def of(self, by, line, wanted=None):
         known, before = set(sys.modules), self.private_memory()
         inner, parts = set(), []
-        self._told.append((inner, parts))
+        self._counted.append((inner, parts))
         try:
             yield
         finally:
-            self._told.pop()
+            self._counted.pop()
             taken = self.private_memory() - before
             new = [
                 name
@@ -80,19 +80,19 @@ class _Costs:
                 # importlib puts a module last in `sys.modules` when it is complete (_load_unlocked).
                 first = wanted if wanted in new else new[-1]
                 self.rows.append((by, line, first, len(new), max(taken - sum(parts), 0)))
-            names, outer = self._told[-1]
+            names, outer = self._counted[-1]
             names.update(inner, new)
             outer.append(taken)
 
 
 def check(importer, resource, arguments, folders, private_memory):
-    """Loads and calls the object. Returns `(output, modules, external modules, costs)`: modules as
-    far as they were imported, and the rows of `_Costs`. Without arguments it is only loaded.
+    """Loads and calls the object. Without arguments it is only loaded. Returns `(output, modules,
+    external modules, costs)`: the modules that were imported, and the rows of `_Costs`.
 
     `private_memory` returns the private memory of the process in bytes.
 
-    `folders` are where the machine that packages has its own code. What of it is imported from
-    there, and is not external by a rule, is an error: the machine that serves has none of it."""
+    `folders` hold the code of the machine that packages. A module that is imported from there, and is
+    not external by a rule, is an error: the machine that serves does not have it."""
     trial = _install(importer.archive, frozenset())
     trial.costs.private_memory = private_memory
     known = set(sys.modules)
@@ -108,7 +108,7 @@ def check(importer, resource, arguments, folders, private_memory):
 
 
 def _refuse_strays(trial, names, folders):
-    """Raises for modules that were not imported from the package and should have been."""
+    """Raises an error for modules that should have been imported from the package and were not."""
     tops = {name.partition(".")[0] for name in trial._tree.externs}
     installed = [os.path.realpath(prefix) + os.sep for prefix in {sys.prefix, sys.base_prefix}]
     folders = [os.path.realpath(folder) + os.sep for folder in folders]
@@ -117,7 +117,7 @@ def _refuse_strays(trial, names, folders):
         if name.partition(".")[0] in tops or package.mangled_identity(name) is not None:
             continue
         places = [getattr(module, "__file__", None), *getattr(module, "__path__", ())]
-        # Modules of Hydrozoa's own are in no folder.
+        # Hydrozoa's own modules are in no folder.
         for place in filter(os.path.isabs, filter(None, places)):
             place = os.path.realpath(place)
             if place.startswith(tuple(folders)) and not place.startswith(tuple(installed)):
@@ -131,8 +131,8 @@ def _refuse_strays(trial, names, folders):
 
 
 def false_dependencies(importer, resource, arguments, expected, imported, used, seconds):
-    """The false dependencies among an archive's modules and declared external modules, and whether
-    there was time to try all."""
+    """The false dependencies among an archive's modules and its external modules, and whether the time
+    sufficed to try all."""
     archive = importer.archive
     tree = package._Tree(archive)
     stdlib = sys.stdlib_module_names | {"torch"}
@@ -153,7 +153,7 @@ def false_dependencies(importer, resource, arguments, expected, imported, used, 
             trial = _install(archive, mocked)
             return unlike(call(trial.load_pickle(*resource), arguments), expected) is None
         except Exception:
-            # Also a mock below a package that stays external, which no archive can have.
+            # This includes a mock below a package that stays external. No archive can have one.
             return False
         finally:
             if trial is not None:
@@ -173,7 +173,7 @@ def false_dependencies(importer, resource, arguments, expected, imported, used, 
 
     never = sorted(candidates - set(imported) - set(used))
     false = among(never, frozenset())
-    # Neighbours in the alphabet are of one package, and often all needed or all not.
+    # Neighbours in the alphabet are in one package. Often all of them are needed, or none.
     false += among(sorted(candidates - set(never)), frozenset(false))
     return sorted(false), complete
 
@@ -214,7 +214,7 @@ def _install(archive, mocked):
 
 
 def unlike(found, expected, where="the output"):
-    """What differs between two results, or None: tensors and arrays to the bit."""
+    """The first difference between two results, or None. Tensors must have equal bits."""
     import torch
 
     if isinstance(expected, torch.Tensor):

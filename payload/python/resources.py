@@ -10,7 +10,7 @@ else:
 
 
 class Reader(TraversableResources):
-    """What `importlib.resources.files(module)` asks the module's loader for."""
+    """The resource reader that `importlib.resources.files(module)` gets from the module's loader."""
 
     def __init__(self, archive, folder):
         self._archive = archive

@@ -1,4 +1,4 @@
-"""Modules whose source the application gives, importable like any other."""
+"""Importable modules whose source comes from the application."""
 
 import importlib.machinery
 import linecache
@@ -36,7 +36,7 @@ _sources = {}
 
 
 def register(name, source):
-    """Makes `name` importable. A module of that name that has been imported is forgotten."""
+    """Makes `name` importable. An imported module of that name is removed from `sys.modules`."""
     if _Finder not in sys.meta_path:
         sys.meta_path.insert(0, _Finder)
     _sources[name] = source

@@ -1,9 +1,9 @@
 """torch storages over memory that all interpreters share.
 
-The host gives such memory as an object with `__dlpack__`: one-dimensional uint8. torch keeps the
-memory alive through DLPack's deleter, which is the host's, runs on whatever thread frees the
-storage and needs no GIL. (A storage made by torch.frombuffer would take this interpreter's GIL in
-its deleter; two interpreters that free each other's storages would then wait for each other.)
+The host passes such memory as an object with `__dlpack__`, as one-dimensional uint8. torch keeps the
+memory alive until it calls DLPack's deleter. The deleter is the host's. It runs on any thread that frees
+the storage, and needs no GIL. (The deleter of a storage from torch.frombuffer takes this interpreter's
+GIL. Two interpreters that free each other's storages would then wait for each other.)
 """
 
 from . import devices
@@ -11,8 +11,8 @@ from . import devices
 
 def shared_storage(memory, nbytes, read_only=False):
     """A torch.UntypedStorage over `memory`, an object with `__dlpack__`, of `nbytes` bytes. In the
-    interpreter that owns the memory, `memory` is the storage itself. A read-only storage raises
-    when something would write to it."""
+    interpreter that owns the memory, `memory` is the storage itself. A read-only storage raises when
+    something would write to it."""
     import torch
 
     if isinstance(memory, torch.UntypedStorage):
@@ -29,7 +29,7 @@ def shared_storage(memory, nbytes, read_only=False):
 
 
 def typed(storage, dtype):
-    """What torch's rebuild functions take: a TypedStorage, made without its warning."""
+    """A TypedStorage, as torch's rebuild functions take it, without its warning."""
     import torch
 
     return torch.storage.TypedStorage(wrap_storage=storage, dtype=dtype, _internal=True)

@@ -24,14 +24,14 @@ class PackageUnpickler(pickle.Unpickler):
         self._storages = {}
         self._reduced = {}
         self._context = None
-        # Of the storages in the context, by their StorageImpl's address: which record each is.
+        # StorageImpl address -> record, for the storages in the context.
         self._records = {}
         self._reader = None
 
     def load(self):
         result = super().load()
         if self._storages:
-            # Rebuilding a sparse tensor leaves its check to whoever unpickles (torch/_utils.py).
+            # The unpickler has to check sparse tensors after they were rebuilt (torch/_utils.py).
             import torch
 
             torch._utils._validate_loaded_sparse_tensors()
@@ -55,8 +55,8 @@ class PackageUnpickler(pickle.Unpickler):
         if kind == "storage" and len(saved) == 5:
             return self._storage(*saved[1:])
         if kind == "reduce_package" and len(saved) in (3, 4):
-            # ("reduce_package", function, arguments), with an id in second place since torch 1.12:
-            # the same id is the same object.
+            # ("reduce_package", function, arguments). Since torch 1.12 an id comes second; the same id
+            # means the same object.
             *identity, function, arguments = saved[1:]
             if not identity:
                 return self._call(function, arguments)
@@ -92,13 +92,13 @@ class PackageUnpickler(pickle.Unpickler):
         return typed(self._storages[key], dtype)
 
     def _placed(self, storage, record, location):
-        """The storage where it belongs: in main memory in place, on a device by an upload that all
+        """The storage at its location: in main memory as it is, on a device by an upload that all
         interpreters share."""
         import torch
 
         target = devices.destination(self.map_location, location)
         if target is None:
-            # What a function gives is made by this interpreter, and its own.
+            # The function makes a storage that is this interpreter's own.
             placed = self.map_location(storage, location)
             if placed is not None:
                 return placed
@@ -114,7 +114,7 @@ class PackageUnpickler(pickle.Unpickler):
         return devices.find(location) if self.importer.archive.resident is not None else None
 
     def _uploaded(self, storage, record, place):
-        """The storage of a record on a device, where it is if an interpreter has uploaded it."""
+        """The storage of a record on a device. It is uploaded if no interpreter has done so."""
         self._check(place, record)
         archive = self.importer.archive
         nbytes = storage.nbytes()
@@ -122,14 +122,14 @@ class PackageUnpickler(pickle.Unpickler):
             return place.backend.upload(storage, place.index)
 
         def upload():
-            # Not from `storage`, which may be one that refuses to be touched.
+            # Not from `storage`, which may be read-only and refuse to give a pointer.
             return place.upload(shared_storage(archive.storage(record), nbytes))
 
         memory = archive.resident(record, place.location, None, upload)
         return shared_storage(memory, nbytes, archive.read_only)
 
     def _check(self, place, record):
-        """Has the host raise its error if this interpreter cannot use a device."""
+        """Makes the host raise its error if this interpreter cannot use a device."""
         obstacle = place.obstacle()
         if obstacle is not None:
             self.importer.archive.resident(record, str(place), obstacle, None)
@@ -141,8 +141,8 @@ class PackageUnpickler(pickle.Unpickler):
         return function(self.importer, *arguments)
 
     def _script_module(self, unpackage, script):
-        """A TorchScript module. torch reads it, and moves each tensor to its device by itself; those
-        that are the archive's storages then change over to the upload that all interpreters share."""
+        """A TorchScript module. torch reads it and moves each tensor to its device. Tensors over the
+        archive's storages then get the upload that all interpreters share."""
         import torch
 
         target = devices.destination(self.map_location, "cpu")
@@ -157,7 +157,7 @@ class PackageUnpickler(pickle.Unpickler):
         }
         if not moved:
             return module
-        # The same module in main memory is over the archive's pages, and tells which is which.
+        # The same module in main memory is over the archive's pages. It shows which record each tensor is.
         outer, self.map_location = self.map_location, "cpu"
         try:
             plain = dict(_tensors(unpackage(self.importer, script)))
@@ -176,7 +176,7 @@ class PackageUnpickler(pickle.Unpickler):
             )
         return module
 
-    # For torch.jit._script.unpackage_script_module, which reads TorchScript itself.
+    # For torch.jit._script.unpackage_script_module, which reads TorchScript.
 
     @property
     def zip_reader(self):
@@ -189,7 +189,7 @@ class PackageUnpickler(pickle.Unpickler):
 
     @property
     def storage_context(self):
-        """The archive's storages, so that TorchScript's parameters are shared as well."""
+        """The archive's storages, by which interpreters share TorchScript's parameters as well."""
         if self._context is None:
             import torch
 
@@ -241,6 +241,6 @@ class _File(io.RawIOBase):
 
 
 def _protocol(data):
-    """The protocol that a pickle says it is written in; 0 and 1 do not say."""
+    """The protocol that a pickle states. Protocols 0 and 1 state none."""
     head = bytes(data[:2])
     return head[1] if len(head) == 2 and head[0] == 0x80 else 0

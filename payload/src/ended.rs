@@ -65,7 +65,7 @@ pub(crate) unsafe fn free() -> bool {
         ended.is_empty()
     };
     if !gone.is_empty() {
-        // SAFETY: as the caller vouches; the states are those of threads that are gone, and each was
+        // SAFETY: by contract; the states are those of threads that are gone, and each was
         // taken off the list.
         unsafe { delete(&gone) };
     }

@@ -1,7 +1,8 @@
 //! Host functions as Python callables.
 
-use crate::fault::{Outcome, guarded};
+use crate::fault::Outcome;
 use crate::reference::Ref;
+use crate::report::guarded;
 use crate::table::{Callback, Handle, Status, Text};
 use crate::types::{CarrierType, Lent, carried};
 use pyo3_ffi::{
@@ -12,7 +13,7 @@ use pyo3_ffi::{
 use std::ffi::c_void;
 use std::ptr;
 
-/// What a callable carries.
+/// The host's function behind a callable.
 struct Function {
     callback: Callback,
     name: Ref,
@@ -30,7 +31,7 @@ pub(crate) unsafe extern "C" fn function(
     // SAFETY: the host is attached, and passes a valid callback, view and place.
     unsafe {
         let callback = *callback;
-        // From here on the callback is dropped whatever happens.
+        // From here on the callback is dropped in every case.
         let lent = Lent { context: callback.context, drop: callback.drop };
         guarded(sink, move || {
             let function = Function { callback, name: Ref::text(name.bytes())?, _lent: lent };
@@ -45,7 +46,7 @@ pub(crate) unsafe extern "C" fn function(
     }
 }
 
-/// `__name__` and the end of the list. CPython takes the list as mutable and does not change it.
+/// `__name__` and the end of the list. CPython wants a mutable list, and does not change it.
 static mut ATTRIBUTES: [PyGetSetDef; 3] = [
     PyGetSetDef {
         name: c"__name__".as_ptr(),
@@ -103,8 +104,8 @@ unsafe extern "C" fn call(
 
 /// See [`crate::table::PayloadTable::raise`].
 pub(crate) unsafe extern "C" fn raise(type_name: Text, message: Text) {
-    // SAFETY: the host is attached, and passes valid views. What fails on the way leaves its own
-    // exception set, which is raised instead.
+    // SAFETY: the host is attached, and passes valid views. A step that fails sets an exception of its
+    // own, which is then raised instead.
     let _: Outcome<()> = (|| unsafe {
         let name = Ref::text(type_name.bytes())?;
         let kind = Ref::owned(PyObject_GetItem(PyEval_GetBuiltins(), name.as_ptr()));

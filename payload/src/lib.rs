@@ -1,12 +1,11 @@
 //! The part of Hydrozoa that lives inside each interpreter.
 //!
-//! A cdylib that our loader loads into every domain beside libpython, where its undefined symbols
-//! find the Python C API. It is the only code that calls that API. Its statics are the
-//! interpreter's: every domain has its own replica of this library, so nothing here is state of the
-//! process.
+//! Our loader loads this cdylib into every domain beside libpython, which defines the Python C API
+//! that it calls. No other code calls that API. Every domain has its own replica of the library, so
+//! its statics belong to one interpreter and nothing here is state of the process.
 //!
-//! One function is exported, [`hydrozoa_payload_v1`]; everything else goes through the tables of
-//! [`table`].
+//! The library exports one function, [`hydrozoa_payload_v1`]. Everything else goes through the tables
+//! of [`table`].
 
 mod ended;
 mod fault;
@@ -15,6 +14,7 @@ mod memory;
 mod modules;
 mod objects;
 mod reference;
+mod report;
 mod start;
 mod tensors;
 mod threads;
@@ -79,12 +79,12 @@ pub unsafe extern "C" fn hydrozoa_payload_v1(
     host: *const HostTable,
     payload: *mut PayloadTable,
 ) -> c_int {
-    // SAFETY: the header is readable whatever the host was built from, as the caller vouches.
+    // SAFETY: every version of the host passes a readable header, by contract.
     let differs = unsafe { &*host.cast::<Header>() }.matches::<HostTable>();
     if differs != 0 {
         return differs;
     }
-    // SAFETY: magic, version and size agree, so it is this build's definition.
+    // SAFETY: magic, version and size agree, so the host has this definition.
     HOST.get_or_init(|| unsafe { *host });
     // SAFETY: the host that has this definition has made room for this table.
     unsafe { payload.write(TABLE) };

@@ -1,7 +1,8 @@
 //! Memory across the boundary, by the buffer protocol (PEP 3118).
 
-use crate::fault::{Fault, guarded};
+use crate::fault::Fault;
 use crate::reference::Ref;
+use crate::report::guarded;
 use crate::table::{BufferView, Handle, Loan, Status};
 use crate::threads;
 use crate::types::{CarrierType, Lent, carried};
@@ -24,7 +25,7 @@ pub(crate) unsafe extern "C" fn buffer(
             // On the heap: exporters may keep the structure's address until it is released.
             let mut record = Box::new(Py_buffer::new());
             let writable = if writable == 0 { 0 } else { PyBUF_WRITABLE };
-            // Format, shape and strides; an exporter that has only pointers to rows refuses.
+            // Format, shape and strides. An exporter with suboffsets (PEP 3118) refuses.
             let flags = PyBUF_RECORDS_RO | writable;
             if PyObject_GetBuffer(object.cast(), &mut *record, flags) != 0 {
                 return Err(Fault::Raised);
@@ -48,7 +49,7 @@ pub(crate) unsafe extern "C" fn buffer(
 
 /// See [`crate::table::PayloadTable::buffer_release`].
 pub(crate) unsafe extern "C" fn buffer_release(record: *mut c_void) {
-    // SAFETY: the host gives the record up.
+    // SAFETY: the host passes the record once and does not use it any more.
     unsafe { threads::defer(release_now, record) };
 }
 
@@ -60,7 +61,7 @@ unsafe extern "C" fn release_now(record: *mut c_void) {
     }
 }
 
-/// Host memory as an object: the exporter behind a lent `memoryview`.
+/// Memory of the host as an object: the exporter behind a `memoryview`.
 struct Memory {
     loan: Loan,
     _lent: Lent,
@@ -76,7 +77,7 @@ pub(crate) unsafe extern "C" fn lend(
     // SAFETY: the host is attached, and passes a valid loan and place.
     unsafe {
         let loan = *loan;
-        // From here on the loan is dropped whatever happens.
+        // From here on the loan is dropped in every case.
         let memory = Memory { loan, _lent: Lent { context: loan.context, drop: loan.drop } };
         guarded(sink, move || {
             let slots = [(Py_bf_getbuffer, get_buffer as *mut c_void)];

@@ -20,14 +20,14 @@ const IMPORTER: &str = concat!(include_str!("importer.py"), "\0");
 ///
 /// # Safety
 ///
-/// Attached.
+/// The thread is attached.
 pub(crate) unsafe fn install() -> Outcome<()> {
     // SAFETY: attached; every object is alive during the calls. The sources are static.
     unsafe {
         let sources = Ref::owned(PyDict_New())?;
         for (name, source) in MODULES {
             let name = Ref::text(name.as_bytes())?;
-            // A view: the text stays in the payload's read-only data, shared by all replicas.
+            // A view of the payload's read-only data, which all replicas share.
             let source = Ref::owned(PyMemoryView_FromMemory(
                 source.as_ptr().cast_mut().cast(),
                 source.len() as isize,
@@ -39,7 +39,7 @@ pub(crate) unsafe fn install() -> Outcome<()> {
     }
 }
 
-/// Runs a program of ours in a namespace of its own.
+/// Runs one of our programs in a namespace of its own.
 ///
 /// # Safety
 ///
@@ -59,12 +59,12 @@ pub(crate) unsafe fn run(code: &'static str, file: &CStr, names: &[(&CStr, &Ref)
     }
 }
 
-/// Sets a variable in this interpreter's `os.environ` without `putenv`, which would change the
-/// whole process's. `_data` is where `os._Environ` keeps the encoded pairs (Lib/os.py).
+/// Sets a variable in this interpreter's `os.environ`, without `putenv`, which would set it for the
+/// whole process. `_data` is where `os._Environ` keeps the encoded pairs (Lib/os.py).
 ///
 /// # Safety
 ///
-/// Attached.
+/// The thread is attached.
 pub(crate) unsafe fn set_variable(name: &[u8], value: &[u8]) -> Outcome<()> {
     // SAFETY: attached; every object is alive during the calls.
     unsafe {

@@ -1,7 +1,8 @@
-//! What can be done to any object: PyObject_* for the host.
+//! Operations on any object: PyObject_* for the host.
 
-use crate::fault::{Fault, Outcome, guarded};
+use crate::fault::{Fault, Outcome};
 use crate::reference::Ref;
+use crate::report::guarded;
 use crate::table::{Handle, Status, Text};
 use pyo3_ffi::{
     PY_VECTORCALL_ARGUMENTS_OFFSET, PyErr_Occurred, PyImport_Import, PyIter_Next, PyObject,
@@ -13,13 +14,13 @@ use pyo3_ffi::{
 use std::ffi::{c_int, c_void};
 use std::ptr;
 
-/// A `str` for a name, interned: a dictionary then finds it by identity.
+/// An interned `str` for a name. Dictionaries find those by identity.
 ///
 /// # Safety
 ///
-/// Attached, and the view is valid.
+/// The thread is attached, and the view is valid.
 unsafe fn name_of(name: Text) -> Outcome<Ref> {
-    // SAFETY: as the caller vouches; interning replaces one owned reference by another.
+    // SAFETY: by contract; interning replaces one owned reference by another.
     unsafe {
         let mut text = Ref::text(name.bytes())?.into_handle().cast::<PyObject>();
         PyUnicode_InternInPlace(&mut text);
@@ -90,7 +91,7 @@ pub(crate) unsafe extern "C" fn call(
     // SAFETY: the host is attached, and passes live objects, as many as it says, and valid views.
     unsafe {
         guarded(sink, || {
-            // One place before the arguments for the callee's use (PEP 590), one for `self`.
+            // One place before the arguments that the callee may use (PEP 590), and one for `self`.
             let mut stack: Vec<*mut PyObject> = Vec::with_capacity(2 + positional + named);
             stack.extend([ptr::null_mut(), callable.cast()]);
             for index in 0..positional + named {
@@ -129,7 +130,7 @@ pub(crate) unsafe extern "C" fn call(
 ///
 /// Attached; `count` valid views.
 unsafe fn names_of(names: *const Text, count: usize) -> Outcome<Ref> {
-    // SAFETY: as the caller vouches; the tuple is new, and takes each name's reference over.
+    // SAFETY: by contract; the tuple is new, and takes each name's reference over.
     unsafe {
         let tuple = Ref::owned(PyTuple_New(count as isize))?;
         for index in 0..count {

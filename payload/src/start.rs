@@ -1,11 +1,12 @@
 //! The interpreter's life: configuration, start, the command line, the end.
 //!
-//! PEP 587 is the specification of the two configurations used here; what each field does is in
-//! CPython's Doc/c-api/init_config.rst.
+//! PEP 587 specifies the two configurations used here. CPython's Doc/c-api/init_config.rst describes
+//! each field.
 
-use crate::fault::{Fault, Outcome, Raised, guarded};
+use crate::fault::{Fault, Outcome};
 use crate::modules;
 use crate::reference::Ref;
+use crate::report::{Raised, guarded};
 use crate::table::{Start, Status, Text};
 use crate::threads::{self, FINALIZED, NEW, RUNNING, STAGE};
 use pyo3_ffi::{
@@ -25,7 +26,7 @@ use std::sync::atomic::{AtomicI32, AtomicPtr, Ordering};
 /// The thread state that `start` made, for `run_main`.
 static MAIN: AtomicPtr<PyThreadState> = AtomicPtr::new(ptr::null_mut());
 
-/// The exit status, if the command line asked for nothing but an answer (`--version`).
+/// The exit status of a command line that runs no program, such as `--version`.
 static EXIT: AtomicI32 = AtomicI32::new(0);
 
 /// See [`crate::table::PayloadTable::start`].
@@ -80,8 +81,8 @@ pub(crate) unsafe extern "C" fn finalize(sink: *mut c_void) -> Status {
             }
             PyGILState_Ensure();
             threads::drain();
-            // The result only tells that buffered output could not be flushed, for which the
-            // streams' own errors have been printed.
+            // An error means only that buffered output could not be flushed. The streams have
+            // printed that themselves.
             Py_FinalizeEx();
             STAGE.store(FINALIZED, Ordering::Release);
             Ok(())
@@ -114,7 +115,7 @@ unsafe fn initialize(start: &Start) -> Outcome<()> {
             )
         } else {
             PyPreConfig_InitIsolatedConfig(before.as_mut_ptr());
-            // The process's locale is the host's business; text is UTF-8 whatever it is.
+            // The locale is the host's. Text is UTF-8 under every locale.
             (*before.as_mut_ptr()).utf8_mode = 1;
             Py_PreInitialize(before.as_ptr())
         };
@@ -155,7 +156,7 @@ unsafe fn configure(start: &Start, config: &mut PyConfig, arguments: &Arguments)
             .map(|_| ())
     };
     let pointer: *mut PyConfig = config;
-    // SAFETY: as the caller vouches.
+    // SAFETY: by contract.
     unsafe {
         if start.command_line != 0 {
             config.parse_argv = 1;
@@ -163,7 +164,7 @@ unsafe fn configure(start: &Start, config: &mut PyConfig, arguments: &Arguments)
             config.parse_argv = 0;
             set(pointer, &raw mut (*pointer).executable, start.executable)?;
         }
-        // From the program's name getpath finds pyvenv.cfg and with it prefix and site-packages
+        // getpath finds pyvenv.cfg from the program's name, and from that prefix and site-packages
         // (Modules/getpath.py).
         set(pointer, &raw mut (*pointer).program_name, start.executable)?;
         set(pointer, &raw mut (*pointer).home, start.home)?;
@@ -173,7 +174,7 @@ unsafe fn configure(start: &Start, config: &mut PyConfig, arguments: &Arguments)
     }
 }
 
-/// What the interpreter needs before anybody else enters it.
+/// Prepares the interpreter before other threads enter it.
 ///
 /// # Safety
 ///
@@ -183,8 +184,8 @@ unsafe fn prepare(start: &Start) -> Outcome<()> {
     unsafe {
         modules::install()?;
         if start.command_line == 0 {
-            // The thread that first imports it is Python's `threading.main_thread()`, for which
-            // `threading._shutdown` waits up to 3.12: it must be the one that will finalize.
+            // The thread that first imports it becomes `threading.main_thread()`. Up to 3.12
+            // `threading._shutdown` waits for that thread, so it must be the one that finalizes.
             Ref::owned(PyImport_ImportModule(c"threading".as_ptr()))?;
         }
         let variables = start.environment;
@@ -284,7 +285,7 @@ impl Arguments {
     unsafe fn new(texts: &[Text]) -> Self {
         let mut words: Vec<CString> = texts
             .iter()
-            // SAFETY: as the caller vouches.
+            // SAFETY: by contract.
             .map(|text| c_string(unsafe { text.bytes() }))
             .collect();
         if words.is_empty() {
@@ -304,7 +305,7 @@ impl Arguments {
     }
 }
 
-/// The bytes up to the first NUL, which the host has made sure there is none of.
+/// The bytes up to the first NUL. The host passes none.
 fn c_string(bytes: &[u8]) -> CString {
     let bytes = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
     CString::new(bytes).unwrap_or_default()

@@ -1,12 +1,13 @@
 //! Tensors across the boundary, by DLPack.
 //!
 //! The protocol: <https://dmlc.github.io/dlpack/latest/python_spec.html>. A capsule named
-//! `dltensor` (or `dltensor_versioned`, since 1.0) holds the structure; who takes it over renames
-//! the capsule to `used_…` and calls the structure's deleter later.
+//! `dltensor` (or `dltensor_versioned`, since 1.0) holds the structure. A consumer that takes it over
+//! renames the capsule to `used_…`, and calls the structure's deleter later.
 
 use crate::dlpack::{DLManagedTensor, DLManagedTensorVersioned, DLPackVersion};
-use crate::fault::{Fault, Outcome, guarded};
+use crate::fault::{Fault, Outcome};
 use crate::reference::Ref;
+use crate::report::guarded;
 use crate::table::{Handle, Status, TensorLoan};
 use crate::types::{CarrierType, Lent, carried};
 use pyo3_ffi::{
@@ -45,7 +46,10 @@ pub(crate) unsafe extern "C" fn tensor(
                 if version.major != DLPackVersion::THIS.major {
                     return Err(Fault::Conversion {
                         expected: "a tensor",
-                        reason: format!("it is of DLPack {}.{}", version.major, version.minor),
+                        reason: format!(
+                            "its DLPack version is {}.{}",
+                            version.major, version.minor
+                        ),
                     });
                 }
                 PyCapsule_SetName(capsule, USED_VERSIONED.as_ptr());
@@ -65,16 +69,16 @@ pub(crate) unsafe extern "C" fn tensor(
     }
 }
 
-/// `object.__dlpack__(stream=None, max_version=(1, 0))`, or without arguments where the second is not
-/// known (before 2024 no library knew it).
+/// `object.__dlpack__(stream=None, max_version=(1, 0))`, or without arguments if the object does not
+/// take the second (no library did before 2024).
 ///
-/// The stream is what the host promises of memory on a GPU: None is the legacy default stream, which
-/// the producer has wait for what it has queued elsewhere. torch's own default, -1, waits for nothing
+/// The host uses memory on a GPU on the legacy default stream, which is what None means. The producer
+/// has that stream wait for its work on other streams. torch's own default, -1, waits for nothing
 /// (`Tensor.__dlpack__` in torch/_tensor.py).
 ///
 /// # Safety
 ///
-/// Attached, and the object alive.
+/// The thread is attached, and the object is alive.
 unsafe fn exported(object: *mut PyObject) -> Outcome<Ref> {
     // SAFETY: attached; all objects are alive during the calls.
     unsafe {
@@ -108,7 +112,7 @@ unsafe fn exported(object: *mut PyObject) -> Outcome<Ref> {
 ///
 /// # Safety
 ///
-/// Attached.
+/// The thread is attached.
 unsafe fn pair(first: c_int, second: c_int) -> Outcome<Ref> {
     // SAFETY: attached; the tuple is new and takes the references over.
     unsafe {
@@ -121,13 +125,13 @@ unsafe fn pair(first: c_int, second: c_int) -> Outcome<Ref> {
     }
 }
 
-/// What an object with `__dlpack__` carries.
+/// Memory of the host's behind an object with `__dlpack__`.
 struct Tensor {
     loan: TensorLoan,
     _lent: Lent,
 }
 
-/// The protocol's two methods. CPython takes the list as mutable and does not change it.
+/// The protocol's two methods. CPython wants a mutable list, and does not change it.
 static mut METHODS: [PyMethodDef; 3] = [
     PyMethodDef {
         ml_name: c"__dlpack__".as_ptr(),
@@ -154,7 +158,7 @@ pub(crate) unsafe extern "C" fn lend_tensor(
     // SAFETY: the host is attached, and passes a valid loan and place.
     unsafe {
         let loan = *loan;
-        // From here on the loan is dropped whatever happens.
+        // From here on the loan is dropped in every case.
         let tensor = Tensor { loan, _lent: Lent { context: loan.context, drop: loan.drop } };
         guarded(sink, move || {
             let slots = [(Py_tp_methods, (&raw mut METHODS).cast())];
@@ -174,7 +178,7 @@ unsafe extern "C" fn dlpack_device(object: *mut PyObject, _: *mut PyObject) -> *
 }
 
 /// `__dlpack__(*, stream=None, max_version=None, dl_device=None, copy=None)`. No work of the host
-/// is pending on the memory, so `stream` asks for nothing.
+/// is pending on the memory, so `stream` has nothing to wait for.
 unsafe extern "C" fn dlpack(
     object: *mut PyObject,
     _arguments: *mut PyObject,
@@ -191,7 +195,7 @@ unsafe extern "C" fn dlpack(
             }
         };
         if keyword(c"copy") == Py_True() {
-            return refuse(c"this memory is exported without a copy only");
+            return refuse(c"this memory cannot be exported as a copy");
         }
         let device = keyword(c"dl_device");
         if device != Py_None() {
@@ -207,9 +211,7 @@ unsafe extern "C" fn dlpack(
         let versioned = accepts_versions(keyword(c"max_version"));
         let managed = (loan.export)(loan.context, c_int::from(versioned));
         if managed.is_null() {
-            return refuse(
-                c"read-only memory is exported to consumers of DLPack 1.0 and later only",
-            );
+            return refuse(c"read-only memory needs a consumer of DLPack 1.0 or later");
         }
         let (name, free): (_, unsafe extern "C" fn(*mut PyObject)) = match versioned {
             true => (VERSIONED, free_versioned),
@@ -230,9 +232,9 @@ unsafe extern "C" fn dlpack(
 ///
 /// # Safety
 ///
-/// Attached, and the object alive.
+/// The thread is attached, and the object is alive.
 unsafe fn accepts_versions(version: *mut PyObject) -> bool {
-    // SAFETY: as the caller vouches; an item of a tuple is alive with it.
+    // SAFETY: by contract; an item of a tuple is alive with it.
     unsafe {
         if PyTuple_Check(version) == 0 || PyTuple_Size(version) < 1 {
             return false;
@@ -249,7 +251,7 @@ fn refuse(reason: &CStr) -> *mut PyObject {
     ptr::null_mut()
 }
 
-/// A capsule's destructor: frees what nobody has taken over.
+/// A capsule's destructor: frees a structure that no consumer has taken over.
 unsafe extern "C" fn free_plain(capsule: *mut PyObject) {
     // SAFETY: called attached, on a capsule made above; its name tells whether it was used.
     unsafe {
@@ -270,9 +272,9 @@ unsafe extern "C" fn free_versioned(capsule: *mut PyObject) {
 
 /// # Safety
 ///
-/// `managed` is valid and given up.
+/// `managed` is valid, and the caller does not use it any more.
 unsafe fn delete_plain(managed: *mut DLManagedTensor) {
-    // SAFETY: as the caller vouches.
+    // SAFETY: by contract.
     unsafe {
         if let Some(deleter) = (*managed).deleter {
             deleter(managed);
@@ -282,9 +284,9 @@ unsafe fn delete_plain(managed: *mut DLManagedTensor) {
 
 /// # Safety
 ///
-/// `managed` is valid and given up.
+/// `managed` is valid, and the caller does not use it any more.
 unsafe fn delete_versioned(managed: *mut DLManagedTensorVersioned) {
-    // SAFETY: as the caller vouches.
+    // SAFETY: by contract.
     unsafe {
         if let Some(deleter) = (*managed).deleter {
             deleter(managed);

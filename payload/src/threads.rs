@@ -1,9 +1,9 @@
-//! Threads that enter the interpreter, and what threads outside of it leave for them to do.
+//! Threads that enter the interpreter, and work that threads outside of it queue for them.
 //!
 //! `PyGILState_Ensure` makes a thread state at the outermost entry of a thread and
-//! `PyGILState_Release` frees it again (Python/pystate.c), which costs more than most calls. So the
-//! first entry of a thread takes one more reference (the state's `gilstate_counter`). When the thread
-//! ends, `forget_thread` leaves the state to whoever enters next ([`crate::ended`]).
+//! `PyGILState_Release` frees it again (Python/pystate.c). That costs more than most calls. So the
+//! first entry of a thread takes one more reference to the state (`gilstate_counter`). When the thread
+//! ends, `forget_thread` leaves the state to a thread that enters later ([`crate::ended`]).
 
 use crate::ended;
 use crate::table::Handle;
@@ -16,7 +16,7 @@ use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// In a token: `enter` has made this thread's state, and the host shall see to `forget_thread`.
+/// In a token: `enter` has made this thread's state. The host calls `forget_thread` for it later.
 const NEW_THREAD: c_int = 1 << 8;
 
 /// Where the interpreter is in its life.
@@ -25,7 +25,7 @@ pub(crate) static STAGE: AtomicU8 = AtomicU8::new(NEW);
 pub(crate) const NEW: u8 = 0;
 /// Threads may enter.
 pub(crate) const RUNNING: u8 = 1;
-/// Nothing of Python may be touched any more.
+/// Nothing may call Python any more.
 pub(crate) const FINALIZED: u8 = 2;
 
 /// Something to do under the GIL.
@@ -34,12 +34,12 @@ struct Deferred {
     argument: *mut c_void,
 }
 
-// SAFETY: both parts are addresses; who queues them vouches that any thread may run the action.
+// SAFETY: both parts are addresses. The contract of `defer` is that any thread may run the action.
 unsafe impl Send for Deferred {}
 
 static QUEUE: Mutex<Vec<Deferred>> = Mutex::new(Vec::new());
 
-/// Whether `QUEUE` may hold anything, so that an entry need not lock it.
+/// Whether `QUEUE` may hold anything. An entry need not lock it otherwise.
 static QUEUED: AtomicBool = AtomicBool::new(false);
 
 /// See [`crate::table::PayloadTable::enter`].
@@ -53,8 +53,8 @@ pub(crate) unsafe extern "C" fn enter() -> c_int {
         }
         (token_of(state) | if new { NEW_THREAD } else { 0 }, token_of(state) != 0)
     };
-    // Not in a nested entry: what is freed may run any code and let go of the GIL meanwhile, and
-    // the host may hold a lock around a call that only takes a reference.
+    // Not in a nested entry. Freeing an object may run any code and release the GIL, and the host
+    // may hold a lock around a call that only takes a reference.
     if outermost {
         drain();
     }
@@ -97,7 +97,7 @@ pub(crate) unsafe extern "C" fn resume(state: *mut c_void) {
 
 /// See [`crate::table::PayloadTable::forget_thread`].
 pub(crate) unsafe extern "C" fn forget_thread() {
-    // SAFETY: the interpreter runs, as the host vouches, so the key that is read is its own.
+    // SAFETY: the interpreter runs, by contract, so the key that is read is its own.
     let state = unsafe { PyGILState_GetThisThreadState() };
     if !state.is_null() {
         ended::add(state);
@@ -119,8 +119,8 @@ pub(crate) fn attached() -> bool {
         return false;
     }
     // SAFETY: both read pointers of a running interpreter and dereference none. Up to 3.11 the
-    // current state is that of whichever thread holds the GIL, which is this one only if it is
-    // this one's own.
+    // current state is that of the thread that holds the GIL. It is this thread if the state is its
+    // own.
     unsafe {
         let own = PyGILState_GetThisThreadState();
         !own.is_null() && PyThreadState_GetUnchecked() == own
@@ -157,8 +157,8 @@ pub(crate) unsafe extern "C" fn defer(
         queue(action, argument);
         return;
     }
-    // Whoever drops something may be in the middle of raising: a tensor's deallocation, say, as the
-    // frames that held it go. Python code in the action would take that exception for its own.
+    // The caller may be raising an exception: a tensor is freed, for example, when the frames that
+    // held it unwind. Python code in the action would take that exception for its own.
     #[allow(deprecated, reason = "PyErr_GetRaisedException is new in 3.12")]
     // SAFETY: attached, as the action needs; it has not been run before. What is fetched is put back.
     unsafe {
@@ -171,7 +171,7 @@ pub(crate) unsafe extern "C" fn defer(
 }
 
 fn queue(action: unsafe extern "C" fn(*mut c_void), argument: *mut c_void) {
-    // What belongs to a finalized interpreter is gone with it.
+    // The objects of a finalized interpreter no longer exist.
     if STAGE.load(Ordering::Acquire) == FINALIZED {
         return;
     }
@@ -180,10 +180,10 @@ fn queue(action: unsafe extern "C" fn(*mut c_void), argument: *mut c_void) {
     QUEUED.store(true, Ordering::Release);
 }
 
-/// Does what threads outside have left to do. The thread is attached.
+/// Runs the actions that threads outside have queued. The thread is attached.
 ///
-/// The actions run without the lock: a destructor may run any Python code, which may let go of the
-/// GIL, and other threads queue more meanwhile.
+/// The actions run without the lock: a destructor may run any Python code, which may release the GIL,
+/// and other threads may queue more in the meantime.
 pub(crate) fn drain() {
     if !QUEUED.load(Ordering::Relaxed) {
         return;

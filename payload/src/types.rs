@@ -1,4 +1,4 @@
-//! The types of objects that carry something of the host's.
+//! Python types whose objects hold a value of the host's.
 
 use crate::fault::Outcome;
 use crate::reference::Ref;
@@ -10,14 +10,14 @@ use std::ffi::{CStr, c_int, c_void};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// An object that carries a `T`, which is dropped with it.
+/// An object that holds a `T`. The value is dropped with the object.
 #[repr(C)]
 struct Carrier<T> {
     object: PyObject,
     carried: T,
 }
 
-/// A type, made when its first object is. It lives as long as the interpreter.
+/// A type that is made with its first object. It lives as long as the interpreter.
 pub(crate) struct CarrierType(AtomicPtr<PyTypeObject>);
 
 impl CarrierType {
@@ -25,12 +25,12 @@ impl CarrierType {
         Self(AtomicPtr::new(ptr::null_mut()))
     }
 
-    /// A new object that carries `carried`.
+    /// A new object that holds `carried`.
     ///
     /// # Safety
     ///
-    /// Attached. All objects of one type carry the same `T`; `slots`, besides the destructor, are
-    /// pairs of a slot's number and what it holds, of functions that fit it.
+    /// Attached. All objects of one type hold the same `T`. `slots` are pairs of a
+    /// slot's number and a fitting function or table, without the destructor.
     pub(crate) unsafe fn make<T>(
         &self,
         name: &'static CStr,
@@ -80,13 +80,13 @@ impl CarrierType {
     }
 }
 
-/// What an object carries.
+/// The value that an object holds.
 ///
 /// # Safety
 ///
 /// The object is alive, and was made with this `T`.
 pub(crate) unsafe fn carried<'object, T>(object: *mut PyObject) -> &'object T {
-    // SAFETY: as the caller vouches.
+    // SAFETY: by contract.
     unsafe { &(*object.cast::<Carrier<T>>()).carried }
 }
 
@@ -102,7 +102,7 @@ unsafe extern "C" fn deallocate<T>(object: *mut PyObject) {
     }
 }
 
-/// Something of the host's: a context, and how to let go of it.
+/// A context of the host's, and the function that releases it.
 pub(crate) struct Lent {
     pub(crate) context: *mut c_void,
     pub(crate) drop: unsafe extern "C" fn(*mut c_void),

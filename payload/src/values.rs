@@ -1,7 +1,8 @@
 //! Plain values: None, bool, int, float, str, bytes, and the three containers.
 
-use crate::fault::{Fault, Outcome, Raised, guarded};
+use crate::fault::{Fault, Outcome};
 use crate::reference::Ref;
+use crate::report::{Raised, guarded};
 use crate::table::{Handle, Kind, Leaf, Status, Text};
 use pyo3_ffi::{
     Py_False, Py_None, Py_True, PyBool_Check, PyByteArray_AsString, PyByteArray_Check,
@@ -33,9 +34,9 @@ pub(crate) unsafe extern "C" fn build(
 
 /// # Safety
 ///
-/// Attached, and the leaf's views are valid.
+/// The thread is attached, and the leaf's views are valid.
 unsafe fn object_of(leaf: &Leaf) -> Outcome<Ref> {
-    // SAFETY: as the caller vouches.
+    // SAFETY: by contract.
     unsafe {
         let bytes = leaf.data.bytes();
         match leaf.kind {
@@ -60,18 +61,18 @@ unsafe fn object_of(leaf: &Leaf) -> Outcome<Ref> {
 
 /// # Safety
 ///
-/// Attached.
+/// The thread is attached.
 unsafe fn bytes_object(bytes: &[u8]) -> Outcome<Ref> {
     // SAFETY: attached, and the bytes are readable.
     unsafe { Ref::owned(PyBytes_FromStringAndSize(bytes.as_ptr().cast(), bytes.len() as isize)) }
 }
 
-/// `int.from_bytes(first, "little", signed=True)`, or `int.to_bytes(first, len, …)`: the public
-/// way to an integer's digits that all versions have, and that subclasses do not change.
+/// `int.from_bytes(first, "little", signed=True)`, or `int.to_bytes(first, len, …)`. All versions have
+/// this public way to an integer's digits, and subclasses do not change it.
 ///
 /// # Safety
 ///
-/// Attached, and `first` alive.
+/// The thread is attached, and `first` alive.
 unsafe fn int_method(name: &CStr, first: *mut PyObject, len: Option<usize>) -> Outcome<Ref> {
     // SAFETY: attached; all objects are alive during the call.
     unsafe {
@@ -113,9 +114,9 @@ pub(crate) unsafe extern "C" fn inspect(
 
 /// # Safety
 ///
-/// Attached, and the object alive.
+/// The thread is attached, and the object is alive.
 unsafe fn leaf_of(object: *mut PyObject) -> Outcome<Leaf> {
-    // SAFETY: as the caller vouches; each accessor follows the check of its type.
+    // SAFETY: by contract; each accessor follows the check of its type.
     unsafe {
         let kind = kind_of(object);
         let mut leaf = Leaf::new(kind);
@@ -161,9 +162,9 @@ fn view(data: *const u8, len: isize) -> Text {
 
 /// # Safety
 ///
-/// Attached, and the object alive.
+/// The thread is attached, and the object is alive.
 unsafe fn kind_of(object: *mut PyObject) -> Kind {
-    // SAFETY: as the caller vouches; a check only looks at the type. `bool` is a subclass of `int`,
+    // SAFETY: by contract; a check only looks at the type. `bool` is a subclass of `int`,
     // so it comes first.
     unsafe {
         if object == Py_None() {
@@ -192,11 +193,11 @@ unsafe fn kind_of(object: *mut PyObject) -> Kind {
     }
 }
 
-/// An integer beyond 64 bits.
+/// An integer that needs more than 64 bits.
 ///
 /// # Safety
 ///
-/// Attached, and the object an `int`.
+/// The thread is attached, and the object an `int`.
 unsafe fn digits(object: *mut PyObject) -> Outcome<Leaf> {
     // SAFETY: attached; all objects are alive during the calls.
     unsafe {
@@ -292,7 +293,7 @@ pub(crate) unsafe extern "C" fn scatter(
                     reason: format!("its length was {len} and is {found}"),
                 });
             }
-            // From here on nothing runs Python code, so the length stays what it is.
+            // From here on no Python code runs, so the length does not change.
             if kind == Kind::DICT {
                 let (mut position, mut index) = (0, 0);
                 let (mut key, mut value) = (ptr::null_mut(), ptr::null_mut());

@@ -13,7 +13,7 @@ use super::libpython::LibPython;
 use super::release::{Layout, Release};
 use super::symbols::Symbols;
 
-/// Why policy `shared` cannot be used; the way round is policy `isolated` in each case.
+/// Why policy `shared` cannot be used. Policy `isolated` works in each case.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AdapterError {
@@ -78,9 +78,8 @@ pub enum AdapterError {
 
 /// What makes one libtorch serve every interpreter of the process.
 ///
-/// There is one per process, because there is one libtorch: its state is libtorch's, seen per
-/// interpreter. Locks are taken in the order interpreter lock (GIL), adapter, dispatcher; nothing
-/// that can take a GIL runs while a lock of the adapter is held.
+/// A process has one libtorch and so one adapter. Locks are taken in the order GIL, adapter,
+/// dispatcher. Nothing that can take a GIL runs while a lock of the adapter is held.
 #[derive(Debug)]
 pub(crate) struct Adapter {
     loader: Loader,
@@ -135,8 +134,8 @@ impl Adapter {
         Ok(Arc::clone(adapter))
     }
 
-    /// Loads libtorch from `torch/lib` and checks that it exports what the adapter calls, so that a
-    /// build that does not fit is refused before an interpreter depends on it.
+    /// Loads libtorch from `torch/lib` and checks that it exports what the adapter calls. A build that
+    /// does not is refused before an interpreter depends on it.
     ///
     /// # Errors
     /// [`AdapterError::Load`] and [`AdapterError::MissingSymbols`].
@@ -157,8 +156,8 @@ impl Adapter {
         Ok(())
     }
 
-    /// Makes a member for an interpreter that is about to be created. It is never freed: replicas
-    /// of a finalised interpreter stay mapped and may call its thunks from their destructors.
+    /// Makes a member for an interpreter that is about to be created. It is never freed: replicas of
+    /// a finalized interpreter stay mapped, and their destructors may call its thunks.
     pub(crate) fn join(self: &Arc<Adapter>) -> &'static Member {
         let mut members = write(&self.members);
         let index = members.used.iter().position(|used| !used).unwrap_or(members.used.len());
@@ -193,9 +192,9 @@ impl Adapter {
 /// One interpreter, as the adapter knows it.
 #[derive(Debug)]
 pub(crate) struct Member {
-    /// Its place in tables; given to another interpreter when this one has retired.
+    /// Its place in tables. Another interpreter gets the place when this one has retired.
     index: usize,
-    /// Its number in the process, never given again.
+    /// Its number in the process, which no other interpreter ever gets.
     serial: u64,
     domain: OnceLock<Domain>,
     retired: AtomicBool,
@@ -280,13 +279,13 @@ pub(super) fn adapter() -> &'static Arc<Adapter> {
     ADAPTER.get().expect("thunks of the adapter exist only after it")
 }
 
-/// The functions of libtorch, resolved on first use: a thunk runs only after libtorch was loaded,
-/// as a dependency of the library that calls it.
+/// The functions of libtorch, looked up at first use. A thunk runs only after libtorch was loaded,
+/// since the library that calls it needs libtorch.
 pub(super) fn symbols() -> &'static Symbols {
     let adapter = adapter();
     adapter.symbols.get_or_init(|| {
         adapter.resolve().unwrap_or_else(|missing| {
-            // Only reached without `verify`, from C++ that cannot be given an error any more.
+            // Only reached without `verify`. The caller is C++, which takes no error here.
             panic!("torch {} does not export {missing:?}; use policy `isolated`", adapter.release)
         })
     })
@@ -326,7 +325,7 @@ pub(super) fn current() -> Option<&'static Member> {
 /// Throws `c10::Error`, which libtorch_python turns into a `RuntimeError`.
 pub(super) fn fail(message: &str) -> ! {
     let message = CString::new(message.replace('\0', " ")).unwrap_or_default();
-    // SAFETY: three C strings; the function throws, and the unwinding frees the message.
+    // SAFETY: three C strings. The function copies them and throws; unwinding frees the message.
     unsafe {
         (symbols().check_fail)(
             c"hydrozoa".as_ptr(),
@@ -337,7 +336,7 @@ pub(super) fn fail(message: &str) -> ! {
     }
 }
 
-/// Locks, also after a panic: the adapter's tables are changed in steps that leave them valid.
+/// Locks, also after a panic: each step that changes a table of the adapter leaves it valid.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,9 +1,9 @@
-//! Process-wide callbacks that carry state of the interpreter which sets them: `std::function`s, and
+//! Callbacks of the process that hold state of the interpreter that sets them: `std::function`s, and
 //! two that libtorch lends by reference.
 //!
-//! Needed in every release. Without, an error in one interpreter takes another's stack trace, and the
-//! second interpreter's handler of the worker server ("Handler dump_traceback already registered")
-//! ends its import.
+//! Needed in every release. Otherwise an error in one interpreter would take another's stack trace,
+//! and the import of torch would fail in the second interpreter ("Handler dump_traceback already
+//! registered").
 
 use std::cell::UnsafeCell;
 use std::collections::HashMap;
@@ -50,7 +50,7 @@ const COMPILED_AUTOGRAD: Exported<unsafe extern "C-unwind" fn(*const c_void)> =
         )
     };
 
-/// A function that an interpreter set, moved here; it lives as long as the process.
+/// A function that an interpreter set. It was moved here and lives as long as the process.
 #[derive(Clone, Copy)]
 struct Kept {
     serial: u64,
@@ -134,7 +134,7 @@ unsafe extern "C-unwind" fn fetch_stack_trace(
 static HANDLERS: Mutex<Option<HashMap<String, &'static Callback>>> = Mutex::new(None);
 
 /// `c10d::control_plane::registerHandler(const std::string&, std::function<void(const Request&,
-/// Response&)>)`: registered once; a request is answered by the first interpreter that is alive.
+/// Response&)>)`. A handler is registered once. The first interpreter that is alive answers requests.
 unsafe extern "C-unwind" fn register_handler(
     name: *const CxxString,
     function: *mut CxxFunction,
@@ -172,7 +172,7 @@ unsafe extern "C-unwind" fn handle(
                 std::mem::transmute(kept.function.invoker);
             invoker(kept.target(), request, response);
         },
-        None => fail("the interpreter that handled this request is finalised"),
+        None => fail("no interpreter is left that handles this request: each has been finalized"),
     }
 }
 
@@ -226,14 +226,14 @@ unsafe impl<T> Sync for Lent<T> {}
 unsafe impl<T> Send for Lent<T> {}
 
 /// `c10d::get_gil_checker()`: a reference to a function pointer. NCCL's watchdog calls libtorch's to
-/// see whether *the* GIL is stuck; with several, there is none to ask, and it checks nothing.
+/// see whether *the* GIL is stuck. libtorch's stays empty, and the watchdog checks no GIL.
 extern "C-unwind" fn gil_checker(_member: &'static Member) -> *const c_void {
     static CHECKER: Lent<usize> = Lent(UnsafeCell::new(0));
     CHECKER.0.get().cast()
 }
 
-/// `torch::lazy::GetPythonFramesFunction()`: a reference to a `std::function`. The lazy backends then
-/// record no Python frames.
+/// `torch::lazy::GetPythonFramesFunction()`: a reference to a `std::function`. libtorch's stays empty,
+/// and the lazy backends record no Python frames.
 extern "C-unwind" fn python_frames(_member: &'static Member) -> *const c_void {
     let frames: &'static Lent<CxxFunction> =
         Box::leak(Box::new(Lent(UnsafeCell::new(CxxFunction::EMPTY))));
@@ -248,8 +248,8 @@ unsafe extern "C-unwind" fn set_compiled_autograd(
 ) {
     if !function.is_null() {
         fail(
-            "compiled autograd takes over the backward passes of the whole process, other interpreters' \
-             included; under torch policy `shared` it is not available: use policy `isolated`",
+            "compiled autograd replaces the backward passes of the whole process, also those of other \
+             interpreters; it is not available under torch policy `shared`: use policy `isolated`",
         );
     }
 }

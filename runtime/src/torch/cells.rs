@@ -7,8 +7,8 @@ use super::adapter::Member;
 /// A growing table with a place for each interpreter.
 ///
 /// Places are in segments that double in size and never move: segment k holds the members
-/// 2^k - 1 .. 2^(k+1) - 1, so that one table serves from two to thousands of interpreters and a
-/// reader follows two pointers.
+/// 2^k - 1 .. 2^(k+1) - 1. So one table serves two or thousands of interpreters, and a reader follows
+/// two pointers.
 #[derive(Debug)]
 pub(super) struct Cells<T> {
     segments: [OnceLock<Box<[T]>>; SEGMENTS],
@@ -25,8 +25,8 @@ impl<T: Default> Cells<T> {
     /// The interpreter's place, made on first use.
     ///
     /// # Panics
-    /// If the process has more interpreters than [`SEGMENTS`] allows, which its limit on mappings
-    /// prevents.
+    /// If the process has more interpreters than [`SEGMENTS`] allows. Its limit on mappings
+    /// prevents that.
     pub(super) fn of(&self, member: &Member) -> &T {
         let (segment, place) = position(member.index());
         &self.segments[segment].get_or_init(|| (0..1 << segment).map(|_| T::default()).collect())

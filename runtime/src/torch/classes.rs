@@ -1,13 +1,13 @@
 //! Custom classes (`torch::class_`, torch/custom_class.h), per interpreter.
 //!
-//! A class registered by a replica is that replica's: its methods are the replica's code and see the
-//! replica's static data. libtorch keeps one class under each name, in tables without a lock. The
-//! first interpreter's class goes there; each further interpreter gets a `ClassType` of its own with
-//! the same name, which its replicas find by name and by C++ type. Needed in every release.
+//! The methods of a class that a replica registers are the replica's code and use its static data.
+//! libtorch keeps one class for each name, in tables without a lock. The first interpreter's class
+//! goes there. Each further interpreter gets a `ClassType` of its own with the same name, and its
+//! replicas find that one by name and by C++ type. Needed in every release.
 //!
-//! Not per interpreter: what libtorch itself looks up by name sees the first interpreter's class.
-//! That is the type in an operator's schema (types are compared by name there) and a class that is
-//! unpickled from a TorchScript archive.
+//! libtorch's own lookups by name find the first interpreter's class. They concern the type in an
+//! operator's schema, where types are compared by name, and a class that is unpickled from a
+//! TorchScript archive.
 
 use std::collections::HashMap;
 use std::ffi::c_void;
@@ -134,7 +134,7 @@ const _: () = {
     assert!(size_of::<ClassBase>() == 48);
 };
 
-/// A class type with the one attribute that custom classes have, as `class_base`'s constructor makes.
+/// A class type with the one attribute of custom classes, as `class_base`'s constructor makes it.
 ///
 /// # Safety
 /// `doc` is a live string, which is moved from.
@@ -190,8 +190,8 @@ unsafe fn write_atoms(place: *mut CxxVector, qualified: &str, allocator: Allocat
     unsafe { place.write(CxxVector::of_strings(&atoms, allocator)) };
 }
 
-/// `torch::getCustomClass(const std::string&)`: a class that only other interpreters registered does
-/// not exist here.
+/// `torch::getCustomClass(const std::string&)`. A class that only other interpreters registered is not
+/// found.
 unsafe extern "C-unwind" fn by_name(
     result: *mut CxxShared,
     name: *const CxxString,
@@ -240,8 +240,8 @@ unsafe extern "C-unwind" fn by_type(
     }
 }
 
-/// `c10::ivalue::checkCustomClassType(const ClassType* expected, const Type* actual)`: two copies'
-/// types of one class are accepted for each other; the objects have one layout.
+/// `c10::ivalue::checkCustomClassType(const ClassType* expected, const Type* actual)`. The types that
+/// two interpreters have of one class are accepted for each other: their objects have one layout.
 unsafe extern "C-unwind" fn check(
     expected: *const c_void,
     actual: *const c_void,
@@ -268,8 +268,8 @@ unsafe extern "C-unwind" fn check(
     unsafe { (symbols().class_check)(expected, actual) };
 }
 
-/// `torch::registerCustomClassMethod(std::unique_ptr<jit::Function>)`: keeps a method alive in a
-/// vector that libtorch does not protect.
+/// `torch::registerCustomClassMethod(std::unique_ptr<jit::Function>)`: keeps a method alive, in a
+/// vector that libtorch does not lock.
 unsafe extern "C-unwind" fn keep_method(method: *mut *mut c_void, _member: &'static Member) {
     let _one_at_a_time = lock(&CLASSES);
     // SAFETY: the caller's argument.

@@ -1,11 +1,11 @@
 //! The C++ types that cross the boundary to libtorch, as libstdc++ and the Itanium C++ ABI lay
-//! them out: what libstdc++ calls its "new" ABI (`std::__cxx11`), unchanged since GCC 5.
+//! them out. The layout is libstdc++'s "new" ABI (`std::__cxx11`), unchanged since GCC 5.
 //!
-//! Rules of the psABI that every signature in this module's neighbours follows: a class with a
-//! non-trivial copy constructor or destructor is passed by the address of a temporary that the
-//! *caller* destroys, and returned through a hidden first pointer that the function gives back in
-//! `rax`; a trivially copyable class of up to 16 bytes travels in registers like an integer
-//! (`std::optional<c10::DispatchKey>` is one 32-bit integer).
+//! Every signature in torch/ follows these rules of the psABI. A class with a non-trivial copy
+//! constructor or destructor is passed as the address of a temporary, which the *caller* destroys. It
+//! is returned through a hidden first pointer, which the function also returns in `rax`. A trivially
+//! copyable class of up to 16 bytes travels in registers like an integer:
+//! `std::optional<c10::DispatchKey>` is one 32-bit integer.
 
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
@@ -94,7 +94,7 @@ impl CxxString {
         }
     }
 
-    /// The text; C++ identifiers, schema strings and paths, which are ASCII in practice.
+    /// The text. It is a C++ identifier, a schema or a path, which are ASCII in practice.
     pub(super) fn text(&self) -> String {
         // SAFETY: `data` and `length` describe the string's bytes.
         String::from_utf8_lossy(unsafe { std::slice::from_raw_parts(self.data, self.length) })
@@ -357,7 +357,7 @@ impl CxxShared {
     pub(super) const NULL: CxxShared =
         CxxShared { object: std::ptr::null_mut(), control: std::ptr::null_mut() };
 
-    /// One owner less, of an object that has others: libtorch's table of operators.
+    /// Removes one owner of an object that has others (libtorch's table of operators).
     pub(super) fn release(&self) {
         if !self.control.is_null() {
             // SAFETY: as in `retain`; the object outlives this, since the count stays above zero.
@@ -365,12 +365,12 @@ impl CxxShared {
         }
     }
 
-    /// A pointer to what nobody owns.
+    /// A pointer to an object without owners.
     pub(super) fn unowned(object: *mut c_void) -> CxxShared {
         CxxShared { object, control: std::ptr::null_mut() }
     }
 
-    /// One more owner of the object. It is never given back: what the adapter keeps, it keeps.
+    /// Adds one owner of the object, which is never removed: the adapter keeps it for good.
     pub(super) fn retain(&self) -> CxxShared {
         if !self.control.is_null() {
             // SAFETY: a non-null control block lives as long as an owner, which `self` is.

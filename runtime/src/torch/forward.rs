@@ -1,22 +1,21 @@
-//! Forwarders: functions with *any* C++ signature that hand a call on to one interpreter's
-//! counterpart.
+//! Forwarders: functions of *any* C++ signature that pass a call on to one interpreter's function.
 //!
 //! libtorch holds one function pointer, one virtual object or one kernel where every interpreter
-//! has its own. A forwarder stands there instead: it keeps the argument registers of the psABI as
-//! they are, asks a resolver where the call belongs, and jumps. No frame of it remains, so results,
-//! stack arguments and C++ exceptions pass as if the caller had called the counterpart itself.
+//! has its own. A forwarder takes that place. It saves the argument registers of the psABI, asks a
+//! resolver where the call belongs, restores the registers and jumps. No frame of the forwarder
+//! remains. So results, arguments on the stack and C++ exceptions pass as in a direct call.
 
-/// The argument registers at a forwarder's entry, in memory. A resolver may change the integer ones.
+/// The argument registers at a forwarder's entry. A resolver may change the integer ones.
 #[repr(C)]
 pub(super) struct Arguments {
     /// `rdi`, `rsi`, `rdx`, `rcx`, `r8`, `r9`.
     pub(super) integers: [usize; 6],
-    /// `xmm0` to `xmm7`: no function that is forwarded takes wider vectors.
+    /// `xmm0` to `xmm7`. No forwarded function takes wider vectors.
     vectors: [[u64; 2]; 8],
 }
 
-/// A forwarder's body: `$resolver` is called with `$number` and the argument registers, and returns
-/// the address to jump to. The resolver never unwinds; where it must fail, it returns the address
+/// A forwarder's body. It calls `$resolver` with `$number` and the argument registers, and jumps to
+/// the address that the resolver returns. The resolver never unwinds: to fail, it returns the address
 /// of a function that throws.
 macro_rules! forward {
     ($number:expr, $resolver:path) => {

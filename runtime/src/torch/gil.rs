@@ -1,14 +1,14 @@
-//! Which interpreter a thread runs, seen from the calls that take and leave a GIL.
+//! Which interpreter a thread runs, noted where it takes and leaves a GIL.
 //!
-//! Sessions and replicas' own threads are marked by the runtime and the loader. Threads of shared
-//! libraries are not: autograd's device threads, inter-op workers, threads that run a deleter. They
-//! come to an interpreter by taking its GIL, so that is where they are marked. Needed in every
-//! release.
+//! The runtime marks the threads of sessions, and the loader those that a replica creates. Nobody
+//! marks the threads of shared libraries: autograd's device threads, inter-op workers, threads that
+//! run a deleter. Such a thread enters an interpreter when it takes the GIL, and is marked there.
+//! Needed in every release.
 //!
-//! With the matching release a thread returns to where it came from: to no interpreter (a worker
-//! serves whoever comes next), or to the one whose code it had left (the last reference to a foreign
-//! tensor was dropped there). Autograd's device threads serve one engine, which is one
-//! interpreter's: they belong to it from their start.
+//! When the thread releases that GIL, it returns to where it came from. A worker returns to no
+//! interpreter: its next task may be another one's. A thread that dropped the last reference to
+//! another interpreter's tensor returns to its own. Autograd's device threads serve one engine, and
+//! an engine has one interpreter. They belong to it from their start.
 
 use std::cell::RefCell;
 use std::ffi::c_void;
@@ -46,7 +46,7 @@ struct Visit {
     by_state: bool,
     /// How many `PyGILState_Ensure` were nested in the visit's own.
     depth: u32,
-    /// `PyEval_SaveThread` was the last that was heard of it: it ended, or it works without the GIL.
+    /// `PyEval_SaveThread` was its last call: the visit ended, or it works without the GIL.
     released: bool,
 }
 
@@ -69,7 +69,7 @@ fn arrive(member: &Member, by_state: bool) {
             }
             return;
         }
-        // A worker comes to its next task: it had left the interpreter of the one before.
+        // A worker begins its next task, and has left the interpreter of the one before.
         let over = visits.pop_if(|visit| visit.released);
         visits.push(Visit {
             host,
@@ -107,7 +107,7 @@ fn leave(member: &Member, end: End) {
         if visit.depth > 0 {
             visit.depth -= 1;
         } else if end == End::Save && visit.home.is_none() {
-            // A worker's Python calls torch, which releases the GIL: the thread is still here.
+            // Python of a worker may have called torch, which releases the GIL and takes it back.
             visit.released = true;
         } else {
             current::replace(visit.home);

@@ -1,9 +1,9 @@
-//! Process-wide function pointers that every interpreter sets (the last one would win): each is set
-//! once to a forwarder, which jumps to the current interpreter's function.
+//! Function pointers of the process that every interpreter sets. Each is set once, to a forwarder that
+//! jumps to the current interpreter's function.
 //!
-//! Needed in every release. Without, `saved_tensors_hooks` of one interpreter meet the autograd
-//! engine of another, `torch.jit.trace` walks another's Python stack, and script's `print` writes
-//! through it.
+//! Needed in every release. Otherwise the interpreter that is last would win: `saved_tensors_hooks`
+//! would run in another interpreter's autograd engine, `torch.jit.trace` would walk another's Python
+//! stack, and a script's `print` would write through another's streams.
 
 use std::ffi::c_void;
 use std::sync::OnceLock;
@@ -21,19 +21,19 @@ struct Hook {
     setter: Exported<unsafe extern "C-unwind" fn(*mut c_void)>,
     /// Its forwarder.
     forwarder: extern "C" fn(),
-    /// What stands in for a thread without an interpreter, or one whose interpreter has set none.
+    /// The function for a thread without an interpreter, or whose interpreter has set none.
     default: Default,
     /// Each interpreter's function.
     functions: Cells<AtomicPtr<c_void>>,
 }
 
-/// A hook's function for nobody.
+/// What a hook calls where no interpreter has set it.
 enum Default {
-    /// This function: libtorch's own does the same.
+    /// This function, which does what libtorch's own does.
     Function(*const c_void),
     /// A function of libtorch.
     Torch(fn() -> *const c_void),
-    /// That of any other interpreter: libtorch calls it only where Python asked for it.
+    /// The function of any other interpreter. libtorch calls it only where Python asked for it.
     Any,
 }
 
@@ -49,7 +49,7 @@ unsafe extern "C" fn empty_vector(result: *mut CxxVector) -> *mut CxxVector {
     result
 }
 
-/// A hook that is told something.
+/// A hook that only receives something.
 extern "C" fn ignore() {}
 
 macro_rules! hooks {

@@ -1,12 +1,12 @@
 //! The interpreter that libtorch knows (c10/core/impl/PyInterpreter.h, PyInterpreterHooks.h).
 //!
 //! libtorch has one registry entry, one "global" interpreter, one trampoline and one GPU trace.
-//! A replica gets its own registry and its own interpreter as the global one (torch 2.9 and later:
-//! there, tensors ask for it when they get a Python object). libtorch gets one interpreter object of
-//! ours, whose every method forwards to the interpreter that the thread runs.
+//! A replica gets its own registry, and its own interpreter as the global one. From torch 2.9 on,
+//! tensors ask for the global one when they get a Python object. libtorch gets one interpreter object
+//! of ours. Each of its methods forwards to the interpreter that the thread runs.
 //!
-//! torch 2.13 and later call `getGlobalPyInterpreter` inside libc10 and libtorch_cpu as well, and
-//! for objects of any interpreter; that needs the object's owner, which is not done here.
+//! torch 2.13 and later also call `getGlobalPyInterpreter` inside libc10 and libtorch_cpu, for
+//! objects of any interpreter. The answer would need the object's owner. This is not implemented.
 
 use std::cell::UnsafeCell;
 use std::collections::BTreeMap;
@@ -46,8 +46,8 @@ const GLOBAL_INTERPRETER: Exported<unsafe extern "C-unwind" fn() -> *mut c_void>
 
 /// An empty `c10::Registry`: two hash maps, two flags, one more hash map, a mutex.
 ///
-/// The inlined code of a replica registers its hooks in it; nobody reads them, because the replica's
-/// interpreter is answered by [`global_interpreter`].
+/// Inlined code of a replica registers its hooks in it. Nobody reads them: [`global_interpreter`]
+/// answers for the replica's interpreter.
 #[derive(Debug)]
 #[repr(C)]
 struct PrivateRegistry {
@@ -154,10 +154,10 @@ extern "C-unwind" fn global_interpreter(member: &'static Member) -> *mut c_void 
 }
 
 /// `PythonOpRegistrationTrampoline::registerInterpreter(PyInterpreter*)`, which the constructor of a
-/// replica's interpreter object calls. Each interpreter is told that it is the main one.
+/// replica's interpreter object calls. Each interpreter learns that it is the main one.
 unsafe extern "C-unwind" fn register(interpreter: *mut c_void, member: &'static Member) -> bool {
     member.interpreter.store(interpreter, Ordering::Release);
-    // SAFETY: the process's interpreter lives for ever; libtorch keeps the first it is given.
+    // SAFETY: the process's interpreter lives for ever; libtorch keeps the first that it gets.
     unsafe { (symbols().trampoline_register)(shared_interpreter()) };
     true
 }
@@ -225,8 +225,8 @@ extern "C" fn resolve(slot: u32, arguments: &mut Arguments) -> *const c_void {
     }
 }
 
-/// The interpreter of threads that run none: the one that libc10 leaves to objects which outlive
-/// theirs, whose methods refuse or do nothing.
+/// The interpreter of threads that run none. It is the one that libc10 gives to objects that outlive
+/// theirs (`PyInterpreter::disarm`). Its methods throw or do nothing.
 fn no_interpreter() -> *mut c_void {
     static DISARMED: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
     let known = DISARMED.load(Ordering::Acquire);

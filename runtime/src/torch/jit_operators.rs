@@ -1,9 +1,9 @@
 //! TorchScript operators that a replica registers itself (torch/csrc/jit/runtime/operator.h):
 //! `prim::PythonOp`, which runs Python, the RPC operators, and an extension's own.
 //!
-//! libtorch would keep every interpreter's, and use whichever it finds first. It gets each once, with
-//! an operation that is the current interpreter's. Operators that libtorch registers for the
-//! dispatcher's do not pass here. Needed in every release.
+//! libtorch would keep every interpreter's registration and use the first that it finds. It gets each
+//! operator once, with an operation that calls the current interpreter's. Operators that libtorch
+//! registers for those of the dispatcher do not come here. Needed in every release.
 
 use std::collections::HashMap;
 use std::ffi::c_void;
@@ -73,7 +73,7 @@ unsafe extern "C-unwind" fn register(operator: *mut c_void, member: &'static Mem
         let operations: &'static Operations = if is_creator {
             let number = operators.keys().filter(|(_, is_creator)| *is_creator).count();
             let Some(operations) = CREATORS.get(number) else {
-                // More than there are forwarders: this one is the first interpreter's for all.
+                // There is no forwarder left: the first interpreter's creator serves all.
                 tracing::warn!(
                     operator = key.0,
                     "a TorchScript operator's creator cannot be kept per interpreter"
@@ -133,7 +133,7 @@ fn own(operations: &Operations) -> *mut c_void {
 
 unsafe extern "C-unwind" fn refuse() {
     fail(
-        "this TorchScript operator is registered by other interpreters of this process, not by the one that runs it",
+        "other interpreters of this process registered this TorchScript operator, but not the one that runs it",
     );
 }
 

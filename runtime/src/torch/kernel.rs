@@ -60,8 +60,8 @@ impl KernelFunction {
         unsafe { std::ptr::replace(place, KernelFunction::NONE) }
     }
 
-    /// Another reference to the same kernel, which keeps its functor alive for good. For tables,
-    /// not for calls: the reference is never given back.
+    /// Another reference to the same kernel, which keeps its functor alive for good. It is for tables
+    /// and not for calls, since nobody releases it.
     pub(super) fn retained(&self) -> KernelFunction {
         if !self.functor.is_null() {
             // SAFETY: an `intrusive_ptr_target` is a vtable pointer and an atomic count whose low
@@ -71,7 +71,7 @@ impl KernelFunction {
         self.borrowed()
     }
 
-    /// The same kernel, owned by nobody: valid while `self`'s functor lives.
+    /// The same kernel without a reference: valid while `self`'s functor lives.
     pub(super) fn borrowed(&self) -> KernelFunction {
         KernelFunction {
             functor: self.functor,

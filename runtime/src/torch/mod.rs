@@ -9,23 +9,32 @@
 //! | file | what libtorch has once | what interpreters get |
 //! |---|---|---|
 //! | [`dispatch`] | operators, their kernels | one schema, kernels each |
-//! | [`interpreter`] | the Python interpreter | each its own; libtorch a forwarder |
+//! | [`interpreter`] | the Python interpreter | each its own; libtorch has a forwarder |
 //! | [`hooks`], [`callbacks`] | engine stub, tracer, print ... | each its own, by thread |
 //! | [`classes`] | custom classes by name | class types each |
 //! | [`jit_operators`] | TorchScript operators | operations each |
 //! | [`traceback`] | gatherers of Python frames | each asked on its own threads |
-//! | [`profiler`] | one profiler session | taken by one at a time |
-
+//! | [`profiler`] | one profiler session | it, one at a time |
 //! | [`thread_state`] | modes and guards by thread | exchanged around visits |
 //! | [`gil`] | - | which interpreter a thread runs |
 //!
-//! Process-wide by libtorch's nature, and left so: the default generators, default dtype, thread
-//! counts, precision and determinism flags, anomaly mode, warnings given once, the caching
+//! These stay one for the process, because libtorch has them so: the default generators, default
+//! dtype, thread counts, precision and determinism flags, anomaly mode, warnings given once, the caching
 //! allocators, the profiler, compiled autograd (refused), RPC.
 //!
-//! Functions that stand in for C++ functions state the original's parameters in the terms of the
-//! psABI (see [`cxx`]) and end, where there is a register for it, with the context: the address of
-//! the [`Member`]. They are `extern "C-unwind"`: C++ exceptions pass through them.
+//! A function that answers for a C++ function has the parameters of the original in the terms of the
+//! psABI (see [`cxx`] and [`exported`]), and behind them the [`Member`] that it answers for. It is
+//! `extern "C-unwind"`, since C++ exceptions pass through it.
+//!
+//! No file uses one that stands above it:
+//!
+//! | files | are |
+//! |---|---|
+//! | `dispatch/`, `hooks`, `classes` ... | what answers for libtorch |
+//! | `cells`, `forward` | a value for each interpreter; calls of any signature |
+//! | `adapter` | the one libtorch, and the interpreters that share it |
+//! | `symbols`, `libpython` | the functions that the adapter calls and answers |
+//! | `exported`, `kernel`, `cxx`, `release` | types and layouts of other libraries |
 
 mod adapter;
 mod callbacks;
@@ -60,10 +69,11 @@ pub enum TorchPolicy {
     /// [`TorchPolicy::Shared`] where it serves the release ([`Release::can_be_shared`]), else isolated.
     #[default]
     Auto,
-    /// libtorch once in the process: one CUDA caching allocator, the library that `tch` in the host
-    /// sees, the least memory. Not in a program that is built with `panic = "abort"`.
+    /// libtorch once in the process. It takes the least memory, has one CUDA caching allocator, and is
+    /// the library that `tch` in the host uses. It is not available in a program that is built with
+    /// `panic = "abort"`.
     Shared,
-    /// libtorch in each interpreter: generators and flags of its own; any release.
+    /// libtorch in each interpreter, with generators and flags of its own. Any release works.
     Isolated,
 }
 

@@ -1,6 +1,6 @@
 //! The profiler: kineto has one session per process, and two at once corrupt it.
 //!
-//! One interpreter profiles at a time; another's attempt is refused in words. Needed in every
+//! One interpreter profiles at a time. An attempt of another one is a `RuntimeError`. Needed in every
 //! release.
 
 use std::ffi::c_void;
@@ -32,8 +32,8 @@ fn acquire(member: &Member) {
         && *serial != member.serial()
     {
         let message = format!(
-            "torch.profiler is in use by {name}; it has one session in a process, so that under torch policy \
-             `shared` one interpreter profiles at a time (policy `isolated` has one profiler each)"
+            "torch.profiler is in use by {name}: a process has one session, so under torch policy `shared` \
+             one interpreter profiles at a time (under policy `isolated` each has its own profiler)"
         );
         drop(owner);
         fail(&message);

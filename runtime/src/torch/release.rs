@@ -73,7 +73,7 @@ fn stated(text: &str) -> Option<String> {
 /// The places in libtorch's objects that have no accessor among its exported functions.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Layout {
-    /// Bytes of `torch::Library`, rounded up generously: it is only ever constructed in place.
+    /// Bytes of `torch::Library`, rounded up. It is only ever constructed in place.
     pub(super) library_size: usize,
     /// `OperatorEntry::schema_`, a `std::optional<AnnotatedSchema>` whose first member is the schema.
     pub(super) entry_schema: usize,
@@ -89,7 +89,7 @@ pub(super) struct Layout {
     pub(super) backends: u16,
     /// The functionality keys that exist once per backend, in the order of their runtime keys.
     pub(super) per_backend: [u16; 6],
-    /// `DispatchKey::CompositeImplicitAutograd`, where the dispatcher files catch-all kernels.
+    /// `DispatchKey::CompositeImplicitAutograd`, the key of catch-all kernels.
     pub(super) composite_implicit: u16,
     /// The index byte of `std::variant<OperatorName, FunctionSchema>`.
     pub(super) name_or_schema_index: usize,

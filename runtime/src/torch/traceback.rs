@@ -1,8 +1,8 @@
 //! Gatherers of Python stack frames (`torch::CapturedTraceback::Python`).
 //!
-//! libtorch asks each in turn until one has frames, so that with several interpreters it would take
-//! foreign GILs. Each gatherer gets a stand-in that has frames only on threads of its interpreter.
-//! Needed in every release; the slots below are those of torch 2.11.
+//! libtorch asks each in turn until one has frames. With several interpreters it would take the GILs
+//! of other interpreters. Each gatherer gets a stand-in that has frames only on threads of its own
+//! interpreter. Needed in every release. The slots below are those of torch 2.11.
 
 use std::ffi::c_void;
 
@@ -81,7 +81,7 @@ unsafe extern "C-unwind" fn can_gather(stand_in: *const StandIn) -> bool {
     }
 }
 
-/// The two that return a vector: empty, except on the interpreter's own threads.
+/// The two methods that return a vector: an empty one, except on the interpreter's own threads.
 unsafe extern "C-unwind" fn gather<const SLOT: usize>(
     result: *mut CxxVector,
     stand_in: *const StandIn,
@@ -105,7 +105,7 @@ extern "C" fn method<const SLOT: u32>() {
     forward!(SLOT, resolve)
 }
 
-/// The others: they are called on the stand-in whose frames they are about.
+/// The other methods. libtorch calls them on the stand-in that gathered the frames.
 extern "C" fn resolve(slot: u32, arguments: &mut Arguments) -> *const c_void {
     // SAFETY: virtual calls on a stand-in, none of which has a hidden result.
     unsafe {

@@ -50,7 +50,7 @@ pub(super) unsafe fn table_entry(entry: *const c_void, index: usize) -> *const K
     unsafe { entry.byte_add(layout.entry_dispatch_table).cast::<KernelFunction>().add(index) }
 }
 
-/// What an operator was to libtorch before a router is registered for one of its keys.
+/// The state of an operator before a router is registered for one of its keys.
 pub(super) struct Before {
     /// Its dispatch table; empty if the operator did not exist.
     table: Vec<KernelFunction>,
@@ -65,15 +65,15 @@ impl Before {
             return Before { table: Vec::new(), had_kernel: false };
         };
         let indices = 0..adapter().layout().runtime_entries;
-        // SAFETY: a live entry, whose table has these indices. The copies own nothing and are only
-        // read while the originals' owners are registered.
+        // SAFETY: a live entry, whose table has these indices. The copies own nothing, and are read
+        // only while the owners of the originals are registered.
         let table =
             indices.map(|index| unsafe { std::ptr::read(table_entry(entry, index)) }).collect();
         // SAFETY: a live entry.
         Before { table, had_kernel: unsafe { (symbols().entry_has_kernel)(entry, key) } }
     }
 
-    /// The valid kernels in places that now hold a kernel with the functor `functor`.
+    /// The valid kernels whose places now hold a kernel with the functor `functor`.
     pub(super) fn replaced_by(
         &self,
         operator: &str,

@@ -1,6 +1,7 @@
-//! What an interpreter sees of an operator's registrations: libtorch's own and its own, not those
-//! of its neighbours (`torch.library.register_fake` refuses an operator that "already has" a Meta
-//! kernel). libtorch itself goes on seeing all. Needed in every release.
+//! Which of an operator's registrations an interpreter sees: libtorch's and its own.
+//!
+//! `torch.library.register_fake` refuses an operator that "already has" a Meta kernel, and must not
+//! see that of another interpreter. libtorch itself sees all. Needed in every release.
 
 use std::collections::HashMap;
 use std::ffi::c_void;
@@ -93,7 +94,7 @@ fn is_virtual(operator: &str) -> bool {
         .is_some_and(|tables| tables.operators.get(operator).is_some_and(|e| !e.slots.is_empty()))
 }
 
-/// Whether a registration that libtorch has is libtorch's or the interpreter's own.
+/// Whether a registration in libtorch is libtorch's or the interpreter's own.
 pub(super) fn is_visible(operator: &str, key: u16, member: &Member) -> bool {
     let registry = lock(&REGISTRY);
     let operator = registry.as_ref().and_then(|tables| tables.operators.get(operator));
@@ -133,8 +134,8 @@ impl SafePyObject {
     }
 }
 
-/// `OperatorEntry::setReportErrorCallback_(std::unique_ptr<SafePyObject>)`: libtorch would keep the
-/// last interpreter's and call it for every interpreter.
+/// `OperatorEntry::setReportErrorCallback_(std::unique_ptr<SafePyObject>)`. libtorch would keep the
+/// last interpreter's reporter and call it for every interpreter.
 unsafe extern "C-unwind" fn set_error_reporter(
     entry: *const c_void,
     reporter: *mut *mut c_void,

@@ -1,9 +1,9 @@
 //! Dispatch keys and key sets, as far as the dispatch table is indexed by them
 //! (c10/core/DispatchKey.h, DispatchKeySet.h).
 //!
-//! A key set has one bit per backend and, above those, one per functionality. Some functionalities
-//! (dense, sparse ...) exist once per backend: their runtime keys and their entries in the table are
-//! the pairs. The others have one entry.
+//! A key set has one bit for each backend and, above those, one for each functionality. Some
+//! functionalities (dense, sparse ...) exist once for each backend. They have a runtime key and an
+//! entry in the table for each pair. The others have one entry.
 
 use super::super::release::Layout;
 
@@ -22,7 +22,7 @@ pub(super) fn table_index(set: u64, layout: &Layout) -> usize {
     }
 }
 
-/// The first entry of a functionality: each one before it has taken one, or one per backend.
+/// The first entry of a functionality. Each one before it has one entry, or one for each backend.
 fn table_offset(functionality: u16, layout: &Layout) -> usize {
     let wider = layout.per_backend.iter().filter(|key| **key < functionality).count();
     functionality as usize + wider * (layout.backends as usize - 1)

@@ -18,9 +18,9 @@ pub(super) fn interpositions(member: &'static Member) -> Vec<Answer> {
 /// Names of operators that old-style `c10::RegisterOperators` objects registered.
 static LEGACY: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-/// `RegisterOperators::checkSchemaAndRegisterOp_(Options&&)`, which torchvision's image.so uses: the
-/// first replica's kernels serve all interpreters. They are plain C++ functions, and the image
-/// stays mapped; the API is deprecated and carries no Python.
+/// `RegisterOperators::checkSchemaAndRegisterOp_(Options&&)`, which torchvision's image.so uses. The
+/// first replica's kernels serve all interpreters: they are plain C++ functions, and their image stays
+/// mapped. The API is deprecated and cannot register Python.
 unsafe extern "C-unwind" fn register_legacy(
     registrar: *mut c_void,
     options: *mut c_void,

@@ -1,8 +1,8 @@
 //! `torch::Library` as replicas use it (torch/library.h): TORCH_LIBRARY blocks of extensions and of
 //! libtorch_python, and Python's `torch.library`.
 //!
-//! An interpreter's own library object stays empty but for handles that take its part back. Needed
-//! in every release.
+//! An interpreter's own library object holds no registration, only handles that remove the
+//! interpreter's part when the object goes. Needed in every release.
 
 use std::ffi::{CString, c_char, c_void};
 use std::mem::MaybeUninit;
@@ -58,8 +58,8 @@ type Constructor = unsafe extern "C-unwind" fn(
 const REGISTER: u32 = 0;
 const VERIFY: u32 = 1;
 
-/// `Library::Library`: a DEF of a namespace is taken once in the process for all interpreters; each
-/// interpreter's own library is a FRAGMENT. (Six arguments leave no register for a context.)
+/// `Library::Library`. libtorch allows one DEF of a namespace in a process. It gets one for all
+/// interpreters, and each interpreter's own library becomes a FRAGMENT.
 unsafe extern "C-unwind" fn construct(
     library: *mut LibraryLayout,
     requested: u32,
@@ -79,7 +79,7 @@ unsafe extern "C-unwind" fn construct(
     let tables = registry.get_or_insert_default();
     match tables.namespaces.get_mut(&name) {
         Some(taken) if taken.owners.contains(&member.serial()) => {
-            // The interpreter repeats its own block: libtorch's error says it best.
+            // The interpreter repeats its own block, which libtorch refuses.
             // SAFETY: as above.
             return unsafe { real(library, requested, namespace, key, file, line) };
         }
@@ -100,7 +100,7 @@ unsafe extern "C-unwind" fn construct(
     }
 }
 
-/// `Library::_def(FunctionSchema&&, ...)`: the first interpreter's definition is registered; others
+/// `Library::_def(FunctionSchema&&, ...)`. The first interpreter's definition is registered. Others
 /// join it if their schema is the same.
 unsafe extern "C-unwind" fn define(
     library: *mut LibraryLayout,
@@ -122,7 +122,7 @@ unsafe extern "C-unwind" fn define(
     let tables = registry.get_or_insert_default();
     match join_definition(tables, member, &operator, schema) {
         Joined::Yes => {
-            // Checks the namespace and fills `out_name`, and finds the definition at once.
+            // Checks the namespace, fills `out_name` and finds the definition that exists.
             // SAFETY: the caller's arguments.
             unsafe { real(library, schema, out_name, tags, VERIFY) };
         }
@@ -145,8 +145,8 @@ unsafe extern "C-unwind" fn define(
     library
 }
 
-/// `Library::_def(name or schema, CppFunction&&, ...)`: a definition with its catch-all kernel, of
-/// which the schema may be inferred from the kernel's C++ type.
+/// `Library::_def(name or schema, CppFunction&&, ...)`: a definition with its catch-all kernel. Without
+/// a schema, libtorch infers one from the kernel's C++ type.
 unsafe extern "C-unwind" fn define_with_kernel(
     library: *mut LibraryLayout,
     name_or_schema: *mut c_void,
@@ -162,7 +162,7 @@ unsafe extern "C-unwind" fn define_with_kernel(
         return unsafe { real(library, name_or_schema, function, tags) };
     }
     let operator = qualified(name, own);
-    // SAFETY: the variant's index byte: 1 is the schema; else the inferred one counts.
+    // SAFETY: the variant's index byte is 1 for a schema; a name comes with an inferred one.
     let schema = unsafe {
         let index = *name_or_schema.cast::<u8>().add(adapter().layout().name_or_schema_index);
         if index == 1 { name_or_schema } else { (*function).inferred_schema }
@@ -202,7 +202,7 @@ unsafe extern "C-unwind" fn define_with_kernel(
     library
 }
 
-/// `Library::_impl`: a kernel for one operator and key, of this interpreter.
+/// `Library::_impl`: a kernel for one operator and key.
 unsafe extern "C-unwind" fn implement(
     library: *mut LibraryLayout,
     name: *const c_char,
@@ -300,7 +300,7 @@ fn kernel_key(own: &LibraryLayout, function: *const CppFunction) -> Option<u16> 
 enum Joined {
     /// The interpreter is now one of the definers.
     Yes,
-    /// Nobody else defined it, or this interpreter has: libtorch decides.
+    /// No other interpreter defined it, or this one has already. libtorch decides.
     No,
     /// Another interpreter defined it differently.
     Differs(String),
@@ -319,9 +319,9 @@ fn join_definition(
     };
     if let Some(difference) = differences(operator, schema) {
         return Joined::Differs(format!(
-            "operator {operator} is defined with another schema by another interpreter of this process \
-             ({difference}); under torch policy `shared` an operator has one schema in the process, each \
-             interpreter its own kernels: drop the other definition first, or use policy `isolated`"
+            "another interpreter of this process defines operator {operator} with another schema \
+             ({difference}); under torch policy `shared` an operator has one schema in the process and \
+             kernels for each interpreter: drop the other definition first, or use policy `isolated`"
         ));
     }
     definition.definers.push(member.serial());

@@ -1,10 +1,10 @@
 //! The dispatcher, seen per interpreter.
 //!
-//! libtorch has one dispatcher: one schema for an operator, one table of kernels. Every interpreter
-//! registers its own Python kernels in it (1,500 at `import torch`), and its own replica's C++
-//! kernels. Here each registration becomes the interpreter's part of one real registration: a
-//! [`router`], which calls the kernel of the interpreter that the thread runs, under that
-//! interpreter's GIL. An interpreter that registered nothing keeps what libtorch had before.
+//! libtorch has one dispatcher, with one schema and one table of kernels for each operator. Every
+//! interpreter registers its own Python kernels in it (1,500 at `import torch`) and the C++ kernels
+//! of its replicas. Each registration becomes the interpreter's part of one real registration. What
+//! is really registered is a [`router`]: it calls the kernel of the interpreter that the thread runs.
+//! For an interpreter that registered nothing it calls what libtorch had before.
 
 mod claim;
 mod entry;
@@ -31,7 +31,7 @@ pub(super) fn interpositions(member: &'static Member) -> Vec<Answer> {
     .concat()
 }
 
-/// Takes back everything that an interpreter registered.
+/// Removes everything that an interpreter registered.
 pub(super) fn forget(member: &Member) {
     if let Some(registry) = lock(&registry::REGISTRY).as_mut() {
         registry.forget(member);

@@ -1,9 +1,9 @@
-//! Who registered what: the dispatcher's registrations by interpreter.
+//! The dispatcher's registrations by interpreter.
 //!
-//! Everything that replicas register goes through libraries of ours (one `torch::Library` for each
-//! definition and each router), so that an interpreter which drops its own library takes back its
-//! part and nothing else. The real registration goes when the last part is gone; then libtorch is
-//! as if nobody had registered, and a different definition may follow.
+//! Replicas register through libraries of ours: one `torch::Library` for each definition and each
+//! router. An interpreter that drops its own library removes its part and nothing else. The real
+//! registration ends with its last part. libtorch is then as before, and a different definition may
+//! follow.
 
 use std::collections::HashMap;
 use std::ffi::{c_char, c_void};
@@ -26,7 +26,7 @@ unsafe impl Send for HostLibrary {}
 unsafe impl Sync for HostLibrary {}
 
 impl HostLibrary {
-    /// Constructs one. The constructor may throw, and then there is none.
+    /// Constructs one. The constructor may throw; nothing is left then.
     ///
     /// # Safety
     /// `file` is a C string that is never freed.
@@ -138,8 +138,8 @@ pub(super) struct Slot {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Registered {
     Nothing,
-    /// All interpreters with a part registered the fallthrough kernel, which the dispatcher treats
-    /// apart: for it to do so, it holds for those without a part as well.
+    /// The fallthrough kernel, which the dispatcher skips instead of calling. All interpreters with a
+    /// part registered it. It then applies to those without a part as well.
     Fallthrough,
     Router(Entries),
 }
@@ -173,7 +173,7 @@ impl Slot {
         Registered::Router(kernels().map(Entries::of).fold(all, Entries::and))
     }
 
-    /// Adds the interpreter's kernel; it is the one that is called from now on.
+    /// Adds a kernel of the interpreter, which the router calls from now on.
     pub(super) fn claim(&mut self, member: &Member, kernel: Arc<OwnedKernel>) -> u64 {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -183,8 +183,8 @@ impl Slot {
         number
     }
 
-    /// Takes a kernel back; the interpreter's one before it, if any, is called again. Without
-    /// kernels, the real registration goes. What is returned is dropped without locks.
+    /// Removes a kernel. The router calls the interpreter's previous one again, if there is one. The
+    /// real registration ends with the last kernel. The caller drops the result without locks.
     pub(super) fn release(&mut self, member: &Member, number: u64) -> Option<Arc<OwnedKernel>> {
         let place = self.kernels.iter().position(|claim| claim.number == number)?;
         let claim = self.kernels.remove(place);
@@ -203,7 +203,7 @@ impl Slot {
     }
 }
 
-/// Something that an interpreter registered and that goes with the library it registered it in.
+/// Something that an interpreter registered. It ends with the library that it was registered in.
 pub(super) enum Token {
     Kernel { operator: String, key: u16, number: u64 },
     Definition { operator: String },
@@ -216,7 +216,7 @@ struct Registration {
     token: Token,
 }
 
-/// Ties a registration to the interpreter's own library, as the dispatcher's handle would be.
+/// Ties a registration to the interpreter's own library, as libtorch ties the dispatcher's handle.
 ///
 /// # Safety
 /// `library` is a live `torch::Library` of the calling thread.
@@ -243,8 +243,8 @@ unsafe extern "C-unwind" fn deregister(target: *const [*mut c_void; 2]) {
     }
 }
 
-/// Drops a kernel, which may run Python. A C++ kernel is kept: a caller that jumped to it through
-/// its register entry holds no reference (and libtorch itself has the same hazard).
+/// Drops a kernel, which may run Python. A C++ kernel is never freed: a caller that jumped to it
+/// through its register entry holds no reference. (libtorch itself does not avoid this hazard.)
 fn discard(kernel: Arc<OwnedKernel>) {
     let entries = Entries::of(&kernel.0);
     if entries.unboxed || entries.sym_unboxed {
@@ -285,8 +285,8 @@ impl Registry {
         }
     }
 
-    /// Takes back everything of an interpreter that is gone. Its kernels are not destroyed: that
-    /// would call into its Python.
+    /// Removes everything of an interpreter that is gone. Its kernels leak: destroying them would call
+    /// its Python.
     pub(super) fn forget(&mut self, member: &Member) {
         let serial = member.serial();
         let slots = self.operators.values_mut().flat_map(|operator| &mut operator.slots);

@@ -1,8 +1,8 @@
-//! Routers: the one kernel that the dispatcher holds for an operator and a key, which calls the
-//! current interpreter's.
+//! Routers. A router is the one kernel that the dispatcher holds for an operator and a key. It calls
+//! the current interpreter's kernel.
 //!
-//! A router is a `c10::OperatorKernel` made by hand: virtual table and count, then our fields. It
-//! is never freed, since copies of its kernel function may be held anywhere (computed tables,
+//! It is a `c10::OperatorKernel` made by hand: virtual table and count, then fields of ours. It is
+//! never freed, since copies of its kernel function may be anywhere (computed tables,
 //! `torch.library.get_kernel`).
 
 use std::cell::RefCell;
@@ -18,8 +18,8 @@ use super::entry::{find, table_entry};
 use super::keys::{below_highest, table_index};
 use super::owned::{OwnedKernel, is_fallthrough};
 
-/// The virtual functions of `c10::intrusive_ptr_target` (torch 2.10 and later; earlier ones have
-/// only the first three), behind the type information that the ABI places before them.
+/// The virtual functions of `c10::intrusive_ptr_target`, behind the type information that the ABI
+/// places before them. torch before 2.10 has the first three only.
 #[repr(C)]
 struct Vtable {
     offset_to_top: isize,
@@ -44,7 +44,7 @@ extern "C" fn no(_: *const c_void) -> bool {
     false
 }
 
-/// The address that a router's first word holds: the first virtual function's.
+/// What a router's first word holds: the address of the first virtual function.
 fn vtable() -> *const c_void {
     let vtable = VTABLE.get_or_init(|| Vtable {
         offset_to_top: 0,
@@ -64,14 +64,14 @@ fn vtable() -> *const c_void {
 pub(super) struct Router {
     vtable: *const c_void,
     count: AtomicU64,
-    /// Its own address: tells a router from an uninitialised result that an address is passed of.
+    /// Its own address, which tells a router from uninitialised memory for a result.
     this: *const Router,
-    /// For messages: `namespace::name.overload`, and the key's number (`None`: a fallback).
+    /// For messages: `namespace::name.overload`, and the key's number.
     operator: String,
     key: u16,
     kernels: Cells<Cell>,
-    /// What the dispatch table held where the router's registration changed it, by table index:
-    /// what an interpreter that registered nothing keeps using.
+    /// What the dispatch table held where the router's registration changed it, by table index.
+    /// Interpreters that registered nothing go on using it.
     inherited: RwLock<Vec<(usize, KernelFunction)>>,
 }
 
@@ -115,7 +115,7 @@ impl Router {
         )
     }
 
-    /// Sets or clears the interpreter's kernel. The old one is returned, to be dropped without locks.
+    /// Sets or clears the interpreter's kernel. The caller drops the old one, without locks.
     pub(super) fn set(
         &self,
         member: &Member,
@@ -129,7 +129,7 @@ impl Router {
         self.kernels.get(member)?.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The kernel for a thread that runs no interpreter's code: the only one there is.
+    /// The kernel for a thread that runs no interpreter's code. There must be only one.
     fn only_kernel(&self) -> Option<Arc<OwnedKernel>> {
         let mut kernels = self
             .kernels
@@ -142,8 +142,8 @@ impl Router {
         *self.inherited.write().unwrap_or_else(PoisonError::into_inner) = inherited;
     }
 
-    /// What an interpreter without a kernel of its own uses at an index of the table. Its functor
-    /// was retained for good when it was put there.
+    /// What an interpreter without a kernel of its own uses at an index of the table. The functor was
+    /// retained for good by [`Router::inherit`]'s caller.
     fn inherited(&self, index: usize) -> Option<KernelFunction> {
         let inherited = self.inherited.read().unwrap_or_else(PoisonError::into_inner);
         inherited.iter().find(|(at, _)| *at == index).map(|(_, kernel)| kernel.borrowed())
@@ -179,21 +179,21 @@ impl Router {
         };
         match current() {
             Some(member) => format!(
-                "operator {}{place} has no kernel in {}: another interpreter of this process registered one, \
-                 but each interpreter runs its own; import or register it here too",
+                "operator {}{place} has no kernel in {}: another interpreter of this process registered \
+                 one, and each interpreter runs its own; import or register it here too",
                 self.operator,
                 member.name()
             ),
             None => format!(
-                "operator {}{place} has a kernel in several interpreters of this process, and this thread \
-                 belongs to none of them; call it from a session",
+                "operator {}{place} has kernels in several interpreters of this process, and this thread runs \
+                 none of them; call it from a session",
                 self.operator
             ),
         }
     }
 }
 
-/// Which ways to call a router offers beside the boxed one: those that all its kernels have.
+/// The entries of a router beside the boxed one: those that all of its kernels have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Entries {
     pub(super) unboxed: bool,
@@ -239,13 +239,13 @@ unsafe extern "C-unwind" fn call(
 enum Choice {
     /// To the interpreter's own kernel.
     Own(Arc<OwnedKernel>),
-    /// To a kernel that is not any interpreter's (or is another router), with these keys.
+    /// To a kernel of no interpreter, or to another router, with these keys.
     Shared(KernelFunction, u64),
     Missing,
 }
 
 impl Router {
-    /// `entry` yields the operator's entry, which is needed only to fall through.
+    /// Chooses for a call. `entry` finds the operator's entry, which is needed only to fall through.
     fn choose(&self, entry: impl FnOnce() -> Option<*const c_void>, keys: u64) -> Choice {
         let below = |keys| entry().map_or(Choice::Missing, |entry| below(entry, keys));
         let own = match current() {
@@ -264,7 +264,7 @@ impl Router {
     }
 }
 
-/// The kernel at which a call arrives that falls through its highest key.
+/// The kernel that a call reaches when it falls through its highest key.
 fn below(entry: *const c_void, mut keys: u64) -> Choice {
     let layout = adapter().layout();
     loop {
@@ -299,7 +299,7 @@ unsafe fn call_boxed(
 }
 
 thread_local! {
-    /// What [`raise_pending`] throws: a resolver cannot throw itself.
+    /// What [`raise_pending`] throws. A resolver cannot throw.
     static PENDING: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
@@ -315,11 +315,11 @@ extern "C" fn sym_unboxed() {
     forward!(1, resolve_unboxed)
 }
 
-/// Finds the kernel behind a register entry (`symbolic` 0 or 1): replaces the functor and the keys
-/// among the arguments and returns the kernel's entry.
+/// Finds the kernel behind a register entry (`symbolic` is 0 or 1). Replaces the functor and the keys
+/// among the arguments, and returns the kernel's entry.
 ///
-/// The arguments are `(OperatorKernel*, DispatchKeySet, ...)`, behind the address of the result if
-/// that is returned in memory. Which of both it is, the first argument tells.
+/// The arguments are `(OperatorKernel*, DispatchKeySet, ...)`. If the result is returned in memory,
+/// its address comes before them. The first argument shows whether it does.
 extern "C" fn resolve_unboxed(symbolic: u32, arguments: &mut Arguments) -> *const c_void {
     // SAFETY: the first argument is a router or the address of an object that the call will write:
     // both are readable for a word.

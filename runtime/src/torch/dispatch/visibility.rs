@@ -1,8 +1,8 @@
-//! Which operators exist for an interpreter: libtorch's and those it defines itself.
+//! Which operators exist for an interpreter: libtorch's, and those that it defines itself.
 //!
-//! An operator that only other interpreters define may go at any time, and has no kernel here.
-//! `torch.ops.namespace.name` fails for it as in an interpreter of its own process, and
-//! `torch.export`, which looks up every listed operator, does not meet it. Needed in every release.
+//! An operator that only other interpreters define has no kernel for this one and may go at any time.
+//! `torch.ops.namespace.name` fails for it as it does in another process, and it is on no list:
+//! `torch.export` looks up every listed operator. Needed in every release.
 
 use std::ffi::{CStr, c_char, c_void};
 
@@ -37,7 +37,7 @@ fn is_defined(operator: &str, member: &Member) -> bool {
     let Some(entry) = entry else { return true };
     match &entry.definition {
         Some(definition) => definition.definers.contains(&member.serial()),
-        // Kernels of replicas for an operator of libtorch, or for one whose definers are gone.
+        // Replicas have kernels for an operator of libtorch, or for one whose definers are gone.
         None => schema_of(operator).is_some(),
     }
 }
@@ -113,8 +113,7 @@ unsafe fn retain_operators(operators: *mut CxxVector, member: &Member) {
     }
 }
 
-/// `Dispatcher::getAllOpNames()`: without the operators that only other interpreters define, which
-/// may go at any time (`torch.export` looks each listed operator up).
+/// `Dispatcher::getAllOpNames()`, without the operators that only other interpreters define.
 unsafe extern "C-unwind" fn all_operators(
     result: *mut CxxVector,
     dispatcher: *const c_void,
