@@ -5,11 +5,13 @@ use std::ffi::{c_int, c_void};
 use crate::current;
 use crate::id::DomainId;
 use crate::sys::thread::{self, Start};
+use crate::tls::Pattern;
 
 struct Birth {
     start: Start,
     argument: *mut c_void,
     domain: DomainId,
+    pattern: Pattern,
 }
 
 /// `pthread_create(thread, attributes, start, argument)`.
@@ -23,7 +25,12 @@ pub(super) unsafe extern "C" fn pthread_create(
     argument: *mut c_void,
     context: usize,
 ) -> c_int {
-    let birth = Box::new(Birth { start, argument, domain: DomainId(context as u32) });
+    let birth = Box::new(Birth {
+        start,
+        argument,
+        domain: DomainId(context as u32),
+        pattern: Pattern::now(),
+    });
     let birth = Box::into_raw(birth);
     // SAFETY: the caller's promise; `begin` takes the box over.
     let status = unsafe { thread::create(thread, attributes, begin, birth.cast()) };
@@ -36,7 +43,9 @@ pub(super) unsafe extern "C" fn pthread_create(
 
 extern "C" fn begin(birth: *mut c_void) -> *mut c_void {
     // SAFETY: made by `pthread_create` above for this thread alone.
-    let Birth { start, argument, domain } = *unsafe { Box::from_raw(birth.cast::<Birth>()) };
+    let Birth { start, argument, domain, pattern } =
+        *unsafe { Box::from_raw(birth.cast::<Birth>()) };
+    pattern.refresh();
     // Not a guard: the start routine may end by pthread_exit, which unwinds by force.
     current::replace(Some(domain));
     start(argument)

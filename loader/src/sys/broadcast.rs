@@ -1,7 +1,15 @@
 //! Writes bytes into the static TLS of every running thread.
 //!
-//! glibc does not export its list of threads. The kernel lists them in `/proc/self/task`, and a signal
-//! handler that runs in each thread finds the thread's own memory.
+//! glibc writes such bytes through its list of threads, under its lock (2.36, elf/dl-tls.c,
+//! `_dl_init_static_tls`). Both are its own. The kernel lists threads in `/proc/self/task`, and a signal handler
+//! that runs in a thread finds that thread's memory, which cannot go away meanwhile. The price: a call of the
+//! thread that waits in the kernel and that SA_RESTART does not cover (signal(7): `nanosleep`, `epoll_wait`,
+//! `poll`) returns EINTR. Broadcasts happen only where a load brings initialised thread-local data that
+//! initial-exec code reaches.
+//!
+//! A thread that blocks the signal gets the bytes from outside. Its thread pointer follows from the address that
+//! glibc has told the kernel for each thread (`set_robust_list`, nptl/pthread_create.c, `start_thread`), which is at one
+//! distance from the thread pointer in all threads.
 
 use std::collections::HashSet;
 use std::ffi::{c_int, c_void};
@@ -10,9 +18,9 @@ use std::time::{Duration, Instant};
 use std::{fs, io, mem, ptr, thread};
 
 use crate::arch;
-use crate::sys::lock::{Mutex, Rank};
+use crate::sys::lock::{Guard, Mutex, Rank};
 
-/// A thread that has not answered after this long keeps the signal blocked.
+/// How long a thread may take to handle the signal.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(Rank::Broadcast, ());
@@ -22,61 +30,189 @@ static SOURCE: AtomicPtr<u8> = AtomicPtr::new(ptr::null_mut());
 static LENGTH: AtomicUsize = AtomicUsize::new(0);
 static OFFSET: AtomicIsize = AtomicIsize::new(0);
 
-/// Copies `bytes` to `offset` from the thread pointer, in every thread of the process. The error names the
-/// thread that prevents it. Nobody may use the bytes at that place yet.
-pub(crate) fn write_everywhere(offset: isize, bytes: &[u8]) -> Result<(), String> {
-    let _guard = ONE_AT_A_TIME.lock();
-    copy_here(offset, bytes.as_ptr(), bytes.len());
-    // SAFETY: no arguments.
-    let mut done = HashSet::from([unsafe { libc::gettid() }]);
-    if tasks()?.iter().all(|task| done.contains(task)) {
-        return Ok(());
-    }
-    OFFSET.store(offset, Ordering::Relaxed);
-    LENGTH.store(bytes.len(), Ordering::Relaxed);
-    SOURCE.store(bytes.as_ptr().cast_mut(), Ordering::Release);
-    let signal = Handler::install().map_err(|error| format!("no signal is free: {error}"))?;
-    let outcome = deliver(&signal, &mut done);
-    SOURCE.store(ptr::null_mut(), Ordering::Release);
-    if outcome.is_err() {
-        // A late delivery must find the handler, which does nothing then.
-        mem::forget(signal);
-    }
-    outcome
+/// The right to change what threads begin with, and to write into those that run.
+pub(crate) struct Turn(#[allow(dead_code, reason = "held")] Guard<'static, ()>);
+
+/// Waits for it.
+pub(crate) fn turn() -> Turn {
+    Turn(ONE_AT_A_TIME.lock())
 }
 
-/// Signals every task that has not answered, until the kernel lists no other. A thread that is
-/// created meanwhile has copied its TLS from the template, which holds the bytes already.
-fn deliver(signal: &Handler, done: &mut HashSet<i32>) -> Result<(), String> {
-    loop {
-        let mut waiting: Vec<(i32, &'static AtomicBool)> = Vec::new();
-        for task in tasks()?.into_iter().filter(|task| !done.contains(task)) {
-            // Leaked, a byte each: a late handler may still write to it.
-            let answer = &*Box::leak(Box::new(AtomicBool::new(false)));
-            let sent = signal.send(task, answer).map_err(|error| {
-                format!("thread {task} cannot be sent a signal, by which its data is initialised: {error}")
-            })?;
-            if sent {
-                waiting.push((task, answer));
-            }
-        }
-        if waiting.is_empty() {
+impl Turn {
+    /// Copies `bytes` to `offset` from the thread pointer, in every thread of the process, or says
+    /// which thread does not let it. The bytes there must be in use by nobody yet.
+    pub(crate) fn write_everywhere(&self, offset: isize, bytes: &[u8]) -> Result<(), String> {
+        copy_here(offset, bytes.as_ptr(), bytes.len());
+        // SAFETY: no arguments.
+        let mut done = HashSet::from([unsafe { libc::gettid() }]);
+        if tasks()?.iter().all(|task| done.contains(task)) {
             return Ok(());
         }
+        OFFSET.store(offset, Ordering::Relaxed);
+        LENGTH.store(bytes.len(), Ordering::Relaxed);
+        SOURCE.store(bytes.as_ptr().cast_mut(), Ordering::Release);
+        let signal = Handler::install().map_err(|error| format!("no signal is free: {error}"))?;
+        let outcome = Delivery { signal: &signal, offset, bytes, late: false }.run(&mut done);
+        SOURCE.store(ptr::null_mut(), Ordering::Release);
+        // A late delivery must find the handler, which does nothing then.
+        if outcome.as_ref().map_or(true, |late| *late) {
+            mem::forget(signal);
+        }
+        outcome.map(drop)
+    }
+}
+
+/// How a thread can be reached.
+enum Reach {
+    Signal,
+    /// It blocks the signal.
+    Outside,
+    /// It runs nothing of the process, or it has ended.
+    Never,
+}
+
+struct Delivery<'a> {
+    signal: &'a Handler,
+    offset: isize,
+    bytes: &'a [u8],
+    /// Whether a signal may still be waiting for its thread.
+    late: bool,
+}
+
+impl Delivery<'_> {
+    /// Goes on until the kernel lists no thread that has not the bytes, and returns whether a signal may
+    /// be handled later.
+    fn run(mut self, done: &mut HashSet<i32>) -> Result<bool, String> {
         let started = Instant::now();
-        for (task, answer) in waiting {
-            while !answer.load(Ordering::Acquire) && is_alive(task) {
-                if started.elapsed() > PATIENCE {
+        loop {
+            let mut waiting: Vec<(i32, &'static AtomicBool)> = Vec::new();
+            let mut newborn = None;
+            for task in tasks()? {
+                if done.contains(&task) {
+                    continue;
+                }
+                match reach(task, self.signal.number) {
+                    Reach::Never => drop(done.insert(task)),
+                    Reach::Outside if self.write_into(task) => drop(done.insert(task)),
+                    // A thread begins so: glibc lets signals in after it has told the kernel its address.
+                    Reach::Outside => newborn = Some(task),
+                    Reach::Signal => {
+                        // Leaked, a byte each: a late handler may still write to it.
+                        let answer = &*Box::leak(Box::new(AtomicBool::new(false)));
+                        let sent = self.signal.send(task, answer).map_err(|error| {
+                            format!(
+                                "thread {task} cannot be sent a signal, by which its data is initialised: {error}"
+                            )
+                        })?;
+                        if sent {
+                            waiting.push((task, answer));
+                        }
+                    }
+                }
+            }
+            match (waiting.is_empty(), newborn) {
+                (true, None) => return Ok(self.late),
+                (_, Some(task)) if started.elapsed() > PATIENCE => {
                     return Err(format!(
                         "it has initialised thread-local data that initial-exec code reaches, and thread \
-                         {task} keeps signal {} blocked, by which it would be given to running threads",
-                        signal.number
+                         {task}, which would be given it, blocks signal {} and is none of the C library's",
+                        self.signal.number
                     ));
                 }
-                thread::sleep(Duration::from_micros(50));
+                (true, _) => thread::sleep(Duration::from_micros(50)),
+                (false, _) => {}
             }
-            done.insert(task);
+            for (task, answer) in waiting {
+                self.wait(task, answer)?;
+                done.insert(task);
+            }
         }
+    }
+
+    /// Waits until the thread has handled the signal. If it has blocked it meanwhile, it gets the bytes from
+    /// outside.
+    fn wait(&mut self, task: i32, answer: &AtomicBool) -> Result<(), String> {
+        let started = Instant::now();
+        let mut asked = started;
+        while !answer.load(Ordering::Acquire) && is_alive(task) {
+            if asked.elapsed() > Duration::from_millis(1) {
+                if let Reach::Outside = reach(task, self.signal.number)
+                    && self.write_into(task)
+                {
+                    self.late = true;
+                    return Ok(());
+                }
+                asked = Instant::now();
+            }
+            if started.elapsed() > PATIENCE {
+                return Err(format!(
+                    "it has initialised thread-local data that initial-exec code reaches, and thread \
+                     {task} does not handle signal {}, by which it would be given it",
+                    self.signal.number
+                ));
+            }
+            thread::sleep(Duration::from_micros(50));
+        }
+        Ok(())
+    }
+
+    /// Copies the bytes into another thread's static TLS; false if that is not known now.
+    ///
+    /// The kernel does the copying, so that memory that is gone is an error. A thread that is there after
+    /// the copy was there during it. If it has ended, glibc keeps its stack, and initialises the TLS there again for
+    /// the next thread (nptl/allocatestack.c, `get_cached_stack`), unless more than 40 MiB of stacks are
+    /// kept.
+    fn write_into(&self, task: i32) -> bool {
+        // SAFETY: no arguments.
+        let (own, process) = (unsafe { libc::gettid() }, unsafe { libc::getpid() });
+        let (Some(own), Some(other)) = (robust_list(own), robust_list(task)) else { return false };
+        let address = arch::thread_pointer()
+            .wrapping_add(other.wrapping_sub(own))
+            .wrapping_add_signed(self.offset);
+        let length = self.bytes.len();
+        let from = libc::iovec { iov_base: self.bytes.as_ptr().cast_mut().cast(), iov_len: length };
+        let to = libc::iovec { iov_base: ptr::without_provenance_mut(address), iov_len: length };
+        // SAFETY: the bytes are valid. They go to static TLS of this process that nobody uses yet: the thread
+        // is at the distance from this one at which its list is.
+        let copied = unsafe { libc::process_vm_writev(process, &from, 1, &to, 1, 0) };
+        copied == length as isize && robust_list(task) == Some(other)
+    }
+}
+
+/// Where glibc keeps a thread's list of robust mutexes: within its thread data. `None` for a thread that
+/// has just begun, that glibc did not make, or that has ended.
+fn robust_list(task: i32) -> Option<usize> {
+    let (mut head, mut length) = (0_usize, 0_usize);
+    // SAFETY: two words are written (get_robust_list(2)).
+    let status =
+        unsafe { libc::syscall(libc::SYS_get_robust_list, task, &raw mut head, &raw mut length) };
+    (status == 0 && head != 0).then_some(head)
+}
+
+/// What `/proc/self/task/TASK` says (proc(5)).
+fn reach(task: i32, signal: c_int) -> Reach {
+    /// `PF_IO_WORKER` (linux/sched.h): a thread of io_uring, which the kernel runs.
+    const IO_WORKER: u64 = 0x10;
+    let file = |name: &str| fs::read_to_string(format!("/proc/self/task/{task}/{name}"));
+    let Ok(status) = file("status") else {
+        return if is_alive(task) { Reach::Signal } else { Reach::Never };
+    };
+    let field = |name| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+    // The first thread stays listed after its end (pthread_exit), until the last one ends.
+    if field("State:").is_some_and(|state| state.starts_with(['Z', 'X'])) {
+        return Reach::Never;
+    }
+    let blocked = field("SigBlk:").and_then(|mask| u64::from_str_radix(mask, 16).ok()).unwrap_or(0);
+    if blocked >> (signal - 1) & 1 == 0 {
+        return Reach::Signal;
+    }
+    // The ninth field; the second, a name in parentheses, may hold anything.
+    let stat = file("stat").unwrap_or_default();
+    let flags = stat.rsplit(") ").next().and_then(|rest| rest.split(' ').nth(6)?.parse().ok());
+    if flags.is_some_and(|flags: u64| flags & IO_WORKER != 0) {
+        Reach::Never
+    } else {
+        Reach::Outside
     }
 }
 

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! A block that does not begin as zeroes is written into the template, for threads to come, and into every
-//! running thread ([`broadcast::write_everywhere`]).
+//! running thread ([`broadcast::Turn::write_everywhere`]).
 //!
 //! Invariant: a byte that was never given out is zero in every thread, whenever the thread was
 //! created, and so is what was given back by a load that failed before any of its code ran. What else was
@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicIsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicUsize, Ordering};
 
 use super::TlsIndex;
 use crate::arch;
@@ -316,9 +316,43 @@ pub(super) fn initialise(offset: isize, image: &[u8]) -> Result<(), String> {
     write(place, offset, image)
 }
 
+/// How many times the template was changed.
+static CHANGES: AtomicUsize = AtomicUsize::new(0);
+
+/// What a thread is created from, to be taken before it is created.
+#[derive(Clone, Copy)]
+pub(crate) struct Pattern(usize);
+
+impl Pattern {
+    pub(crate) fn now() -> Pattern {
+        Pattern(CHANGES.load(Ordering::Acquire))
+    }
+
+    /// Makes the calling thread as if it were created now. It has run nothing of a replica yet.
+    ///
+    /// glibc copies the template before the kernel knows of the thread (nptl/pthread_create.c: `allocate_stack`, then
+    /// `create_thread`). A template that is changed in between reaches the thread by neither way. glibc's own
+    /// initial-exec data has the same gap, as a thread enters glibc's list behind that copy too
+    /// (nptl/allocatestack.c). Here it is closed for threads that replicas create.
+    pub(crate) fn refresh(self) {
+        if self.0 == CHANGES.load(Ordering::Acquire) {
+            return;
+        }
+        let Some(Place { start, template: Some(template) }) = PLACE.get().copied().flatten() else {
+            return;
+        };
+        let _turn = broadcast::turn();
+        let (from, to) = (template + HEAD, word(start + HEAD as isize).cast::<u8>());
+        // SAFETY: the template has SIZE bytes, which nobody changes without a turn. The thread's own arena is
+        // as large, and nothing of it behind the head was used on this thread.
+        unsafe { ptr::copy_nonoverlapping(from as *const u8, to, SIZE - HEAD) };
+    }
+}
+
 /// Writes what nobody uses yet, in the template, if there is one, and in every thread. (Without a
 /// template nothing was ever written but by the threads, and new ones begin with zeroes.)
 fn write(place: Place, offset: isize, bytes: &[u8]) -> Result<(), String> {
+    let turn = broadcast::turn();
     if let Some(template) = place.template {
         let at = template + (offset - place.start) as usize;
         // First the template: a thread that is created from here on has the bytes already.
@@ -329,8 +363,10 @@ fn write(place: Place, offset: isize, bytes: &[u8]) -> Result<(), String> {
         memory::while_writable(at, bytes.len(), write).map_err(|error| {
             format!("the template of new threads' data cannot be written: {error}")
         })?;
+        // Before threads are listed: a thread that is not among them sees the change when it begins.
+        CHANGES.fetch_add(1, Ordering::Release);
     }
-    broadcast::write_everywhere(offset, bytes)
+    turn.write_everywhere(offset, bytes)
 }
 
 #[cfg(test)]

@@ -26,7 +26,7 @@ use crate::sys::lock::{Mutex, Rank};
 use arena::{Extent, Shape};
 use lazy::Registration;
 
-pub(crate) use arena::TABLE_OFFSET;
+pub(crate) use arena::{Pattern, TABLE_OFFSET};
 pub(crate) use lazy::lazy_block_address;
 
 /// The two words that general-dynamic code passes to `__tls_get_addr` (psABI, `tls_index`).

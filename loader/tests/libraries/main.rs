@@ -6,3 +6,4 @@ mod program;
 mod refusals;
 mod replicas;
 mod shared;
+mod thread_local;
