@@ -90,7 +90,7 @@ where
     let Some(inner) = state.interpreter.upgrade() else {
         return ptr::null_mut();
     };
-    entered_from_python(inner.domain(), || {
+    entered_from_python(inner.domain().id(), || {
         let interpreter = Interpreter(inner.clone());
         let outcome = catch_unwind(AssertUnwindSafe(|| {
             let session = interpreter.session();
@@ -140,7 +140,7 @@ unsafe extern "C" fn release<F>(context: *mut c_void) {
     let state = unsafe { Box::from_raw(context.cast::<Function<F>>()) };
     // What the closure owns may be dropped on a thread that Python created.
     match state.interpreter.upgrade() {
-        Some(inner) => entered_from_python(inner.domain(), || drop(state)),
+        Some(inner) => entered_from_python(inner.domain().id(), || drop(state)),
         None => drop(state),
     }
 }

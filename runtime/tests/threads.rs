@@ -3,7 +3,7 @@
 mod own_process;
 mod pythons;
 
-use hydrozoa::{Interpreter, Movable, Pool};
+use hydrozoa::{Interpreter, Movable, Object, Pool};
 use own_process::own_process;
 use pythons::pools;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -317,35 +317,70 @@ impl Drop for Entering {
     }
 }
 
+/// Two interpreters, in each of which `start` has a thread let go of an owner that enters the other
+/// one. Both threads are inside of their own interpreter before either enters.
+fn cross(code: &str, start: impl Fn(Object<'_>) -> Option<JoinHandle<()>>) {
+    for pool in pools(2) {
+        let meet = Arc::new(Barrier::new(2));
+        let (done, wait) = mpsc::channel();
+        let mut threads = Vec::new();
+        for index in 0..2 {
+            let session = pool.acquire_on(index).unwrap();
+            let owner = Entering {
+                bytes: [0],
+                interpreter: pool.interpreters()[1 - index].clone(),
+                meet: meet.clone(),
+                done: done.clone(),
+            };
+            let begin = session.run(code, "begin.py").unwrap().get_item("begin").unwrap();
+            let lent = session.lend(owner).unwrap();
+            // Under the GIL, so that nothing is left to whoever enters next.
+            threads.extend(session.with_gil(|| start(begin.call((lent,)).unwrap())));
+        }
+        for _ in 0..2 {
+            assert_eq!(wait.recv().unwrap(), 4950);
+        }
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+    }
+}
+
 #[test]
 fn owners_dropped_on_threads_of_python_enter_each_others_interpreters() {
     let name = "owners_dropped_on_threads_of_python_enter_each_others_interpreters";
-    own_process(name, PATIENCE, || {
-        for pool in pools(2) {
-            let meet = Arc::new(Barrier::new(2));
-            let (done, wait) = mpsc::channel();
-            for index in 0..2 {
-                let session = pool.acquire_on(index).unwrap();
-                let owner = Entering {
-                    bytes: [0],
-                    interpreter: pool.interpreters()[1 - index].clone(),
-                    meet: meet.clone(),
-                    done: done.clone(),
-                };
-                let code = "
+    let code = "
 import threading
 def begin(lent):
     # The thread gives up the only reference, under the GIL, when both threads have been started.
     kept = [lent]
     threading.Timer(0.5, kept.clear).start()
 ";
-                let begin = session.run(code, "begin.py").unwrap().get_item("begin").unwrap();
-                let lent = session.lend(owner).unwrap();
-                session.with_gil(|| begin.call((lent,)).map(drop)).unwrap();
-            }
-            assert_eq!(wait.recv().unwrap(), 4950);
-            assert_eq!(wait.recv().unwrap(), 4950);
-        }
+    own_process(name, PATIENCE, || cross(code, |_| None));
+}
+
+#[test]
+fn owners_dropped_in_callbacks_of_ctypes_enter_each_others_interpreters() {
+    let name = "owners_dropped_in_callbacks_of_ctypes_enter_each_others_interpreters";
+    let code = "
+import ctypes
+callbacks = []
+def begin(lent):
+    kept = [lent]
+    def clear(): kept.clear()
+    callbacks.append(ctypes.CFUNCTYPE(None)(clear))
+    return ctypes.cast(callbacks[-1], ctypes.c_void_p).value
+";
+    own_process(name, PATIENCE, || {
+        cross(code, |address| {
+            let address: usize = address.extract().unwrap();
+            // A thread that comes by a plain function pointer, as those of C libraries do.
+            Some(thread::spawn(move || {
+                let pointer: *const () = std::ptr::with_exposed_provenance(address);
+                // SAFETY: a function without arguments that ctypes keeps as long as its module's list.
+                let callback: extern "C" fn() = unsafe { std::mem::transmute(pointer) };
+                thread::sleep(Duration::from_millis(300));
+                callback();
+            }))
+        });
     });
 }
 

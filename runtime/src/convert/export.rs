@@ -3,6 +3,7 @@
 use super::dlpack::{
     DLManagedTensor, DLManagedTensorVersioned, DLPackVersion, DLTensor, READ_ONLY,
 };
+use super::keeper::Lent;
 use super::tensor::Tensor;
 use crate::Result;
 use crate::object::Object;
@@ -20,9 +21,9 @@ impl Session {
     /// `MemoryError` as [`Error::Python`](crate::Error::Python).
     pub fn lend_tensor(&self, tensor: &Tensor) -> Result<Object<'_>> {
         let loan = TensorLoan {
-            context: Box::into_raw(Box::new(tensor.lent_to(self))).cast(),
+            context: Lent::context(tensor.lent_to(self), self),
             export,
-            drop: release,
+            drop: Lent::<Tensor>::release,
             device_type: tensor.shared.device.kind,
             device_id: tensor.shared.device.index,
         };
@@ -35,19 +36,11 @@ impl Session {
 
 /// # Safety
 ///
-/// `context` must come from `Box::into_raw` of a [`Tensor`], and is freed.
-unsafe extern "C" fn release(context: *mut c_void) {
-    // SAFETY: as the caller vouches.
-    drop(unsafe { Box::from_raw(context.cast::<Tensor>()) });
-}
-
-/// # Safety
-///
-/// `context` must come from `Box::into_raw` of a [`Tensor`] that has not been released.
+/// `context` must come from [`Lent::context`] of a [`Tensor`] that has not been released.
 unsafe extern "C" fn export(context: *mut c_void, versioned: c_int) -> *mut c_void {
     // SAFETY: as the caller vouches.
-    let tensor = unsafe { &*context.cast::<Tensor>() };
-    Exported::leak(tensor.clone(), versioned != 0)
+    let lent = unsafe { &*context.cast::<Lent<Tensor>>() };
+    Exported::leak(lent.owner.clone(), versioned != 0)
 }
 
 /// A tensor on its way to a consumer, which holds the memory until it calls the deleter.

@@ -2,10 +2,38 @@
 
 use super::buffer::Buffer;
 use super::tensor::Tensor;
-use crate::interpreter::Inner;
+use crate::interpreter::{Inner, entered_from_python};
 use crate::session::Session;
+use hydrozoa_loader::DomainId;
 use std::any::Any;
+use std::ffi::c_void;
 use std::sync::Arc;
+
+/// What objects of an interpreter hold, behind the context of a callback.
+pub(super) struct Lent<T> {
+    domain: DomainId,
+    pub(super) owner: T,
+}
+
+impl<T> Lent<T> {
+    /// The context, for the session's interpreter. [`Lent::release`] frees it.
+    pub(super) fn context(owner: T, session: &Session) -> *mut c_void {
+        let domain = session.interpreter().domain().id();
+        Box::into_raw(Box::new(Self { domain, owner })).cast()
+    }
+
+    /// Drops the owner, in the interpreter that held it. What the owner's own destructor enters is
+    /// entered from there.
+    ///
+    /// # Safety
+    ///
+    /// `context` must come from [`Lent::context`] of this `T`, and is freed.
+    pub(super) unsafe extern "C" fn release(context: *mut c_void) {
+        // SAFETY: as the caller vouches.
+        let lent = unsafe { Box::from_raw(context.cast::<Self>()) };
+        entered_from_python(lent.domain, || drop(lent));
+    }
+}
 
 /// An owner of memory, and the interpreter that must live as long as the memory does.
 ///

@@ -1,11 +1,11 @@
 //! Memory of the host that Python sees through a `memoryview`.
 
-use super::keeper::Keeper;
+use super::keeper::{Keeper, Lent};
 use crate::Result;
 use crate::object::Object;
 use crate::payload::table::Loan;
 use crate::session::Session;
-use std::ffi::{c_int, c_void};
+use std::ffi::c_int;
 
 impl Session {
     /// A read-only `memoryview` over bytes that `owner` keeps; dropped when Python lets go, by
@@ -77,20 +77,12 @@ impl Session {
             data,
             len,
             read_only: c_int::from(read_only),
-            context: Box::into_raw(Box::new(keeper.lent_to(self))).cast(),
-            drop: release,
+            context: Lent::context(keeper.lent_to(self), self),
+            drop: Lent::<Keeper>::release,
         };
         self.object(|inner, out, sink| {
             // SAFETY: `object` attaches; the payload drops the loan once, also on failure.
             unsafe { (inner.table().lend)(&loan, out, sink) }
         })
     }
-}
-
-/// # Safety
-///
-/// `context` must come from `Box::into_raw` of a [`Keeper`], and is freed.
-unsafe extern "C" fn release(context: *mut c_void) {
-    // SAFETY: as the caller vouches.
-    drop(unsafe { Box::from_raw(context.cast::<Keeper>()) });
 }

@@ -12,7 +12,7 @@
 use super::{Inner, live};
 use crate::payload::table::PayloadTable;
 use crate::torch::ThreadState;
-use hydrozoa_loader::{Domain, DomainId, current};
+use hydrozoa_loader::{DomainId, current};
 use std::cell::RefCell;
 use std::ffi::{c_int, c_void};
 use std::marker::PhantomData;
@@ -210,8 +210,9 @@ impl Drop for States {
 }
 
 /// Marks this thread as inside `domain` for the time of `action`: for host functions that Python
-/// code calls, maybe on a thread that neither a session nor Python has made.
-pub(crate) fn entered_from_python<R>(domain: &Domain, action: impl FnOnce() -> R) -> R {
-    let _entered = current::enter(domain.id());
+/// code calls and owners that it lets go of, maybe on a thread that neither a session nor Python has
+/// made (one that calls a function of ctypes).
+pub(crate) fn entered_from_python<R>(domain: DomainId, action: impl FnOnce() -> R) -> R {
+    let _entered = current::enter(domain);
     action()
 }

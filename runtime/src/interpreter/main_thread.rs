@@ -36,6 +36,7 @@ impl MainThread {
         let (end, wait) = mpsc::channel::<()>();
         let (own_name, configuration) = (name.to_owned(), configuration.clone());
         let thread = Thread::start(name, move || {
+            crate::torch::note_new_thread();
             let started = run(&own_name, &place.domain, &table, &configuration);
             let failed = started.is_err();
             // The receiver lives until it has this.

@@ -293,7 +293,7 @@ pub(super) fn symbols() -> &'static Symbols {
 
 /// The functions of libtorch, if it is loaded and was used.
 pub(super) fn loaded_symbols() -> Option<&'static Symbols> {
-    adapter().symbols.get()
+    ADAPTER.get()?.symbols.get()
 }
 
 /// The address of a function of libtorch that [`Symbols`] does not list.

@@ -181,7 +181,12 @@ impl SetAside {
     /// Swaps what is saved with what the thread has.
     fn exchange(&mut self, symbols: &Symbols) {
         if self.autograd.is_empty() {
-            self.autograd = new_thread_autograd_state(symbols).to_vec();
+            // No pool has started if no new thread was seen: then there is one interpreter, that of a
+            // command, and what the thread goes back to does not matter.
+            self.autograd = match NEW_THREAD.get() {
+                Some(state) => state.clone(),
+                None => autograd_state(symbols),
+            };
         }
         // SAFETY: each function returns the address of the calling thread's object, of the size
         // that the layout gives; the objects may be moved by copying their bytes, and the guard's
@@ -210,18 +215,20 @@ unsafe fn swap(saved: &mut [u64], object: *mut c_void) {
     unsafe { std::ptr::swap_nonoverlapping(saved.as_mut_ptr(), object.cast(), saved.len()) };
 }
 
-/// The state that threads are born with, asked of one.
-fn new_thread_autograd_state(symbols: &Symbols) -> &'static [u64] {
-    static STATE: OnceLock<Vec<u64>> = OnceLock::new();
-    STATE.get_or_init(|| {
-        let words = adapter().layout().autograd_state_size / 8;
-        let read = || {
-            // SAFETY: as in `exchange`; a new thread's state owns nothing.
-            unsafe {
-                std::slice::from_raw_parts((symbols.autograd_state)().cast::<u64>(), words).to_vec()
-            }
-        };
-        std::thread::scope(|scope| scope.spawn(read).join())
-            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-    })
+/// The state that threads are born with.
+static NEW_THREAD: OnceLock<Vec<u64>> = OnceLock::new();
+
+/// Notes the state that threads are born with. The calling thread has run nothing of libtorch yet.
+pub(crate) fn note_new_thread() {
+    if let Some(symbols) = loaded_symbols() {
+        NEW_THREAD.get_or_init(|| autograd_state(symbols));
+    }
+}
+
+/// A copy of the calling thread's `AutogradState`.
+fn autograd_state(symbols: &Symbols) -> Vec<u64> {
+    let words = adapter().layout().autograd_state_size / 8;
+    // SAFETY: the function returns the address of the calling thread's object, of this size; it has
+    // no pointers, so a copy is one more object.
+    unsafe { std::slice::from_raw_parts((symbols.autograd_state)().cast::<u64>(), words).to_vec() }
 }

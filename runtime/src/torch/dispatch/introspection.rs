@@ -107,7 +107,22 @@ pub(super) fn is_visible(operator: &str, key: u16, member: &Member) -> bool {
 }
 
 /// Python error reporters by operator and interpreter: addresses of `c10::SafePyObject`.
-static REPORTERS: Mutex<Option<HashMap<(String, u64), usize>>> = Mutex::new(None);
+type Reporters = HashMap<(String, u64), usize>;
+
+static REPORTERS: Mutex<Option<Reporters>> = Mutex::new(None);
+
+/// Frees the reporters of an interpreter that has ended. Their Python objects ended with it.
+pub(super) fn forget(member: &Member) {
+    let reporters = lock(&REPORTERS).as_mut().map(|all| taken_out(all, member.serial()));
+    for reporter in reporters.into_iter().flatten().filter(|reporter| *reporter != 0) {
+        // SAFETY: moved in by `set_error_reporter`, from C++'s `new`; nobody else has it now.
+        unsafe { symbols().allocator().free(reporter as *mut u8) };
+    }
+}
+
+fn taken_out(all: &mut Reporters, serial: u64) -> Vec<usize> {
+    all.extract_if(|(_, owner), _| *owner == serial).map(|(_, reporter)| reporter).collect()
+}
 
 /// `c10::SafePyObject`: an object and the interpreter it belongs to.
 #[repr(C)]
@@ -177,4 +192,20 @@ unsafe extern "C-unwind" fn report_error(entry: *const c_void, key: u16, member:
     }
     // SAFETY: a live entry of the caller.
     unsafe { (symbols().entry_report_error)(entry, key) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Reporters, taken_out};
+
+    #[test]
+    fn the_reporters_of_an_interpreter_go_with_it() {
+        let entry = |name: &str, serial, reporter| ((name.to_owned(), serial), reporter);
+        let mut all: Reporters =
+            [entry("a", 1, 10), entry("b", 1, 11), entry("a", 2, 20)].into_iter().collect();
+        let mut taken = taken_out(&mut all, 1);
+        taken.sort_unstable();
+        assert_eq!(taken, [10, 11]);
+        assert_eq!(all, [entry("a", 2, 20)].into_iter().collect());
+    }
 }

@@ -36,4 +36,5 @@ pub(super) fn forget(member: &Member) {
     if let Some(registry) = lock(&registry::REGISTRY).as_mut() {
         registry.forget(member);
     }
+    introspection::forget(member);
 }
