@@ -76,7 +76,7 @@ impl Usage {
     }
 }
 
-/// Returns to the kernel the pages on which malloc has nothing but free pieces, in all arenas.
+/// Returns free heap pages to the kernel, in all of malloc's arenas.
 ///
 /// A load makes and frees tens of thousands of objects, and the first call has the largest
 /// intermediate results. glibc returns of that only what lies at the end of an arena

@@ -140,7 +140,7 @@ thread_local! {
 }
 
 impl Interpreter {
-    /// The pool that it belongs to; one of this interpreter alone, when that is gone.
+    /// The pool that it belongs to, or a pool of this interpreter alone if that is gone.
     pub fn pool(&self) -> Pool {
         let interpreters = self.siblings().unwrap_or_else(|| Arc::new([self.clone()]));
         Pool { interpreters, python: self.python().clone() }

@@ -26,18 +26,18 @@ use std::sync::Arc;
 /// ```
 pub struct Session {
     interpreter: Interpreter,
-    /// What it was acquired from, if that is more than a pool.
+    /// The object that it was acquired from, if that is not a pool.
     origin: Option<Box<dyn Any + Send + Sync>>,
 }
 
 impl Session {
-    /// Notes what it was acquired from.
+    /// Notes the object that it was acquired from.
     pub(crate) fn with_origin(mut self, origin: impl Any + Send + Sync) -> Self {
         self.origin = Some(Box::new(origin));
         self
     }
 
-    /// What it was acquired from, if that is a `T`.
+    /// The object that it was acquired from, if that is a `T`.
     pub(crate) fn origin<T: Any>(&self) -> Option<&T> {
         self.origin.as_deref()?.downcast_ref()
     }

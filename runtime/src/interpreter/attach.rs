@@ -182,7 +182,7 @@ impl Gate {
 }
 
 /// Hands this thread's state in each interpreter over when the thread ends: the interpreter frees
-/// it when somebody next enters. The thread waits for no GIL, since whoever joins it may hold that.
+/// it at its next entry. The thread waits for no GIL, since a thread that joins it may hold that.
 struct States(RefCell<Vec<Arc<Gate>>>);
 
 impl States {

@@ -1,4 +1,4 @@
-//! How much an interpreter is used.
+//! The count of an interpreter's open sessions.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -11,7 +11,7 @@ pub(crate) struct Leases {
 }
 
 impl Leases {
-    /// How many there are: the load by which a pool chooses.
+    /// The number of open sessions: the load by which a pool chooses.
     pub(crate) fn count(&self) -> usize {
         self.open.load(Ordering::Relaxed)
     }
@@ -26,8 +26,8 @@ impl Leases {
         self.open.compare_exchange(seen, seen + 1, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
-    /// One less. Says whether it was the last one after a load: a session around the model's first
-    /// call ends after that call, and loading has sessions of its own inside.
+    /// One less. True if it was the last one after a load: a session around the model's first call ends
+    /// after that call, and loading uses sessions of its own inside.
     pub(crate) fn end(&self) -> bool {
         let last = self.open.fetch_sub(1, Ordering::Relaxed) == 1;
         last && self.loaded.swap(false, Ordering::Relaxed)

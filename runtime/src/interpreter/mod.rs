@@ -20,11 +20,10 @@ use std::sync::{Arc, OnceLock, Weak};
 
 /// One complete CPython interpreter in this process, with a GIL of its own.
 ///
-/// A handle: clones refer to the same interpreter, which is finalized when the last handle, the
-/// last [`Session`](crate::Session) and the last [`Tensor`](crate::Tensor) or [`Buffer`](crate::Buffer) taken from
-/// it are dropped. That drop waits for the end, unless it happens inside of the interpreter (in a
-/// host function on one of Python's own threads): then the interpreter ends on its own main thread,
-/// after its other threads, as `threading` has it.
+/// A handle: clones refer to the same interpreter. It is finalized when the last handle, the last
+/// [`Session`](crate::Session) and the last [`Tensor`](crate::Tensor) or [`Buffer`](crate::Buffer) taken from it are
+/// dropped. That drop waits for the end. Inside the interpreter (in a host function on one of Python's own threads) it
+/// does not wait: then the interpreter ends on its own main thread, after its other threads.
 #[derive(Clone)]
 pub struct Interpreter(pub(crate) Arc<Inner>);
 
@@ -68,7 +67,7 @@ impl Interpreter {
         self.0.siblings.get().and_then(Weak::upgrade)
     }
 
-    /// Says which interpreters are one pool.
+    /// Notes which interpreters are one pool.
     pub(crate) fn set_siblings(siblings: &Arc<[Self]>) {
         for interpreter in siblings.iter() {
             // An interpreter is started for one pool.
@@ -91,12 +90,12 @@ impl Interpreter {
         self.0.leases.count()
     }
 
-    /// Frees what was dropped by threads that did not hold this interpreter's GIL.
+    /// Frees what threads have dropped without this interpreter's GIL.
     ///
-    /// A handle dropped outside of a call is queued, and freed by whichever thread enters the
-    /// interpreter next. Call this when nobody may enter for long; it waits for the GIL. When it
-    /// returns, what was queued before has been freed, or is being freed by a thread inside. Inside
-    /// of a call or of [`Session::with_gil`](crate::Session::with_gil) it does nothing: the next entry from outside does it.
+    /// A handle that is dropped outside a call is queued, and the next thread that enters the interpreter
+    /// frees it. Call this if nobody may enter for long. It waits for the GIL. When it returns, everything
+    /// that was queued before has been freed, or a thread inside is freeing it. Inside a call or
+    /// [`Session::with_gil`](crate::Session::with_gil) it does nothing, and the next entry from outside frees the queue.
     pub fn drain(&self) {
         drop(self.0.attach());
     }
@@ -108,7 +107,7 @@ impl Inner {
         &self.table
     }
 
-    /// How much it is used.
+    /// Its open sessions.
     pub(crate) fn leases(&self) -> &Leases {
         &self.leases
     }

@@ -83,12 +83,12 @@ impl Pool {
 }
 
 impl Session {
-    /// [`Pool::create_movable`] for an object of this session: a movable of the pool that its
-    /// interpreter belongs to.
+    /// [`Pool::create_movable`] for an object of this session. The movable belongs to the interpreter's
+    /// pool.
     ///
     /// # Errors
     ///
-    /// `PicklingError`, or what the object's own reduction raises;
+    /// `PicklingError`, or the exception of the object's own reduction;
     /// [`Error::Foreign`](crate::Error::Foreign) for an object of another interpreter.
     pub fn create_movable(&self, object: &Object<'_>) -> Result<Movable> {
         object.handle_in(self)?;

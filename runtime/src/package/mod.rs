@@ -356,12 +356,12 @@ impl Package {
 }
 
 impl Session {
-    /// The importer of the package that this session was acquired from
-    /// ([`Package::acquire_session`]): what torch::deploy calls the session's `self`.
+    /// The importer of the package that this session was acquired from ([`Package::acquire_session`]).
+    /// torch::deploy calls it the session's `self`.
     ///
     /// # Errors
     ///
-    /// [`Error::Configuration`](crate::Error::Configuration) for a session of no package.
+    /// [`Error::Configuration`](crate::Error::Configuration) if the session belongs to no package.
     pub fn importer(&self) -> Result<Object<'_>> {
         match self.origin::<Package>() {
             Some(package) => package.importer(self),
