@@ -1,5 +1,6 @@
 //! A process for each test, which is ended if it hangs.
 
+use std::ffi::OsString;
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -7,17 +8,24 @@ use std::time::{Duration, Instant};
 /// Set in the process that is made for a test.
 const ALONE: &str = "HYDROZOA_TEST_ALONE";
 
-/// Runs `body` in a process of its own. `test` is the whole name of the test that calls this.
+/// Whether this is such a process.
+pub fn is_alone() -> bool {
+    std::env::var_os(ALONE).is_some()
+}
+
+/// Runs `body` in a process of its own, with these variables in its environment. `test` is the whole name of
+/// the test that calls this.
 ///
 /// # Panics
 /// The process fails, or has not ended after `patience`.
-pub fn alone(test: &str, patience: Duration, body: impl FnOnce()) {
-    if std::env::var_os(ALONE).is_some() {
+pub fn alone(test: &str, patience: Duration, variables: &[(&str, OsString)], body: impl FnOnce()) {
+    if is_alone() {
         return body();
     }
     let mut process = Command::new(std::env::current_exe().unwrap())
         .args([test, "--exact", "--nocapture"])
         .env(ALONE, "1")
+        .envs(variables.iter().map(|(name, value)| (name, value)))
         .spawn()
         .unwrap();
     let begin = Instant::now();

@@ -71,7 +71,7 @@ fn start_timer() {
 #[test]
 fn a_handler_that_unwinds_may_interrupt_a_load_anywhere() {
     let (loads, patience) = rounds("HYDROZOA_TEST_LOADS", 4000);
-    alone("signals::a_handler_that_unwinds_may_interrupt_a_load_anywhere", patience, || {
+    alone("signals::a_handler_that_unwinds_may_interrupt_a_load_anywhere", patience, &[], || {
         let shop = Workshop::new("interrupted");
         let resident = shop.build(
             "libresident.so",

@@ -1,18 +1,13 @@
-//! Forks while other threads load.
+//! Handlers of forks.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::replicas::{call, domains, open_in};
-use hydrozoa_loader::OpenFlags;
-use hydrozoa_testkit::libraries::{Workshop, open};
+use hydrozoa_testkit::libraries::Workshop;
 
 /// How long a child may take that has next to nothing to do.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-/// What a child exits with once it has loaded.
-const LOADED: libc::c_int = 42;
 
 /// The status of a child; one that hangs is ended.
 fn ended(child: libc::pid_t) -> Result<libc::c_int, String> {
@@ -33,41 +28,6 @@ fn ended(child: libc::pid_t) -> Result<libc::c_int, String> {
         }
         thread::sleep(Duration::from_micros(100));
     }
-}
-
-#[test]
-fn a_child_finds_the_loader_usable_wherever_other_threads_were() {
-    let shop = Workshop::new("fork");
-    let library = shop.build("libforked.so", "int value = 1;", &[]);
-    let domain = &domains(1)[0];
-    let open = || open(domain, &library, OpenFlags::NOW);
-    let first = open().unwrap();
-    let stop = AtomicBool::new(false);
-    let outcome = thread::scope(|scope| {
-        for _ in 0..3 {
-            scope.spawn(|| {
-                while !stop.load(Ordering::Relaxed) {
-                    open().unwrap();
-                }
-            });
-        }
-        let outcome = (0..1000).try_for_each(|round| {
-            // SAFETY: the child does what the loader and the C library allow after a fork, and
-            // leaves without running anything of the parent's.
-            let child = unsafe { libc::fork() };
-            if child == 0 {
-                let good = open().is_ok_and(|again| again.base() == first.base());
-                // SAFETY: always.
-                unsafe { libc::_exit(if good { LOADED } else { 1 }) };
-            }
-            let status = ended(child)?;
-            let good = libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == LOADED;
-            good.then_some(()).ok_or_else(|| format!("child {round} ended with {status:#x}"))
-        });
-        stop.store(true, Ordering::Relaxed);
-        outcome
-    });
-    outcome.unwrap();
 }
 
 #[test]

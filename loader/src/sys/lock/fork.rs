@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use super::{HELD, Once, futex};
+use super::{HELD, Once, futex, list};
 use crate::sys::thread;
 
 /// How many threads are inside, and [`CLOSED`].
@@ -93,12 +93,14 @@ pub(crate) fn prepare() {
     extern "C" fn in_child() {
         FORKING.set(FORKING.get() - 1);
         if FORKING.get() == 0 {
+            list::reset();
             SURVIVOR.store(number(), Ordering::Relaxed);
             FIRST.store(NEXT.load(Ordering::Relaxed), Ordering::Relaxed);
             // Nobody waits here: those who did are no threads of this process.
             GATE.store(u32::from(HELD.get() != 0), Ordering::Release);
         }
     }
+    list::prepare();
     // Two threads may register them at once. The handlers count.
     static REGISTERED: Once<()> = Once::new();
     let registered = REGISTERED.get_or_try_init(|| thread::at_fork(before, in_parent, in_child));

@@ -18,6 +18,7 @@
 
 pub(crate) mod fork;
 mod futex;
+mod list;
 mod reentrant;
 
 use std::cell::{Cell, UnsafeCell};
