@@ -1,12 +1,11 @@
 //! Blocks that a thread gets at its first access.
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
-use std::cell::UnsafeCell;
+use std::cell::Cell;
 use std::ffi::c_void;
 use std::io;
-use std::mem::ManuallyDrop;
 use std::ptr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use super::{ARENA, OURS, TlsIndex, arena};
 use crate::image::Tls;
@@ -91,18 +90,53 @@ impl Drop for Registration {
     }
 }
 
-/// The blocks of one thread, by module index.
+/// The blocks of one thread.
 struct Blocks {
-    /// Never dropped by Rust, whose thread-local destructors run before the key's.
-    addresses: ManuallyDrop<Vec<*mut u8>>,
+    /// By module index; null before the first. Only this thread changes what it points to.
+    table: AtomicPtr<Table>,
     /// The number of times that the key's destructor has run for this thread.
-    rounds: u32,
+    rounds: Cell<u32>,
 }
 
+type Table = Vec<AtomicPtr<u8>>;
+
 thread_local! {
-    static BLOCKS: UnsafeCell<Blocks> = const {
-        UnsafeCell::new(Blocks { addresses: ManuallyDrop::new(Vec::new()), rounds: 0 })
+    // Never dropped by Rust, whose thread-local destructors run before the key's.
+    static BLOCKS: Blocks =
+        const { Blocks { table: AtomicPtr::new(ptr::null_mut()), rounds: Cell::new(0) } };
+}
+
+/// The calling thread's table.
+fn table() -> &'static [AtomicPtr<u8>] {
+    // SAFETY: a table is freed by its thread alone: when it has another one, or ends.
+    let table = unsafe { BLOCKS.with(|blocks| blocks.table.load(Ordering::Acquire)).as_ref() };
+    table.map_or(&[], Vec::as_slice)
+}
+
+/// The calling thread's table, long enough for module `index`.
+///
+/// A signal handler may use blocks that the thread has, at any place of this. So the old table stays in use
+/// until the new one is whole.
+fn table_for(index: usize) -> &'static [AtomicPtr<u8>] {
+    let old = table();
+    if index < old.len() {
+        return old;
+    }
+    let place = |index: usize| {
+        AtomicPtr::new(
+            old.get(index).map_or(ptr::null_mut(), |place| place.load(Ordering::Relaxed)),
+        )
     };
+    let longer: Table = (0..(index + 1).max(2 * old.len())).map(place).collect();
+    let (address, length) = (longer.as_ptr() as usize, longer.len());
+    let longer = Box::into_raw(Box::new(longer));
+    let old = BLOCKS.with(|blocks| blocks.table.swap(longer, Ordering::AcqRel));
+    arena::set_table(address, length);
+    if !old.is_null() {
+        // SAFETY: made by `into_raw` here, and no longer used.
+        drop(unsafe { Box::from_raw(old) });
+    }
+    table()
 }
 
 /// The part of `__tls_get_addr` for blocks that the thread may not have yet.
@@ -129,22 +163,15 @@ pub(crate) unsafe extern "C" fn lazy_block_address(index: *const TlsIndex) -> *m
         let has_it = |module: &Module| module.template.slot == slot;
         MODULES.lock().all.iter().rposition(has_it).expect("a slot has a module")
     };
-    let known = BLOCKS.with(|blocks| {
-        // SAFETY: the cell is this thread's, and the reference ends with the closure, which calls
-        // nothing that could come back here.
-        unsafe { &*blocks.get() }.addresses.get(module).copied().unwrap_or(ptr::null_mut())
-    });
-    let block = if known.is_null() { first_access(module) } else { known };
+    let known = table().get(module).map(|block| block.load(Ordering::Relaxed));
+    let block = known.filter(|block| !block.is_null()).unwrap_or_else(|| first_access(module));
     block.wrapping_add(offset as usize).cast()
 }
 
 /// The address of the thread's block of module `index`, if it has one.
 pub(super) fn existing(index: u32) -> Option<usize> {
-    BLOCKS.with(|blocks| {
-        // SAFETY: the cell is this thread's, and the reference ends with the closure.
-        let block = unsafe { &*blocks.get() }.addresses.get(index as usize).copied()?;
-        (!block.is_null()).then_some(block as usize)
-    })
+    let block = table().get(index as usize)?.load(Ordering::Relaxed);
+    (!block.is_null()).then_some(block as usize)
 }
 
 /// Gives the thread its block. Out of line: it runs once per thread and module.
@@ -172,26 +199,15 @@ fn first_access(module: usize) -> *mut u8 {
             template.memory_size - template.file_size,
         );
     }
-    BLOCKS.with(|blocks| {
-        // SAFETY: this thread's cell; growing the vector calls the allocator, which may use TLS of
-        // glibc but not of a replica.
-        let blocks = unsafe { &mut *blocks.get() };
-        if blocks.addresses.len() <= module {
-            // The table may move: until it is noted anew, nobody may follow the old address.
-            arena::set_table(0, 0);
-            blocks.addresses.resize(module + 1, ptr::null_mut());
-        }
-        blocks.addresses[module] = block;
-        if let Some(slot) = template.slot {
-            // SAFETY: the slot is this module's, in this thread.
-            unsafe { arena::word(slot).write_volatile(block as usize) };
-        }
-        arena::set_table(blocks.addresses.as_ptr() as usize, blocks.addresses.len());
-        blocks.rounds = 0;
-        if let Some(&key) = KEY.get() {
-            thread::set(key, ptr::without_provenance_mut(1));
-        }
-    });
+    table_for(module)[module].store(block, Ordering::Release);
+    if let Some(slot) = template.slot {
+        // SAFETY: the slot is this module's, in this thread.
+        unsafe { arena::word(slot).write_volatile(block as usize) };
+    }
+    BLOCKS.with(|blocks| blocks.rounds.set(0));
+    if let Some(&key) = KEY.get() {
+        thread::set(key, ptr::without_provenance_mut(1));
+    }
     block
 }
 
@@ -200,32 +216,35 @@ fn first_access(module: usize) -> *mut u8 {
 const LAST_ROUND: u32 = 3;
 
 extern "C" fn release_blocks(_value: *mut c_void) {
-    BLOCKS.with(|blocks| {
-        // SAFETY: this thread's cell, at its exit, after C++ destructors (glibc runs those before
-        // the keys').
-        let blocks = unsafe { &mut *blocks.get() };
-        blocks.rounds += 1;
-        if blocks.rounds < LAST_ROUND {
-            if let Some(&key) = KEY.get() {
-                thread::set(key, ptr::without_provenance_mut(1));
-            }
-            return;
+    // At the thread's exit, after C++ destructors (glibc runs those before the keys').
+    let round = BLOCKS.with(|blocks| blocks.rounds.get()) + 1;
+    BLOCKS.with(|blocks| blocks.rounds.set(round));
+    if round < LAST_ROUND {
+        if let Some(&key) = KEY.get() {
+            thread::set(key, ptr::without_provenance_mut(1));
         }
-        arena::set_table(0, 0);
-        let addresses = std::mem::take(&mut *blocks.addresses);
-        let modules = MODULES.lock();
-        let templates = modules.all.iter().map(|module| module.template);
-        for (block, template) in addresses.into_iter().zip(templates) {
-            if !block.is_null() {
-                if let Some(slot) = template.slot {
-                    // SAFETY: the slot is this module's, in this thread.
-                    unsafe { arena::word(slot).write_volatile(0) };
-                }
-                // SAFETY: allocated in `first_access` with this template's layout.
-                unsafe { dealloc(block.sub(template.skew), template.layout()) };
+        return;
+    }
+    arena::set_table(0, 0);
+    let table = BLOCKS.with(|blocks| blocks.table.swap(ptr::null_mut(), Ordering::AcqRel));
+    if table.is_null() {
+        return;
+    }
+    // SAFETY: made by `into_raw` in `table_for`, and no longer used.
+    let table = unsafe { Box::from_raw(table) };
+    let modules = MODULES.lock();
+    let templates = modules.all.iter().map(|module| module.template);
+    for (block, template) in table.into_iter().zip(templates) {
+        let block = block.into_inner();
+        if !block.is_null() {
+            if let Some(slot) = template.slot {
+                // SAFETY: the slot is this module's, in this thread.
+                unsafe { arena::word(slot).write_volatile(0) };
             }
+            // SAFETY: allocated in `first_access` with this template's layout.
+            unsafe { dealloc(block.sub(template.skew), template.layout()) };
         }
-    });
+    }
 }
 
 #[cfg(test)]

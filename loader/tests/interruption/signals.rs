@@ -22,6 +22,9 @@ const PERIOD: i64 = 20_000;
 static TIMER: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 /// The code that every frame list passes through.
 static RESIDENT: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
+/// A function of the resident library that uses data of the thread.
+static LOCAL: AtomicUsize = AtomicUsize::new(0);
+static WRONG: AtomicU64 = AtomicU64::new(0);
 static HANDLED: AtomicU64 = AtomicU64::new(0);
 static PASSED: AtomicU64 = AtomicU64::new(0);
 
@@ -32,6 +35,10 @@ extern "C" fn on_signal(_: c_int) {
     let [start, end] = [0, 1].map(|index: usize| RESIDENT[index].load(Ordering::Relaxed));
     let resident = |frame: &*mut c_void| (start..end).contains(&(*frame as usize));
     HANDLED.fetch_add(1, Ordering::Relaxed);
+    // SAFETY: the function of this type that the test has stored before it started the timer.
+    let local =
+        unsafe { mem::transmute::<usize, extern "C" fn() -> c_int>(LOCAL.load(Ordering::Relaxed)) };
+    WRONG.fetch_add((local() != 5).into(), Ordering::Relaxed);
     PASSED.fetch_add(frames[..count as usize].iter().any(resident).into(), Ordering::Relaxed);
     // Not a timer that repeats: where a handler takes longer than the period, nothing else would run.
     set_timer(PERIOD);
@@ -75,7 +82,9 @@ fn a_handler_that_unwinds_may_interrupt_a_load_anywhere() {
         let shop = Workshop::new("interrupted");
         let resident = shop.build(
             "libresident.so",
-            "void run(void (*body)(void *), void *argument) { body(argument); __asm__ volatile(\"\"); }",
+            "static __thread int many[1000] = {5};
+             int local(void) { return many[0]; }
+             void run(void (*body)(void *), void *argument) { body(argument); __asm__ volatile(\"\"); }",
             &[],
         );
         let loaded = shop.build(
@@ -126,10 +135,15 @@ fn a_handler_that_unwinds_may_interrupt_a_load_anywhere() {
             }
             set_timer(0);
         }
+        // SAFETY: the library declares it so.
+        let local: extern "C" fn() -> c_int = unsafe { function(&resident, "local") };
+        assert_eq!(local(), 5, "the thread has its block from here on");
+        LOCAL.store(local as usize, Ordering::Relaxed);
         let mut work = Work { loader: &loader, loaded: &loaded, loads };
         run(load_all, (&raw mut work).cast());
         let [handled, passed] = [&HANDLED, &PASSED].map(|count| count.load(Ordering::Relaxed));
         println!("{handled} handlers during {loads} loads, {passed} saw who loads");
+        assert_eq!(WRONG.load(Ordering::Relaxed), 0, "of {handled} uses of thread-local data");
         assert!(handled > loads, "too few handlers to interrupt every part of a load: {handled}");
         assert!(passed * 10 > handled * 9, "of {handled} frame lists {passed} hold the replica");
     });
