@@ -42,6 +42,12 @@ impl Release {
         self.layout().is_some()
     }
 
+    /// One that no installation states.
+    #[cfg(test)]
+    pub(super) fn named(version: &str) -> Release {
+        Release { file: PathBuf::new(), version: Some(version.to_owned()) }
+    }
+
     /// What the adapter knows of the release.
     pub(super) fn layout(&self) -> Option<&'static Layout> {
         layout(self.version.as_deref()?)

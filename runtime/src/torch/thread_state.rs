@@ -232,3 +232,52 @@ fn autograd_state(symbols: &Symbols) -> Vec<u64> {
     // no pointers, so a copy is one more object.
     unsafe { std::slice::from_raw_parts((symbols.autograd_state)().cast::<u64>(), words).to_vec() }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Owner, ThreadState, with_states};
+    use crate::torch::adapter::Adapter;
+    use crate::torch::release::Release;
+    use hydrozoa_loader::Loader;
+    use std::sync::Arc;
+
+    fn adapter() -> Arc<Adapter> {
+        let loader = Loader::builder().build().unwrap();
+        Adapter::of_process(&loader, &Release::named("2.11.0")).unwrap()
+    }
+
+    #[test]
+    fn a_thread_forgets_the_state_of_interpreters_that_have_ended() {
+        let adapter = adapter();
+        for _ in 0..50 {
+            let member = adapter.join();
+            drop(ThreadState::enter(member, None));
+            member.retire();
+            let kept = with_states(|states| states.set_aside.len()).unwrap();
+            assert!(kept <= 2, "{kept} states are kept");
+        }
+    }
+
+    #[test]
+    fn each_visit_has_the_state_of_its_interpreter_and_gives_it_back() {
+        let adapter = adapter();
+        let [one, other] = [adapter.join(), adapter.join()];
+        let in_place = || with_states(|states| states.in_place).unwrap();
+        let outer = ThreadState::enter(one, None);
+        let inner = ThreadState::enter(other, None);
+        assert_eq!(in_place(), Owner::Visited(other));
+        let again = ThreadState::enter(one, None);
+        assert_eq!(in_place(), Owner::Visited(one));
+        let nested = ThreadState::enter(one, None);
+        drop(nested);
+        assert_eq!(in_place(), Owner::Visited(one));
+        drop(again);
+        assert_eq!(in_place(), Owner::Visited(other));
+        drop(inner);
+        assert_eq!(in_place(), Owner::Visited(one));
+        drop(outer);
+        assert_eq!(in_place(), Owner::Thread);
+        one.retire();
+        other.retire();
+    }
+}
