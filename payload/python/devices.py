@@ -19,6 +19,8 @@ small storages, counts in torch.cuda.memory_allocated, frees its cache when the 
 exists for ROCm. Blocks of the driver (cuMemAlloc) would need no interpreter, but 2 MiB for every bias.
 """
 
+import sys
+
 # DLDeviceType of what torch calls cuda: NVIDIA's devices, and AMD's.
 CUDA, ROCM = 2, 10
 
@@ -146,6 +148,21 @@ def obstacle(kind, index):
     """Why this interpreter cannot use a device. None if it can, or if torch itself will raise."""
     place = _of_dlpack(kind, index)
     return None if place is None else place.obstacle()
+
+
+def has_torch():
+    """Whether this interpreter's program has imported torch."""
+    return "torch" in sys.modules
+
+
+def present(memory):
+    """Main memory of the host's as this interpreter's program has tensors: a `torch.Tensor` where it
+    has imported torch, an array where it has imported numpy, else `memory` itself."""
+    for name in ("torch", "numpy"):
+        module = sys.modules.get(name)
+        if module is not None:
+            return module.from_dlpack(memory)
+    return memory
 
 
 def adopt(memory):

@@ -5,11 +5,11 @@ use crate::reference::Ref;
 use crate::report::guarded;
 use crate::table::{Handle, Status, Text};
 use pyo3_ffi::{
-    PY_VECTORCALL_ARGUMENTS_OFFSET, PyErr_Occurred, PyImport_Import, PyIter_Next, PyObject,
-    PyObject_DelItem, PyObject_GetAttr, PyObject_GetItem, PyObject_GetIter, PyObject_IsTrue,
-    PyObject_Length, PyObject_Repr, PyObject_SetAttr, PyObject_SetItem, PyObject_Str,
-    PyObject_Vectorcall, PyObject_VectorcallMethod, PyTuple_New, PyTuple_SetItem,
-    PyUnicode_InternInPlace,
+    PY_VECTORCALL_ARGUMENTS_OFFSET, Py_None, Py_XDECREF, PyErr_Occurred, PyImport_GetModule,
+    PyImport_Import, PyIter_Next, PyObject, PyObject_DelItem, PyObject_GetAttr, PyObject_GetItem,
+    PyObject_GetIter, PyObject_IsTrue, PyObject_Length, PyObject_Repr, PyObject_SetAttr,
+    PyObject_SetItem, PyObject_Str, PyObject_Vectorcall, PyObject_VectorcallMethod, PyTuple_New,
+    PyTuple_SetItem, PyUnicode_InternInPlace,
 };
 use std::ffi::{c_int, c_void};
 use std::ptr;
@@ -38,7 +38,20 @@ pub(crate) unsafe extern "C" fn import(name: Text, out: *mut Handle, sink: *mut 
     unsafe {
         guarded(sink, || {
             let name = name_of(name)?;
-            *out = Ref::owned(PyImport_Import(name.as_ptr()))?.into_handle();
+            // What has been imported is found without importlib; waits for another thread that is
+            // importing it (`import_ensure_initialized`, Python/import.c). An entry of None stands
+            // for what must not be imported, which PyImport_Import says.
+            let known = PyImport_GetModule(name.as_ptr());
+            let module = if known.is_null() || known == Py_None() {
+                if !PyErr_Occurred().is_null() {
+                    return Err(Fault::Raised);
+                }
+                Py_XDECREF(known);
+                PyImport_Import(name.as_ptr())
+            } else {
+                known
+            };
+            *out = Ref::owned(module)?.into_handle();
             Ok(())
         })
     }

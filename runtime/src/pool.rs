@@ -170,7 +170,7 @@ impl Pool {
     ///
     /// None today; a pool that replaces interpreters will have some.
     pub fn acquire(&self) -> Result<Session> {
-        self.acquire_preferring(|_| false)
+        self.lease(None)
     }
 
     /// As [`Pool::acquire`], with a preference between equally loaded interpreters: first one that
@@ -181,19 +181,35 @@ impl Pool {
     ///
     /// As [`Pool::acquire`].
     pub fn acquire_preferring(&self, preferred: impl Fn(&Interpreter) -> bool) -> Result<Session> {
+        self.lease(Some(&preferred))
+    }
+
+    fn lease(&self, preferred: Option<&dyn Fn(&Interpreter) -> bool>) -> Result<Session> {
         let last = LAST.get();
+        // However many interpreters there are: none is loaded less than one without a session, and
+        // of those that one comes first which is preferred and was had last.
+        if let Some(interpreter) = self.interpreters.get(last)
+            && interpreter.leases() == 0
+            && preferred.is_none_or(|preferred| preferred(interpreter))
+            && let Some(session) = interpreter.session_if(0)
+        {
+            return Ok(session);
+        }
         loop {
-            let (leases, _, interpreter) = self
+            let fewest = self.interpreters.iter().map(Interpreter::leases).min();
+            let fewest = fewest.expect("a pool has at least one interpreter");
+            let chosen = self
                 .interpreters
                 .iter()
-                .map(|interpreter| {
-                    let habit = (!preferred(interpreter), interpreter.index() != last);
-                    (interpreter.leases(), habit, interpreter)
-                })
-                .min_by_key(|(leases, habit, _)| (*leases, *habit))
-                .expect("a pool has at least one interpreter");
+                .filter(|interpreter| interpreter.leases() == fewest)
+                .min_by_key(|interpreter| {
+                    let unknown = preferred.is_some_and(|preferred| !preferred(interpreter));
+                    (unknown, interpreter.index() != last)
+                });
             // Another thread may have taken the same one meanwhile: look again.
-            if let Some(session) = interpreter.session_if(leases) {
+            if let Some(interpreter) = chosen
+                && let Some(session) = interpreter.session_if(fewest)
+            {
                 LAST.set(interpreter.index());
                 return Ok(session);
             }

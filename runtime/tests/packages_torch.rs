@@ -222,6 +222,31 @@ fn a_module_moves_with_its_storages_and_is_freed_everywhere() {
 }
 
 #[test]
+fn a_tensor_becomes_torch_s_own_at_the_cost_of_torch_s_own_import() {
+    let _alone = alone();
+    let session = pool().acquire_on(0).unwrap();
+    let from_dlpack = session.import("torch").unwrap().getattr("from_dlpack").unwrap();
+    let tensor = Tensor::from_vec(vec![1_f32; 100], &[100]).unwrap();
+    let [mut least, mut whole] = [Duration::MAX; 2];
+    session.with_gil(|| {
+        for _ in 0..60 {
+            let begin = Instant::now();
+            for _ in 0..50 {
+                let carrier = session.lend_tensor(&tensor).unwrap();
+                drop(from_dlpack.call((carrier,)).unwrap());
+            }
+            least = begin.elapsed().min(least);
+            let begin = Instant::now();
+            for _ in 0..50 {
+                drop(session.object_from(&tensor).unwrap());
+            }
+            whole = begin.elapsed().min(whole);
+        }
+    });
+    assert!(whole * 2 < least * 3, "{whole:?}, of which {least:?} is torch's");
+}
+
+#[test]
 fn a_storage_that_interpreters_share_is_not_resized() {
     let _alone = alone();
     let pool = pool();

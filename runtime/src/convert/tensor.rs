@@ -394,23 +394,18 @@ impl ToPython for Tensor {
     /// [`Error::Device`](crate::Error::Device). Work that is now queued on the legacy default stream runs
     /// before work that the interpreter queues later.
     fn to_python<'session>(&self, session: &'session Session) -> Result<Object<'session>> {
+        let _attached = session.attach();
         let carrier = session.lend_tensor(self)?;
-        let modules = session.import("sys")?.getattr("modules")?;
-        let imported = |module: &str| {
-            let module = modules.call_method("get", (module,))?;
-            Ok::<_, Error>((!module.is_none()).then_some(module))
-        };
-        if imported("torch")?.is_some() {
-            let what = || format!("a tensor of shape {:?}", self.shared.shape);
-            device::require(session, self.shared.device, what)?;
-            return session.import("_hydrozoa.devices")?.call_method("adopt", (carrier,));
+        let devices = session.import("_hydrozoa.devices")?;
+        if self.shared.device == Device::CPU {
+            return devices.call_method("present", (carrier,));
         }
-        match imported("numpy")? {
-            Some(numpy) if self.shared.device == Device::CPU => {
-                numpy.call_method("from_dlpack", (carrier,))
-            }
-            _ => Ok(carrier),
+        if !devices.call_method("has_torch", ())?.truth()? {
+            return Ok(carrier);
         }
+        let what = || format!("a tensor of shape {:?}", self.shared.shape);
+        device::require(session, self.shared.device, what)?;
+        devices.call_method("adopt", (carrier,))
     }
 }
 

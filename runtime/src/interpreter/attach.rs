@@ -31,17 +31,33 @@ thread_local! {
 
 /// This thread holds an interpreter's GIL, and runs in its domain, until this is dropped.
 pub(crate) struct Attached<'a> {
+    /// `None` inside of another visit, which holds the GIL longer than this.
+    _visit: Option<Visit<'a>>,
+    /// A GIL belongs to a thread.
+    _thread: PhantomData<*mut ()>,
+}
+
+/// An entry that took the GIL.
+struct Visit<'a> {
     inner: &'a Inner,
     token: c_int,
     /// Dropped after the GIL was released: then the outer interpreter resumes.
     _outside: Outside,
-    /// A GIL belongs to a thread.
-    _thread: PhantomData<*mut ()>,
 }
 
 impl Inner {
     /// Waits for the GIL and takes it. May be nested.
     pub(crate) fn attach(self: &Arc<Self>) -> Attached<'_> {
+        // A thread that runs this interpreter's code under its GIL has nothing to take: whoever took
+        // it is further up the stack, and gives it back after this guard has been dropped.
+        // SAFETY: any thread may ask.
+        let nested = current::domain() == Some(self.domain().id())
+            && unsafe { (self.table.attached)() } != 0;
+        let visit = if nested { None } else { Some(self.visit()) };
+        Attached { _visit: visit, _thread: PhantomData }
+    }
+
+    fn visit(self: &Arc<Self>) -> Visit<'_> {
         let outside = Outside::entering(self.domain().id());
         // SAFETY: the interpreter is started (an `Inner` exists only then) and not finalized (this
         // reference keeps it alive), and this thread runs in its domain.
@@ -51,7 +67,7 @@ impl Inner {
             // the interpreter.
             let _ = STATES.try_with(|states| states.add(&self.gate));
         }
-        Attached { inner: self, token, _outside: outside, _thread: PhantomData }
+        Visit { inner: self, token, _outside: outside }
     }
 
     /// Whether this thread runs the interpreter's code, or returns to it further down its stack.
@@ -67,7 +83,7 @@ impl Inner {
     }
 }
 
-impl Drop for Attached<'_> {
+impl Drop for Visit<'_> {
     fn drop(&mut self) {
         // SAFETY: the token is that of this thread's `enter`, and guards nest as scopes do.
         unsafe { (self.inner.table.leave)(self.token) };

@@ -9,7 +9,7 @@ pub use memory::{SharedMemory, shared_memory};
 pub use reply::Reply;
 
 use crate::Result;
-use crate::convert::{ToArguments, ToKeywords};
+use crate::convert::{FromPython, ToArguments, ToKeywords};
 use crate::interpreter::{Interpreter, without_gil};
 use crate::object::Object;
 use crate::package::{MapLocation, Package};
@@ -19,6 +19,7 @@ use crate::waiting;
 use kept::Kept;
 use load::Source;
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
@@ -45,6 +46,9 @@ struct Shared {
     /// Copies by the address of their interpreter's state. A copy keeps its interpreter alive, so no
     /// address is used twice. Never locked while Python runs or this thread waits for a GIL.
     copies: Mutex<HashMap<usize, Copy>>,
+    /// Which interpreters of the pool have a copy, by their indices: what the choice of one asks of
+    /// each. Written with `copies` locked.
+    loaded: Box<[AtomicBool]>,
     /// Some copy has been loaded, or has failed to.
     settled: Condvar,
     misses: Mutex<Misses>,
@@ -98,10 +102,12 @@ impl Session {
 
 impl Movable {
     fn new(pool: Pool, source: Source) -> Self {
+        let loaded = pool.interpreters().iter().map(|_| AtomicBool::new(false)).collect();
         Self(Arc::new(Shared {
             pool,
             source,
             copies: Mutex::default(),
+            loaded,
             settled: Condvar::new(),
             misses: Mutex::default(),
         }))
@@ -141,8 +147,42 @@ impl Movable {
 
     /// Whether that interpreter has a copy.
     pub fn is_loaded(&self, interpreter: &Interpreter) -> bool {
-        let key = Arc::as_ptr(&interpreter.0).addr();
-        matches!(self.0.copies().get(&key), Some(Copy::Loaded(_)))
+        match self.0.flag(interpreter) {
+            Some(loaded) => loaded.load(Ordering::Acquire),
+            None => {
+                let key = Arc::as_ptr(&interpreter.0).addr();
+                matches!(self.0.copies().get(&key), Some(Copy::Loaded(_)))
+            }
+        }
+    }
+
+    /// Runs `action` with the interpreter's copy, on the interpreter of
+    /// [`Movable::acquire_session`], in one turn of its GIL: several calls, and taking out what they
+    /// return.
+    ///
+    /// # Errors
+    ///
+    /// What loading it raises, and what `action` returns.
+    pub fn with_object<R>(
+        &self,
+        action: impl for<'s> FnOnce(Object<'s>) -> Result<R>,
+    ) -> Result<R> {
+        let session = self.acquire_session()?;
+        session.with_gil(|| action(self.to_object(&session)?))
+    }
+
+    /// Calls the object and takes its result, in one turn:
+    /// `model.call_extract::<Vec<f32>>((x,))?`. [`Movable::call`] and [`Reply::extract`] are two.
+    ///
+    /// # Errors
+    ///
+    /// As [`Movable::call`], and [`Error::Convert`](crate::Error::Convert) if the result is no such
+    /// value.
+    pub fn call_extract<T>(&self, arguments: impl ToArguments) -> Result<T>
+    where
+        T: for<'s> FromPython<'s>,
+    {
+        self.with_object(|object| object.call(arguments)?.extract())
     }
 
     /// Calls the object: `object(*arguments)`, on the interpreter of
@@ -236,7 +276,10 @@ impl Movable {
         self.0.missed(session, begin.elapsed());
         // Made before the lock is taken: no lock is held while Python runs.
         let copy = Copy::Loaded(Kept::new(object.clone()));
-        self.0.copies().insert(key, copy);
+        let mut copies = self.0.copies();
+        copies.insert(key, copy);
+        self.0.set_loaded(session.interpreter(), true);
+        drop(copies);
         drop(loading);
         Ok(object)
     }
@@ -247,6 +290,7 @@ impl Movable {
         let mut copies = self.0.copies();
         if let Some(Copy::Loaded(_)) = copies.get(&key) {
             let copy = copies.remove(&key);
+            self.0.set_loaded(session.interpreter(), false);
             drop(copies);
             drop(copy);
         }
@@ -263,6 +307,19 @@ fn needs_itself() -> crate::Error {
 }
 
 impl Shared {
+    /// Whether an interpreter of the pool has a copy; `None` for one of another pool.
+    fn flag(&self, interpreter: &Interpreter) -> Option<&AtomicBool> {
+        let index = interpreter.index();
+        let own = self.pool.interpreters().get(index)?;
+        Arc::ptr_eq(&own.0, &interpreter.0).then(|| &self.loaded[index])
+    }
+
+    fn set_loaded(&self, interpreter: &Interpreter, loaded: bool) {
+        if let Some(flag) = self.flag(interpreter) {
+            flag.store(loaded, Ordering::Release);
+        }
+    }
+
     fn missed(&self, session: &Session, took: Duration) {
         let mut misses = self.misses.lock().unwrap_or_else(PoisonError::into_inner);
         misses.count += 1;

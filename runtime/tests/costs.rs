@@ -1,0 +1,86 @@
+//! What a call costs beside its own work: as ratios within one run, of the shortest rounds, since
+//! what else the machine does only adds to them.
+
+mod pythons;
+
+use hydrozoa::{Movable, Pool};
+use pythons::builders;
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+/// The shortest time of each action, by turns.
+fn shortest<const N: usize>(mut actions: [&mut dyn FnMut(); N]) -> [Duration; N] {
+    let mut shortest = [Duration::MAX; N];
+    for _ in 0..60 {
+        for (action, shortest) in actions.iter_mut().zip(&mut shortest) {
+            let begin = Instant::now();
+            for _ in 0..100 {
+                action();
+            }
+            *shortest = begin.elapsed().min(*shortest);
+        }
+    }
+    shortest
+}
+
+fn newest(interpreters: usize) -> Pool {
+    builders(interpreters).last().unwrap().build().unwrap()
+}
+
+/// A movable that does next to nothing, loaded in every interpreter of its pool.
+fn movable(pool: &Pool) -> Movable {
+    let session = pool.acquire_on(0).unwrap();
+    let object = session.import("operator").unwrap().getattr("not_").unwrap();
+    let movable = pool.create_movable(&object).unwrap();
+    drop(object);
+    drop(session);
+    for interpreter in pool.interpreters() {
+        movable.to_object(&interpreter.session()).unwrap();
+    }
+    movable
+}
+
+#[test]
+fn the_choice_among_many_interpreters_costs_no_more_than_of_one() {
+    let (one, many) = (newest(1), newest(32));
+    let (alone, chosen) = (movable(&one), movable(&many));
+    let [alone, chosen] =
+        shortest([&mut || drop(black_box(alone.call((1,)).unwrap())), &mut || {
+            drop(black_box(chosen.call((1,)).unwrap()))
+        }]);
+    assert!(chosen < alone * 8 / 5, "{chosen:?} of 32, {alone:?} of 1");
+}
+
+#[test]
+fn a_result_is_taken_in_the_turn_of_its_call() {
+    let pool = newest(1);
+    let movable = movable(&pool);
+    let [apart, together] = shortest([
+        &mut || assert!(!movable.call((1,)).unwrap().extract::<bool>().unwrap()),
+        &mut || assert!(!movable.call_extract::<bool>((1,)).unwrap()),
+    ]);
+    assert!(together * 20 < apart * 19, "{together:?} together, {apart:?} apart");
+}
+
+#[test]
+fn a_module_that_is_imported_is_found_at_once() {
+    let pool = newest(1);
+    let session = pool.acquire().unwrap();
+    let module = session.import("collections").unwrap();
+    session.with_gil(|| {
+        let [attribute, import] =
+            shortest([&mut || drop(black_box(module.getattr("deque").unwrap())), &mut || {
+                drop(black_box(session.import("collections.abc").unwrap()))
+            }]);
+        assert!(import < attribute * 2, "{import:?} to import, {attribute:?} for an attribute");
+    });
+}
+
+#[test]
+fn whoever_holds_the_gil_takes_it_at_a_fraction_of_its_cost() {
+    let pool = newest(1);
+    let session = pool.acquire().unwrap();
+    let [outside] = shortest([&mut || session.with_gil(|| ())]);
+    let [inside] = session.with_gil(|| shortest([&mut || session.with_gil(|| ())]));
+    assert!(inside * 2 < outside, "{inside:?} inside, {outside:?} outside");
+}
