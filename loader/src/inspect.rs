@@ -150,7 +150,7 @@ fn inspect(domain: &Domain, path: &Path) -> Result<Inspection> {
 
 /// The class of an object that the domain or its commons has loaded.
 fn held(domain: &Domain, image: &Image) -> Option<Class> {
-    let holds = |inner: &DomainInner| inner.state.lock().by_image.contains_key(&image.id);
+    let holds = |inner: &DomainInner| inner.state.lock().entries.get(image.id).is_some();
     if holds(&domain.0) {
         return Some(Class::Replicate);
     }

@@ -20,15 +20,25 @@ use crate::sys::lock::{Mutex, Rank};
 #[derive(Debug)]
 pub(crate) struct Plan {
     bindings: Vec<Binding>,
-    /// The images that hold definitions.
-    pub images: Vec<ImageId>,
-    /// Functions without a definition.
+    /// The images that hold definitions, in the order in which relocations come to them.
+    pub images: Vec<Provider>,
+    /// Functions that nothing defined.
     pub missing: Vec<Missing>,
     /// The part of the image's relocations that is known without a replica.
     pub prepared: Prepared,
     /// Whether its code can learn the ids of modules. Such code may pass words to `__tls_get_addr` that no
     /// relocation wrote (D's runtime does).
     pub learns_module_ids: bool,
+}
+
+/// An image that holds definitions of a plan.
+#[derive(Debug)]
+pub(crate) struct Provider {
+    pub image: ImageId,
+    /// Whether the first of its definitions that relocations come to is unique (STB_GNU_UNIQUE).
+    pub first_is_unique: bool,
+    /// Whether one of them is.
+    pub has_unique: bool,
 }
 
 /// Names that a domain interposes, sorted: the same list in all domains of one kind.
@@ -101,7 +111,7 @@ impl<'a> Binder<'a> {
         let prepared = Prepared::of(
             image,
             |symbol| bindings[symbol as usize],
-            |index| images[index as usize] == image.id,
+            |index| images[index as usize].image == image.id,
         );
         let learns = |binding: &Binding| match binding {
             Binding::Interposed(entry) => {
@@ -117,15 +127,17 @@ impl<'a> Binder<'a> {
         &self,
         image: &Image,
         index: u32,
-        images: &mut Vec<ImageId>,
+        images: &mut Vec<Provider>,
         missing: &mut Vec<Missing>,
     ) -> Result<Binding> {
-        let mut in_image = |image: ImageId, symbol| {
-            let known = images.iter().position(|&known| known == image);
+        let mut in_image = |image: ImageId, symbol: Symbol| {
+            let has_unique = symbol.is_unique();
+            let known = images.iter().position(|known| known.image == image);
             let index = known.unwrap_or_else(|| {
-                images.push(image);
+                images.push(Provider { image, first_is_unique: has_unique, has_unique });
                 images.len() - 1
             });
+            images[index].has_unique |= has_unique;
             Binding::Image { image: index as u32, symbol }
         };
         let malformed =
@@ -223,7 +235,7 @@ impl Plan {
         own.into_iter().chain(image.thread_pointer_offsets().filter_map(|rela| {
             match self.binding(rela.symbol) {
                 Binding::Image { image, .. } if rela.symbol != 0 => {
-                    self.images.get(image as usize).copied()
+                    self.images.get(image as usize).map(|provider| provider.image)
                 }
                 _ => None,
             }

@@ -39,7 +39,7 @@ pub(super) fn resolve(domain: &Domain, handle: *mut c_void) -> Handle {
     }
     let find = |domain: &Domain| {
         let state = domain.0.state.lock();
-        state.replicas.iter().find(|replica| of_replica(replica) == handle).cloned()
+        state.entries.replicas().find(|replica| of_replica(replica) == handle).cloned()
     };
     if let Some(replica) = find(domain) {
         return Handle::Replica(domain.clone(), replica);

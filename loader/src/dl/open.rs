@@ -121,8 +121,8 @@ fn resolve(domain: &Domain, name: &str, caller: usize) -> Result<Found> {
         .0
         .state
         .lock()
-        .replicas
-        .iter()
+        .entries
+        .replicas()
         .find(|replica| replica.image.soname() == name)
         .cloned();
     if let Some(replica) = by_soname {

@@ -134,7 +134,7 @@ impl Query<'_> {
             return Some(address);
         }
         let caller = self.caller.as_ref();
-        let scopes = caller.map(|caller| caller.scopes.lock().clone()).unwrap_or_default();
+        let scopes = caller.map(|caller| self.domain.scopes_of(caller)).unwrap_or_default();
         // DT_SYMBOLIC and RTLD_DEEPBIND put something before the global scope.
         let deep = scopes.first().filter(|scope| scope.is_deep());
         let own = caller.filter(|caller| caller.image.dynamic.symbolic && deep.is_none());
@@ -166,7 +166,7 @@ impl Query<'_> {
         let Some(caller) = &self.caller else {
             return self.address_of(self.next_after_system_object());
         };
-        let scope = caller.scope()?;
+        let scope = self.domain.scopes_of(caller).into_iter().next()?;
         let position = scope.local.iter().position(|image| image.id == caller.image.id);
         let rest = &scope.local[position.map_or(0, |position| position + 1)..];
         let found = rest.iter().find_map(|image| {
@@ -214,15 +214,7 @@ impl Query<'_> {
     fn address_of(&self, definition: Option<Definition>) -> Option<usize> {
         let definition = definition?;
         if let (Definition::Image { image, .. }, Some(caller)) = (definition, &self.caller) {
-            caller.bound.lock().insert(image);
-            let state = self.domain.0.state.lock();
-            let mut ends_before = caller.ends_before.lock();
-            if !state.uses.keeps(image)
-                && !needs::leads_to(&state, caller, image)
-                && !ends_before.contains(&image)
-            {
-                ends_before.push(image);
-            }
+            needs::note_reference(&mut self.domain.0.state.lock(), caller, image);
         }
         self.domain.address_of(definition)
     }

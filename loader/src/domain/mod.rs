@@ -1,16 +1,18 @@
 //! Domains and the replicas in them.
 
+pub(crate) mod entry;
 pub(crate) mod needs;
 pub(crate) mod order;
 pub(crate) mod uses;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::bind::plan::InterposedNames;
 use crate::bind::scope::{Definition, Order, Scope};
+use crate::domain::entry::Entries;
 use crate::domain::uses::Uses;
 use crate::id::DomainId;
 use crate::image::ImageId;
@@ -53,9 +55,7 @@ impl GlobalNeeds {
 /// The replicas of a domain.
 #[derive(Default)]
 pub(crate) struct State {
-    /// In load order.
-    pub replicas: Vec<Arc<Replica>>,
-    pub by_image: HashMap<ImageId, Arc<Replica>>,
+    pub entries: Entries,
     /// Those opened with RTLD_GLOBAL, in the order in which they became so.
     pub globals: Vec<Arc<Replica>>,
     /// What is shared and those need: theirs to find, and so everybody's (dlopen(3), RTLD_GLOBAL).
@@ -143,8 +143,8 @@ impl Domain {
     pub fn replicas(&self) -> Vec<ReplicaInfo> {
         let state = self.0.state.lock();
         state
-            .replicas
-            .iter()
+            .entries
+            .replicas()
             .map(|replica| ReplicaInfo {
                 path: replica.image.path.clone(),
                 base: replica.base,
@@ -153,11 +153,22 @@ impl Domain {
             .collect()
     }
 
+    /// The domain's replica of `image`.
+    pub(crate) fn replica(&self, image: ImageId) -> Option<Arc<Replica>> {
+        self.0.state.lock().entries.replica(image).cloned()
+    }
+
+    /// The scopes that count for `replica`, its load's first.
+    pub(crate) fn scopes_of(&self, replica: &Replica) -> Vec<Arc<Scope>> {
+        let state = self.0.state.lock();
+        state.entries.of(replica).map(|entry| entry.scopes.clone()).unwrap_or_default()
+    }
+
     /// The scope of a reference that belongs to no library.
     pub(crate) fn default_scope(&self) -> Scope {
         let system = SYSTEM.global();
         let state = self.0.state.lock();
-        let images = state.replicas.iter().map(|replica| &replica.image);
+        let images = state.entries.replicas().map(|replica| &replica.image);
         let mut scope = Scope {
             order: if self.0.program { Order::Program } else { Order::Domain },
             program: system.len(),
@@ -174,7 +185,7 @@ impl Domain {
     /// asks (glibc, elf/dl-lookup.c, do_lookup_unique).
     pub(crate) fn unique(&self, name: Name<'_>) -> Option<(ImageId, Symbol)> {
         let state = self.0.state.lock();
-        let images = state.replicas.iter().map(|replica| &replica.image);
+        let images = state.entries.replicas().map(|replica| &replica.image);
         let mut images = images.filter(|image| image.defines_uniques());
         images.find_map(|image| Some((image.id, image.unique(name)?)))
     }
@@ -197,7 +208,7 @@ impl Domain {
                     if symbol.is_unique() {
                         state.uses.keep(image);
                     }
-                    state.by_image.get(&image).cloned()?
+                    state.entries.replica(image).cloned()?
                 };
                 match replica.definition(&symbol) {
                     Definition::Fixed { address, .. } => address,

@@ -1,17 +1,15 @@
 //! The needs of replicas: the objects of their DT_NEEDED entries, and those to which their references are
 //! bound.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
-use crate::bind::binding::Binding;
 use crate::bind::plan::Plan;
 use crate::bind::scope::Scope;
 use crate::domain::{Domain, State};
 use crate::image::ImageId;
 use crate::replica::Replica;
-use crate::system::SYSTEM;
-use crate::system::SystemObject;
+use crate::system::{SYSTEM, SystemObject};
 
 /// A DT_NEEDED entry of a loaded replica. It names replicas by their images, so that replicas that need
 /// each other do not keep each other in memory.
@@ -24,7 +22,17 @@ pub(crate) enum Need {
     System(Arc<SystemObject>),
 }
 
-/// A replica and its needs, direct and indirect, breadth first.
+impl Need {
+    /// The image of the domain that it stands for, if it is one.
+    pub(crate) fn in_domain(&self) -> Option<ImageId> {
+        match self {
+            Need::Replica(image) | Need::Filtee(image) => Some(*image),
+            Need::Commons(_) | Need::System(_) => None,
+        }
+    }
+}
+
+/// A replica and what it needs, directly or not, breadth first.
 #[derive(Default)]
 pub(crate) struct Needed {
     pub replicas: Vec<Arc<Replica>>,
@@ -34,12 +42,16 @@ pub(crate) struct Needed {
 
 /// The objects that `dlsym` searches on a handle of `root` (gABI, "Shared Object Dependencies").
 pub(crate) fn needed_by(domain: &Domain, root: &Arc<Replica>) -> Needed {
-    let of = |domain: &Domain, image: ImageId| domain.0.state.lock().by_image.get(&image).cloned();
+    // One lock at a time: a fork takes those of all domains, in an order of its own.
+    let of = |domain: &Domain, image: ImageId| {
+        let state = domain.0.state.lock();
+        state.entries.get(image).map(|entry| (entry.replica.clone(), entry.needs.clone()))
+    };
     let commons = domain.0.commons.clone().map(Domain);
     let mut needed = Needed::default();
     let mut queue = VecDeque::from([Need::Replica(root.image.id)]);
     while let Some(need) = queue.pop_front() {
-        let (list, replica) = match need {
+        let (list, found) = match need {
             Need::System(object) => {
                 for object in SYSTEM.closure(&object) {
                     if !needed.system.iter().any(|known| known.id == object.id) {
@@ -50,121 +62,122 @@ pub(crate) fn needed_by(domain: &Domain, root: &Arc<Replica>) -> Needed {
             }
             // The root may be on its way out of the domain already.
             Need::Replica(image) | Need::Filtee(image) if image == root.image.id => {
-                (&mut needed.replicas, Some(root.clone()))
+                let state = domain.0.state.lock();
+                let needs = state.entries.of(root).map(|entry| entry.needs.clone());
+                (&mut needed.replicas, Some((root.clone(), needs.unwrap_or_default())))
             }
             Need::Replica(image) | Need::Filtee(image) => (&mut needed.replicas, of(domain, image)),
             Need::Commons(image) => {
                 (&mut needed.commons, commons.as_ref().and_then(|commons| of(commons, image)))
             }
         };
-        let Some(replica) = replica else { continue };
+        let Some((replica, needs)) = found else { continue };
         let is_known =
             |list: &[Arc<Replica>], image| list.iter().any(|known| known.image.id == image);
         if is_known(list, replica.image.id) {
             continue;
         }
-        for need in replica.needs.get().into_iter().flatten() {
+        for need in needs.iter() {
             if let Need::Filtee(image) = *need
                 && !is_known(list, image)
-                && let Some(filtee) = of(domain, image)
+                && let Some((filtee, needs)) = of(domain, image)
             {
-                queue.extend(filtee.needs.get().into_iter().flatten().cloned());
+                queue.extend(needs.iter().cloned());
                 list.push(filtee);
             }
         }
-        queue.extend(replica.needs.get().into_iter().flatten().cloned());
+        queue.extend(needs.iter().cloned());
         list.push(replica);
     }
     needed
 }
 
-/// Records the objects that the replica's references keep loaded, and those that must end after it. A
-/// definition that stays for good at the time of binding does not count for the order (glibc,
-/// elf/dl-lookup.c, add_dependency). The replicas of a load, `group`, are recorded in the order in which
-/// glibc relocates them.
-pub(crate) fn note_bindings(
-    domain: &Domain,
-    replica: &Replica,
-    plan: &Plan,
-    group: &[Arc<Replica>],
-) {
-    replica.bound.lock().extend(&plan.images);
-    let mut state = domain.0.state.lock();
-    let root = group.first().filter(|first| first.image.id == replica.image.id);
-    let mut ends_before = replica.ends_before.lock();
-    for rela in replica.image.dynamic.rela().filter(|rela| rela.symbol != 0) {
-        let Binding::Image { image, symbol } = plan.binding(rela.symbol) else { continue };
-        let image = plan.images[image as usize];
-        if symbol.is_unique() {
-            // One entity for the program's life (glibc, elf/dl-lookup.c, do_lookup_unique).
-            state.uses.keep(image);
-        }
-        let mut group = group.iter().filter(|other| other.image.dynamic.no_delete);
-        // What is opened leads to all of its scope.
-        let is_near = match root.and_then(|root| root.scope()) {
-            Some(scope) => scope.local.iter().any(|near| near.id == image),
-            None => leads_to(&state, replica, image),
+/// Remembers what the references of the replica of `image` keep loaded, and what they put behind it in the
+/// order of destruction: a definition that stays for good when it is bound does not count there (glibc,
+/// elf/dl-lookup.c, add_dependency). The replicas of a load are noted in the order in which glibc relocates
+/// them. `scope` is that of the load if the replica is what was opened, which leads to all of it.
+pub(crate) fn note_bindings(state: &mut State, image: ImageId, plan: &Plan, scope: Option<&Scope>) {
+    for bound in &plan.images {
+        let is_near = match scope {
+            Some(scope) => scope.local.iter().any(|near| near.id == bound.image),
+            None => leads_to(state, image, bound.image),
         };
-        if !state.uses.keeps(image)
-            && !group.any(|other| other.image.id == image)
-            && !is_near
-            && !ends_before.contains(&image)
-        {
-            ends_before.push(image);
+        // What is unique is one entity for the program's life (glibc, elf/dl-lookup.c, do_lookup_unique).
+        if bound.first_is_unique {
+            state.uses.keep(bound.image);
+        }
+        let ends_before = !state.uses.keeps(bound.image) && !is_near;
+        if bound.has_unique {
+            state.uses.keep(bound.image);
+        }
+        let Some(entry) = state.entries.get_mut(image) else { continue };
+        entry.bound.insert(bound.image);
+        if ends_before && !entry.ends_before.contains(&bound.image) {
+            entry.ends_before.push(bound.image);
         }
     }
 }
 
-/// Whether `replica` ends before `image` without being bound to it: it is the same image, or is known to
-/// lead to it (glibc, elf/dl-lookup.c, add_dependency, which checks `l_initfini` first).
-pub(crate) fn leads_to(state: &State, replica: &Replica, image: ImageId) -> bool {
-    replica.image.id == image
-        || match state.uses.opened.get(&replica.image.id) {
+/// Remembers that the code of `caller` has asked for a definition of the replica of `image`: that stays while
+/// the caller does.
+pub(crate) fn note_reference(state: &mut State, caller: &Replica, image: ImageId) {
+    let ends_before = !state.uses.keeps(image) && !leads_to(state, caller.image.id, image);
+    let Some(entry) = state.entries.of_mut(caller) else { return };
+    entry.bound.insert(image);
+    if ends_before && !entry.ends_before.contains(&image) {
+        entry.ends_before.push(image);
+    }
+}
+
+/// Whether the replica of `from` ends before that of `image` without being bound to it: it is the same, or
+/// known to lead to it (glibc, elf/dl-lookup.c, add_dependency, which looks into `l_initfini` first).
+pub(crate) fn leads_to(state: &State, from: ImageId, image: ImageId) -> bool {
+    from == image
+        || match state.uses.opened.get(&from) {
             Some(all) => all.contains(&image),
-            None => replica.needs.get().into_iter().flatten().any(|need| match need {
-                Need::Replica(need) | Need::Filtee(need) => *need == image,
-                Need::Commons(_) | Need::System(_) => false,
-            }),
+            None => state
+                .entries
+                .get(from)
+                .is_some_and(|entry| entry.needed().any(|needed| needed == image)),
         }
 }
 
-/// Adds this `scope` of a load to its needs that were loaded before. They search it too when they bind a
-/// call late, or ask for RTLD_DEFAULT in a domain that continues the `program`. A replica that has not
-/// begun yet belongs to an enclosing load and does not get the scope (glibc, elf/dl-open.c,
+/// Lets what a load with this `scope` needs, and what was loaded before it, see the scope too when it
+/// binds a call late, or asks for RTLD_DEFAULT in a domain that extends the `program`. What has not
+/// begun yet belongs to a load that goes on around this one, and does not (glibc, elf/dl-open.c,
 /// update_scopes).
-pub(crate) fn extend_scopes(state: &State, scope: &Arc<Scope>, program: bool) {
+pub(crate) fn extend_scopes(state: &mut State, scope: &Arc<Scope>, program: bool) {
     for image in &scope.local {
-        if let Some(earlier) = state.by_image.get(&image.id)
+        if let Some(earlier) = state.entries.get_mut(image.id)
             && earlier.has_begun()
-            && (program || earlier.late.is_some())
+            && (program || earlier.replica.late.is_some())
         {
-            earlier.scopes.lock().push(scope.clone());
+            earlier.scopes.push(scope.clone());
         }
     }
 }
 
-/// Removes the scopes of loads whose first library is gone from `replica`, which stays. A replica that was
-/// never opened itself then has a scope of its own: itself and the libraries that it names in DT_NEEDED. It
-/// counts as opened for the order of destructors and for later opens (glibc, elf/dl-close.c,
-/// _dl_close_worker).
-pub(crate) fn leave_scopes(state: &mut State, replica: &Replica) {
-    let is_open = |scope: &Arc<Scope>| {
-        scope.local.first().is_some_and(|first| state.by_image.contains_key(&first.id))
-    };
-    let mut scopes = replica.scopes.lock();
-    let Some(place) = scopes.iter().position(|scope| !is_open(scope)) else { return };
-    let gone = scopes[place].clone();
-    scopes.retain(is_open);
-    if state.uses.opened.contains_key(&replica.image.id) {
-        return;
+/// Takes the scopes of loads whose first library has gone from all that stays. What was never opened itself
+/// then has a scope of its own: it and what it names in DT_NEEDED. For the order of destructors, and for
+/// whoever opens it, it counts as opened (glibc, elf/dl-close.c, _dl_close_worker).
+pub(crate) fn leave_scopes(state: &mut State) {
+    let State { entries, uses, .. } = state;
+    let images: Vec<_> = entries.replicas().map(|replica| replica.image.clone()).collect();
+    let loaded: HashSet<ImageId> = images.iter().map(|image| image.id).collect();
+    let is_open =
+        |scope: &Arc<Scope>| scope.local.first().is_some_and(|first| loaded.contains(&first.id));
+    for entry in entries.iter_mut() {
+        let Some(place) = entry.scopes.iter().position(|scope| !is_open(scope)) else { continue };
+        let gone = entry.scopes[place].clone();
+        entry.scopes.retain(is_open);
+        let own = &entry.replica.image;
+        if uses.opened.contains_key(&own.id) {
+            continue;
+        }
+        let needed = entry.needed().filter_map(|id| images.iter().find(|image| image.id == id));
+        let needed: Vec<_> = needed.cloned().collect();
+        uses.opened.insert(own.id, needed.iter().map(|image| image.id).collect());
+        let local = [own.clone()].into_iter().chain(needed).collect();
+        entry.scopes.insert(place, Arc::new(gone.of_other(local)));
     }
-    let needs = replica.needs.get().into_iter().flatten().filter_map(|need| match need {
-        Need::Replica(image) | Need::Filtee(image) => state.by_image.get(image),
-        Need::Commons(_) | Need::System(_) => None,
-    });
-    let needs: Vec<_> = needs.map(|need| need.image.clone()).collect();
-    let leads_to = needs.iter().map(|image| image.id).collect();
-    let local = [replica.image.clone()].into_iter().chain(needs).collect();
-    scopes.insert(place, Arc::new(gone.of_other(local)));
-    state.uses.opened.insert(replica.image.id, leads_to);
 }

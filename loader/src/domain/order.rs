@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::domain::needs::Need;
+use crate::domain::entry::{Entries, Entry};
 use crate::domain::uses::{Opened, Uses};
 use crate::image::ImageId;
 use crate::replica::Replica;
@@ -48,18 +48,22 @@ pub(crate) enum Root {
     Known,
 }
 
-/// Replicas in the order in which their constructors run, dependencies first. The opened replica, which is
-/// the first of them, comes last, whatever needs it.
+/// Replicas of a domain in the order in which their constructors run, dependencies first. What was opened,
+/// the first of them, comes last, whoever needs it.
 pub(crate) fn of_construction(
+    entries: &Entries,
     replicas: &[Arc<Replica>],
     root: Root,
     opened: &Opened,
 ) -> Vec<Arc<Replica>> {
-    let places = places(replicas);
+    let places = places(replicas.iter());
     let mut order = dependencies_first(replicas.len(), |index| match index {
         // glibc does not know yet what it needs.
         0 if root == Root::New => Vec::new(),
-        _ => leads_to(&replicas[index], opened, &places),
+        _ => {
+            let entry = entries.of(&replicas[index]);
+            entry.map(|entry| leads_to(entry, opened, &places)).unwrap_or_default()
+        }
     });
     if root != Root::None {
         order.retain(|&index| index != 0);
@@ -76,23 +80,25 @@ pub(crate) fn with_first(mut ordered: Vec<Arc<Replica>>) -> Vec<Arc<Replica>> {
     ordered
 }
 
-/// Sorts all replicas of a domain that continues the program from load order to the order of their
-/// destructors. A replica ends before those that it needs or is bound to; otherwise load order holds.
-/// Replicas that were opened themselves know everything that they lead to (glibc's `l_initfini`).
-pub(crate) fn of_destruction(replicas: &[Arc<Replica>], uses: &Uses) -> Vec<Arc<Replica>> {
-    let places = places(replicas);
+/// All replicas of a domain that extends the program in the order in which their destructors run: whoever
+/// needs something, or is bound to it, before it, and else as loaded. Some were opened themselves: they
+/// know all that they lead to (glibc's `l_initfini`).
+pub(crate) fn of_destruction(entries: &Entries, uses: &Uses) -> Vec<Arc<Replica>> {
+    let entries: Vec<&Entry> = entries.iter().collect();
+    let places = places(entries.iter().map(|entry| &entry.replica));
     let needed: Vec<Vec<usize>> =
-        replicas.iter().map(|replica| leads_to(replica, &uses.opened, &places)).collect();
+        entries.iter().map(|entry| leads_to(entry, &uses.opened, &places)).collect();
     let needed_or_bound = |index: usize| {
-        let bound = replicas[index].ends_before.lock();
+        let bound = &entries[index].ends_before;
         let mut all = needed[index].clone();
         all.extend(bound.iter().rev().filter_map(|image| places.get(image).copied()));
         all
     };
-    let mut first: Vec<usize> = dependencies_first(replicas.len(), needed_or_bound);
+    let replica = |index: usize| entries[index].replica.clone();
+    let mut first: Vec<usize> = dependencies_first(entries.len(), needed_or_bound);
     first.reverse();
-    if replicas.iter().all(|replica| replica.ends_before.lock().is_empty()) {
-        return first.into_iter().map(|index| replicas[index].clone()).collect();
+    if entries.iter().all(|entry| entry.ends_before.is_empty()) {
+        return first.into_iter().map(replica).collect();
     }
     // Once more for what is needed: where the two contradict each other, that counts.
     let place_in_first: HashMap<usize, usize> =
@@ -101,23 +107,25 @@ pub(crate) fn of_destruction(replicas: &[Arc<Replica>], uses: &Uses) -> Vec<Arc<
         needed[first[place]].iter().map(|index| place_in_first[index]).collect()
     });
     order.reverse();
-    order.into_iter().map(|place| replicas[first[place]].clone()).collect()
+    order.into_iter().map(|place| replica(first[place])).collect()
 }
 
-fn places(replicas: &[Arc<Replica>]) -> HashMap<ImageId, usize> {
-    replicas.iter().enumerate().map(|(place, replica)| (replica.image.id, place)).collect()
+/// Replicas by the place at which their constructors began, the last one first: whoever needs something goes
+/// before it, and so does whoever was opened by it.
+pub(crate) fn last_first(mut replicas: Vec<(Option<u64>, Arc<Replica>)>) -> Vec<Arc<Replica>> {
+    replicas.sort_by_key(|(place, _)| std::cmp::Reverse(*place));
+    replicas.into_iter().map(|(_, replica)| replica).collect()
 }
 
-/// Where those of the list that `replica` leads to are in it: what it needs, or all that it leads to.
-fn leads_to(replica: &Replica, opened: &Opened, places: &HashMap<ImageId, usize>) -> Vec<usize> {
-    if let Some(all) = opened.get(&replica.image.id) {
-        return all.iter().filter_map(|image| places.get(image).copied()).collect();
+fn places<'a>(replicas: impl Iterator<Item = &'a Arc<Replica>>) -> HashMap<ImageId, usize> {
+    replicas.enumerate().map(|(place, replica)| (replica.image.id, place)).collect()
+}
+
+/// Where those of the list that `entry` leads to are in it: what it needs, or all that it leads to.
+fn leads_to(entry: &Entry, opened: &Opened, places: &HashMap<ImageId, usize>) -> Vec<usize> {
+    let place = |image: ImageId| places.get(&image).copied();
+    match opened.get(&entry.replica.image.id) {
+        Some(all) => all.iter().copied().filter_map(place).collect(),
+        None => entry.needed().filter_map(place).collect(),
     }
-    let needs = replica.needs.get().into_iter().flatten();
-    needs
-        .filter_map(|need| match need {
-            Need::Replica(image) | Need::Filtee(image) => places.get(image).copied(),
-            Need::Commons(_) | Need::System(_) => None,
-        })
-        .collect()
 }

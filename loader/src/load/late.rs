@@ -74,17 +74,17 @@ extern "C-unwind" fn target(call: &LateCall<Call>) -> usize {
 impl Call {
     fn look_up(&self) -> Option<usize> {
         let domain = domain::by_id(self.domain)?;
-        let replica = domain.0.state.lock().by_image.get(&self.image).cloned()?;
         let find =
             |scope: &Scope| scope.find(Name::new(self.missing.name), self.missing.version, false);
-        let scopes = replica.scopes.lock().clone();
+        let scopes = domain.0.state.lock().entries.get(self.image)?.scopes.clone();
         let default = find(&domain.default_scope());
         // A definition in what was unloaded meanwhile has no address.
         default.into_iter().chain(scopes.iter().filter_map(|scope| find(scope))).find_map(
             |definition| {
                 let address = domain.address_of(definition)?;
                 if let Definition::Image { image, .. } = definition {
-                    replica.bound.lock().insert(image);
+                    let mut state = domain.0.state.lock();
+                    state.entries.get_mut(self.image)?.bound.insert(image);
                 }
                 Some(address)
             },

@@ -18,10 +18,12 @@ use std::time::{Duration, Instant};
 
 use crate::bind::plan::{Binder, Plan};
 use crate::bind::relocate::{self, Places};
-use crate::domain::Domain;
-use crate::domain::needs;
+use crate::bind::scope::Scope;
+use crate::domain::entry::Entry;
+use crate::domain::needs::{self, Need};
 use crate::domain::order::{self, Root};
 use crate::domain::uses::Opened;
+use crate::domain::{Domain, State};
 use crate::error::{Error, Result};
 use crate::flags::OpenFlags;
 use crate::image::IMAGES;
@@ -71,7 +73,7 @@ impl Domain {
     /// The domain's library of this file, if it is loaded there.
     pub fn find(&self, path: &Path) -> Option<Library> {
         let image = IMAGES.open(path).ok()?;
-        let replica = self.0.state.lock().by_image.get(&image.id).cloned()?;
+        let replica = self.replica(image.id)?;
         Some(Library::of_replica(self.clone(), replica))
     }
 }
@@ -113,12 +115,12 @@ fn open_uncounted(
         let known = domain.0.state.lock().uses.opened.contains_key(&image.id);
         if !known {
             if domain.0.program
-                && let Some(scope) = replica.scope()
+                && let Some(scope) = domain.scopes_of(&replica).first()
             {
                 let needed = needs::needed_by(domain, &replica).replicas;
                 let local = needed.iter().map(|replica| replica.image.clone()).collect();
                 let scope = Arc::new(scope.of_other(local));
-                needs::extend_scopes(&domain.0.state.lock(), &scope, true);
+                needs::extend_scopes(&mut domain.0.state.lock(), &scope, true);
             }
             construct(domain, std::slice::from_ref(&replica), Root::Known);
         }
@@ -198,7 +200,7 @@ fn shared_part(
 }
 
 fn loaded(domain: &Domain, image: &Image) -> Option<Arc<Replica>> {
-    domain.0.state.lock().by_image.get(&image.id).cloned()
+    domain.replica(image.id)
 }
 
 pub(crate) fn make_global(domain: &Domain, image: &Image) {
@@ -241,13 +243,13 @@ pub(crate) fn survey(domain: &Domain, root: Arc<Image>, forced: Option<Class>) -
 fn within<T>(domain: &Domain, find: impl FnOnce(&Surroundings<'_>) -> T) -> T {
     let (replicas, globals) = {
         let state = domain.0.state.lock();
-        (state.replicas.clone(), state.globals.clone())
+        (state.entries.replicas().cloned().collect::<Vec<_>>(), state.globals.clone())
     };
     let commons = domain
         .0
         .commons
         .as_ref()
-        .map(|commons| commons.state.lock().replicas.clone())
+        .map(|commons| commons.state.lock().entries.replicas().cloned().collect::<Vec<_>>())
         .unwrap_or_default();
     find(&Surroundings {
         images: &IMAGES,
@@ -330,26 +332,14 @@ fn open_system_node(index: usize, closure: &Closure, seen: &mut [bool]) -> Resul
 
 /// Loads the nodes of `class` into `domain`.
 fn load_group(domain: &Domain, closure: &Closure, class: Class, flags: OpenFlags) -> Result<()> {
-    let replicas = prepare_group(domain, closure, class, flags)?;
-    let Some(first) = replicas.first() else { return Ok(()) };
+    let Some(group) = prepare_group(domain, closure, class, flags)? else { return Ok(()) };
+    let replicas = group.replicas.clone();
     let started = Instant::now();
     publish::publish(&replicas)?;
-    {
-        let mut state = domain.0.state.lock();
-        for replica in &replicas {
-            state.by_image.insert(replica.image.id, replica.clone());
-            state.replicas.push(replica.clone());
-            if replica.image.dynamic.no_delete {
-                state.uses.keep(replica.image.id);
-            }
-        }
-        if let Some(scope) = first.scope() {
-            needs::extend_scopes(&state, &scope, domain.0.program);
-        }
-    }
+    enter(&mut domain.0.state.lock(), group, domain.0.program);
     let is_commons = domain.0.commons.is_none();
     if is_commons {
-        make_global(domain, &first.image);
+        make_global(domain, &replicas[0].image);
     }
     let published = started.elapsed();
     run::destroy_at_exit();
@@ -357,7 +347,7 @@ fn load_group(domain: &Domain, closure: &Closure, class: Class, flags: OpenFlags
     construct(domain, &replicas, if is_root { Root::New } else { Root::None });
     // Behind what its constructors have opened (glibc, elf/dl-open.c, dl_open_worker).
     if flags.has(OpenFlags::GLOBAL) && !is_commons {
-        make_global(domain, &first.image);
+        make_global(domain, &replicas[0].image);
     }
     tracing::debug!(
         publish_us = microseconds(published),
@@ -367,13 +357,39 @@ fn load_group(domain: &Domain, closure: &Closure, class: Class, flags: OpenFlags
     Ok(())
 }
 
-/// Runs the constructors of `replicas`. If the first of them was opened, this returns after all its needs
-/// are constructed. A constructor that opens a library of its own load, or one that needs such a library,
-/// therefore runs others of its load early (glibc, elf/dl-init.c).
+/// Makes a relocated group a part of its domain.
+fn enter(state: &mut State, group: Group, program: bool) {
+    let Group { replicas, plans, needs, scope, root } = group;
+    for (replica, needs) in replicas.iter().zip(needs) {
+        state.entries.push(Entry::new(replica.clone(), needs, scope.clone()));
+        if replica.image.dynamic.no_delete {
+            state.uses.keep(replica.image.id);
+        }
+    }
+    // Only such a domain unloads.
+    if program {
+        for replica in order::of_construction(&state.entries, &replicas, root, &Opened::new()) {
+            let index = replicas.iter().position(|other| Arc::ptr_eq(other, &replica));
+            let index = index.expect("the same replicas");
+            let scope = (index == 0).then_some(&*scope);
+            needs::note_bindings(state, replica.image.id, &plans[index], scope);
+        }
+    }
+    needs::extend_scopes(state, &scope, program);
+}
+
+/// Runs the constructors of `replicas`. If the first of them was opened, that does not return before all
+/// that it needs is constructed: a constructor that opens what its own load has brought, or what needs
+/// that, so runs others of its load early (glibc, elf/dl-init.c).
 pub(crate) fn construct(domain: &Domain, replicas: &[Arc<Replica>], root: Root) {
-    let waiting =
-        |replicas: &[Arc<Replica>]| replicas.iter().filter(|replica| !replica.has_begun()).count();
-    let others_wait = || waiting(&domain.0.state.lock().replicas) > waiting(replicas);
+    let waiting = |replicas: &[Arc<Replica>]| {
+        let entries = &domain.0.state.lock().entries;
+        let of_them = replicas.iter().filter_map(|replica| entries.of(replica));
+        of_them.filter(|entry| !entry.has_begun()).count()
+    };
+    let all_waiting =
+        || domain.0.state.lock().entries.iter().filter(|entry| !entry.has_begun()).count();
+    let others_wait = || all_waiting() > waiting(replicas);
     let mut all = replicas.to_vec();
     if root != Root::None && (domain.0.program || others_wait()) {
         all = needs::needed_by(domain, &replicas[0]).replicas;
@@ -382,29 +398,41 @@ pub(crate) fn construct(domain: &Domain, replicas: &[Arc<Replica>], root: Root) 
         all[..=first.expect("its closure holds it")].rotate_right(1);
     }
     let ordered = {
-        let opened = &mut domain.0.state.lock().uses.opened;
-        let ordered = order::of_construction(&all, root, opened);
+        let State { entries, uses, .. } = &mut *domain.0.state.lock();
+        let ordered = order::of_construction(entries, &all, root, &uses.opened);
         if root != Root::None {
             let last_first = ordered.iter().rev().skip(1);
-            opened.insert(all[0].image.id, last_first.map(|replica| replica.image.id).collect());
+            uses.opened
+                .insert(all[0].image.id, last_first.map(|replica| replica.image.id).collect());
         }
         ordered
     };
     if waiting(&all) > 0 {
-        order::with_first(ordered).iter().for_each(|replica| run::construct(replica));
+        order::with_first(ordered).iter().for_each(|replica| run::construct(domain, replica));
     }
 }
 
-/// The phases of a load before publication: plan, map, relocate.
+/// Replicas that are relocated, and that nobody but their load knows.
+pub(crate) struct Group {
+    /// In breadth-first order.
+    pub replicas: Vec<Arc<Replica>>,
+    plans: Vec<Arc<Plan>>,
+    needs: Vec<Vec<Need>>,
+    /// What all of them were bound in.
+    scope: Arc<Scope>,
+    root: Root,
+}
+
+/// The phases of a load that nobody sees: plan, map, relocate. Nothing if no node is of `class`.
 pub(crate) fn prepare_group(
     domain: &Domain,
     closure: &Closure,
     class: Class,
     flags: OpenFlags,
-) -> Result<Vec<Arc<Replica>>> {
+) -> Result<Option<Group>> {
     let members: Vec<usize> = closure.of_class(class).collect();
     if members.is_empty() {
-        return Ok(Vec::new());
+        return Ok(None);
     }
     let started = Instant::now();
     let images: Vec<Arc<Image>> =
@@ -437,20 +465,9 @@ pub(crate) fn prepare_group(
         relocate_us = microseconds(started.elapsed() - mapped),
         "relocated"
     );
-    for (replica, &index) in replicas.iter().zip(&members) {
-        replica.scopes.lock().push(scope.clone());
-        replica.needs.set(needs_of(closure, index));
-    }
-    // Only such a domain unloads.
-    if domain.0.program {
-        let root = if members.first() == Some(&0) { Root::New } else { Root::None };
-        for replica in order::of_construction(&replicas, root, &Opened::new()) {
-            let index = replicas.iter().position(|other| Arc::ptr_eq(other, &replica));
-            let plan = &plans[index.expect("the same replicas")];
-            needs::note_bindings(domain, &replica, plan, &replicas);
-        }
-    }
-    Ok(replicas)
+    let needs = members.iter().map(|&index| needs_of(closure, index)).collect();
+    let root = if members[0] == 0 { Root::New } else { Root::None };
+    Ok(Some(Group { replicas, plans, needs, scope, root }))
 }
 
 /// If several objects of a load cannot be bound, the error of the one that the system loader would
@@ -494,13 +511,13 @@ fn map_replica(
 
 /// Applies the plans to all replicas, then the answers of resolvers, then protects.
 fn relocate_all(domain: &Domain, replicas: &[Arc<Replica>], plans: &[Arc<Plan>]) -> Result<()> {
-    let existing = domain.0.state.lock().replicas.clone();
+    let existing: Vec<Arc<Replica>> = domain.0.state.lock().entries.replicas().cloned().collect();
     let by_image: HashMap<_, _> =
         existing.iter().chain(replicas).map(|replica| (replica.image.id, &**replica)).collect();
     let mut deferred = Vec::new();
     for (replica, plan) in replicas.iter().zip(plans) {
         let places = Places {
-            replicas: plan.images.iter().map(|image| by_image.get(image).copied()).collect(),
+            replicas: plan.images.iter().map(|from| by_image.get(&from.image).copied()).collect(),
             interpositions: &domain.0.thunks.addresses,
             late_calls: replica.late.as_ref().map_or(&[], |late| &late.addresses),
         };

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::bind::scope::{Order, Scope};
-use crate::domain::Domain;
 use crate::domain::needs::Need;
+use crate::domain::{Domain, DomainInner};
 use crate::flags::OpenFlags;
 use crate::image::{Image, ImageId};
 use crate::load::closure::{Closure, Edge};
@@ -61,7 +61,7 @@ pub(crate) fn scope_of(
 ) -> Scope {
     let (globals, mut uniques, global_needs): (Vec<_>, Vec<_>, _) = {
         let state = domain.0.state.lock();
-        let replicas = state.replicas.iter().map(|replica| replica.image.clone());
+        let replicas = state.entries.replicas().map(|replica| replica.image.clone());
         (
             state.globals.iter().map(|replica| replica.image.clone()).collect(),
             replicas.filter(|image| image.defines_uniques()).collect(),
@@ -115,7 +115,7 @@ pub(crate) fn scope_of(
                     }
                     Class::Commons => {
                         let commons = domain.0.commons.as_ref().and_then(|commons| {
-                            commons.state.lock().by_image.get(&node.image.id).cloned()
+                            commons.state.lock().entries.replica(node.image.id).cloned()
                         });
                         scope.add_commons(commons);
                     }
@@ -137,11 +137,12 @@ pub(crate) fn scope_of(
             }
             Provider::Replica(replica) => {
                 scope.add_local(&replica.image);
-                inherited.extend(replica.scope().map(|scope| (scope, None)));
+                inherited.extend(first_scope(&domain.0, &replica).map(|scope| (scope, None)));
             }
             Provider::Commons(replica) => {
                 let commons = domain.0.commons.as_ref();
-                inherited.extend(replica.scope().map(|scope| (scope, commons)));
+                let bound_in = commons.and_then(|commons| first_scope(commons, &replica));
+                inherited.extend(bound_in.map(|scope| (scope, commons)));
                 scope.add_commons(Some(replica));
             }
             Provider::System(object) => queue.extend(scope.add_object(object)),
@@ -153,8 +154,8 @@ pub(crate) fn scope_of(
             None => other.local.iter().for_each(|image| scope.add_local(image)),
             // Local there is what is loaded there: no image of this domain.
             Some(commons) => {
-                let there = commons.state.lock().by_image.clone();
-                let replicas = other.local.iter().map(|image| there.get(&image.id).cloned());
+                let there = &commons.state.lock().entries;
+                let replicas = other.local.iter().map(|image| there.replica(image.id).cloned());
                 replicas.for_each(|replica| scope.add_commons(replica));
             }
         }
@@ -163,17 +164,22 @@ pub(crate) fn scope_of(
     }
     global_needs.add_to(&mut scope);
     let state = domain.0.state.lock();
-    scope.set_apart(state.replicas.iter().map(|replica| &replica.image).chain(images));
+    scope.set_apart(state.entries.replicas().map(|replica| &replica.image).chain(images));
     drop(state);
     scope
 }
 
-/// Adds a replica of an earlier load, after the objects of which it is a filter, and returns its needs.
+/// The scope that a replica of an earlier load was bound in.
+fn first_scope(domain: &DomainInner, replica: &Replica) -> Option<Arc<Scope>> {
+    domain.state.lock().entries.of(replica)?.scopes.first().cloned()
+}
+
+/// Adds a replica of an earlier load, behind what it is a filter of, and returns what it needs.
 fn add_replica(domain: &Domain, scope: &mut Scope, replica: &Replica) -> Vec<Provider> {
     let state = domain.0.state.lock();
-    let loaded = |image: &ImageId| state.by_image.get(image).cloned();
-    let needs = || replica.needs.get().into_iter().flatten();
-    for need in needs() {
+    let loaded = |image: &ImageId| state.entries.replica(*image).cloned();
+    let needs = state.entries.of(replica).map(|entry| entry.needs.clone()).unwrap_or_default();
+    for need in needs.iter() {
         if let Need::Filtee(image) = need
             && let Some(filtee) = loaded(image)
         {
@@ -181,7 +187,8 @@ fn add_replica(domain: &Domain, scope: &mut Scope, replica: &Replica) -> Vec<Pro
         }
     }
     scope.add_local(&replica.image);
-    needs()
+    needs
+        .iter()
         .filter_map(|need| match need {
             Need::Replica(image) | Need::Filtee(image) => loaded(image).map(Provider::Replica),
             Need::System(object) => Some(Provider::System(object.clone())),

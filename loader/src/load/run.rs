@@ -1,12 +1,10 @@
 //! Running: constructors in dependency order, destructors in the reverse.
 
 use std::ffi::{c_char, c_int};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::current;
-use crate::domain;
-use crate::domain::order;
+use crate::domain::entry::Entry;
+use crate::domain::{self, Domain, State, order};
 use crate::replica::Replica;
 use crate::sys::dynamic::{ProgramArguments, environment};
 use crate::sys::lock::{Once, undisturbed};
@@ -15,19 +13,15 @@ use crate::visible::publish;
 type Constructor = unsafe extern "C-unwind" fn(c_int, *const *const c_char, *const *const c_char);
 type Destructor = unsafe extern "C-unwind" fn();
 
-/// [`Replica::constructed`] of a replica whose destructors have run.
-const ENDED: u64 = u64::MAX;
-
 static ARGUMENTS: Once<ProgramArguments> = Once::new();
 
 /// Runs DT_INIT, then DT_INIT_ARRAY in order (gABI, "Initialization and Termination Functions"),
 /// with the arguments that glibc passes. Once.
-pub(crate) fn construct(replica: &Replica) {
-    static NEXT: AtomicU64 = AtomicU64::new(1);
-    if replica.has_begun() {
+pub(crate) fn construct(domain: &Domain, replica: &Replica) {
+    let begins = domain.0.state.lock().entries.of_mut(replica).is_some_and(Entry::begin);
+    if !begins {
         return;
     }
-    replica.constructed.store(NEXT.fetch_add(1, Ordering::Relaxed), Ordering::Release);
     let _inside = current::enter(replica.domain);
     let dynamic = &replica.image.dynamic;
     let (at, count) = dynamic.init_array;
@@ -48,9 +42,10 @@ pub(crate) fn construct(replica: &Replica) {
 }
 
 /// Runs DT_FINI_ARRAY in reverse, then DT_FINI.
-pub(crate) fn destroy(replica: &Replica) {
+pub(crate) fn destroy(domain: &Domain, replica: &Replica) {
     // Once, and only where constructors ran.
-    if matches!(replica.constructed.swap(ENDED, Ordering::AcqRel), 0 | ENDED) {
+    let ends = domain.0.state.lock().entries.of_mut(replica).is_some_and(Entry::end);
+    if !ends {
         return;
     }
     let _inside = current::enter(replica.domain);
@@ -73,26 +68,29 @@ pub(crate) fn destroy(replica: &Replica) {
 pub(crate) fn destroy_at_exit() {
     extern "C" fn destroy_all() {
         let replicas = publish::snapshot().0;
-        let program = replicas
-            .iter()
-            .filter_map(|replica| domain::by_id(replica.domain))
-            .find(|domain| domain.0.program)
-            .map(|domain| domain.0.id);
-        let others = replicas.into_iter().filter(|replica| Some(replica.domain) != program);
-        for replica in last_first(others.collect()) {
-            destroy(&replica);
+        let (programs, others): (Vec<_>, Vec<_>) = replicas
+            .into_iter()
+            .filter_map(|replica| Some((domain::by_id(replica.domain)?, replica)))
+            .partition(|(domain, _)| domain.0.program);
+        let placed = others.into_iter().map(|(domain, replica)| {
+            let state = domain.0.state.lock();
+            (state.entries.of(&replica).and_then(Entry::place), replica)
+        });
+        for replica in order::last_first(placed.collect()) {
+            if let Some(domain) = domain::by_id(replica.domain) {
+                destroy(&domain, &replica);
+            }
         }
-        // Their own list is in load order.
-        if let Some(domain) = program.and_then(domain::by_id) {
+        // The program's own list is in load order.
+        if let Some((domain, _)) = programs.first() {
             let ordered = {
-                let mut state = domain.0.state.lock();
+                let State { entries, uses, .. } = &mut *domain.0.state.lock();
                 // A destructor that closes unloads nothing any more (glibc, _dl_fini).
-                let images: Vec<_> = state.replicas.iter().map(|r| r.image.id).collect();
-                images.into_iter().for_each(|image| state.uses.open(image));
-                order::of_destruction(&state.replicas, &state.uses)
+                entries.replicas().for_each(|replica| uses.open(replica.image.id));
+                order::of_destruction(entries, uses)
             };
             for replica in ordered {
-                destroy(&replica);
+                destroy(domain, &replica);
             }
         }
     }
@@ -104,14 +102,6 @@ pub(crate) fn destroy_at_exit() {
             tracing::warn!("atexit failed: destructors of replicas will not run at exit");
         }
     });
-}
-
-/// The reverse order of construction: a replica ends before those that it needs, and before the one
-/// that opened it.
-pub(crate) fn last_first(mut replicas: Vec<Arc<Replica>>) -> Vec<Arc<Replica>> {
-    let place = |replica: &Arc<Replica>| replica.constructed.load(Ordering::Acquire);
-    replicas.sort_by_key(|replica| std::cmp::Reverse(place(replica)));
-    replicas
 }
 
 /// The function pointers of an array in the replica's memory; 0 and -1 are no functions (they are

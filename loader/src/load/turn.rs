@@ -22,7 +22,8 @@ fn finish(domain: &Domain) {
     let waiting: Vec<_> = {
         let mut state = domain.0.state.lock();
         state.uses.stop_closing();
-        state.replicas.iter().filter(|replica| !replica.has_begun()).cloned().collect()
+        let waiting = state.entries.iter().filter(|entry| !entry.has_begun());
+        waiting.map(|entry| entry.replica.clone()).collect()
     };
     if waiting.is_empty() {
         return;

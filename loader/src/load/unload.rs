@@ -8,10 +8,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use crate::domain::needs;
-use crate::domain::needs::Need;
-use crate::domain::order;
-use crate::domain::{self, Domain, State};
+use crate::domain::{self, Domain, State, needs, order};
 use crate::image::ImageId;
 use crate::load::{run, turn};
 use crate::replica::Replica;
@@ -30,18 +27,22 @@ impl Domain {
         let replicas = {
             let mut state = self.0.state.lock();
             state.globals.clear();
-            state.by_image.clear();
-            let replicas = std::mem::take(&mut state.replicas);
-            if self.0.program {
-                order::of_destruction(&replicas, &state.uses)
+            let replicas = if self.0.program {
+                order::of_destruction(&state.entries, &state.uses)
             } else {
-                run::last_first(replicas)
-            }
+                let entries = state.entries.iter();
+                let placed = entries.map(|entry| (entry.place(), entry.replica.clone()));
+                order::last_first(placed.collect())
+            };
+            state.entries.leave(|_| true);
+            replicas
         };
         for replica in &replicas {
-            run::destroy(replica);
+            run::destroy(&self, replica);
         }
+        let gone = self.0.state.lock().entries.gone(&replicas);
         publish::withdraw(&unpinned(replicas));
+        drop(gone);
         domain::forget(self.id());
     }
 }
@@ -81,10 +82,12 @@ pub(crate) fn close(domain: &Domain, replica: &Replica) -> bool {
     loop {
         let unneeded = take_unneeded(&mut domain.0.state.lock());
         for replica in &unneeded {
-            run::destroy(replica);
+            run::destroy(domain, replica);
         }
         if !unneeded.is_empty() {
             publish::withdraw(&unneeded);
+            let gone = domain.0.state.lock().entries.gone(&unneeded);
+            drop(gone);
         }
         let uses = &mut domain.0.state.lock().uses;
         if !std::mem::take(&mut uses.again) {
@@ -98,33 +101,25 @@ pub(crate) fn close(domain: &Domain, replica: &Replica) -> bool {
 /// Removes the replicas from the domain that no root leads to, in the order in which they end.
 fn take_unneeded(state: &mut State) -> Vec<Arc<Replica>> {
     let mut needed: HashSet<ImageId> = HashSet::new();
-    let pinned = state.replicas.iter().filter(|replica| replica.registered.is_pinned());
+    let pinned = state.entries.replicas().filter(|replica| replica.registered.is_pinned());
     let mut waiting: Vec<ImageId> =
         state.uses.roots().chain(pinned.map(|replica| replica.image.id)).collect();
     while let Some(image) = waiting.pop() {
         if !needed.insert(image) {
             continue;
         }
-        let Some(replica) = state.by_image.get(&image) else { continue };
-        waiting.extend(replica.needs.get().into_iter().flatten().filter_map(|need| match need {
-            Need::Replica(image) | Need::Filtee(image) => Some(*image),
-            Need::Commons(_) | Need::System(_) => None,
-        }));
-        waiting.extend(replica.bound.lock().iter().copied());
+        let Some(entry) = state.entries.get(image) else { continue };
+        waiting.extend(entry.needed());
+        waiting.extend(&entry.bound);
     }
     let is_needed = |replica: &Arc<Replica>| needed.contains(&replica.image.id);
-    let unneeded: Vec<_> = order::of_destruction(&state.replicas, &state.uses)
-        .into_iter()
-        .filter(|r| !is_needed(r))
-        .collect();
-    state.replicas.retain(is_needed);
-    state.globals.retain(is_needed);
-    state.by_image.retain(|image, _| needed.contains(image));
-    state.uses.opened.retain(|image, _| needed.contains(image));
+    let mut unneeded = order::of_destruction(&state.entries, &state.uses);
+    unneeded.retain(|replica| !is_needed(replica));
     if !unneeded.is_empty() {
-        for replica in state.replicas.clone() {
-            needs::leave_scopes(state, &replica);
-        }
+        state.entries.leave(|entry| !is_needed(&entry.replica));
+        state.globals.retain(is_needed);
+        state.uses.opened.retain(|image, _| needed.contains(image));
+        needs::leave_scopes(state);
     }
     unneeded
 }

@@ -6,25 +6,24 @@ pub(crate) mod registered;
 pub(crate) mod thunk;
 pub(crate) mod words;
 
-use std::collections::HashSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::bind::scope::{Definition, Scope, call_resolver};
-use crate::domain::needs::Need;
+use crate::bind::scope::{Definition, call_resolver};
 use crate::id::DomainId;
+use crate::image::Image;
 use crate::image::provided;
 use crate::image::symbols::Symbol;
-use crate::image::{Image, ImageId};
 use crate::replica::link_map::{LinkMap, Range};
 use crate::replica::registered::Registered;
 use crate::replica::thunk::Thunks;
-use crate::sys::lock::{Mutex, Once, Rank};
 use crate::sys::memory::Reservation;
 use crate::system::search::Level;
 use crate::tls::{Block, Placed};
 
 /// One copy of an image: its own data, its image's text.
+///
+/// It does not change once it is relocated; what its domain knows of it is in the domain's entry
+/// (`domain/entry.rs`).
 ///
 /// Invariant: from publication until the domain is closed, `base..base + span` is mapped.
 pub(crate) struct Replica {
@@ -39,20 +38,8 @@ pub(crate) struct Replica {
     pub link_map: Box<LinkMap>,
     /// The images that led to it in its load: the one that needs it, the one that needs that, and so on.
     pub brought_by: Vec<Arc<Image>>,
-    /// The scope that it was bound in, then those of later loads that need it: where it asks for names
-    /// later (glibc's `l_scope`).
-    pub scopes: Mutex<Vec<Arc<Scope>>>,
-    /// The objects of its DT_NEEDED entries, in their order.
-    pub needs: Once<Vec<Need>>,
-    /// Images of the domain that its references are bound to.
-    pub bound: Mutex<HashSet<ImageId>>,
-    /// Those of them that end after it, in the order in which they were found.
-    pub ends_before: Mutex<Vec<ImageId>>,
-    /// The functions that its code has registered with the C library to be called later.
+    /// What its code asked the C library to call later.
     pub registered: Registered,
-    /// Its place in the order in which constructors began; 0 before, the highest number when it has
-    /// ended.
-    pub constructed: AtomicU64,
     /// What its references to functions without a definition are bound to, if it has some.
     pub late: Option<Thunks>,
 }
@@ -94,27 +81,12 @@ impl Replica {
             tls,
             link_map: LinkMap::new(&provided::public_path(&image.path), bias, dynamic),
             brought_by,
-            scopes: Mutex::new(Rank::Scopes, Vec::new()),
-            needs: Once::new(),
-            bound: Mutex::new(Rank::Bound, HashSet::new()),
-            ends_before: Mutex::new(Rank::EndsBefore, Vec::new()),
             registered: Registered::nothing(),
-            constructed: AtomicU64::new(0),
             late,
         }
     }
 
-    /// Whether its constructors have run, or are running.
-    pub(crate) fn has_begun(&self) -> bool {
-        self.constructed.load(Ordering::Acquire) != 0
-    }
-
-    /// The first scope that counts for it: that of its load, as long as what was opened stays.
-    pub(crate) fn scope(&self) -> Option<Arc<Scope>> {
-        self.scopes.lock().first().cloned()
-    }
-
-    /// The places of its thread-local blocks, if it has some.
+    /// Where the blocks of its thread-local data are, if it has some.
     pub(crate) fn tls_block(&self) -> Option<Block> {
         self.tls.as_ref().map(|placed| placed.block)
     }

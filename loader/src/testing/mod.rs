@@ -52,8 +52,8 @@ pub unsafe fn relocate(domain: &Domain, path: &Path, flags: OpenFlags) -> Result
     let image = IMAGES.open(path)?;
     let mut closure = load::discover(domain, image, Some(Class::Replicate))?;
     load::open_system_nodes(&mut closure)?;
-    let replicas = load::prepare_group(domain, &closure, Class::Replicate, flags)?;
-    Ok(Relocated { replicas })
+    let group = load::prepare_group(domain, &closure, Class::Replicate, flags)?;
+    Ok(Relocated { replicas: group.map(|group| group.replicas).unwrap_or_default() })
 }
 
 impl Relocated {
@@ -65,7 +65,7 @@ impl Relocated {
 
 /// The published replicas of a domain.
 pub fn members(domain: &Domain) -> Vec<Member> {
-    domain.0.state.lock().replicas.iter().map(|replica| member(replica)).collect()
+    domain.0.state.lock().entries.replicas().map(|replica| member(replica)).collect()
 }
 
 /// Whether references to `name` are bound to `address` because the domain interposes it.

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::bind::binding::Binding;
-use crate::bind::plan::{Binder, InterposedNames, Plan};
+use crate::bind::plan::{Binder, InterposedNames, Plan, Provider};
 use crate::bind::relocate::{self, Places};
 use crate::bind::scope::{Order, Scope};
 use crate::error::{Error, Result};
@@ -248,7 +248,7 @@ impl Specimen {
         };
         // As mapping leaves it to a plan that knows no word.
         let before = contents(map::map(image, &Words::default())?.base());
-        let own = |id: &_| (*id == image.id).then_some(&replica);
+        let own = |provider: &Provider| (provider.image == image.id).then_some(&replica);
         let places = Places {
             replicas: plan.images.iter().map(own).collect(),
             interpositions: &[INTERPOSITION; INTERPOSED.len()],

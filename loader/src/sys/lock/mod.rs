@@ -45,12 +45,6 @@ pub(crate) enum Rank {
     Domains,
     /// The replicas of one domain.
     Domain,
-    /// What one replica's references are bound to.
-    Bound,
-    /// What ends after one replica.
-    EndsBefore,
-    /// The scopes of one replica.
-    Scopes,
     /// The handles that one replica has registered handlers with.
     Registered,
     /// The index of the system loader's objects.
@@ -220,11 +214,6 @@ impl<T> Once<T> {
 
     pub(crate) fn get_or_try_init<E>(&self, make: impl FnOnce() -> Result<T, E>) -> Result<&T, E> {
         self.0.get_or_try_init(|| make().map(Box::new))
-    }
-
-    /// Sets the value unless there is one.
-    pub(crate) fn set(&self, value: T) {
-        let _ = self.0.set(Box::new(value));
     }
 }
 

@@ -1,0 +1,174 @@
+//! What a domain knows of each of its replicas.
+//!
+//! A replica does not change once it is mapped and relocated. What its domain adds to it (the scopes of
+//! later loads, what it is bound to, whether its constructors have run) is in its entry, under the lock of
+//! the domain's state.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::bind::scope::Scope;
+use crate::domain::needs::Need;
+use crate::image::ImageId;
+use crate::replica::Replica;
+
+/// What a domain knows of one replica.
+pub(crate) struct Entry {
+    pub replica: Arc<Replica>,
+    /// What its DT_NEEDED entries stand for, in their order.
+    pub needs: Arc<[Need]>,
+    /// The scope that it was bound in, then those of later loads that need it: where it asks for names
+    /// later (glibc's `l_scope`).
+    pub scopes: Vec<Arc<Scope>>,
+    /// Images of the domain that its references are bound to.
+    pub bound: HashSet<ImageId>,
+    /// Those of them that end after it, in the order in which they were found.
+    pub ends_before: Vec<ImageId>,
+    stage: Stage,
+}
+
+/// How far an entry's constructors and destructors are.
+#[derive(Clone, Copy)]
+enum Stage {
+    Waiting,
+    /// Its constructors have run, or are running: its place in the order in which those of all domains
+    /// began.
+    Begun(u64),
+    /// Its destructors have run, or are running.
+    Ended,
+}
+
+impl Entry {
+    /// The entry of a replica that was bound in `scope` and whose constructors wait.
+    pub(crate) fn new(replica: Arc<Replica>, needs: Vec<Need>, scope: Arc<Scope>) -> Entry {
+        Entry {
+            replica,
+            needs: needs.into(),
+            scopes: vec![scope],
+            bound: HashSet::new(),
+            ends_before: Vec::new(),
+            stage: Stage::Waiting,
+        }
+    }
+
+    /// The images of the domain that its DT_NEEDED entries stand for.
+    pub(crate) fn needed(&self) -> impl Iterator<Item = ImageId> {
+        self.needs.iter().filter_map(Need::in_domain)
+    }
+
+    /// Whether its constructors have run, or are running.
+    pub(crate) fn has_begun(&self) -> bool {
+        !matches!(self.stage, Stage::Waiting)
+    }
+
+    /// Notes that its constructors run. False if they have begun before.
+    pub(crate) fn begin(&mut self) -> bool {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let waits = !self.has_begun();
+        if waits {
+            self.stage = Stage::Begun(NEXT.fetch_add(1, Ordering::Relaxed));
+        }
+        waits
+    }
+
+    /// Notes that its destructors run. False if they may not: constructors never began, or they have run.
+    pub(crate) fn end(&mut self) -> bool {
+        let begun = matches!(self.stage, Stage::Begun(_));
+        if begun {
+            self.stage = Stage::Ended;
+        }
+        begun
+    }
+
+    /// Its place in the order in which constructors began, if its destructors are still to run.
+    pub(crate) fn place(&self) -> Option<u64> {
+        match self.stage {
+            Stage::Begun(place) => Some(place),
+            Stage::Waiting | Stage::Ended => None,
+        }
+    }
+
+    fn is_of(&self, replica: &Replica) -> bool {
+        std::ptr::eq(&*self.replica, replica)
+    }
+}
+
+/// The entries of a domain, in load order.
+#[derive(Default)]
+pub(crate) struct Entries {
+    list: Vec<Entry>,
+    /// Where an image's entry is in the list.
+    places: HashMap<ImageId, usize>,
+    /// Those that were taken out and whose destructors run, or are about to: their code still looks for
+    /// names.
+    leaving: Vec<Entry>,
+}
+
+impl Entries {
+    /// Adds an entry behind all others.
+    pub(crate) fn push(&mut self, entry: Entry) {
+        self.places.insert(entry.replica.image.id, self.list.len());
+        self.list.push(entry);
+    }
+
+    /// The entry of the domain's replica of `image`.
+    pub(crate) fn get(&self, image: ImageId) -> Option<&Entry> {
+        self.places.get(&image).map(|&place| &self.list[place])
+    }
+
+    /// As [`Entries::get`], to be changed.
+    pub(crate) fn get_mut(&mut self, image: ImageId) -> Option<&mut Entry> {
+        self.places.get(&image).map(|&place| &mut self.list[place])
+    }
+
+    /// The domain's replica of `image`.
+    pub(crate) fn replica(&self, image: ImageId) -> Option<&Arc<Replica>> {
+        self.get(image).map(|entry| &entry.replica)
+    }
+
+    /// The entry of `replica`, also while it leaves the domain.
+    pub(crate) fn of(&self, replica: &Replica) -> Option<&Entry> {
+        let own = self.get(replica.image.id).filter(|entry| entry.is_of(replica));
+        own.or_else(|| self.list.iter().chain(&self.leaving).find(|entry| entry.is_of(replica)))
+    }
+
+    /// As [`Entries::of`], to be changed.
+    pub(crate) fn of_mut(&mut self, replica: &Replica) -> Option<&mut Entry> {
+        self.list.iter_mut().chain(&mut self.leaving).find(|entry| entry.is_of(replica))
+    }
+
+    /// In load order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Entry> {
+        self.list.iter()
+    }
+
+    /// In load order, to be changed.
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Entry> {
+        self.list.iter_mut()
+    }
+
+    /// The replicas, in load order.
+    pub(crate) fn replicas(&self) -> impl Iterator<Item = &Arc<Replica>> {
+        self.list.iter().map(|entry| &entry.replica)
+    }
+
+    /// Takes entries out of the domain. They are leaving until [`Entries::gone`].
+    pub(crate) fn leave(&mut self, leaves: impl Fn(&Entry) -> bool) {
+        let (leaving, list) = std::mem::take(&mut self.list).into_iter().partition(leaves);
+        self.list = list;
+        self.leaving.extend::<Vec<Entry>>(leaving);
+        let ids = self.list.iter().map(|entry| entry.replica.image.id);
+        self.places = ids.zip(0..).collect();
+    }
+
+    /// Forgets the entries of `replicas`, which have left. The caller drops them without the lock.
+    #[must_use = "dropped without the lock of the state"]
+    pub(crate) fn gone(&mut self, replicas: &[Arc<Replica>]) -> Vec<Entry> {
+        let has_left =
+            |entry: &Entry| replicas.iter().any(|replica| Arc::ptr_eq(replica, &entry.replica));
+        let (gone, leaving) = std::mem::take(&mut self.leaving).into_iter().partition(has_left);
+        self.leaving = leaving;
+        gone
+    }
+}
