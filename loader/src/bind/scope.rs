@@ -286,6 +286,18 @@ pub(crate) fn call_resolver(address: usize) -> usize {
     arch::call_resolver(address, sys::hardware_capabilities)
 }
 
+impl Replica {
+    /// A symbol of a replica that exists once in the process.
+    pub(crate) fn definition(&self, symbol: &Symbol) -> Definition {
+        if let (true, Some(block)) = (symbol.is_tls(), self.tls_block()) {
+            return Definition::FixedTls { block, offset: symbol.value };
+        }
+        let address = self.symbol_address(symbol);
+        let address = if symbol.is_indirect_function() { call_resolver(address) } else { address };
+        Definition::Fixed { address, size: symbol.size }
+    }
+}
+
 /// The definition that a symbol of a system object stands for.
 pub(crate) fn system_definition(object: &SystemObject, symbol: &Symbol) -> Definition {
     if symbol.is_tls() {

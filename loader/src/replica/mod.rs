@@ -8,7 +8,6 @@ pub(crate) mod words;
 
 use std::sync::Arc;
 
-use crate::bind::scope::{Definition, call_resolver};
 use crate::id::DomainId;
 use crate::image::Image;
 use crate::image::provided;
@@ -119,16 +118,6 @@ impl Replica {
     /// The address of a symbol that is not thread-local.
     pub(crate) fn symbol_address(&self, symbol: &Symbol) -> usize {
         if symbol.is_absolute() { symbol.value as usize } else { self.address(symbol.value) }
-    }
-
-    /// A symbol of a replica that exists once in the process.
-    pub(crate) fn definition(&self, symbol: &Symbol) -> Definition {
-        if let (true, Some(block)) = (symbol.is_tls(), self.tls_block()) {
-            return Definition::FixedTls { block, offset: symbol.value };
-        }
-        let address = self.symbol_address(symbol);
-        let address = if symbol.is_indirect_function() { call_resolver(address) } else { address };
-        Definition::Fixed { address, size: symbol.size }
     }
 
     pub(crate) fn range(&self) -> Range {

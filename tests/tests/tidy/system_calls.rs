@@ -105,7 +105,7 @@ fn call_if(condition: bool) -> Verdict {
 }
 
 /// The files of modules that are compiled for tests only.
-fn test_files(sources: &[Source]) -> HashSet<String> {
+pub fn test_files(sources: &[Source]) -> HashSet<String> {
     let mut files = HashSet::new();
     for source in sources {
         let folder = match source.path.strip_suffix("/mod.rs") {
