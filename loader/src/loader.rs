@@ -9,7 +9,6 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use crate::dl;
 use crate::domain::{self, Domain, DomainInner, State};
 use crate::error::{Error, Result};
-use crate::flags::OpenFlags;
 use crate::id::DomainId;
 use crate::load::library::Library;
 use crate::load::run;
@@ -72,6 +71,9 @@ pub struct DomainBuilder {
     interpositions: HashMap<String, Interposition>,
 }
 
+/// The name whose references are bound to the form that is shortest for each object.
+const TLS_GET_ADDR: &str = "__tls_get_addr";
+
 impl DomainBuilder {
     fn new(name: &str, policy: Arc<Policy>, commons: Option<Domain>) -> DomainBuilder {
         DomainBuilder {
@@ -109,6 +111,7 @@ impl DomainBuilder {
     pub fn build(self) -> Result<Domain> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let id = DomainId(NEXT.fetch_add(1, Ordering::Relaxed));
+        let own_tls_get_addr = !self.interpositions.contains_key(TLS_GET_ADDR);
         let mut table: HashMap<String, Interposition> = dl::interpositions(id)
             .into_iter()
             .map(|(name, entry)| (name.to_owned(), entry))
@@ -128,6 +131,7 @@ impl DomainBuilder {
             // Before what the program registers: its destructors run first.
             run::destroy_at_exit();
         }
+        let tls_get_addr = names.iter().position(|name| name == TLS_GET_ADDR);
         let inner = Arc::new(DomainInner {
             id,
             name: self.name,
@@ -137,6 +141,7 @@ impl DomainBuilder {
             serial: Reentrant::new(),
             state: Mutex::new(Rank::Domain, State::default()),
             interposed: names.into(),
+            tls_get_addr: tls_get_addr.filter(|_| own_tls_get_addr).map(|index| index as u32),
             thunks,
         });
         let domain = Domain(inner);
@@ -170,8 +175,9 @@ impl Loader {
     /// # Safety
     /// Constructors of the library and of what it needs run; it must be sound to run them in this process.
     pub unsafe fn open_by_system(&self, path: &Path) -> Result<Library> {
-        let object = SYSTEM.open(path, libc::RTLD_LAZY)?;
-        crate::load::open_by_system(&self.commons, &object.path, OpenFlags::LAZY)
+        let (object, handle) = SYSTEM.open_handle(path, libc::RTLD_LAZY)?;
+        let path = object.path.clone();
+        Ok(Library::of_system(self.commons.clone(), handle, object.base, path))
     }
 
     /// The address of `name` in the executable, its dependencies, and what the system loader

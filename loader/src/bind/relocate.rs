@@ -21,6 +21,8 @@ pub(crate) struct Places<'a> {
     /// The domain's replicas of [`Plan::images`], in that order.
     pub replicas: Vec<Option<&'a Replica>>,
     pub interpositions: &'a [usize],
+    /// Which of them is the loader's own `__tls_get_addr`.
+    pub tls_get_addr: Option<u32>,
     /// The late calls of the replica that is relocated, by index in [`Plan::missing`].
     pub late_calls: &'a [usize],
 }
@@ -246,10 +248,11 @@ impl Relocator<'_> {
             Binding::Absent | Binding::Unreferenced => Value::Absent,
             Binding::Fixed { address, .. } => Value::Address { address },
             Binding::FixedTls { block, offset } => Value::Tls { block, offset },
+            Binding::Interposed(entry) if self.places.tls_get_addr == Some(entry) => {
+                Value::Address { address: self.tls_get_addr }
+            }
             Binding::Interposed(entry) => {
-                let address = self.places.interpositions[entry as usize];
-                let any = arch::tls_get_addr as *const () as usize;
-                Value::Address { address: if address == any { self.tls_get_addr } else { address } }
+                Value::Address { address: self.places.interpositions[entry as usize] }
             }
             Binding::Missing(index) => {
                 Value::Address { address: self.places.late_calls[index as usize] }

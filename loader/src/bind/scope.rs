@@ -65,7 +65,7 @@ pub(crate) struct Scope {
     pub commons: Vec<Arc<Replica>>,
     pub system: Vec<Arc<SystemObject>>,
     /// Those of `system` that are, or need, a file that the domain replicates.
-    pub apart: Vec<SystemId>,
+    pub shadowed: Vec<SystemId>,
     pub order: Order,
     /// The number of leading objects of `system` that are the executable and its dependencies.
     pub program: usize,
@@ -76,7 +76,7 @@ pub(crate) struct Scope {
 pub(crate) struct ScopeKey {
     images: [Vec<ImageId>; 4],
     system: Vec<SystemId>,
-    apart: Vec<SystemId>,
+    shadowed: Vec<SystemId>,
     order: Order,
 }
 
@@ -102,7 +102,7 @@ impl Scope {
                 self.commons.iter().map(|replica| replica.image.id).collect(),
             ],
             system: self.system.iter().map(|object| object.id).collect(),
-            apart: self.apart.clone(),
+            shadowed: self.shadowed.clone(),
             order: self.order,
         }
     }
@@ -180,9 +180,13 @@ impl Scope {
     /// that all have.
     fn unique_instead(&self, name: Name<'_>, image: ImageId, symbol: Symbol) -> Definition {
         let found = Definition::Image { image, symbol };
-        if !symbol.is_unique() {
-            return found;
-        }
+        if symbol.is_unique() { self.unique(name).unwrap_or(found) } else { found }
+    }
+
+    /// The unique definition (STB_GNU_UNIQUE) of `name` that all have, whoever asks (glibc, elf/dl-lookup.c,
+    /// do_lookup_unique): that of an object which exists once in the process, else that of the image of the
+    /// domain which was loaded first.
+    pub(crate) fn unique(&self, name: Name<'_>) -> Option<Definition> {
         let shared = || match self.order {
             Order::Domain | Order::LibraryInDomain => self.unique_shared(name),
             Order::Program | Order::Library => None,
@@ -192,7 +196,7 @@ impl Scope {
             let found = uniques.find_map(|image| Some((image.id, image.unique(name)?)));
             found.map(|(image, symbol)| Definition::Image { image, symbol })
         };
-        shared().or_else(own).unwrap_or(found)
+        shared().or_else(own)
     }
 
     /// The unique definition among the objects that exist once in the process.
@@ -203,7 +207,7 @@ impl Scope {
             let (_, symbol) = object.symbols.lookup(name, None, true)?;
             symbol.is_unique().then(|| system_definition(object, &symbol))
         };
-        let mut shared = self.system.iter().filter(|object| !self.apart.contains(&object.id));
+        let mut shared = self.system.iter().filter(|object| !self.shadowed.contains(&object.id));
         self.commons.iter().find_map(in_commons).or_else(|| shared.find_map(in_object))
     }
 
@@ -228,7 +232,7 @@ impl Scope {
     }
 
     /// The definition among the objects that exist once in the process; `all`: also among those
-    /// that stand apart.
+    /// that are shadowed.
     fn find_shared(
         &self,
         name: Name<'_>,
@@ -241,7 +245,7 @@ impl Scope {
                 return Some(replica.definition(&symbol));
             }
         }
-        self.system.iter().filter(|object| all || !self.apart.contains(&object.id)).find_map(
+        self.system.iter().filter(|object| all || !self.shadowed.contains(&object.id)).find_map(
             |object| {
                 let (_, symbol) = object.symbols.lookup(name, wanted, newest)?;
                 Some(system_definition(object, &symbol))
@@ -252,32 +256,32 @@ impl Scope {
     fn is_of_c_library(&self, name: Name<'_>, wanted: Option<Version<'_>>, newest: bool) -> bool {
         self.system.iter().any(|object| {
             object.is_c_library()
-                && !self.apart.contains(&object.id)
+                && !self.shadowed.contains(&object.id)
                 && object.symbols.lookup(name, wanted, newest).is_some()
         })
     }
 
-    /// Sets [`Scope::apart`] for a domain that replicates `images`.
-    pub(crate) fn set_apart<'a>(&mut self, images: impl Iterator<Item = &'a Arc<Image>>) {
+    /// Sets [`Scope::shadowed`] for a domain that replicates `images`.
+    pub(crate) fn find_shadowed<'a>(&mut self, images: impl Iterator<Item = &'a Arc<Image>>) {
         let files: HashSet<_> =
             images.map(|image| (image.file_id.device, image.file_id.inode)).collect();
         let replicated = |object: &SystemObject| {
             object.file_id().is_some_and(|file| files.contains(&(file.device, file.inode)))
         };
-        let mut apart: Vec<&Arc<SystemObject>> =
+        let mut shadowed: Vec<&Arc<SystemObject>> =
             self.system.iter().filter(|object| replicated(object)).collect();
         let mut next = 0;
-        while let Some(&inner) = apart.get(next) {
+        while let Some(&inner) = shadowed.get(next) {
             next += 1;
             let needs = |object: &&Arc<SystemObject>| object.needs(inner);
             let outer: Vec<_> = self.system.iter().filter(needs).collect();
             for object in outer {
-                if !apart.iter().any(|known| known.id == object.id) {
-                    apart.push(object);
+                if !shadowed.iter().any(|known| known.id == object.id) {
+                    shadowed.push(object);
                 }
             }
         }
-        self.apart = apart.into_iter().map(|object| object.id).collect();
+        self.shadowed = shadowed.into_iter().map(|object| object.id).collect();
     }
 }
 

@@ -1,6 +1,6 @@
 //! `dlopen` and `dlclose`.
 
-use std::ffi::{CString, c_char, c_int, c_void};
+use std::ffi::{c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
 use std::ptr;
 use std::sync::Arc;
@@ -16,7 +16,6 @@ use crate::load;
 use crate::load::library::Library;
 use crate::load::unload;
 use crate::replica::Replica;
-use crate::sys::dynamic;
 use crate::sys::functions::functions;
 use crate::system::SYSTEM;
 use crate::system::SystemObject;
@@ -73,23 +72,9 @@ pub(super) unsafe extern "C-unwind" fn dlopen(
 
 fn open(domain: &Domain, name: &str, flags: OpenFlags, caller: usize) -> Result<Library> {
     let path = match resolve(domain, name, caller)? {
-        Found::Path(path) => path,
-        // What only the system loader finds (a name that is loaded, glibc's hwcaps directories).
-        Found::Nothing => {
-            let c_name = CString::new(name).map_err(|_| Error::System {
-                object: name.into(),
-                message: "its name holds a NUL byte".into(),
-            })?;
-            let handle = dynamic::SystemHandle::open(&c_name, flags.bits())
-                .map_err(|message| Error::System { object: name.into(), message })?;
-            let base = handle.base().unwrap_or(0);
-            return Ok(Library::of_system(
-                domain.clone(),
-                handle.keep() as usize,
-                base,
-                name.into(),
-            ));
-        }
+        Found::Loaded(replica) => return load::open(domain, replica.image.clone(), None, flags),
+        Found::File(path) => path,
+        Found::BySystem => return load::open_by_system(domain, Path::new(name), flags),
     };
     // The program itself, or what it was linked with, which need not be an image that we accept.
     if domain.0.program
@@ -105,9 +90,13 @@ fn open(domain: &Domain, name: &str, flags: OpenFlags, caller: usize) -> Result<
     load::open(domain, image, None, flags)
 }
 
+/// What a name stands for.
 enum Found {
-    Path(PathBuf),
-    Nothing,
+    /// A replica of the domain, by its DT_SONAME. Its file may be gone.
+    Loaded(Arc<Replica>),
+    File(PathBuf),
+    /// What only the system loader finds: a name that is loaded, a file in glibc's hwcaps directories.
+    BySystem,
 }
 
 fn resolve(domain: &Domain, name: &str, caller: usize) -> Result<Found> {
@@ -115,7 +104,7 @@ fn resolve(domain: &Domain, name: &str, caller: usize) -> Result<Found> {
     if name.contains('/') {
         // For what is not there, opening it gives the reason.
         let path = search::find(name, &caller.chain());
-        return Ok(Found::Path(path.unwrap_or_else(|_| Path::new(name).to_owned())));
+        return Ok(Found::File(path.unwrap_or_else(|_| Path::new(name).to_owned())));
     }
     let by_soname = domain
         .0
@@ -126,14 +115,14 @@ fn resolve(domain: &Domain, name: &str, caller: usize) -> Result<Found> {
         .find(|replica| replica.image.soname() == name)
         .cloned();
     if let Some(replica) = by_soname {
-        return Ok(Found::Path(replica.image.path.clone()));
+        return Ok(Found::Loaded(replica));
     }
     if domain.0.program && SYSTEM.by_name(name).is_some() {
-        return Ok(Found::Nothing);
+        return Ok(Found::BySystem);
     }
     match search::find(name, &caller.chain()) {
-        Ok(path) => Ok(Found::Path(path)),
-        Err(Absence::Nowhere(_)) => Ok(Found::Nothing),
+        Ok(path) => Ok(Found::File(path)),
+        Err(Absence::Nowhere(_)) => Ok(Found::BySystem),
         Err(Absence::Unknown(error)) => Err(error),
     }
 }

@@ -89,7 +89,7 @@ unsafe fn lookup(
             Handle::Domain => (query.global(), program_name()),
             Handle::Replica(owner, replica) => {
                 let found = find_definition(&owner, &replica, query.name, query.wanted);
-                let found = found.and_then(|found| owner.address_of(found));
+                let found = found.and_then(|found| owner.hand_out(found));
                 (found, replica.image.path.display().to_string())
             }
             Handle::System => {
@@ -140,7 +140,8 @@ impl Query<'_> {
         let own = caller.filter(|caller| caller.image.dynamic.symbolic && deep.is_none());
         let found = own.and_then(|caller| {
             let (_, symbol) = caller.image.symbols.lookup(self.name, self.wanted, true)?;
-            Some(Definition::Image { image: caller.image.id, symbol })
+            let found = Definition::Image { image: caller.image.id, symbol };
+            Some(self.domain.one_for_all(caller, self.name, &symbol, found))
         });
         let found = found
             .or_else(|| self.find_in(deep?))
@@ -157,7 +158,7 @@ impl Query<'_> {
     /// A symbol of the whole program, as the handle of `dlopen(NULL)` gives it.
     fn global(&self) -> Option<usize> {
         // Not kept for the caller either.
-        let found = || self.domain.address_of(self.find_in(&self.domain.default_scope())?);
+        let found = || self.domain.hand_out(self.find_in(&self.domain.default_scope())?);
         self.interposed().or_else(found)
     }
 
@@ -171,14 +172,13 @@ impl Query<'_> {
         let rest = &scope.local[position.map_or(0, |position| position + 1)..];
         let found = rest.iter().find_map(|image| {
             let (_, symbol) = image.symbols.lookup(self.name, self.wanted, true)?;
-            let unique = symbol.is_unique().then(|| self.domain.unique(self.name));
-            let (image, symbol) = unique.flatten().unwrap_or((image.id, symbol));
-            Some(Definition::Image { image, symbol })
+            let found = Definition::Image { image: image.id, symbol };
+            Some(self.domain.one_for_all(caller, self.name, &symbol, found))
         });
         // The executable comes before everything that is loaded later. What is found here is not kept
         // for the caller (glibc, elf/dl-sym.c: without DL_LOOKUP_ADD_DEPENDENCY).
         let found = found.or_else(|| self.in_objects(scope.system.get(1..)?))?;
-        self.domain.address_of(found)
+        self.domain.hand_out(found)
     }
 
     fn next_after_system_object(&self) -> Option<Definition> {
@@ -216,7 +216,7 @@ impl Query<'_> {
         if let (Definition::Image { image, .. }, Some(caller)) = (definition, &self.caller) {
             needs::note_reference(&mut self.domain.0.state.lock(), caller, image);
         }
-        self.domain.address_of(definition)
+        self.domain.hand_out(definition)
     }
 
     /// The object that an error names.

@@ -76,6 +76,8 @@ pub(crate) struct DomainInner {
     pub serial: Reentrant,
     pub state: Mutex<State>,
     pub interposed: InterposedNames,
+    /// Where the loader's own `__tls_get_addr` is in the table; nothing if another function answers for it.
+    pub tls_get_addr: Option<u32>,
     pub thunks: Thunks,
 }
 
@@ -181,41 +183,54 @@ impl Domain {
         scope
     }
 
-    /// The definition of `name` that stands for all unique ones (STB_GNU_UNIQUE) in the domain, whoever
-    /// asks (glibc, elf/dl-lookup.c, do_lookup_unique).
-    pub(crate) fn unique(&self, name: Name<'_>) -> Option<(ImageId, Symbol)> {
-        let state = self.0.state.lock();
-        let images = state.entries.replicas().map(|replica| &replica.image);
-        let mut images = images.filter(|image| image.defines_uniques());
-        images.find_map(|image| Some((image.id, image.unique(name)?)))
+    /// What `dlsym` finds for `asker` where it has found `symbol`, whose definition is `found`: of a unique
+    /// symbol the definition that all have (see [`Scope::unique`]).
+    pub(crate) fn one_for_all(
+        &self,
+        asker: &Replica,
+        name: Name<'_>,
+        symbol: &Symbol,
+        found: Definition,
+    ) -> Definition {
+        if !symbol.is_unique() {
+            return found;
+        }
+        let default = self.default_scope();
+        let scope = match self.scopes_of(asker).first() {
+            // Later loads have brought further images.
+            Some(scope) => Scope { uniques: default.uniques, ..(**scope).clone() },
+            None => default,
+        };
+        scope.unique(name).unwrap_or(found)
     }
 
     /// The address of `name` in a scope of this domain, as `dlsym` returns it.
     pub(crate) fn lookup(&self, scope: &Scope, name: &str) -> Option<usize> {
-        self.address_of(scope.find(Name::new(name.as_bytes()), None, true)?)
+        self.hand_out(scope.find(Name::new(name.as_bytes()), None, true)?)
     }
 
-    /// The result of `dlsym` for a definition: a function's address (after an indirect function's resolver
-    /// was called), or the calling thread's copy of thread-local data.
-    pub(crate) fn address_of(&self, definition: Definition) -> Option<usize> {
-        Some(match definition {
-            Definition::Fixed { address, .. } => address,
-            Definition::FixedTls { block, offset } => block.address(offset),
-            Definition::Image { image, symbol } => {
-                let replica = {
-                    let mut state = self.0.state.lock();
-                    // Somebody has it now, for the program's life (glibc, do_lookup_unique).
-                    if symbol.is_unique() {
-                        state.uses.keep(image);
-                    }
-                    state.entries.replica(image).cloned()?
-                };
-                match replica.definition(&symbol) {
-                    Definition::Fixed { address, .. } => address,
-                    Definition::FixedTls { block, offset } => block.address(offset),
-                    Definition::Image { .. } => return None,
-                }
-            }
-        })
+    /// What `dlsym` returns for a definition. Whoever asked has it now: a unique one stays for the program's
+    /// life (glibc, elf/dl-lookup.c, do_lookup_unique).
+    pub(crate) fn hand_out(&self, definition: Definition) -> Option<usize> {
+        if let Definition::Image { image, symbol } = definition
+            && symbol.is_unique()
+        {
+            self.0.state.lock().uses.keep(image);
+        }
+        self.address_of(definition)
+    }
+
+    /// The address of a definition: of a function (an indirect function's resolver has been asked), or of the
+    /// calling thread's copy of thread-local data.
+    fn address_of(&self, definition: Definition) -> Option<usize> {
+        match definition {
+            Definition::Fixed { address, .. } => Some(address),
+            Definition::FixedTls { block, offset } => Some(block.address(offset)),
+            Definition::Image { image, symbol } => match self.replica(image)?.definition(&symbol) {
+                Definition::Fixed { address, .. } => Some(address),
+                Definition::FixedTls { block, offset } => Some(block.address(offset)),
+                Definition::Image { .. } => None,
+            },
+        }
     }
 }

@@ -45,7 +45,7 @@ pub(crate) enum Root {
     /// It was opened, and that loaded it.
     New,
     /// It was opened, and others had brought it before.
-    Known,
+    AlreadyLoaded,
 }
 
 /// Replicas of a domain in the order in which their constructors run, dependencies first. What was opened,

@@ -86,15 +86,19 @@ impl Image {
         if file_id.is_empty() {
             return Err(Error::Malformed { object: path, reason: "the file is empty".into() });
         }
-        let view = file::view(&file).map_err(io("map"))?;
-        // The view is not yet known to be worth keeping: validate on the borrow first.
-        tables(&path, &view)?;
+        let view = Box::into_raw(Box::new(file::view(&file).map_err(io("map"))?));
         // A descriptor for each library of a process would be one of 1,024 (RLIMIT_NOFILE's default).
         let leads_there = provided::regular_file(&path).is_ok_and(|found| found == Some(file_id));
         let kept = (!leads_there).then_some(file);
         // Images live as long as the process (there is one per distinct file, however many
         // replicas), so their bytes may be borrowed for `'static`.
-        Image::of_bytes(path, kept, file_id, Box::leak(Box::new(view)))
+        // SAFETY: the view was just made, and is taken back below only where no image borrows from it.
+        let image = Image::of_bytes(path, kept, file_id, unsafe { &*view });
+        if image.is_err() {
+            // SAFETY: made by `into_raw` above. An error borrows nothing.
+            drop(unsafe { Box::from_raw(view) });
+        }
+        image
     }
 
     /// The image that `bytes` hold, the content of a file at `path`, or of `kept`.

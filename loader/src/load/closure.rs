@@ -32,6 +32,8 @@ pub(crate) struct Node {
     pub edges: Vec<Edge>,
     /// The number of leading edges that lead to objects of which it is a filter.
     pub filtees: usize,
+    /// The object that the system loader has made of it for this load.
+    pub opened: Option<Arc<SystemObject>>,
     /// The node that needed it first.
     parent: Option<usize>,
 }
@@ -65,10 +67,20 @@ pub(crate) struct Surroundings<'a> {
     /// Whether objects of the system loader count as loaded, whatever the rules are.
     pub program: bool,
     pub system: &'a System,
+    /// Whether what the system has is kept loaded, as something is about to refer to it.
+    pub pins: bool,
     /// The domain's replicas, in load order, and those of them that are global.
     pub replicas: &'a [Arc<Replica>],
     pub globals: &'a [Arc<Replica>],
     pub commons: &'a [Arc<Replica>],
+}
+
+impl Surroundings<'_> {
+    /// Whether the system loader has `object`, which a load pins: it stays then. False if the program has
+    /// closed it meanwhile.
+    fn has(&self, object: &SystemObject) -> bool {
+        !self.pins || self.system.pin(object)
+    }
 }
 
 impl Closure {
@@ -154,7 +166,7 @@ impl Closure {
         let shared = || around.policy.class_of_name(name).is_some_and(|it| it != Class::Replicate);
         if around.program || shared() {
             let loaded = around.system.by_name(name);
-            if let Some(object) = loaded.filter(|object| around.system.pin(object)) {
+            if let Some(object) = loaded.filter(|object| around.has(object)) {
                 return Ok(Edge::System(object));
             }
         }
@@ -162,12 +174,10 @@ impl Closure {
             Ok(path) => path,
             Err(Absence::Unknown(error)) => return Err(error),
             Err(Absence::Nowhere(searched)) => {
-                return Ok(
-                    match around.system.by_name(name).filter(|object| around.system.pin(object)) {
-                        Some(object) => Edge::System(object),
-                        None => Edge::Missing { name: name.to_owned(), searched },
-                    },
-                );
+                return Ok(match around.system.by_name(name).filter(|object| around.has(object)) {
+                    Some(object) => Edge::System(object),
+                    None => Edge::Missing { name: name.to_owned(), searched },
+                });
             }
         };
         let rule = around.policy.rule(&path).map(|rule| rule.0);
@@ -176,7 +186,7 @@ impl Closure {
                 Some(object) => Some(object),
                 None => around.system.by_path(&path)?,
             };
-            if let Some(object) = loaded.filter(|object| around.system.pin(object)) {
+            if let Some(object) = loaded.filter(|object| around.has(object)) {
                 return Ok(Edge::System(object));
             }
             if rule == Some(Class::System) && !provided::is_provided(&path) {
@@ -375,6 +385,7 @@ impl Node {
             reason: "nothing in it belongs to one domain".into(),
             edges: Vec::new(),
             filtees: 0,
+            opened: None,
             parent,
         }
     }

@@ -81,7 +81,7 @@ impl Call {
         // A definition in what was unloaded meanwhile has no address.
         default.into_iter().chain(scopes.iter().filter_map(|scope| find(scope))).find_map(
             |definition| {
-                let address = domain.address_of(definition)?;
+                let address = domain.hand_out(definition)?;
                 if let Definition::Image { image, .. } = definition {
                     let mut state = domain.0.state.lock();
                     state.entries.get_mut(self.image)?.bound.insert(image);

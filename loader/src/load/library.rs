@@ -91,7 +91,7 @@ impl Library {
 
 /// `name` in the replica itself, then in what it needs.
 fn find_in(domain: &Domain, replica: &Arc<Replica>, name: &str) -> Option<usize> {
-    domain.address_of(find_definition(domain, replica, Name::new(name.as_bytes()), None)?)
+    domain.hand_out(find_definition(domain, replica, Name::new(name.as_bytes()), None)?)
 }
 
 /// The definition that `dlsym` on a handle of `replica` finds, of the version `wanted` if any.
@@ -105,25 +105,25 @@ pub(crate) fn find_definition(
     if replica.image.dynamic.filtees.is_empty()
         && let Some((_, symbol)) = replica.image.symbols.lookup(name, wanted, true)
     {
-        let unique = symbol.is_unique().then(|| domain.unique(name)).flatten();
-        let (image, symbol) = unique.unwrap_or((replica.image.id, symbol));
-        return Some(Definition::Image { image, symbol });
+        let found = Definition::Image { image: replica.image.id, symbol };
+        return Some(domain.one_for_all(replica, name, &symbol, found));
     }
     let needed = needs::needed_by(domain, replica);
     let in_replicas = |replicas: &[Arc<Replica>]| {
-        replicas.iter().find_map(|replica| {
-            let (_, symbol) = replica.image.symbols.lookup(name, wanted, true)?;
-            let unique = symbol.is_unique().then(|| domain.unique(name)).flatten();
-            Some(match unique {
-                Some((image, symbol)) => Definition::Image { image, symbol },
-                None => replica.definition(&symbol),
-            })
+        replicas.iter().find_map(|other| {
+            let (_, symbol) = other.image.symbols.lookup(name, wanted, true)?;
+            Some(domain.one_for_all(replica, name, &symbol, other.definition(&symbol)))
         })
     };
     in_replicas(&needed.replicas).or_else(|| in_replicas(&needed.commons)).or_else(|| {
         needed.system.iter().find_map(|object| {
             let (_, symbol) = object.symbols.lookup(name, wanted, true)?;
-            Some(system_definition(object, &symbol))
+            let found = system_definition(object, &symbol);
+            // Beside the program the system loader's choice is one of several, in the program it is the one.
+            Some(match domain.0.program {
+                true => found,
+                false => domain.one_for_all(replica, name, &symbol, found),
+            })
         })
     })
 }

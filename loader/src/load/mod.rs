@@ -31,7 +31,6 @@ use crate::image::Image;
 use crate::load::closure::{Closure, Edge, Surroundings};
 use crate::load::library::Library;
 use crate::load::providers::{needs_of, scope_of};
-use crate::load::underlinked::undefined_on_its_own;
 use crate::policy::Class;
 use crate::replica::Replica;
 use crate::replica::map;
@@ -122,7 +121,7 @@ fn open_uncounted(
                 let scope = Arc::new(scope.of_other(local));
                 needs::extend_scopes(&mut domain.0.state.lock(), &scope, true);
             }
-            construct(domain, std::slice::from_ref(&replica), Root::Known);
+            construct(domain, std::slice::from_ref(&replica), Root::AlreadyLoaded);
         }
         if flags.has(OpenFlags::GLOBAL) {
             make_global(domain, &image);
@@ -232,15 +231,15 @@ pub(crate) fn discover(
     root: Arc<Image>,
     forced: Option<Class>,
 ) -> Result<Closure> {
-    within(domain, |around| Closure::of(root, forced, around))
+    within(domain, true, |around| Closure::of(root, forced, around))
 }
 
-/// As [`discover`], for a root that may be impossible to load.
+/// As [`discover`], of a root that may be impossible to load. Nothing is loaded or pinned.
 pub(crate) fn survey(domain: &Domain, root: Arc<Image>, forced: Option<Class>) -> Result<Closure> {
-    within(domain, |around| Closure::survey(root, forced, around))
+    within(domain, false, |around| Closure::survey(root, forced, around))
 }
 
-fn within<T>(domain: &Domain, find: impl FnOnce(&Surroundings<'_>) -> T) -> T {
+fn within<T>(domain: &Domain, pins: bool, find: impl FnOnce(&Surroundings<'_>) -> T) -> T {
     let (replicas, globals) = {
         let state = domain.0.state.lock();
         (state.entries.replicas().cloned().collect::<Vec<_>>(), state.globals.clone())
@@ -256,6 +255,7 @@ fn within<T>(domain: &Domain, find: impl FnOnce(&Surroundings<'_>) -> T) -> T {
         policy: &domain.0.policy,
         program: domain.0.program,
         system: &SYSTEM,
+        pins,
         replicas: &replicas,
         globals: &globals,
         commons: &commons,
@@ -276,29 +276,8 @@ pub(crate) fn open_by_system(domain: &Domain, path: &Path, flags: OpenFlags) -> 
 pub(crate) fn open_system_nodes(closure: &mut Closure) -> Result<()> {
     let mut index = 0;
     while index < closure.nodes.len() {
-        if closure.nodes[index].class == Class::System {
-            index += 1;
-            continue;
-        }
-        let mut leaning = None;
-        for edge in &closure.nodes[index].edges {
-            match edge {
-                Edge::Node(to) if closure.nodes[*to].class == Class::System => {
-                    let opened =
-                        open_system_node(*to, closure, &mut vec![false; closure.nodes.len()]);
-                    if let Err(error) = opened {
-                        let symbol = undefined_on_its_own(closure, *to).ok_or(error)?;
-                        leaning = Some((*to, symbol));
-                        break;
-                    }
-                }
-                Edge::SystemName(path) => {
-                    SYSTEM.open(Path::new(path), libc::RTLD_LAZY)?;
-                }
-                _ => {}
-            }
-        }
-        match leaning {
+        let is_ours = closure.nodes[index].class != Class::System;
+        match if is_ours { open_system_needs(index, closure)? } else { None } {
             // It has needs of its own, which may stand before this node.
             Some((node, symbol)) => {
                 let reason = format!("on its own it lacks {symbol}, which its users bring");
@@ -311,23 +290,53 @@ pub(crate) fn open_system_nodes(closure: &mut Closure) -> Result<()> {
     Ok(())
 }
 
-/// Opens one node by its path. The node then does not inherit the RPATH of the object that needs it, and
-/// some libraries find their dependencies through that. If the open fails, the dependencies are opened
-/// first, as far as they can be opened on their own.
-fn open_system_node(index: usize, closure: &Closure, seen: &mut [bool]) -> Result<()> {
+/// Opens what node `index` needs of the system. If one of that is underlinked: its index, and a symbol that
+/// it lacks.
+fn open_system_needs(index: usize, closure: &mut Closure) -> Result<Option<(usize, String)>> {
+    for edge in 0..closure.nodes[index].edges.len() {
+        match &closure.nodes[index].edges[edge] {
+            &Edge::Node(to) if closure.nodes[to].class == Class::System => {
+                let mut seen = vec![false; closure.nodes.len()];
+                if let Err(error) = open_system_node(to, closure, &mut seen) {
+                    let named = underlinked::open_named(closure, to);
+                    let symbol =
+                        named.and_then(|named| underlinked::undefined(closure, to, &named));
+                    return Ok(Some((to, symbol.ok_or(error)?)));
+                }
+            }
+            Edge::SystemName(path) => {
+                let object = SYSTEM.open(Path::new(path), libc::RTLD_LAZY)?;
+                closure.nodes[index].edges[edge] = Edge::System(object);
+            }
+            _ => {}
+        }
+    }
+    Ok(None)
+}
+
+/// Opens one node by path. Opened so, it loses the RPATH of who needs it, which some find their
+/// dependencies through: if it fails, those are opened first, as far as they can be on their own.
+fn open_system_node(index: usize, closure: &mut Closure, seen: &mut [bool]) -> Result<()> {
     if std::mem::replace(&mut seen[index], true) {
         return Ok(());
     }
-    let node = &closure.nodes[index];
-    let Err(error) = SYSTEM.open(&node.image.path, libc::RTLD_LAZY) else { return Ok(()) };
-    for edge in &node.edges {
-        if let Edge::Node(to) = edge
-            && let Err(error) = open_system_node(*to, closure, seen)
-        {
-            tracing::debug!(%error, "a dependency cannot be opened on its own");
+    let path = closure.nodes[index].image.path.clone();
+    let open = || SYSTEM.open(&path, libc::RTLD_LAZY);
+    let object = match open() {
+        Ok(object) => object,
+        Err(error) => {
+            for edge in 0..closure.nodes[index].edges.len() {
+                if let Edge::Node(to) = closure.nodes[index].edges[edge]
+                    && let Err(error) = open_system_node(to, closure, seen)
+                {
+                    tracing::debug!(%error, "a dependency cannot be opened on its own");
+                }
+            }
+            open().map_err(|_| error)?
         }
-    }
-    SYSTEM.open(&node.image.path, libc::RTLD_LAZY).map(drop).map_err(|_| error)
+    };
+    closure.nodes[index].opened = Some(object);
+    Ok(())
 }
 
 /// Loads the nodes of `class` into `domain`.
@@ -440,8 +449,8 @@ pub(crate) fn prepare_group(
     let scope = Arc::new(scope_of(domain, closure, &members, &images, flags));
 
     let binder = Binder::new(&scope, domain.0.interposed.clone(), flags.has(OpenFlags::NOW));
-    let plans = images.iter().map(|image| binder.plan(image)).collect::<Result<Vec<_>>>();
-    let plans = plans.map_err(|error| first_error(&binder, closure, &members, error))?;
+    let planned = images.iter().map(|image| binder.plan(image)).collect();
+    let plans = all_or_first_error(planned, closure, &members)?;
 
     let static_tls: HashSet<_> =
         images.iter().zip(&plans).flat_map(|(image, plan)| plan.static_tls(image)).collect();
@@ -470,10 +479,17 @@ pub(crate) fn prepare_group(
     Ok(Some(Group { replicas, plans, needs, scope, root }))
 }
 
-/// If several objects of a load cannot be bound, the error of the one that the system loader would
-/// relocate first: it relocates an object after its needs.
-fn first_error(binder: &Binder<'_>, closure: &Closure, members: &[usize], any: Error) -> Error {
-    let mut order = order::dependencies_first(members.len(), |index| {
+/// The plans, or, of the objects of a load that cannot be bound, the error of the one that the system loader
+/// comes to first: it relocates an object after those that it needs.
+fn all_or_first_error(
+    planned: Vec<Result<Arc<Plan>>>,
+    closure: &Closure,
+    members: &[usize],
+) -> Result<Vec<Arc<Plan>>> {
+    if planned.iter().all(|plan| plan.is_ok()) {
+        return planned.into_iter().collect();
+    }
+    let order = order::dependencies_first(members.len(), |index| {
         if members[index] == 0 {
             return Vec::new();
         }
@@ -485,10 +501,11 @@ fn first_error(binder: &Binder<'_>, closure: &Closure, members: &[usize], any: E
             })
             .collect()
     });
+    let place = |index: usize| order.iter().position(|other| *other == index);
     // The root last, as `order::of_construction` has it.
-    order.sort_by_key(|&index| members[index] == 0);
-    let images = order.into_iter().map(|index| &closure.nodes[members[index]].image);
-    images.filter_map(|image| binder.plan(image).err()).next().unwrap_or(any)
+    let mut planned: Vec<_> = planned.into_iter().enumerate().collect();
+    planned.sort_by_key(|(index, _)| (members[*index] == 0, place(*index)));
+    planned.into_iter().map(|(_, plan)| plan).collect()
 }
 
 /// Maps an image and gives it TLS. Words that need only the replica's own address are relocated; others
@@ -519,6 +536,7 @@ fn relocate_all(domain: &Domain, replicas: &[Arc<Replica>], plans: &[Arc<Plan>])
         let places = Places {
             replicas: plan.images.iter().map(|from| by_image.get(&from.image).copied()).collect(),
             interpositions: &domain.0.thunks.addresses,
+            tls_get_addr: domain.0.tls_get_addr,
             late_calls: replica.late.as_ref().map_or(&[], |late| &late.addresses),
         };
         deferred.push(relocate::relocate(replica, plan, &places)?);

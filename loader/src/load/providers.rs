@@ -1,7 +1,6 @@
 //! The ends of a closure's edges: the needs of each replica, and the scope of the group.
 
 use std::collections::{HashSet, VecDeque};
-use std::path::Path;
 use std::sync::Arc;
 
 use crate::bind::scope::{Order, Scope};
@@ -26,7 +25,7 @@ pub(crate) fn needs_of(closure: &Closure, index: usize) -> Vec<Need> {
             match node.class {
                 Class::Replicate => Some(Need::Replica(node.image.id)),
                 Class::Commons => Some(Need::Commons(node.image.id)),
-                Class::System => SYSTEM.by_file(node.image.file_id).map(Need::System),
+                Class::System => node.opened.clone().map(Need::System),
             }
         }
     };
@@ -78,7 +77,7 @@ pub(crate) fn scope_of(
         commons: Vec::new(),
         program: system.len(),
         system,
-        apart: Vec::new(),
+        shadowed: Vec::new(),
         order: match (program, flags.has(OpenFlags::DEEPBIND)) {
             (false, false) => Order::Domain,
             (false, true) => Order::LibraryInDomain,
@@ -121,9 +120,8 @@ pub(crate) fn scope_of(
                     }
                     // Its own needs are those that the system loader found for it.
                     Class::System => {
-                        let object = SYSTEM.by_file(node.image.file_id);
-                        queue
-                            .extend(object.into_iter().flat_map(|object| scope.add_object(object)));
+                        let object = node.opened.clone().into_iter();
+                        queue.extend(object.flat_map(|object| scope.add_object(object)));
                         continue;
                     }
                 }
@@ -164,7 +162,7 @@ pub(crate) fn scope_of(
     }
     global_needs.add_to(&mut scope);
     let state = domain.0.state.lock();
-    scope.set_apart(state.entries.replicas().map(|replica| &replica.image).chain(images));
+    scope.find_shadowed(state.entries.replicas().map(|replica| &replica.image).chain(images));
     drop(state);
     scope
 }
@@ -217,10 +215,7 @@ fn provider_of(edge: &Edge) -> Option<Provider> {
         Edge::Replica(replica) => Some(Provider::Replica(replica.clone())),
         Edge::Commons(replica) => Some(Provider::Commons(replica.clone())),
         Edge::System(object) => Some(Provider::System(object.clone())),
-        Edge::SystemName(path) => {
-            let name = Path::new(path).file_name()?.to_str()?;
-            SYSTEM.by_name(name).map(Provider::System)
-        }
-        Edge::Missing { .. } => None,
+        // Those of nodes that are loaded here were opened, and are objects now.
+        Edge::SystemName(_) | Edge::Missing { .. } => None,
     }
 }

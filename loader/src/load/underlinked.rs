@@ -3,45 +3,62 @@
 //! has that scope.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use crate::image::Image;
 use crate::image::relocations::Rela;
 use crate::image::symbols::{Name, SymbolTable};
 use crate::load::closure::{Closure, Edge};
-use crate::system::SYSTEM;
+use crate::system::{SYSTEM, SystemObject};
 
-/// A symbol that node `index`, or one of its needs, refers to and that the system loader would not find
-/// when it opens the node. None also if some need is missing: the system loader reports that better.
-///
-/// This is called after the system loader has failed. Its message cannot be used: it is in the user's
-/// language, and its words differ between versions.
-pub(crate) fn undefined_on_its_own(closure: &Closure, index: usize) -> Option<String> {
-    let nodes = closure.reachable(index);
-    let own: Vec<&Image> = nodes.iter().map(|&node| &*closure.nodes[node].image).collect();
-    let mut system = SYSTEM.global();
-    for edge in nodes.iter().flat_map(|&node| &closure.nodes[node].edges) {
+/// Opens what node `index`, or something that it needs, names and the system loader alone finds. None if what
+/// it needs is not all there, which the system loader reports better.
+pub(crate) fn open_named(closure: &Closure, index: usize) -> Option<Vec<Arc<SystemObject>>> {
+    let mut opened = Vec::new();
+    for edge in closure.reachable(index).iter().flat_map(|&node| &closure.nodes[node].edges) {
         match edge {
-            Edge::System(object) => system.extend(SYSTEM.closure(object)),
             // Opened with the node, and closed with it when that failed.
             Edge::SystemName(path) => {
-                let object = SYSTEM.open(Path::new(path), libc::RTLD_LAZY).ok()?;
-                system.extend(SYSTEM.closure(&object));
+                opened.push(SYSTEM.open(Path::new(path), libc::RTLD_LAZY).ok()?);
             }
             Edge::Missing { .. } => return None,
-            // The latter two are not the system loader's.
-            Edge::Node(_) | Edge::Replica(_) | Edge::Commons(_) => {}
+            Edge::System(_) | Edge::Node(_) | Edge::Replica(_) | Edge::Commons(_) => {}
         }
     }
+    Some(opened)
+}
+
+/// A symbol that node `index`, or something that it needs, refers to and that the system loader would not
+/// find when it opens the node. `named` is what [`open_named`] has opened.
+///
+/// The question is asked after the system loader has failed. Its own message is for people: in their
+/// language, and in other words in other versions.
+pub(crate) fn undefined(
+    closure: &Closure,
+    index: usize,
+    named: &[Arc<SystemObject>],
+) -> Option<String> {
+    let nodes = closure.reachable(index);
+    let own: Vec<&Image> = nodes.iter().map(|&node| &*closure.nodes[node].image).collect();
+    let needed = nodes.iter().flat_map(|&node| &closure.nodes[node].edges);
+    // What is ours the system loader does not see.
+    let loaded = needed.filter_map(|edge| match edge {
+        Edge::System(object) => Some(object),
+        _ => None,
+    });
+    let mut system = SYSTEM.global();
+    loaded.chain(named).for_each(|object| system.extend(SYSTEM.closure(object)));
     let tables: Vec<&SymbolTable<'_>> = own
         .iter()
         .map(|image| &image.symbols)
         .chain(system.iter().map(|object| &object.symbols))
         .collect();
-    own.iter().find_map(|image| undefined(image, &tables))
+    own.iter().find_map(|image| undefined_in(image, &tables))
 }
 
-/// A symbol that the system loader needs to open `image`, and that none of `tables` defines.
-fn undefined(image: &Image, tables: &[&SymbolTable<'_>]) -> Option<String> {
+/// A symbol without which the system loader does not open `image`, and that none of `tables`
+/// defines.
+fn undefined_in(image: &Image, tables: &[&SymbolTable<'_>]) -> Option<String> {
     let [data, calls] = image.dynamic.relocations;
     // Calls are bound when they are made, unless the object or the environment (ld.so(8)) says
     // otherwise.

@@ -204,6 +204,15 @@ impl System {
     /// Loads `path` by the system loader, for good, and returns its entry. A second call returns the same
     /// object.
     pub(crate) fn open(&self, path: &Path, flags: i32) -> Result<Arc<SystemObject>> {
+        self.open_handle(path, flags).map(|(object, _)| object)
+    }
+
+    /// As [`System::open`], with the system loader's handle, which stays open.
+    pub(crate) fn open_handle(
+        &self,
+        path: &Path,
+        flags: i32,
+    ) -> Result<(Arc<SystemObject>, usize)> {
         let failure = |message: String| Error::System { object: path.to_owned(), message };
         let name = CString::new(path.as_os_str().as_bytes())
             .map_err(|_| failure("its name holds a NUL byte".into()))?;
@@ -213,10 +222,9 @@ impl System {
         let raw = handle.keep();
         self.state.lock().opened.insert(path.to_owned(), raw as usize);
         let state = self.current();
-        base.and_then(|base| state.objects.iter().find(|object| object.base == base).cloned())
-            .ok_or_else(|| {
-                failure("it was opened but is not in the list of dl_iterate_phdr".into())
-            })
+        let found = state.objects.iter().find(|object| Some(object.base) == base).cloned();
+        let missing = "it was opened but is not in the list of dl_iterate_phdr";
+        found.map(|object| (object, raw as usize)).ok_or_else(|| failure(missing.into()))
     }
 
     /// `object` and what it needs, breadth first: the scope in which its symbols are found.

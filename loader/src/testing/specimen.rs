@@ -252,6 +252,7 @@ impl Specimen {
         let places = Places {
             replicas: plan.images.iter().map(own).collect(),
             interpositions: &[INTERPOSITION; INTERPOSED.len()],
+            tls_get_addr: None,
             late_calls: replica.late.as_ref().map_or(&[], |late| &late.addresses),
         };
         let result = relocate::relocate(&replica, &plan, &places);

@@ -346,6 +346,26 @@ extern "C" fn answer(argument: c_int, context: usize) -> c_int {
 }
 
 #[test]
+fn what_is_loaded_is_opened_by_its_name_when_its_file_is_gone() {
+    let shop = Workshop::new("gone");
+    let path = shop.build("libgone.so", "int value(void) { return 7; }", &[]);
+    let asks = shop.build(
+        "libasks_for_gone.so",
+        "#include <dlfcn.h>\n int run(void) {
+             void *library = dlopen(\"libgone.so\", RTLD_NOW);
+             int (*value)(void) = library ? (int (*)(void))dlsym(library, \"value\") : 0;
+             return value ? value() : -1; }",
+        &[],
+    );
+    let domain = &domains(1)[0];
+    open(domain, &path, OpenFlags::NOW).unwrap();
+    let library = open(domain, &asks, OpenFlags::NOW).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    // As glibc, which compares the name with those of loaded objects before it looks for a file.
+    assert_eq!(call(&library, "run"), 7);
+}
+
+#[test]
 fn interposition_is_per_domain() {
     let shop = Workshop::new("interpose");
     let path = shop.build("libasks.so", "int ask(int); int run(void) { return ask(5); }", &[]);

@@ -39,6 +39,49 @@ fn a_unique_symbol_of_the_system_s_is_the_one_that_the_system_uses() {
     assert_eq!(own(), first());
 }
 
+#[test]
+fn dlsym_finds_the_unique_definition_that_references_are_bound_to() {
+    let shop = Workshop::new("unique-by-name");
+    let header = "template <class T> struct Cell { static int value; }; template <class T> int Cell<T>::value = 0;
+        extern \"C\" int *";
+    let build = |name: &str, function: &str, arguments: &[&str]| {
+        let source = format!("{header} {function}() {{ return &Cell<int>::value; }}");
+        shop.build(name, &source, arguments)
+    };
+    // The system loader's, and once for all domains.
+    build("libof_system++.so", "of_system", &[]);
+    let user = build(
+        "libof_domain++.so",
+        "of_domain",
+        &["-L{dir}", "-Wl,--no-as-needed", "-l:libof_system++.so", "-Wl,-rpath,$ORIGIN"],
+    );
+    let library = open(&domains(1)[0], &user, OpenFlags::NOW).unwrap();
+    // SAFETY: declared as `int *of_domain(void)`.
+    let bound: extern "C" fn() -> usize = unsafe { function(&library, "of_domain") };
+    assert_eq!(library.symbol("_ZN4CellIiE5valueE").unwrap() as usize, bound());
+}
+
+#[test]
+fn an_inspection_keeps_nothing_of_the_system_loaded() {
+    let shop = Workshop::new("inspected");
+    let plain = shop.build("libplain.so", "int plain(void) { return 1; }", &[]);
+    let user = shop.build(
+        "libinspected.so",
+        "int plain(void); int run(void) { return plain(); }",
+        &["-L{dir}", "-l:libplain.so", "-Wl,-rpath,$ORIGIN"],
+    );
+    let name = CString::new(plain.to_str().unwrap()).unwrap();
+    // SAFETY: a library of ours, without constructors.
+    let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW) };
+    let inspection = domains(1)[0].inspect(&user).unwrap();
+    assert_eq!(inspection.dependencies[0].class, Some(Class::System));
+    // SAFETY: the handle is open, and nobody refers to the library.
+    unsafe { libc::dlclose(handle) };
+    // SAFETY: as above; nothing is loaded.
+    let still = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_NOLOAD) };
+    assert!(still.is_null(), "the program has closed it, and nothing else needs it");
+}
+
 /// Builds a library that brings another, which names nothing in DT_NEEDED and works only beside a
 /// library that defines `provided`.
 fn leaning(shop: &Workshop) -> PathBuf {
