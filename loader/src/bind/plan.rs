@@ -20,9 +20,9 @@ use crate::sys::lock::{Mutex, Rank};
 #[derive(Debug)]
 pub(crate) struct Plan {
     bindings: Vec<Binding>,
-    /// The images that hold definitions, in the order in which relocations come to them.
+    /// The images that hold definitions, in the order in which relocations refer to them.
     pub images: Vec<Provider>,
-    /// Functions that nothing defined.
+    /// Functions without a definition.
     pub missing: Vec<Missing>,
     /// The part of the image's relocations that is known without a replica.
     pub prepared: Prepared,

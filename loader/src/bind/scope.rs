@@ -183,9 +183,9 @@ impl Scope {
         if symbol.is_unique() { self.unique(name).unwrap_or(found) } else { found }
     }
 
-    /// The unique definition (STB_GNU_UNIQUE) of `name` that all have, whoever asks (glibc, elf/dl-lookup.c,
-    /// do_lookup_unique): that of an object which exists once in the process, else that of the image of the
-    /// domain which was loaded first.
+    /// The definition of `name` that stands for all unique ones (STB_GNU_UNIQUE), whichever object asks (glibc,
+    /// elf/dl-lookup.c, do_lookup_unique). An object that exists once in the process comes first, then the image of
+    /// the domain that was loaded first.
     pub(crate) fn unique(&self, name: Name<'_>) -> Option<Definition> {
         let shared = || match self.order {
             Order::Domain | Order::LibraryInDomain => self.unique_shared(name),

@@ -1,8 +1,8 @@
 //! What a domain knows of each of its replicas.
 //!
-//! A replica does not change once it is mapped and relocated. What its domain adds to it (the scopes of
-//! later loads, what it is bound to, whether its constructors have run) is in its entry, under the lock of
-//! the domain's state.
+//! A replica does not change after relocation. Its domain adds facts to it: the scopes of later loads, the
+//! images that it is bound to, whether its constructors have run. These are in the replica's entry, under the
+//! lock of the domain's state.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::replica::Replica;
 /// What a domain knows of one replica.
 pub(crate) struct Entry {
     pub replica: Arc<Replica>,
-    /// What its DT_NEEDED entries stand for, in their order.
+    /// The objects of its DT_NEEDED entries, in their order.
     pub needs: Arc<[Need]>,
     /// The scope that it was bound in, then those of later loads that need it: where it asks for names
     /// later (glibc's `l_scope`).

@@ -55,6 +55,7 @@ impl GlobalNeeds {
 /// The replicas of a domain.
 #[derive(Default)]
 pub(crate) struct State {
+    /// In load order.
     pub entries: Entries,
     /// Those opened with RTLD_GLOBAL, in the order in which they became so.
     pub globals: Vec<Arc<Replica>>,
@@ -183,8 +184,8 @@ impl Domain {
         scope
     }
 
-    /// What `dlsym` finds for `asker` where it has found `symbol`, whose definition is `found`: of a unique
-    /// symbol the definition that all have (see [`Scope::unique`]).
+    /// The result of `dlsym` for `asker`, which has found `symbol` with the definition `found`. For a unique symbol
+    /// it is the definition that all share (see [`Scope::unique`]).
     pub(crate) fn one_for_all(
         &self,
         asker: &Replica,
@@ -209,8 +210,8 @@ impl Domain {
         self.hand_out(scope.find(Name::new(name.as_bytes()), None, true)?)
     }
 
-    /// What `dlsym` returns for a definition. Whoever asked has it now: a unique one stays for the program's
-    /// life (glibc, elf/dl-lookup.c, do_lookup_unique).
+    /// The address that `dlsym` returns for a definition. A unique definition stays for the program's life from
+    /// then on, because the caller has its address (glibc, elf/dl-lookup.c, do_lookup_unique).
     pub(crate) fn hand_out(&self, definition: Definition) -> Option<usize> {
         if let Definition::Image { image, symbol } = definition
             && symbol.is_unique()
@@ -220,7 +221,7 @@ impl Domain {
         self.address_of(definition)
     }
 
-    /// The address of a definition: of a function (an indirect function's resolver has been asked), or of the
+    /// The address of a definition: of a function (after an indirect function's resolver was called), or of the
     /// calling thread's copy of thread-local data.
     fn address_of(&self, definition: Definition) -> Option<usize> {
         match definition {

@@ -23,7 +23,7 @@ pub(crate) enum Need {
 }
 
 impl Need {
-    /// The image of the domain that it stands for, if it is one.
+    /// The image of the domain that it names, if it names one.
     pub(crate) fn in_domain(&self) -> Option<ImageId> {
         match self {
             Need::Replica(image) | Need::Filtee(image) => Some(*image),
@@ -32,7 +32,7 @@ impl Need {
     }
 }
 
-/// A replica and what it needs, directly or not, breadth first.
+/// A replica and its needs, direct and indirect, breadth first.
 #[derive(Default)]
 pub(crate) struct Needed {
     pub replicas: Vec<Arc<Replica>>,
@@ -42,7 +42,7 @@ pub(crate) struct Needed {
 
 /// The objects that `dlsym` searches on a handle of `root` (gABI, "Shared Object Dependencies").
 pub(crate) fn needed_by(domain: &Domain, root: &Arc<Replica>) -> Needed {
-    // One lock at a time: a fork takes those of all domains, in an order of its own.
+    // One domain at a time: no two locks of one rank are held.
     let of = |domain: &Domain, image: ImageId| {
         let state = domain.0.state.lock();
         state.entries.get(image).map(|entry| (entry.replica.clone(), entry.needs.clone()))
@@ -92,10 +92,10 @@ pub(crate) fn needed_by(domain: &Domain, root: &Arc<Replica>) -> Needed {
     needed
 }
 
-/// Remembers what the references of the replica of `image` keep loaded, and what they put behind it in the
-/// order of destruction: a definition that stays for good when it is bound does not count there (glibc,
-/// elf/dl-lookup.c, add_dependency). The replicas of a load are noted in the order in which glibc relocates
-/// them. `scope` is that of the load if the replica is what was opened, which leads to all of it.
+/// Records the objects that the references of the replica of `image` keep loaded, and those that must end
+/// after it. A definition that stays for good at the time of binding does not count for the order (glibc,
+/// elf/dl-lookup.c, add_dependency). The replicas of a load are recorded in the order in which glibc relocates
+/// them. `scope` is the scope of the load if the replica was opened: it leads to all of that scope.
 pub(crate) fn note_bindings(state: &mut State, image: ImageId, plan: &Plan, scope: Option<&Scope>) {
     for bound in &plan.images {
         let is_near = match scope {
@@ -118,8 +118,8 @@ pub(crate) fn note_bindings(state: &mut State, image: ImageId, plan: &Plan, scop
     }
 }
 
-/// Remembers that the code of `caller` has asked for a definition of the replica of `image`: that stays while
-/// the caller does.
+/// Records that the code of `caller` has asked for a definition of the replica of `image`. That replica stays
+/// as long as the caller does.
 pub(crate) fn note_reference(state: &mut State, caller: &Replica, image: ImageId) {
     let ends_before = !state.uses.keeps(image) && !leads_to(state, caller.image.id, image);
     let Some(entry) = state.entries.of_mut(caller) else { return };
@@ -129,8 +129,8 @@ pub(crate) fn note_reference(state: &mut State, caller: &Replica, image: ImageId
     }
 }
 
-/// Whether the replica of `from` ends before that of `image` without being bound to it: it is the same, or
-/// known to lead to it (glibc, elf/dl-lookup.c, add_dependency, which looks into `l_initfini` first).
+/// Whether the replica of `from` ends before that of `image` without being bound to it: it is the same image,
+/// or is known to lead to it (glibc, elf/dl-lookup.c, add_dependency, which checks `l_initfini` first).
 pub(crate) fn leads_to(state: &State, from: ImageId, image: ImageId) -> bool {
     from == image
         || match state.uses.opened.get(&from) {
@@ -142,9 +142,9 @@ pub(crate) fn leads_to(state: &State, from: ImageId, image: ImageId) -> bool {
         }
 }
 
-/// Lets what a load with this `scope` needs, and what was loaded before it, see the scope too when it
-/// binds a call late, or asks for RTLD_DEFAULT in a domain that extends the `program`. What has not
-/// begun yet belongs to a load that goes on around this one, and does not (glibc, elf/dl-open.c,
+/// Adds this `scope` of a load to its needs that were loaded before. They search it too when they bind a
+/// call late, or ask for RTLD_DEFAULT in a domain that continues the `program`. A replica that has not
+/// begun yet belongs to an enclosing load and does not get the scope (glibc, elf/dl-open.c,
 /// update_scopes).
 pub(crate) fn extend_scopes(state: &mut State, scope: &Arc<Scope>, program: bool) {
     for image in &scope.local {
@@ -157,9 +157,10 @@ pub(crate) fn extend_scopes(state: &mut State, scope: &Arc<Scope>, program: bool
     }
 }
 
-/// Takes the scopes of loads whose first library has gone from all that stays. What was never opened itself
-/// then has a scope of its own: it and what it names in DT_NEEDED. For the order of destructors, and for
-/// whoever opens it, it counts as opened (glibc, elf/dl-close.c, _dl_close_worker).
+/// Removes the scopes of loads whose first library is gone from all replicas that stay. A replica that was
+/// never opened itself then has a scope of its own: itself and the libraries that it names in DT_NEEDED. It
+/// counts as opened for the order of destructors and for later opens (glibc, elf/dl-close.c,
+/// _dl_close_worker).
 pub(crate) fn leave_scopes(state: &mut State) {
     let State { entries, uses, .. } = state;
     let images: Vec<_> = entries.replicas().map(|replica| replica.image.clone()).collect();

@@ -48,8 +48,8 @@ pub(crate) enum Root {
     AlreadyLoaded,
 }
 
-/// Replicas of a domain in the order in which their constructors run, dependencies first. What was opened,
-/// the first of them, comes last, whoever needs it.
+/// Replicas in the order in which their constructors run, dependencies first. The opened replica, which is
+/// the first of them, comes last, whatever needs it.
 pub(crate) fn of_construction(
     entries: &Entries,
     replicas: &[Arc<Replica>],
@@ -80,9 +80,9 @@ pub(crate) fn with_first(mut ordered: Vec<Arc<Replica>>) -> Vec<Arc<Replica>> {
     ordered
 }
 
-/// All replicas of a domain that extends the program in the order in which their destructors run: whoever
-/// needs something, or is bound to it, before it, and else as loaded. Some were opened themselves: they
-/// know all that they lead to (glibc's `l_initfini`).
+/// All replicas of a domain that continues the program, in the order of their destructors. A replica ends
+/// before those that it needs or is bound to; otherwise load order holds. Replicas that were opened themselves
+/// know everything that they lead to (glibc's `l_initfini`).
 pub(crate) fn of_destruction(entries: &Entries, uses: &Uses) -> Vec<Arc<Replica>> {
     let entries: Vec<&Entry> = entries.iter().collect();
     let places = places(entries.iter().map(|entry| &entry.replica));
@@ -110,8 +110,8 @@ pub(crate) fn of_destruction(entries: &Entries, uses: &Uses) -> Vec<Arc<Replica>
     order.into_iter().map(|place| replica(first[place])).collect()
 }
 
-/// Replicas by the place at which their constructors began, the last one first: whoever needs something goes
-/// before it, and so does whoever was opened by it.
+/// The reverse order of construction, from the place of each replica in that order. A replica ends before
+/// those that it needs, and before the one that opened it.
 pub(crate) fn last_first(mut replicas: Vec<(Option<u64>, Arc<Replica>)>) -> Vec<Arc<Replica>> {
     replicas.sort_by_key(|(place, _)| std::cmp::Reverse(*place));
     replicas.into_iter().map(|(_, replica)| replica).collect()
@@ -121,7 +121,7 @@ fn places<'a>(replicas: impl Iterator<Item = &'a Arc<Replica>>) -> HashMap<Image
     replicas.enumerate().map(|(place, replica)| (replica.image.id, place)).collect()
 }
 
-/// Where those of the list that `entry` leads to are in it: what it needs, or all that it leads to.
+/// The positions in the list of the replicas that `entry` leads to: its needs, or everything that it leads to.
 fn leads_to(entry: &Entry, opened: &Opened, places: &HashMap<ImageId, usize>) -> Vec<usize> {
     let place = |image: ImageId| places.get(&image).copied();
     match opened.get(&entry.replica.image.id) {

@@ -234,7 +234,7 @@ pub(crate) fn discover(
     within(domain, true, |around| Closure::of(root, forced, around))
 }
 
-/// As [`discover`], of a root that may be impossible to load. Nothing is loaded or pinned.
+/// As [`discover`], for a root that may be impossible to load. Nothing is loaded or pinned.
 pub(crate) fn survey(domain: &Domain, root: Arc<Image>, forced: Option<Class>) -> Result<Closure> {
     within(domain, false, |around| Closure::survey(root, forced, around))
 }
@@ -290,8 +290,8 @@ pub(crate) fn open_system_nodes(closure: &mut Closure) -> Result<()> {
     Ok(())
 }
 
-/// Opens what node `index` needs of the system. If one of that is underlinked: its index, and a symbol that
-/// it lacks.
+/// Opens the needs of node `index` that the system loader gets. If one of them is underlinked, returns its
+/// index and a symbol that it lacks.
 fn open_system_needs(index: usize, closure: &mut Closure) -> Result<Option<(usize, String)>> {
     for edge in 0..closure.nodes[index].edges.len() {
         match &closure.nodes[index].edges[edge] {
@@ -314,8 +314,9 @@ fn open_system_needs(index: usize, closure: &mut Closure) -> Result<Option<(usiz
     Ok(None)
 }
 
-/// Opens one node by path. Opened so, it loses the RPATH of who needs it, which some find their
-/// dependencies through: if it fails, those are opened first, as far as they can be on their own.
+/// Opens one node by its path. The node then does not inherit the RPATH of the object that needs it, and
+/// some libraries find their dependencies through that. If the open fails, the dependencies are opened
+/// first, as far as they can be opened on their own.
 fn open_system_node(index: usize, closure: &mut Closure, seen: &mut [bool]) -> Result<()> {
     if std::mem::replace(&mut seen[index], true) {
         return Ok(());
@@ -387,9 +388,9 @@ fn enter(state: &mut State, group: Group, program: bool) {
     needs::extend_scopes(state, &scope, program);
 }
 
-/// Runs the constructors of `replicas`. If the first of them was opened, that does not return before all
-/// that it needs is constructed: a constructor that opens what its own load has brought, or what needs
-/// that, so runs others of its load early (glibc, elf/dl-init.c).
+/// Runs the constructors of `replicas`. If the first of them was opened, this returns after all its needs
+/// are constructed. A constructor that opens a library of its own load, or one that needs such a library,
+/// therefore runs others of its load early (glibc, elf/dl-init.c).
 pub(crate) fn construct(domain: &Domain, replicas: &[Arc<Replica>], root: Root) {
     let waiting = |replicas: &[Arc<Replica>]| {
         let entries = &domain.0.state.lock().entries;
@@ -432,7 +433,7 @@ pub(crate) struct Group {
     root: Root,
 }
 
-/// The phases of a load that nobody sees: plan, map, relocate. Nothing if no node is of `class`.
+/// The phases of a load before publication: plan, map, relocate. Nothing if no node is of `class`.
 pub(crate) fn prepare_group(
     domain: &Domain,
     closure: &Closure,
@@ -479,8 +480,8 @@ pub(crate) fn prepare_group(
     Ok(Some(Group { replicas, plans, needs, scope, root }))
 }
 
-/// The plans, or, of the objects of a load that cannot be bound, the error of the one that the system loader
-/// comes to first: it relocates an object after those that it needs.
+/// The plans. If several objects of a load cannot be bound, the error of the one that the system loader would
+/// relocate first: it relocates an object after its needs.
 fn all_or_first_error(
     planned: Vec<Result<Arc<Plan>>>,
     closure: &Closure,

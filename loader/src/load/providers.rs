@@ -172,7 +172,7 @@ fn first_scope(domain: &DomainInner, replica: &Replica) -> Option<Arc<Scope>> {
     domain.state.lock().entries.of(replica)?.scopes.first().cloned()
 }
 
-/// Adds a replica of an earlier load, behind what it is a filter of, and returns what it needs.
+/// Adds a replica of an earlier load, after the objects of which it is a filter, and returns its needs.
 fn add_replica(domain: &Domain, scope: &mut Scope, replica: &Replica) -> Vec<Provider> {
     let state = domain.0.state.lock();
     let loaded = |image: &ImageId| state.entries.replica(*image).cloned();

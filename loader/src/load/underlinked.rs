@@ -11,8 +11,8 @@ use crate::image::symbols::{Name, SymbolTable};
 use crate::load::closure::{Closure, Edge};
 use crate::system::{SYSTEM, SystemObject};
 
-/// Opens what node `index`, or something that it needs, names and the system loader alone finds. None if what
-/// it needs is not all there, which the system loader reports better.
+/// Opens the libraries that node `index` and its needs name and that only the system loader finds. None if
+/// some need is missing: the system loader reports that better.
 pub(crate) fn open_named(closure: &Closure, index: usize) -> Option<Vec<Arc<SystemObject>>> {
     let mut opened = Vec::new();
     for edge in closure.reachable(index).iter().flat_map(|&node| &closure.nodes[node].edges) {
@@ -28,11 +28,11 @@ pub(crate) fn open_named(closure: &Closure, index: usize) -> Option<Vec<Arc<Syst
     Some(opened)
 }
 
-/// A symbol that node `index`, or something that it needs, refers to and that the system loader would not
-/// find when it opens the node. `named` is what [`open_named`] has opened.
+/// A symbol that node `index`, or one of its needs, refers to and that the system loader would not find when
+/// it opens the node. `named` is the result of [`open_named`].
 ///
-/// The question is asked after the system loader has failed. Its own message is for people: in their
-/// language, and in other words in other versions.
+/// This is called after the system loader has failed. Its message cannot be used: it is in the user's
+/// language, and its words differ between versions.
 pub(crate) fn undefined(
     closure: &Closure,
     index: usize,
@@ -56,8 +56,7 @@ pub(crate) fn undefined(
     own.iter().find_map(|image| undefined_in(image, &tables))
 }
 
-/// A symbol without which the system loader does not open `image`, and that none of `tables`
-/// defines.
+/// A symbol that the system loader needs to open `image`, and that none of `tables` defines.
 fn undefined_in(image: &Image, tables: &[&SymbolTable<'_>]) -> Option<String> {
     let [data, calls] = image.dynamic.relocations;
     // Calls are bound when they are made, unless the object or the environment (ld.so(8)) says

@@ -21,7 +21,7 @@ use crate::tls::{Block, Placed};
 
 /// One copy of an image: its own data, its image's text.
 ///
-/// It does not change once it is relocated; what its domain knows of it is in the domain's entry
+/// It does not change after relocation. The facts that its domain adds are in the domain's entry for it
 /// (`domain/entry.rs`).
 ///
 /// Invariant: from publication until the domain is closed, `base..base + span` is mapped.
@@ -37,7 +37,7 @@ pub(crate) struct Replica {
     pub link_map: Box<LinkMap>,
     /// The images that led to it in its load: the one that needs it, the one that needs that, and so on.
     pub brought_by: Vec<Arc<Image>>,
-    /// What its code asked the C library to call later.
+    /// The functions that its code has registered with the C library to be called later.
     pub registered: Registered,
     /// What its references to functions without a definition are bound to, if it has some.
     pub late: Option<Thunks>,
