@@ -67,11 +67,13 @@ fn a_load_lets_calls_go_on_that_wait_in_the_kernel() {
     let domains = &domains(20);
     let mut ends = [0; 2];
     // SAFETY: two descriptors are written to the array, which are nobody else's.
-    let [mut reading, mut writing] = unsafe {
+    let [mut reading, writing] = unsafe {
         assert_eq!(libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC), 0);
         ends.map(|end| File::from_raw_fd(end))
     };
     thread::scope(|scope| {
+        // Closed if the test fails: the reader ends then.
+        let mut writing = writing;
         // Not interrupted by any load: SA_RESTART covers it.
         let reader =
             scope.spawn(move || reading.read(&mut [0; 1]).map_err(|error| error.to_string()));
@@ -84,14 +86,12 @@ fn a_load_lets_calls_go_on_that_wait_in_the_kernel() {
             unsafe { libc::nanosleep(&second, std::ptr::null_mut()) }
         });
         told.recv().unwrap();
-        let started = Instant::now();
         for domain in domains {
             let library = open(domain, &without, OpenFlags::NOW).unwrap();
             // SAFETY: declared as `int value(void)`.
             let value: extern "C" fn() -> c_int = unsafe { function(&library, "value") };
             assert_eq!(value(), 3);
         }
-        assert!(started.elapsed() < Duration::from_secs(1), "the sleeper is no longer asleep");
         assert_eq!(sleeper.join().unwrap(), 0);
         for domain in domains {
             open(domain, &with_data, OpenFlags::NOW).unwrap();
