@@ -1,10 +1,13 @@
-//! Handlers of forks.
+//! Handlers of forks, and loads that a fork cuts off.
 
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::replicas::{call, domains, open_in};
-use hydrozoa_testkit::libraries::Workshop;
+use hydrozoa_loader::{Class, Interposition, Loader, OpenFlags, Policy};
+use hydrozoa_testkit::libraries::{Workshop, open};
 
 /// How long a child may take that has next to nothing to do.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -70,4 +73,51 @@ fn a_fork_calls_the_handlers_of_the_domain_that_forks() {
     }
     let status = ended(child).unwrap();
     assert_eq!(libc::WEXITSTATUS(status), 110, "the program's own fork is no domain's");
+}
+
+/// Whether a constructor runs, and may end.
+static HAS_BEGUN: AtomicBool = AtomicBool::new(false);
+static MAY_END: AtomicBool = AtomicBool::new(false);
+
+extern "C" fn wait_for_the_fork() {
+    HAS_BEGUN.store(true, Ordering::Release);
+    while !MAY_END.load(Ordering::Acquire) {
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn a_child_runs_the_constructors_that_the_fork_has_kept_from_running() {
+    let shop = Workshop::new("fork-cuts-off");
+    let slow = "void wait_for_the_fork(void); int begun;
+        __attribute__((constructor)) static void begin(void) { begun++; wait_for_the_fork(); }";
+    shop.build("libslow.so", slow, &[]);
+    let user = "extern int begun; static int value;
+        __attribute__((constructor)) static void begin(void) { value += 7; }
+        int get(void) { return value * 10 + begun; }";
+    let user = shop.build("libuser.so", user, &["-L{dir}", "-l:libslow.so", "-Wl,-rpath,{dir}"]);
+    let policy = Policy::default().with("*/libslow.so", Class::Replicate, "test");
+    let loader = Loader::builder().policy(policy).build().unwrap();
+    // SAFETY: the library declares the function so.
+    let wait = unsafe { Interposition::function(wait_for_the_fork as *const c_void) };
+    let domain = loader.domain("cut off").interpose("wait_for_the_fork", wait).build().unwrap();
+    let status = thread::scope(|scope| {
+        let thread = scope.spawn(|| open(&domain, &user, OpenFlags::NOW).unwrap());
+        while !HAS_BEGUN.load(Ordering::Acquire) && !thread.is_finished() {
+            thread::sleep(Duration::from_millis(1));
+        }
+        // SAFETY: the child does what the loader and the C library allow after a fork, and leaves without
+        // running anything of the parent's.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            let value = open(&domain, &user, OpenFlags::NOW).map_or(1, |user| call(&user, "get"));
+            // SAFETY: always.
+            unsafe { libc::_exit(value) };
+        }
+        let status = ended(child);
+        MAY_END.store(true, Ordering::Release);
+        assert_eq!(call(&thread.join().unwrap(), "get"), 71);
+        status
+    });
+    assert_eq!(libc::WEXITSTATUS(status.unwrap()), 71, "constructed once, both of them");
 }
