@@ -93,8 +93,8 @@ pub struct DependencyInfo {
 }
 
 impl Domain {
-    /// What the file at `path` is, which class it has for code of this domain and why, and what a
-    /// replica costs. Nothing is loaded; dependencies that cannot be found are told, not an error.
+    /// Inspects the file at `path`: its contents, its class for code of this domain with the reason, and
+    /// the cost of a replica. Nothing is loaded. Missing dependencies are listed and are not an error.
     ///
     /// # Errors
     /// The file cannot be read, is no ELF file, or is one that the loader refuses.

@@ -135,7 +135,7 @@ fn starting(index: usize, configuration: &Configuration) -> Result<Thread<Result
 }
 
 thread_local! {
-    /// Index of the interpreter that this thread leased last, of whichever pool.
+    /// Index of the interpreter that this thread leased last, in any pool.
     static LAST: Cell<usize> = const { Cell::new(0) };
 }
 

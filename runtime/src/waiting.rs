@@ -21,7 +21,7 @@ struct Wait {
 static WAITS: Mutex<Vec<Wait>> = Mutex::new(Vec::new());
 
 fn waits() -> MutexGuard<'static, Vec<Wait>> {
-    // Whoever panicked did so between two changes, each of which is one call.
+    // A panic happened between two changes, and each change is one call.
     WAITS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

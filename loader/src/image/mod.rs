@@ -50,8 +50,8 @@ pub(crate) struct Image {
     pub program_headers: Vec<libc::Elf64_Phdr>,
     /// Bytes of address space from the lowest to the highest segment.
     pub span: usize,
-    /// Lowest address in the file, rounded down to a page; zero but for prelinked objects. A
-    /// replica's load bias is its base less this.
+    /// Lowest address in the file, rounded down to a page; zero except in prelinked objects. A replica's
+    /// load bias is its base less this.
     pub first: usize,
     /// Greatest alignment that a segment asks for.
     pub alignment: usize,

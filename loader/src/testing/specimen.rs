@@ -97,7 +97,7 @@ pub struct Outcome {
 const NAME: &str = "specimen";
 
 impl Specimen {
-    /// Parses and validates `bytes`, of which the specimen keeps a copy.
+    /// Parses and validates `bytes`. The specimen keeps a copy of them.
     ///
     /// # Errors
     /// As for any file that is opened.

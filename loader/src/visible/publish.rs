@@ -12,11 +12,11 @@ use crate::sys::lock::{Mutex, Once, Rank};
 use crate::sys::memory::{Protection, Reservation};
 use crate::visible::debugger;
 
-/// Room for this many replicas in one process. Every replica has several mappings, of which the
-/// kernel's default limit allows 65,530.
+/// Room for this many replicas in one process. Every replica has several mappings, and the kernel's
+/// default limit is 65,530 mappings.
 const CAPACITY: usize = 32 * 1024;
 
-/// All ranges, in two copies, of which one is always whole.
+/// All ranges, in two copies. One copy is always whole.
 ///
 /// An unwinder runs at any place: in a signal handler too that has interrupted a write, on the thread
 /// that writes. So nobody waits for a writer. It changes the copy that readers do not use, and then makes

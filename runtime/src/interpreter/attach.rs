@@ -97,7 +97,7 @@ pub(crate) fn without_gil<R>(action: impl FnOnce() -> R) -> R {
     action()
 }
 
-/// An interpreter whose GIL this thread has let go of, if it had it. It is taken back when this is
+/// An interpreter whose GIL this thread has released, if it had it. It is taken back when this is
 /// dropped, also after a panic.
 struct Suspended {
     /// Keeps the interpreter from ending, since this thread returns to it.

@@ -57,10 +57,10 @@ impl Reentrant {
     }
 }
 
-/// The right to a [`Reentrant`]; it is given back when this is dropped.
+/// The right to a [`Reentrant`]. Dropping it releases the lock.
 pub(crate) struct Turn<'a> {
     of: &'a Reentrant,
-    /// Whether the one before did not give it back, because it is not there since a fork.
+    /// Whether the previous owner did not release the lock, because it does not exist since a fork.
     pub is_abandoned: bool,
     _of_this_thread: PhantomData<*const ()>,
 }
