@@ -5,15 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result};
+use hydrozoa::limits;
 use hydrozoa::python::{Installation, discover, examine};
 use hydrozoa::torch::Release;
-
-/// Mappings that one more interpreter with torch and torchvision adds (measured, release 2.11).
-const MAPPINGS: u64 = 240;
-/// Thread-specific keys that it takes (measured).
-const KEYS: u64 = 4;
-/// Private memory in MiB that it takes under policy `shared` (measured).
-const MEMORY: u64 = 160;
 
 #[derive(clap::Args)]
 pub struct Options {
@@ -42,7 +36,7 @@ pub fn run(options: &Options) -> Result<i32> {
     system(&mut findings)?;
     say!();
     if findings.0.is_empty() {
-        say!("nothing stands in the way");
+        say!("nothing would fail");
         return Ok(0);
     }
     say!("what would fail, and how to fix it:");
@@ -140,7 +134,7 @@ fn system(findings: &mut Findings) -> Result<()> {
     }
     let mappings = number("/proc/sys/vm/max_map_count");
     if let Some(limit) = mappings {
-        let fit = limit.saturating_sub(2000) / MAPPINGS;
+        let fit = limit.saturating_sub(2000) / limits::MAPPINGS;
         say!(
             "  vm.max_map_count {limit}: room for about {fit} interpreters with torch and torchvision"
         );
@@ -152,7 +146,7 @@ fn system(findings: &mut Findings) -> Result<()> {
     if let Some(keys) = getconf("PTHREAD_KEYS_MAX").and_then(|text| text.parse::<u64>().ok()) {
         say!(
             "  PTHREAD_KEYS_MAX {keys}: room for about {} interpreters with torch and torchvision",
-            keys.saturating_sub(64) / KEYS
+            keys.saturating_sub(64) / limits::THREAD_KEYS
         );
     }
     let memory = fs::read_to_string("/proc/meminfo").ok().and_then(|text| {
@@ -163,7 +157,7 @@ fn system(findings: &mut Findings) -> Result<()> {
         say!(
             "  {} MiB of memory available: room for about {} interpreters with torch and torchvision",
             kib / 1024,
-            kib / 1024 / MEMORY
+            kib * 1024 / limits::PRIVATE_MEMORY
         );
     }
     let cores = std::thread::available_parallelism().map_or(0, usize::from);

@@ -28,11 +28,11 @@ enum Command {
     Python(python::Options),
     /// Measures a model package: throughput, latency, private memory of each interpreter
     Bench(bench::Options),
-    /// Says what a library is, whether each interpreter has its own copy of it and why, and what that costs
+    /// Shows what a library is, whether each interpreter gets its own copy, why, and what a copy costs
     Inspect(inspect::Options),
     /// Builds, shows and checks packages of models
     Package(package::Options),
-    /// Says which Pythons, torch and limits were found, what would fail, and how to fix it
+    /// Lists the Pythons, torch and limits that it finds, and says what would fail and how to fix it
     Doctor(doctor::Options),
 }
 
@@ -42,7 +42,7 @@ struct Choice {
     /// A libpython3.X.so, a python executable or the prefix of an installation; by default the best that is found
     #[arg(long, value_name = "LIBPYTHON")]
     python: Option<PathBuf>,
-    /// A virtual environment whose packages are seen
+    /// A virtual environment whose packages interpreters see
     #[arg(long, value_name = "DIR")]
     venv: Option<PathBuf>,
     /// Whether the copies share torch's C++ libraries

@@ -30,6 +30,7 @@ mod function;
 mod inspect;
 mod interpreter;
 mod libraries;
+pub mod limits;
 pub mod memory;
 pub mod movable;
 mod object;

@@ -14,6 +14,8 @@ mod lock;
 mod models;
 mod package;
 mod python;
+mod quick;
+mod semver;
 mod soak;
 mod speed;
 mod suite;
@@ -55,10 +57,12 @@ enum Task {
     Linker(linker::Arguments),
     /// What gdb, lldb and perf see of replicas
     Debugger(debugger::Arguments),
-    /// The loader on inputs that nobody vouches for: parser, plan and relocation, nothing executed
+    /// The loader on untrusted input: parser, plan and relocation; nothing is executed
     Fuzz(fuzz::Arguments),
     /// Whether the crates that are published compile from their archives alone, and run
     Package,
+    /// Whether the published interfaces still serve the users of the last release
+    Semver,
     /// Resolves the pinned packages again and rewrites xtask/locks
     Lock,
 }
@@ -92,6 +96,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Debugger(arguments) => debugger::run(&arguments),
         Task::Fuzz(arguments) => fuzz::run(&arguments),
         Task::Package => package::run().map(drop),
+        Task::Semver => semver::run(),
         Task::Lock => lock::run(),
     }
 }

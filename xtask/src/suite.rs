@@ -10,13 +10,16 @@ use crate::environment::{self, Environment};
 use crate::libtest::Output;
 use crate::linker::{cases, random};
 use crate::steps::{Count, Outcome, Steps};
-use crate::{cache, demo, gpu, large, package, workspace};
+use crate::{cache, demo, gpu, large, package, quick, workspace};
 
 /// How the tests are run.
 #[derive(clap::Args, Clone)]
 pub struct Arguments {
     #[command(flatten)]
     environment: environment::Arguments,
+    /// Only what needs no torch, in a few minutes: for work in progress
+    #[arg(long, conflicts_with_all = ["repetitions", "python"])]
+    quick: bool,
     /// How often the program in four copies is run under each policy
     #[arg(long, value_name = "N", default_value_t = 20)]
     repetitions: usize,
@@ -24,6 +27,9 @@ pub struct Arguments {
 
 /// Runs every step, also after one has failed; an error if anything failed.
 pub fn run(arguments: &Arguments) -> Result<()> {
+    if arguments.quick {
+        return quick::run();
+    }
     let mut steps = Steps::default();
     let mut prepared = None;
     steps.run("environment: pinned torch, torchvision, numpy", || {
@@ -183,7 +189,7 @@ fn extension(environment: &Environment) -> Result<PathBuf> {
 }
 
 /// A command that is one check.
-fn check(command: &mut Command) -> Result<Outcome> {
+pub fn check(command: &mut Command) -> Result<Outcome> {
     let status = command.status().with_context(|| format!("starting {command:?}"))?;
     let mut outcome = Outcome::from(Count::one(status.success()));
     if !status.success() {
@@ -202,7 +208,7 @@ fn tests(place: &Place<'_>, arguments: &[&str]) -> Result<Outcome> {
 }
 
 /// A command that runs libtest's tests, counted by its own result lines.
-fn counted(command: &mut Command) -> Result<Outcome> {
+pub fn counted(command: &mut Command) -> Result<Outcome> {
     let (reader, writer) = std::io::pipe()?;
     command.stdout(writer.try_clone()?).stderr(writer);
     let mut child = command.spawn().context("starting cargo")?;

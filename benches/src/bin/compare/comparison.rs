@@ -143,8 +143,10 @@ impl Field {
             let label = format!("{count} python process{}", if count == 1 { "" } else { "es" });
             field.line(label, "processes", count, processes[..count].to_vec(), 1);
         }
+        // As for pools: what threads take is not in the memory of the processes above.
+        let threaded = field.add("python process with threads", &mut python(options))?;
         let label = "1 python process, 2 threads".to_owned();
-        field.line(label, "process-threads", 2, vec![processes[0]], 2);
+        field.line(label, "process-threads", 2, vec![threaded], 2);
         for count in COUNTS {
             field.line(
                 format!("{count} prefork with gc.freeze"),
@@ -159,15 +161,8 @@ impl Field {
 
     fn add_pool(&mut self, options: &Options, isolated: bool, count: usize) -> Result<()> {
         let policy = if isolated { "isolated" } else { "shared" };
-        let mut command = Command::new(std::env::current_exe().context("finding this program")?);
-        command
-            .args(["serve", "--interpreters", &count.to_string(), "--manifest"])
-            .arg(&options.place.manifest);
-        command.arg("--venv").arg(&options.place.venv);
-        if isolated {
-            command.arg("--isolated");
-        }
-        let contender = self.add(&format!("pool of {count}, {policy}"), &mut command)?;
+        let name = format!("pool of {count}, {policy}");
+        let contender = self.add(&name, &mut pool(options, isolated, count)?)?;
         let plural = if count == 1 { "" } else { "s" };
         self.line(
             format!("{count} interpreter{plural}, {policy}"),
@@ -177,6 +172,10 @@ impl Field {
             count,
         );
         if count == 1 && !isolated {
+            // Threads take memory too (arenas of malloc, caches of kernels). In the pool of one that further
+            // interpreters are compared with, it would make them look cheaper than they are.
+            let name = "pool of 1, shared, called by several threads";
+            let contender = self.add(name, &mut pool(options, isolated, count)?)?;
             for threads in &COUNTS[1..] {
                 self.line(
                     format!("1 interpreter, {threads} threads"),
@@ -227,6 +226,17 @@ impl Field {
         }
         Ok(total)
     }
+}
+
+/// This program as a pool that answers orders.
+fn pool(options: &Options, isolated: bool, count: usize) -> Result<Command> {
+    let mut command = Command::new(std::env::current_exe().context("finding this program")?);
+    command.args(["serve", "--interpreters", &count.to_string(), "--manifest"]);
+    command.arg(&options.place.manifest).arg("--venv").arg(&options.place.venv);
+    if isolated {
+        command.arg("--isolated");
+    }
+    Ok(command)
 }
 
 fn python(options: &Options) -> Command {

@@ -1,0 +1,74 @@
+//! `cargo xtask test --quick`: what needs no torch, within five minutes on two cores once all is built.
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::linker::cases;
+use crate::steps::{Outcome, Steps};
+use crate::suite::{check, counted};
+use crate::workspace;
+
+/// Test programs of the runtime that need the virtual environment with torch. Another one that needs it fails here and
+/// says so.
+const NEED_TORCH: [&str; 7] =
+    ["deploy", "devices", "discovery", "limits_torch", "packages_torch", "tch", "torch_threads"];
+
+/// Runs every step, also after one has failed; an error if anything failed.
+pub fn run() -> Result<()> {
+    let mut steps = Steps::default();
+    steps.run("rustfmt", || check(workspace::cargo().args(["fmt", "--all", "--check"])));
+    steps.run("clippy, all targets, warnings are errors", || {
+        let flags = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
+        check(workspace::cargo().args(flags))
+    });
+    steps.run("layer rules and style", || {
+        cargo_test(&["--package", "hydrozoa-tests", "--lib", "--test", "tidy"])
+    });
+    steps.run("unit and integration tests of the crates around the runtime", || {
+        let names = ["hydrozoa", "hydrozoa-tests", "hydrozoa-benches"];
+        let excluded = names.iter().flat_map(|name| ["--exclude", name]);
+        let arguments: Vec<&str> = ["--workspace", "--lib", "--bins", "--tests"]
+            .into_iter()
+            .chain(excluded)
+            .chain(["--no-fail-fast"])
+            .collect();
+        cargo_test(&arguments)
+    });
+    steps.run("unit and integration tests of the runtime without torch", || {
+        let programs = without_torch()?;
+        let mut arguments = vec!["--package", "hydrozoa", "--no-fail-fast", "--lib"];
+        arguments.extend(programs.iter().flat_map(|program| ["--test", program]));
+        cargo_test(&arguments)
+    });
+    steps.run("linker cases, each with one compiler and linker", || {
+        cases::run(&cases::Selection { quick: true, ..cases::Selection::default() })
+    });
+    if !steps.summary() {
+        bail!("the tests failed");
+    }
+    println!("(quick: `cargo xtask test` runs all, with torch)");
+    Ok(())
+}
+
+/// The runtime's test programs that run with nothing but a Python.
+fn without_torch() -> Result<Vec<String>> {
+    let folder = workspace::root().join("runtime/tests");
+    let mut programs = Vec::new();
+    for entry in folder.read_dir().context("reading runtime/tests")? {
+        let path = entry?.path();
+        // Where cargo looks for test programs: a file, or a folder with a main.rs.
+        let is_file = path.extension().is_some_and(|extension| extension == "rs");
+        if is_file || path.join("main.rs").exists() {
+            programs.push(path.file_stem().unwrap_or_default().to_string_lossy().into_owned());
+        }
+    }
+    for name in NEED_TORCH {
+        ensure!(programs.iter().any(|program| program == name), "there is no test program {name}");
+    }
+    programs.retain(|program| !NEED_TORCH.contains(&program.as_str()));
+    programs.sort();
+    Ok(programs)
+}
+
+fn cargo_test(arguments: &[&str]) -> Result<Outcome> {
+    counted(workspace::cargo().arg("test").args(arguments).env("OMP_NUM_THREADS", "1"))
+}
