@@ -14,7 +14,9 @@ use crate::python::Python;
 use crate::{lock, python};
 
 /// What every task that needs Python takes.
+// Without a group of clap's: it would have the name of the arguments that this is a part of.
 #[derive(clap::Args, Clone, Default)]
+#[group(skip)]
 pub struct Arguments {
     /// The CPython to use: 3.10 to 3.13; without it the first that has a shared library, 3.11 preferred
     #[arg(long, value_name = "3.N", value_parser = minor)]
