@@ -100,3 +100,14 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Lock => lock::run(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Arguments;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_arguments_of_all_tasks_fit_together() {
+        Arguments::command().debug_assert();
+    }
+}
