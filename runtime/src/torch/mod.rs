@@ -60,7 +60,8 @@ pub use adapter::AdapterError;
 pub(crate) use adapter::{Adapter, Member};
 use exported::Answer;
 pub use release::Release;
-pub(crate) use thread_state::{ThreadState, note_new_thread};
+pub(crate) use thread_state::ThreadState;
+pub(crate) use thread_state::note_new_thread;
 
 /// How interpreters have torch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
