@@ -9,6 +9,7 @@ mod layers;
 mod lengths;
 mod lints;
 mod locks;
+mod runtime_floors;
 mod sources;
 mod syntax;
 mod system_calls;
