@@ -4,6 +4,7 @@
 //! place of the registry. That finds a file that lies outside of its package. The command that
 //! comes of it then runs a Python, which finds a payload that was built from a wrong place.
 
+use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
@@ -20,6 +21,11 @@ pub fn run() -> Result<Count> {
     let target = workspace::root().join("target/packages");
     let packages = published()?;
     println!("packing {}", packages.join(", "));
+    forget_earlier(&packages)?;
+    // cargo takes what it has built of a registry's package for good, too.
+    if target.exists() {
+        std::fs::remove_dir_all(&target).context("removing what was built earlier")?;
+    }
     let status = workspace::cargo()
         .args(["publish", "--dry-run", "--quiet", "--workspace", "--allow-dirty", "--target-dir"])
         .arg(&target)
@@ -44,6 +50,29 @@ pub fn run() -> Result<Count> {
     );
     println!("{} packages compile, and their command runs Python", packages.len());
     Ok(Count { passed: packages.len() + 1, failed: 0 })
+}
+
+/// Removes what cargo has unpacked in an earlier run. It puts the archives of this workspace into a registry of their own,
+/// takes an archive of the same version for the same, and unpacks it over the older files.
+fn forget_earlier(packages: &[String]) -> Result<()> {
+    let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
+    let home = home.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cargo")));
+    let sources = home.context("neither CARGO_HOME nor HOME is set")?.join("registry/src");
+    for registry in sources.read_dir().into_iter().flatten() {
+        let registry = registry?;
+        // A registry in a folder has no host, which its name would begin with.
+        if !registry.file_name().as_encoded_bytes().starts_with(b"-") {
+            continue;
+        }
+        for package in packages {
+            let unpacked = registry.path().join(package);
+            if unpacked.exists() {
+                std::fs::remove_dir_all(&unpacked)
+                    .with_context(|| format!("removing {}", unpacked.display()))?;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// `name-version` of every crate of the workspace that may be published.
