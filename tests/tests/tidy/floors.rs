@@ -1,103 +1,117 @@
-//! The floors of the loader (docs/architecture.md): a module uses its own floor and those below it.
+//! Floors: the modules of a crate in an order in which each uses its own floor and those below only.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::HashMap;
 
-use crate::sources::{Source, assert_none, root, rust};
-use crate::syntax;
-use crate::system_calls::test_files;
+use crate::sources::{Source, assert_none, rust};
+use crate::syntax::{parse, uses};
 
-const ROOT: &str = "loader/src/";
+/// The runtime's modules from below (docs/architecture.md). Modules of one floor are one idea.
+const RUNTIME: [&[&str]; 9] = [
+    &["error", "thread", "waiting", "libraries"],
+    &["payload"],
+    &["python"],
+    &["torch"],
+    &["torch_policy"],
+    &["interpreter"],
+    &["session", "object", "convert", "function", "device", "memory"],
+    &["pool"],
+    &["movable", "package"],
+];
 
-/// Uses of a floor above, each with its reason.
-const UPWARD: [(&str, &str, &str); 1] = [(
-    "arch",
-    "tls",
-    "code for one machine that finds thread-local blocks, in assembly, shares their layout with what places them",
-)];
+/// The runtime's roof: entries of their own, which use what they like and which nobody uses.
+const ROOF: [&str; 3] = ["command_line", "exit", "inspect"];
+
+/// [`crate::Error`](hydrozoa::Error) has a variant for the errors of every floor, which their modules
+/// define. These names are all that it takes from above.
+const ERRORS: [&str; 4] = ["Candidate", "PackageError", "DeviceError", "AdapterError"];
+
+/// Which floor a module of the runtime is on.
+fn floor(module: &str) -> Option<usize> {
+    match ROOF.contains(&module) {
+        true => Some(RUNTIME.len()),
+        false => RUNTIME.iter().position(|modules| modules.contains(&module)),
+    }
+}
+
+/// The modules that a file is in, from the crate's root: none for the root itself.
+fn modules<'a>(path: &'a str, root: &str) -> Vec<&'a str> {
+    let inside = path.strip_prefix(root).and_then(|path| path.strip_suffix(".rs"));
+    let mut names: Vec<&str> = inside.unwrap_or_default().split('/').collect();
+    names.pop_if(|last| matches!(*last, "mod" | "lib"));
+    names
+}
+
+/// The uses of higher floors in a file of the runtime. `public` are the names at the crate's root, with
+/// their modules.
+fn upward(source: &Source, public: &HashMap<String, String>) -> Vec<String> {
+    let own = modules(&source.path, "runtime/src/");
+    let Some(module) = own.first() else { return Vec::new() };
+    let Some(own_floor) = floor(module) else {
+        return vec![format!("{}: the module {module} has no floor", source.path)];
+    };
+    let mut found = Vec::new();
+    for used in uses(&parse(source)) {
+        let supers = used.path.iter().take_while(|name| *name == "super").count();
+        let name = match used.path.first().map(String::as_str) {
+            Some("crate") => used.path.get(1),
+            // From the innermost module up to the root.
+            Some("super") if supers == own.len() => used.path.get(supers),
+            _ => None,
+        };
+        let Some(name) = name else { continue };
+        let target = public.get(name).unwrap_or(name);
+        let Some(target_floor) = floor(target) else { continue };
+        let error =
+            *module == "error" && used.path.last().is_some_and(|l| ERRORS.contains(&l.as_str()));
+        if target_floor > own_floor && !error {
+            let path = used.path.join("::");
+            found.push(format!("{}:{}: {module} uses {path}", source.path, used.line));
+        }
+    }
+    found
+}
+
+/// The names that the crate's root re-exports.
+fn public(sources: &[Source]) -> HashMap<String, String> {
+    let root = sources.iter().find(|source| source.path == "runtime/src/lib.rs").expect("a root");
+    uses(&parse(root))
+        .into_iter()
+        .filter(|used| used.path.len() > 1 && floor(&used.path[0]).is_some())
+        .map(|used| (used.path[used.path.len() - 1].clone(), used.path[0].clone()))
+        .collect()
+}
 
 #[test]
-fn the_loader_s_modules_use_their_own_floor_and_those_below() {
-    let floors = floors();
-    let sources = rust(&[ROOT]);
-    let tests = test_files(&sources);
-    let mut found = Vec::new();
-    let mut used = BTreeSet::new();
-    for source in sources.iter().filter(|source| !tests.contains(&source.path)) {
-        let own = module_of(&source.path);
-        let Some(floor) = floors.get(own) else {
-            found.push(format!("{}: `{own}` stands on no floor", source.path));
-            continue;
-        };
-        for (other, line) in modules_used(source) {
-            // What `lib.rs` exports again is named where it is defined.
-            match floors.get(other.as_str()) {
-                Some(above) if above > floor => {
-                    if UPWARD.iter().any(|(from, to, _)| (*from, *to) == (own, &other)) {
-                        used.insert((own.to_owned(), other));
-                    } else {
-                        found.push(format!(
-                            "{}:{line}: floor {floor} uses `{other}` of floor {above}",
-                            source.path
-                        ));
-                    }
-                }
-                Some(_) => {}
-                None => {
-                    found.push(format!("{}:{line}: `crate::{other}` is no module", source.path))
-                }
-            }
-        }
-    }
-    assert_none("a floor uses those below it only, so no circle crosses one", found);
-    let unused =
-        UPWARD.iter().filter(|(from, to, _)| !used.contains(&((*from).into(), (*to).into())));
-    assert_none(
-        "nothing uses these; take them out of UPWARD",
-        unused.map(|(from, to, _)| format!("{from} -> {to}")).collect(),
-    );
+fn the_runtimes_modules_use_no_floor_above_theirs() {
+    let sources = rust(&["runtime/src/"]);
+    let public = public(&sources);
+    assert!(public.get("Tensor").is_some_and(|module| module == "convert"));
+    let probe = |path: &str, text: &str| {
+        upward(&Source { path: path.to_owned(), text: text.to_owned() }, &public).len()
+    };
+    let interpreter = "runtime/src/interpreter/attach.rs";
+    assert_eq!(probe(interpreter, "use crate::pool::Pool;"), 1);
+    assert_eq!(probe(interpreter, "use super::super::session::Session;"), 1);
+    assert_eq!(probe(interpreter, "fn f(_: crate::Tensor) {}"), 1);
+    assert_eq!(probe(interpreter, "use super::live;\nuse crate::{Error, python};"), 0);
+    assert_eq!(probe("runtime/src/new.rs", ""), 1);
+    let found = sources.iter().flat_map(|source| upward(source, &public)).collect();
+    assert_none("a floor uses those below", found);
 }
 
-/// The floor of each top module, from the table of docs/architecture.md.
-fn floors() -> BTreeMap<String, u32> {
-    let text = std::fs::read_to_string(root().join("docs/architecture.md")).unwrap();
-    let mut floors = BTreeMap::new();
-    for line in text.lines().skip_while(|line| !line.starts_with("| floor |")).skip(2) {
-        let cells: Vec<&str> = line.split('|').map(str::trim).collect();
-        let [_, floor, _, modules, _] = cells[..] else { break };
-        let floor = floor.parse().unwrap_or_else(|_| panic!("no floor's number: {line}"));
-        // Every other part stands between backquotes.
-        for module in modules.split('`').skip(1).step_by(2) {
-            let known = floors.insert(module.trim_end_matches('/').to_owned(), floor);
-            assert!(known.is_none(), "`{module}` stands on two floors");
-        }
-    }
-    assert!(floors.len() > 10, "docs/architecture.md has no table of floors: {floors:?}");
-    floors
-}
-
-/// The top module that a file is a part of.
-fn module_of(path: &str) -> &str {
-    let inside = path.strip_prefix(ROOT).expect("a file of the loader");
-    let first = inside.split('/').next().expect("a path has a first part");
-    first.trim_end_matches(".rs")
-}
-
-/// The top modules that a file's product part names, and where.
-fn modules_used(source: &Source) -> Vec<(String, usize)> {
-    let file = syntax::parse(source);
-    // How many `super` lead from the file's module to the crate.
-    let inside = source.path.strip_prefix(ROOT).expect("a file of the loader");
-    let depth = inside.trim_end_matches("/mod.rs").matches('/').count() + 1;
-    syntax::uses(&file)
+#[test]
+fn every_floor_is_a_module_of_the_runtime() {
+    let sources = rust(&["runtime/src/"]);
+    let found = RUNTIME
+        .concat()
         .into_iter()
-        .filter_map(|used| {
-            let up = used.path.iter().take_while(|part| *part == "super").count();
-            let at = match used.path.first().map(String::as_str) {
-                Some("crate") => 1,
-                _ if up > 0 && up >= depth => up,
-                _ => return None,
-            };
-            Some((used.path.get(at)?.clone(), used.line))
+        .chain(ROOF)
+        .filter(|name| {
+            !sources
+                .iter()
+                .any(|source| modules(&source.path, "runtime/src/").first() == Some(name))
         })
-        .collect()
+        .map(str::to_owned)
+        .collect();
+    assert_none("no such module", found);
 }

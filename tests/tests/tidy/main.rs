@@ -8,6 +8,7 @@ mod floors;
 mod layers;
 mod lengths;
 mod lints;
+mod loader_floors;
 mod locks;
 mod runtime_floors;
 mod sources;
