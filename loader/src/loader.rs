@@ -102,7 +102,7 @@ impl DomainBuilder {
     /// more. Code in the domain must give the guarantees that `dlclose(3)` asks for. A process has at most
     /// one use for such a domain.
     #[must_use]
-    pub fn continue_program(mut self) -> DomainBuilder {
+    pub fn extend_program(mut self) -> DomainBuilder {
         self.program = true;
         self
     }

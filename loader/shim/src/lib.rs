@@ -63,7 +63,7 @@ fn take_over(directory: &Path) -> Result<(), hydrozoa_loader::Error> {
         "it is under test",
     );
     let loader = Loader::builder().policy(policy).build()?;
-    let domain = loader.domain("program").continue_program().build()?;
+    let domain = loader.domain("program").extend_program().build()?;
     answer_by(|name| domain.symbol(name).expect("the domain interposes these names"));
     Ok(())
 }

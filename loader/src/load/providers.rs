@@ -58,33 +58,8 @@ pub(crate) fn scope_of(
     images: &[Arc<Image>],
     flags: OpenFlags,
 ) -> Scope {
-    let (globals, mut uniques, global_needs): (Vec<_>, Vec<_>, _) = {
-        let state = domain.0.state.lock();
-        let replicas = state.entries.replicas().map(|replica| replica.image.clone());
-        (
-            state.globals.iter().map(|replica| replica.image.clone()).collect(),
-            replicas.filter(|image| image.defines_uniques()).collect(),
-            state.global_needs.clone(),
-        )
-    };
-    uniques.extend(images.iter().filter(|image| image.defines_uniques()).cloned());
-    let system = SYSTEM.global();
     let program = domain.0.program;
-    let mut scope = Scope {
-        globals,
-        uniques,
-        local: Vec::new(),
-        commons: Vec::new(),
-        program: system.len(),
-        system,
-        shadowed: Vec::new(),
-        order: match (program, flags.has(OpenFlags::DEEPBIND)) {
-            (false, false) => Order::Domain,
-            (false, true) => Order::LibraryInDomain,
-            (true, false) => Order::Program,
-            (true, true) => Order::Library,
-        },
-    };
+    let mut scope = scope_before(domain, images, flags);
     // A program's domain has glibc's order; in others the group stands before earlier loads.
     if !program {
         for &index in members {
@@ -146,25 +121,54 @@ pub(crate) fn scope_of(
             Provider::System(object) => queue.extend(scope.add_object(object)),
         }
     }
-    // What replicas of earlier loads were bound in stands behind everything of this load.
     for (other, commons) in inherited {
-        match commons {
-            None => other.local.iter().for_each(|image| scope.add_local(image)),
-            // Local there is what is loaded there: no image of this domain.
-            Some(commons) => {
-                let there = &commons.state.lock().entries;
-                let replicas = other.local.iter().map(|image| there.replica(image.id).cloned());
-                replicas.for_each(|replica| scope.add_commons(replica));
-            }
-        }
-        other.commons.iter().for_each(|replica| scope.add_commons(Some(replica.clone())));
-        other.system.iter().for_each(|object| scope.add_system(object.clone()));
+        inherit(&mut scope, &other, commons);
     }
-    global_needs.add_to(&mut scope);
     let state = domain.0.state.lock();
+    state.global_needs.clone().add_to(&mut scope);
     scope.find_shadowed(state.entries.replicas().map(|replica| &replica.image).chain(images));
     drop(state);
     scope
+}
+
+/// The scope of a group of `images` without the providers of this load: what is global in the domain and in
+/// the process.
+fn scope_before(domain: &Domain, images: &[Arc<Image>], flags: OpenFlags) -> Scope {
+    let system = SYSTEM.global();
+    let state = domain.0.state.lock();
+    let loaded = state.entries.replicas().map(|replica| &replica.image);
+    let uniques = loaded.chain(images).filter(|image| image.defines_uniques());
+    Scope {
+        globals: state.globals.iter().map(|replica| replica.image.clone()).collect(),
+        uniques: uniques.cloned().collect(),
+        local: Vec::new(),
+        commons: Vec::new(),
+        program: system.len(),
+        system,
+        shadowed: Vec::new(),
+        order: match (domain.0.program, flags.has(OpenFlags::DEEPBIND)) {
+            (false, false) => Order::Domain,
+            (false, true) => Order::LibraryInDomain,
+            (true, false) => Order::Program,
+            (true, true) => Order::Library,
+        },
+    }
+}
+
+/// Adds the scope `other` of an earlier load, after everything of this load. `commons` is the commons' domain
+/// if the earlier load was there.
+fn inherit(scope: &mut Scope, other: &Scope, commons: Option<&Arc<DomainInner>>) {
+    match commons {
+        None => other.local.iter().for_each(|image| scope.add_local(image)),
+        // Local there is what is loaded there: no image of this domain.
+        Some(commons) => {
+            let there = &commons.state.lock().entries;
+            let replicas = other.local.iter().map(|image| there.replica(image.id).cloned());
+            replicas.for_each(|replica| scope.add_commons(replica));
+        }
+    }
+    other.commons.iter().for_each(|replica| scope.add_commons(Some(replica.clone())));
+    other.system.iter().for_each(|object| scope.add_system(object.clone()));
 }
 
 /// The scope that a replica of an earlier load was bound in.

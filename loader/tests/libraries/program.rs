@@ -33,7 +33,7 @@ impl Driver {
         let pattern = format!("{}/*", path.parent().unwrap().canonicalize().unwrap().display());
         let policy = Policy::default().with(&pattern, Class::Replicate, "it is under test");
         let loader = Loader::builder().policy(policy).build().unwrap();
-        let domain = loader.domain("program").continue_program().build().unwrap();
+        let domain = loader.domain("program").extend_program().build().unwrap();
         let library = open(&domain, &path, OpenFlags::NOW).unwrap();
         Driver { library, domain }
     }

@@ -236,7 +236,7 @@ fn domain(job: &Job, loader: &Loader, copy: usize) -> Result<Domain> {
     // SAFETY: cases declare `void case_write(const char *, size_t)`; the context is the output.
     let write = unsafe { Interposition::with_context(case_write as *const c_void, 2, output) };
     let builder = loader.domain(&format!("copy {copy}")).interpose("case_write", write);
-    let builder = if job.mode == Mode::Program { builder.continue_program() } else { builder };
+    let builder = if job.mode == Mode::Program { builder.extend_program() } else { builder };
     Ok(builder.build()?)
 }
 
