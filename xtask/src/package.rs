@@ -4,7 +4,7 @@
 //! place of the registry. That finds a file that lies outside of its package. The command that
 //! comes of it then runs a Python, which finds a payload that was built from a wrong place.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
@@ -21,14 +21,16 @@ pub fn run() -> Result<Count> {
     let target = workspace::root().join("target/packages");
     let packages = published()?;
     println!("packing {}", packages.join(", "));
-    forget_earlier(&packages)?;
     // cargo takes what it has built of a registry's package for good, too.
     if target.exists() {
         std::fs::remove_dir_all(&target).context("removing what was built earlier")?;
     }
+    let home_folder = target.join("home");
+    home(&home_folder)?;
     let status = workspace::cargo()
         .args(["publish", "--dry-run", "--quiet", "--workspace", "--allow-dirty", "--target-dir"])
         .arg(&target)
+        .env("CARGO_HOME", &home_folder)
         .status()
         .context("starting cargo")?;
     ensure!(status.success(), "the packages do not compile from their archives");
@@ -52,24 +54,25 @@ pub fn run() -> Result<Count> {
     Ok(Count { passed: packages.len() + 1, failed: 0 })
 }
 
-/// Removes what cargo has unpacked in an earlier run. It puts the archives of this workspace into a registry of their own,
-/// takes an archive of the same version for the same, and unpacks it over the older files.
-fn forget_earlier(packages: &[String]) -> Result<()> {
+/// Makes a home for cargo in `folder`, with the downloads of the user's own. cargo unpacks the archives of this
+/// workspace into its home, and takes an archive of the same version for the same: in a home that is
+/// kept, a later run would compile older files.
+fn home(folder: &Path) -> Result<()> {
     let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
     let home = home.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cargo")));
-    let sources = home.context("neither CARGO_HOME nor HOME is set")?.join("registry/src");
-    for registry in sources.read_dir().into_iter().flatten() {
-        let registry = registry?;
-        // A registry in a folder has no host, which its name would begin with.
-        if !registry.file_name().as_encoded_bytes().starts_with(b"-") {
-            continue;
-        }
-        for package in packages {
-            let unpacked = registry.path().join(package);
-            if unpacked.exists() {
-                std::fs::remove_dir_all(&unpacked)
-                    .with_context(|| format!("removing {}", unpacked.display()))?;
-            }
+    let home = home.context("neither CARGO_HOME nor HOME is set")?;
+    for (shared, pattern) in
+        [("", "config*"), ("registry/index", "[!-]*"), ("registry/cache", "[!-]*")]
+    {
+        // A registry in a folder, as cargo makes one of the archives, has no host: its name begins with a hyphen.
+        let pattern = home.join(shared).join(pattern);
+        let pattern = pattern.to_str().context("the path of cargo's home is not UTF-8")?;
+        std::fs::create_dir_all(folder.join(shared))?;
+        for entry in glob::glob(pattern)? {
+            let entry = entry?;
+            let name = entry.file_name().context("an entry of a folder has a name")?;
+            std::os::unix::fs::symlink(&entry, folder.join(shared).join(name))
+                .with_context(|| format!("linking {}", entry.display()))?;
         }
     }
     Ok(())
