@@ -4,7 +4,6 @@
 //! nothing. A rule that reads words reads the text ([`sources`]).
 
 mod documents;
-mod floors;
 mod layers;
 mod lengths;
 mod lints;
