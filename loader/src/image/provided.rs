@@ -36,21 +36,32 @@ pub fn provide(path: &Path, bytes: &[u8]) -> Result<()> {
         move |source| Error::Io { object, action, source }
     };
     let key = normalized(path);
-    let mut files = FILES.lock();
-    if let Some(known) = files.get(&key) {
+    let stands_for_them = |files: &BTreeMap<PathBuf, Arc<File>>| {
+        let known = files.get(&key)?;
         let same = file::view(known).is_ok_and(|view| *view == *bytes);
-        return match same {
-            true => Ok(()),
-            false => Err(failed("provide")(io::ErrorKind::AlreadyExists.into())),
-        };
+        Some(if same {
+            Ok(())
+        } else {
+            Err(failed("provide")(io::ErrorKind::AlreadyExists.into()))
+        })
+    };
+    let known = stands_for_them(&FILES.lock());
+    if let Some(result) = known {
+        return result;
+    }
+    // Without the lock: the file of an image may be a provided one.
+    let of_image = IMAGES.with_bytes(bytes).map(|image| {
+        let file = image.file().and_then(Content::into_file);
+        file.map(Arc::new).map_err(failed("open the file of"))
+    });
+    let mut files = FILES.lock();
+    if let Some(result) = stands_for_them(&files) {
+        return result;
     }
     let known = files.values().find(|known| file::view(known).is_ok_and(|view| *view == *bytes));
-    let file = match (known, IMAGES.with_bytes(bytes)) {
+    let file = match (known, of_image) {
         (Some(known), _) => known.clone(),
-        (None, Some(image)) => {
-            let file = image.file().and_then(Content::into_file);
-            Arc::new(file.map_err(failed("open the file of"))?)
-        }
+        (None, Some(file)) => file?,
         (None, None) => {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
             Arc::new(file::sealed(&name, bytes).map_err(failed("create a memory file for"))?)

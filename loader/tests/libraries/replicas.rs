@@ -91,6 +91,20 @@ fn text_is_mapped_from_the_file_in_every_replica_and_never_written() {
 }
 
 #[test]
+fn bytes_of_a_library_on_disk_are_provided_by_its_file() {
+    let shop = Workshop::new("provided");
+    let path = shop.build("libcount.so", "static int n; int next(void) { return ++n; }", &[]);
+    let domain = &domains(1)[0];
+    assert_eq!(call(&open(domain, &path, OpenFlags::NOW).unwrap(), "next"), 1);
+    let inside = path.with_file_name("container.zip").join("libcount.so");
+    hydrozoa_loader::provide(&inside, &std::fs::read(&path).unwrap()).unwrap();
+    // Once more, as each opening of a container does.
+    hydrozoa_loader::provide(&inside, &std::fs::read(&path).unwrap()).unwrap();
+    assert!(hydrozoa_loader::provide(&inside, b"other bytes").is_err());
+    assert_eq!(call(&open(domain, &inside, OpenFlags::NOW).unwrap(), "next"), 2);
+}
+
+#[test]
 fn constructors_run_once_per_replica_dependencies_first() {
     let shop = Workshop::new("order");
     shop.build(
