@@ -39,7 +39,7 @@ fn arrays_of_ctypes_are_read_although_they_have_no_strides() {
             assert_eq!(scalar.to_vec::<i32>().unwrap(), [7]);
             let empty: Buffer = of_ctypes(session, "(c_int * 0)()").extract().unwrap();
             assert!(empty.is_empty() && empty.is_contiguous());
-            assert_eq!(empty.to_vec::<i32>().unwrap(), []);
+            assert_eq!(empty.to_vec::<i32>().unwrap(), [0i32; 0]);
             let written = of_ctypes(session, "(c_ubyte * 2)()").writable_buffer().unwrap();
             assert_eq!(written.shape(), [2]);
         });
@@ -208,8 +208,8 @@ fn a_tensor_that_no_memory_can_be_is_refused_and_deleted() {
             assert_eq!(read("(2, 3)"), [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]);
             assert_eq!(read("(3, 2), (1, 3)"), [0.0, 3.0, 1.0, 4.0, 2.0, 5.0]);
             assert_eq!(read("None, byte_offset=8"), [2.0]);
-            assert_eq!(read("(0, 3), data=None"), []);
-            assert_eq!(read("(0, 2**62, 2**62), (1, 1, 1), data=None"), []);
+            assert_eq!(read("(0, 3), data=None"), [0f32; 0]);
+            assert_eq!(read("(0, 2**62, 2**62), (1, 1, 1), data=None"), [0f32; 0]);
             for (fields, reason) in [
                 ("None, ndim=2", "no shape"),
                 ("ndim=-1", "-1 dimensions"),
