@@ -50,7 +50,7 @@ struct Line {
     p99_ms: f64,
     /// Private memory of the process in MiB.
     private_mib: f64,
-    /// What each interpreter after the first adds to it, if a single one was measured too.
+    /// Private memory that each interpreter after the first adds, if the run measured a single one too.
     further_mib: Option<f64>,
 }
 
@@ -110,8 +110,8 @@ pub fn run(options: &Options) -> Result<i32> {
     Ok(0)
 }
 
-/// Each number of interpreters is measured in a process of its own: memory is a figure of a process, and what an earlier
-/// pool leaves mapped would be counted.
+/// Measures each number of interpreters in a process of its own. Memory is a figure of a process, and it would
+/// include what an earlier pool leaves mapped.
 fn in_child(options: &Options, interpreters: usize, threads: usize) -> Result<Samples> {
     let mut command = Command::new(std::env::current_exe().context("finding this program")?);
     command.args([

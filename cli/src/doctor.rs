@@ -14,7 +14,7 @@ pub struct Options {
     /// Only look; start no interpreter
     #[arg(long)]
     quick: bool,
-    /// Looks at this virtual environment alone, instead of every Python that is found
+    /// Looks at this virtual environment alone, instead of every Python that the command finds
     #[arg(long, value_name = "DIR")]
     venv: Option<PathBuf>,
 }
@@ -95,7 +95,7 @@ fn pythons(options: &Options, findings: &mut Findings) -> Result<()> {
     Ok(())
 }
 
-/// Starts two copies in a child process; with torch, if the installation has it and `full` is asked for.
+/// Starts two copies in a child process. They use torch if the installation has it and the user asks for `full`.
 fn trial(python: &Installation, full: bool) -> Result<String> {
     let with_torch = full && Release::of(python).is_some();
     let program = if with_torch {
@@ -124,7 +124,7 @@ fn system(findings: &mut Findings) -> Result<()> {
     say!("System:");
     say!("  {}", getconf("GNU_LIBC_VERSION").unwrap_or_else(|| "no glibc".to_owned()));
     match getconf("GNU_LIBC_VERSION").as_deref().and_then(glibc) {
-        // _dl_find_object, by which C++ exceptions find their frames in a replica, came with glibc 2.35.
+        // The unwinder finds the frames of a replica through _dl_find_object. glibc has it since 2.35.
         Some(version) if version < (2, 35) => findings.add(format!(
             "glibc {}.{} has no _dl_find_object: C++ exceptions in replicas need 2.35 or newer",
             version.0, version.1

@@ -19,7 +19,7 @@ pub struct Options {
     /// A shared library, or an extension module
     #[arg(value_name = "FILE.so")]
     file: PathBuf,
-    /// Inspects as after an import of this module: some libraries find what they need only once that is loaded
+    /// Inspects as after an import of this module; some libraries find their dependencies only once it is loaded
     #[arg(long = "after", value_name = "MODULE")]
     modules: Vec<String>,
     /// Prints JSON
@@ -47,7 +47,7 @@ pub fn run(options: &Options) -> Result<i32> {
         );
     }
     match std::io::stdout().write_all(out.as_bytes()) {
-        // Whoever reads has seen enough.
+        // The reader closed the pipe.
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(0),
         written => Ok(written.map(|()| 0)?),
     }
@@ -69,7 +69,7 @@ fn after(options: &Options, python: &Installation) -> Result<Inspection> {
     Ok(interpreter.domain().inspect(&options.file)?)
 }
 
-/// What a class means to somebody who has several interpreters.
+/// The meaning of a class for a process with several interpreters.
 fn words(class: Option<Class>) -> &'static str {
     match class {
         Some(Class::Replicate) => "replicated",
@@ -79,7 +79,7 @@ fn words(class: Option<Class>) -> &'static str {
     }
 }
 
-/// The report for people.
+/// The report as text.
 fn text(inspection: &Inspection) -> Result<String, std::fmt::Error> {
     let mut out = String::new();
     writeln!(out, "{}", inspection.path.display())?;
@@ -145,7 +145,7 @@ fn text(inspection: &Inspection) -> Result<String, std::fmt::Error> {
     Ok(out)
 }
 
-/// Bytes, for people.
+/// A number of bytes with a unit.
 fn size(bytes: usize) -> String {
     let kib = bytes as f64 / 1024.0;
     if kib < 1024.0 { format!("{kib:.0} KiB") } else { format!("{:.1} MiB", kib / 1024.0) }

@@ -39,7 +39,8 @@ enum Command {
 /// Which Python, and how it has torch.
 #[derive(clap::Args, Clone)]
 struct Choice {
-    /// A libpython3.X.so, a python executable or the prefix of an installation; by default the best that is found
+    /// A libpython3.X.so, a python executable or the prefix of an installation; by default the best that the command
+    /// finds
     #[arg(long, value_name = "LIBPYTHON")]
     python: Option<PathBuf>,
     /// A virtual environment whose packages interpreters see
@@ -51,7 +52,7 @@ struct Choice {
 }
 
 impl Choice {
-    /// A pool of that Python.
+    /// A pool of interpreters of that Python.
     fn pool(&self, interpreters: usize) -> hydrozoa::Result<hydrozoa::Pool> {
         let mut builder =
             hydrozoa::Pool::builder().interpreters(interpreters).torch(self.torch.into());
@@ -76,7 +77,7 @@ enum Torch {
 }
 
 impl Torch {
-    /// As it stands on a command line.
+    /// The value's name on a command line.
     fn name(self) -> &'static str {
         match self {
             Self::Auto => "auto",
@@ -97,7 +98,7 @@ impl From<Torch> for TorchPolicy {
 }
 
 fn main() -> ExitCode {
-    // Warnings only, on standard error: standard output is the program's.
+    // Only warnings, on standard error: standard output belongs to the program.
     tracing_subscriber::fmt()
         .with_max_level(tracing::Level::WARN)
         .with_writer(std::io::stderr)
@@ -112,7 +113,7 @@ fn main() -> ExitCode {
         Command::Doctor(options) => doctor::run(&options),
     };
     match outcome {
-        // The status of a python program may be any of a byte.
+        // A python program may end with any status from 0 to 255.
         Ok(status) => ExitCode::from(u8::try_from(status & 0xff).unwrap_or(u8::MAX)),
         Err(error) => {
             output::complain(&error);

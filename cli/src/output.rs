@@ -1,4 +1,4 @@
-//! What the command says, and to whom.
+//! Output and error messages of the command.
 
 use std::fmt::Arguments;
 use std::io::{ErrorKind, Write, stderr, stdout};
@@ -12,8 +12,8 @@ macro_rules! say {
     };
 }
 
-/// Writes to standard output. If nobody reads that any more the command ends with the status of a
-/// process that SIGPIPE ended, as shells tell it, and says nothing; other failures it tells.
+/// Writes to standard output. If the reader has closed it, the command ends silently with the status that shells give
+/// a process that SIGPIPE ended. Other failures are reported.
 pub fn put(text: Arguments<'_>) {
     let Err(error) = stdout().lock().write_fmt(text) else { return };
     if error.kind() == ErrorKind::BrokenPipe {
@@ -26,8 +26,8 @@ pub fn put(text: Arguments<'_>) {
 /// signal(7), on every architecture.
 const SIGPIPE: i32 = 13;
 
-/// Tells an error and what caused it: what Python code raised with its traceback, and no cause
-/// twice, as those that are told by the error that they caused would be.
+/// Prints an error and its causes, and the traceback of an exception that Python code raised. A cause is left out if
+/// the text of the error above it already contains it.
 pub fn complain(error: &anyhow::Error) {
     let mut text = error.to_string();
     for cause in error.chain().skip(1) {
@@ -43,7 +43,7 @@ pub fn complain(error: &anyhow::Error) {
     // Its last line is the message.
     let frames = traceback.trim_end().strip_suffix(text.trim_end()).unwrap_or(traceback);
     let mut stderr = stderr().lock();
-    // Nobody is left to be told that nobody can be told.
+    // Standard error is closed too: the failure cannot be reported.
     let _ = write!(stderr, "{frames}");
     let _ = writeln!(stderr, "hydrozoa: {text}");
 }

@@ -19,9 +19,9 @@ pub struct Options {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Calls MODULE:CALLABLE and packages the model that it returns; then loads that and compares
+    /// Calls MODULE:CALLABLE and packages the model that it returns; then loads the package and compares the outputs
     Build(Box<Build>),
-    /// Says what a package holds
+    /// Prints the contents of a package
     Show {
         /// The package
         file: PathBuf,
@@ -59,13 +59,14 @@ struct Build {
     output: PathBuf,
     #[command(flatten)]
     rules: Rules,
-    /// A shared library to put in, with the `*.libs` that it needs; RECORD is its place, by default where Python finds it
+    /// A shared library to include, with the `*.libs` that it needs; RECORD is its place, by default where Python
+    /// finds it
     #[arg(long = "with-extension", value_name = "SO[=RECORD]")]
     extensions: Vec<String>,
-    /// Another file to put in, which the code reads as a resource; RECORD as above
+    /// Another file to include, which the code reads as a resource; RECORD as above
     #[arg(long = "with-file", value_name = "FILE[=RECORD]")]
     files: Vec<String>,
-    /// Also look for modules here; the current folder is always looked into
+    /// Also look for modules here; the command always looks in the current folder
     #[arg(long = "path", value_name = "DIR")]
     paths: Vec<PathBuf>,
     /// Write the dependency report as a page
@@ -74,12 +75,12 @@ struct Build {
     /// Print the whole dependency tree
     #[arg(long)]
     tree: bool,
-    /// How long to look for false dependencies; 0 for not at all
+    /// How long to look for false dependencies; 0 turns the search off
     #[arg(long, value_name = "SECONDS", default_value_t = 60.0)]
     search: f64,
 }
 
-/// The rules in the order of the command line, which counts and which clap's derive does not keep.
+/// The rules in the order of the command line. The order matters, and clap's derive does not keep it.
 struct Rules(Vec<(Action, String)>);
 
 const ACTIONS: [(Action, &str); 4] = [
@@ -125,7 +126,7 @@ impl FromArgMatches for Rules {
     }
 }
 
-/// Runs the task and returns the exit status: 1 if a package was written that does not work.
+/// Runs the task and returns the exit status. It is 1 if the written package does not work.
 pub fn run(options: Options) -> Result<i32> {
     match options.task {
         Task::Build(options) => build(&options),
@@ -147,7 +148,7 @@ fn build(options: &Build) -> Result<i32> {
         .chain([std::env::current_dir().context("finding the current folder")?])
         .collect();
     recipe.search = Duration::try_from_secs_f64(options.search).context("--search")?;
-    // One makes the package, the other loads it.
+    // One interpreter makes the package, the other loads it.
     let pool = options.choice.pool(2)?;
     let report = pool.build_package(&recipe, &options.output)?;
     if options.tree {
@@ -215,7 +216,7 @@ fn with_record(text: &str) -> (PathBuf, Option<String>) {
     }
 }
 
-/// The records that match, of which there must be one if a pattern was given.
+/// The records that match. If there is a pattern, at least one record must match it.
 fn chosen<'a>(archive: &'a Archive, pattern: Option<&str>) -> Result<Vec<&'a str>> {
     let Some(pattern) = pattern else { return Ok(archive.records().collect()) };
     let found: Vec<&str> = archive.find(pattern).collect();
@@ -242,7 +243,7 @@ fn show(file: &Path, pattern: Option<&str>) -> Result<i32> {
 
 fn extract(file: &Path, pattern: Option<&str>, folder: &Path) -> Result<i32> {
     let archive = Archive::open(file)?;
-    // No name leaves the folder: `Archive::open` has refused such.
+    // No name leads out of the folder: `Archive::open` refuses such names.
     for record in chosen(&archive, pattern)? {
         let path = folder.join(record);
         let parent = path.parent().context("a record has a name")?;

@@ -19,7 +19,7 @@ pub struct Options {
     /// In which copy ARGS run: a number from 1, or `all` for all at once; the last one by default
     #[arg(long = "in", value_name = "K|all", value_parser = place)]
     place: Option<Place>,
-    /// As python takes them; HYDROZOA_COPY in os.environ is the copy's number
+    /// Arguments as python takes them; HYDROZOA_COPY in os.environ is the copy's number
     #[arg(value_name = "ARGS", trailing_var_arg = true, allow_hyphen_values = true)]
     arguments: Vec<OsString>,
 }
@@ -38,7 +38,7 @@ fn place(text: &str) -> Result<Place, String> {
     }
 }
 
-/// Runs the program and returns its exit status; of several, the first that is not 0.
+/// Runs the program and returns its exit status. With several copies it returns the first status that is not 0.
 pub fn run(options: Options) -> Result<i32> {
     let copies = options.copies.get();
     match options.place.unwrap_or(Place::Copy(copies)) {
@@ -58,7 +58,7 @@ fn command(options: &Options, copy: usize) -> Result<CommandLine> {
         .variable("HYDROZOA_COPY", copy.to_string()))
 }
 
-/// The others are started and idle; the program runs on the main thread, where Python expects to handle signals.
+/// The other copies are started and idle. The program runs on the main thread, where Python expects to handle signals.
 fn in_one(options: &Options, copy: usize, copies: usize) -> Result<i32> {
     let idle = if copies > 1 {
         let mut builder =

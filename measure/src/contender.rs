@@ -1,4 +1,4 @@
-//! A child process that runs models on command: ours and the rivals speak the same lines of JSON.
+//! A child process that runs models on command. Hydrozoa's contender and the rivals use the same lines of JSON.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -8,16 +8,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::samples::Samples;
 
-/// What a contender is asked to do.
+/// An order to a contender.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Order {
     /// Which model of the manifest.
     pub model: String,
-    /// For how long, in seconds.
+    /// Duration in seconds.
     pub seconds: f64,
-    /// From how many threads of one process.
+    /// Number of threads in one process.
     pub threads: usize,
-    /// In how many of a prefork server's children.
+    /// Number of children of a prefork server.
     pub processes: usize,
 }
 
@@ -31,14 +31,14 @@ pub struct Contender {
 }
 
 impl Contender {
-    /// Starts a contender; it loads its models meanwhile ([`Contender::wait_until_ready`]).
+    /// Starts a contender. It loads its models in the meantime ([`Contender::wait_until_ready`]).
     ///
     /// # Errors
     ///
     /// The process cannot be started.
     pub fn start(name: &str, command: &mut Command) -> Result<Self> {
         let mut child = command
-            // One thread in every numeric library: what is compared is interpreters, not thread teams.
+            // One thread in every numeric library: the comparison is of interpreters, not of thread teams.
             .envs([
                 ("OMP_NUM_THREADS", "1"),
                 ("MKL_NUM_THREADS", "1"),
@@ -53,11 +53,11 @@ impl Contender {
         Ok(Self { name: name.to_owned(), child, input, output })
     }
 
-    /// Waits for its first line, which says that the models are loaded.
+    /// Waits for the contender's first line. The contender writes it when its models are loaded.
     ///
     /// # Errors
     ///
-    /// It ended, or said something else.
+    /// The contender ended, or wrote something else.
     pub fn wait_until_ready(&mut self) -> Result<()> {
         let line = self.line()?;
         if !line.contains("\"ready\"") {
@@ -66,22 +66,22 @@ impl Contender {
         Ok(())
     }
 
-    /// Sends an order; [`Contender::result`] waits for what comes of it. Several contenders work at the same time if
-    /// each has its order before the first result is awaited.
+    /// Sends an order; [`Contender::result`] waits for its result. Several contenders work at the same time if each
+    /// gets its order before the caller waits for the first result.
     ///
     /// # Errors
     ///
-    /// It ended.
+    /// The contender ended.
     pub fn send(&mut self, order: &Order) -> Result<()> {
         self.write(&serde_json::to_string(order)?)
     }
 
-    /// The samples of the order sent before, with the memory of the processes that they name. All contenders are
-    /// measured here, from outside and by one definition, before they get another order.
+    /// The samples of the order sent before, with the memory of the processes that they name. This process measures
+    /// all contenders from outside and by one definition, before they get another order.
     ///
     /// # Errors
     ///
-    /// It ended, or failed and said so.
+    /// The contender ended, or reported a failure.
     pub fn result(&mut self) -> Result<Samples> {
         let line = self.line()?;
         let mut samples: Samples = serde_json::from_str(&line)
@@ -90,11 +90,11 @@ impl Contender {
         Ok(samples)
     }
 
-    /// Sends one line and waits for one: what a contender that takes no orders answers.
+    /// Sends one line and waits for the answer of a contender that takes no orders.
     ///
     /// # Errors
     ///
-    /// It ended.
+    /// The contender ended.
     pub fn ask(&mut self, line: &str) -> Result<String> {
         self.write(line)?;
         Ok(self.line()?.trim().to_owned())
@@ -118,7 +118,7 @@ impl Contender {
 }
 
 impl Drop for Contender {
-    /// Ends it: the end of its input is its order to stop; one that is still busy is killed.
+    /// Ends the contender. The end of its input is its order to stop; a contender that is still busy is killed.
     fn drop(&mut self) {
         drop(self.input.take());
         for _ in 0..200 {
@@ -127,7 +127,7 @@ impl Drop for Contender {
             }
             std::thread::sleep(std::time::Duration::from_millis(10));
         }
-        // Nobody waits for the answer of a process that is no longer needed.
+        // The process is no longer needed, so its answer does not matter.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

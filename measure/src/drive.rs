@@ -1,4 +1,4 @@
-//! Calling something from several threads for a given time.
+//! Calls a function from several threads for a given time.
 
 use std::sync::Barrier;
 use std::thread;
@@ -8,12 +8,12 @@ use crate::samples::Samples;
 
 /// Calls `call(thread, index)` from `threads` threads at once until `duration` is over.
 ///
-/// `index` counts the calls of a thread from 0. The call says whether its result was right. `prepare` runs first on each
-/// thread, outside of the measured time, and makes the call.
+/// `index` counts the calls of a thread from 0. The call returns whether its result was right. `prepare` runs first
+/// on each thread, outside of the measured time, and returns the function to call.
 ///
 /// # Errors
 ///
-/// The first error of a call or of `prepare`; the other threads finish their time.
+/// The first error of a call or of `prepare`. The other threads run to the end of their time.
 pub fn drive<E, C>(
     threads: usize,
     duration: Duration,

@@ -1,4 +1,4 @@
-//! The exported models with their inputs and expected outputs, as `python/export.py` writes them.
+//! The exported models with their inputs and expected outputs, in the form that `python/export.py` writes.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,15 +10,15 @@ use serde::Deserialize;
 /// One entry of `manifest.json`.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Entry {
-    /// Name of the model, as torchvision has it.
+    /// Name of the model in torchvision.
     pub name: String,
     /// The package that stock torch.package wrote.
     pub package: PathBuf,
     /// Inputs: little-endian `f32`, one after the other.
     pub inputs: PathBuf,
-    /// What plain python computed for them, in the same form.
+    /// The outputs that plain python computed for them, in the same form.
     pub expected: PathBuf,
-    /// How many inputs.
+    /// Number of inputs.
     pub count: usize,
     /// Shape of one input, the batch dimension included.
     pub input_shape: Vec<i64>,
@@ -39,7 +39,7 @@ pub struct Cases {
 ///
 /// # Errors
 ///
-/// The file is missing or not such a manifest.
+/// The file is missing or is not a valid manifest.
 pub fn manifest(path: &Path) -> Result<Vec<Entry>> {
     let text = fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
     serde_json::from_str(&text).with_context(|| format!("reading {}", path.display()))
@@ -79,7 +79,7 @@ impl Entry {
 }
 
 impl Cases {
-    /// The input of the `index`-th call; they take turns.
+    /// The input of the `index`-th call. The calls use the inputs in turn.
     pub fn input(&self, index: usize) -> &Tensor {
         &self.inputs[index % self.inputs.len()]
     }
@@ -88,7 +88,7 @@ impl Cases {
     ///
     /// # Errors
     ///
-    /// The output is no tensor of `f32` in main memory.
+    /// The output is not a tensor of `f32` in main memory.
     pub fn is_right(&self, index: usize, output: &Tensor) -> hydrozoa::Result<bool> {
         Ok(bits(&output.to_vec::<f32>()?) == self.expected[index % self.expected.len()])
     }

@@ -9,14 +9,14 @@ use hydrozoa::{Pool, Session};
 use crate::drive::drive;
 use crate::samples::Samples;
 
-/// The resource in a package that is called, and the one that holds its arguments, a tuple: the names that
-/// torch::deploy's own examples use.
+/// The model's resource in a package, and the resource with its arguments, a tuple. torch::deploy's own examples use
+/// these names.
 pub const MODEL: (&str, &str) = ("model", "model.pkl");
 /// See [`MODEL`].
 pub const EXAMPLE: (&str, &str) = ("model", "example.pkl");
 
-/// A call that ends when its result is there: a GPU is only told what to do. Nothing that has been imported has used one where
-/// torch.cuda is not initialized.
+/// Calls the model and waits until its result is there: a call that uses a GPU only queues work. If torch.cuda is not
+/// initialized, no imported module has used a GPU.
 const CALL: &str = "
 import sys
 def call(model, arguments):
@@ -29,9 +29,10 @@ def call(model, arguments):
 
 /// Calls the package's model with its example from `threads` threads, spread over the pool's interpreters.
 ///
-/// `map_location` moves model and example to a device, as `torch.load`'s does; calls that use CUDA are waited for.
+/// `map_location` moves model and example to a device, as `torch.load`'s does. A call that uses CUDA ends when the
+/// device has finished.
 ///
-/// Each thread keeps one session. Results are not compared: the package does not say what is right.
+/// Each thread keeps one session. The results are not compared: the package does not contain the right ones.
 ///
 /// # Errors
 ///
@@ -56,7 +57,7 @@ pub fn measure(
         let session = &sessions[thread];
         let call = session.run(CALL, "call.py")?.get_item("call")?;
         let (model, example) = (model.to_object(session)?, example.to_object(session)?);
-        // The first calls of a model build caches (mkldnn's primitives); they are not what is measured.
+        // The first calls of a model build caches (mkldnn's primitives). The measurement leaves them out.
         for _ in 0..3 {
             call.call((&model, &example))?;
         }

@@ -1,11 +1,11 @@
-//! Latencies of many calls, and what is said about them.
+//! Latencies of many calls and their statistics.
 
 use std::time::Duration;
 
 use hydrozoa::memory::Usage;
 use serde::{Deserialize, Serialize};
 
-/// What one measurement saw.
+/// The result of one measurement.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Samples {
     /// Duration of each call in microseconds.
@@ -14,7 +14,7 @@ pub struct Samples {
     pub wrong: usize,
     /// Wall time in seconds, from the start of the first call to the end of the last.
     pub seconds: f64,
-    /// The processes that took part and whose memory is still to be measured ([`Samples::measure_memory`]).
+    /// The processes that took part; their memory is not measured yet ([`Samples::measure_memory`]).
     #[serde(default)]
     pub processes: Vec<u32>,
     /// Private memory in KiB of each process that took part, as [`hydrozoa::memory`] defines it.
@@ -23,7 +23,7 @@ pub struct Samples {
 }
 
 impl Samples {
-    /// Adds what ran beside this at the same time.
+    /// Adds the samples of another contender that ran at the same time.
     pub fn merge(&mut self, other: Self) {
         self.latencies_us.extend(other.latencies_us);
         self.wrong += other.wrong;
@@ -36,7 +36,7 @@ impl Samples {
     ///
     /// # Errors
     ///
-    /// One of them has ended, or belongs to somebody else.
+    /// One of them has ended, or belongs to another user.
     pub fn measure_memory(&mut self) -> hydrozoa::Result<()> {
         for process in self.processes.drain(..) {
             self.private_kib.push((Usage::of(process)?.private >> 10) as u64);

@@ -1,4 +1,4 @@
-//! Whether a series of measurements rises.
+//! Decides whether a series of measurements rises.
 
 /// A straight line through measurements, by least squares.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -12,9 +12,9 @@ pub struct Trend {
 impl Trend {
     /// The line through `(time, value)`; `None` for fewer than ten measurements or no spread in time.
     ///
-    /// Memory is sampled more often than it changes, so neighbours resemble each other and the usual error is too small.
-    /// It is scaled by the first autocorrelation r of the residuals: n(1-r)/(1+r) measurements are worth independent
-    /// ones (Bartlett 1935, for a first-order process).
+    /// Memory is sampled more often than it changes, so neighbours resemble each other and the usual error is too
+    /// small. The first autocorrelation r of the residuals scales it: n measurements count as n(1-r)/(1+r)
+    /// independent ones (Bartlett 1935, for a first-order process).
     pub fn of(points: &[(f64, f64)]) -> Option<Self> {
         let count = points.len() as f64;
         if points.len() < 10 {

@@ -1,4 +1,4 @@
-//! The folder outside the checkout that holds what tasks download and generate.
+//! The folder outside the checkout for downloaded and generated files.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -17,10 +17,10 @@ pub fn root() -> Result<PathBuf> {
     Ok(base.join("hydrozoa"))
 }
 
-/// A folder that is either complete or redone: its stamp file is written last.
+/// A folder that is either complete or made again: its stamp file is written last.
 pub struct Entry {
     folder: PathBuf,
-    /// Held while the entry is in use for filling, so that two tasks at once do not fill it twice.
+    /// A lock that is held while a task fills the entry, so that two tasks do not fill it at the same time.
     lock: File,
 }
 
@@ -69,7 +69,7 @@ impl Entry {
 
 impl Drop for Entry {
     fn drop(&mut self) {
-        // An error here is that of a file that closes, and so unlocks, in the next moment.
+        // An error here does not matter: the file closes next, and closing it unlocks it.
         let _ = self.lock.unlock();
     }
 }

@@ -1,4 +1,4 @@
-//! `cargo xtask demo`: the two models on interpreters, threads and processes, from nothing to a table.
+//! `cargo xtask demo`: sets up and runs the two models on interpreters, threads and processes, and prints a table.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use crate::environment::{self, Environment};
 use crate::{cache, workspace};
 
-/// How the demo is run.
+/// Options of `cargo xtask demo`.
 #[derive(clap::Args, Clone)]
 pub struct Arguments {
     #[command(flatten)]
@@ -46,8 +46,8 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// Exports the models and what plain python computes with them; a few seconds, so done each time: the bits of a result
-/// may depend on the processor, and the cache may be on another one.
+/// Exports the models and the outputs that plain python computes with them. It takes a few seconds and is done each
+/// time: the bits of a result may depend on the processor, and the cache may come from another one.
 pub fn export(environment: &Environment) -> Result<PathBuf> {
     eprintln!("exporting the models with stock torch.package");
     let folder = cache::root()?.join("models");
@@ -64,7 +64,7 @@ pub fn export(environment: &Environment) -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// The comparison's command line, but for times and rounds.
+/// The comparison's command line without times and rounds.
 pub fn comparison(compare: &Path, environment: &Environment, models: &Path) -> Command {
     let mut command = Command::new(compare);
     command.arg("run").arg("--manifest").arg(models.join("manifest.json"));

@@ -1,4 +1,4 @@
-//! The virtual environment of demo and tests: pinned wheels, cached outside the checkout.
+//! The virtual environment of demo and tests. Its wheels are pinned and cached outside the checkout.
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
@@ -13,8 +13,8 @@ use crate::progress::Progress;
 use crate::python::Python;
 use crate::{lock, python};
 
-/// What every task that needs Python takes.
-// Without a group of clap's: it would have the name of the arguments that this is a part of.
+/// Options of every task that needs Python.
+// Not an argument group of clap's: the group would take the name of the arguments that contain this one.
 #[derive(clap::Args, Clone, Default)]
 #[group(skip)]
 pub struct Arguments {
@@ -41,15 +41,15 @@ impl Environment {
     pub fn prepare(arguments: &Arguments) -> Result<Self> {
         let python = python::find(arguments.python)?;
         let lock = lock::text(python.minor);
-        // A venv refers to its base Python by path: another base is another environment.
+        // A venv refers to its base Python by path, so another base needs another environment.
         let entry =
             Entry::open(&name("venv", &python, &[lock, &python.executable.to_string_lossy()]))?;
         entry.complete(|folder| install(&python, lock, folder))?;
         Ok(Self { root: entry.folder().to_owned(), python })
     }
 
-    /// An environment with the packages of the models as well, in which they are exported: it has those alone, and sees this
-    /// one's. No interpreter of ours ever sees it.
+    /// An environment with the packages of the models as well; the models are exported there. It contains those
+    /// packages alone and also sees the packages of this environment. Hydrozoa's interpreters never use it.
     pub fn with_models(&self) -> Result<Self> {
         let lock = lock::models(self.python.minor);
         let entry =
@@ -57,7 +57,7 @@ impl Environment {
         entry.complete(|folder| {
             install(&self.python, lock, folder)?;
             let packages = format!("lib/python3.{}/site-packages", self.python.minor);
-            // A line of a .pth file is a folder to be searched as well (site's documentation).
+            // Python also searches each folder that a line of a .pth file names (site's documentation).
             let path = folder.join(&packages).join("hydrozoa-base.pth");
             std::fs::write(&path, format!("{}\n", self.root.join(&packages).display()))
                 .with_context(|| format!("writing {}", path.display()))
@@ -65,12 +65,12 @@ impl Environment {
         Ok(Self { root: entry.folder().to_owned(), python: self.python.clone() })
     }
 
-    /// The environment's folder, as `--venv` takes it.
+    /// The environment's folder, for `--venv`.
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// The environment's own Python, out of the way of every variable that would change what it does.
+    /// The environment's own Python, without the environment variables that would change its behaviour.
     pub fn python(&self) -> Command {
         let mut command = Command::new(self.root.join("bin/python"));
         for name in ["PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP", "VIRTUAL_ENV"] {
@@ -80,7 +80,7 @@ impl Environment {
     }
 }
 
-/// The name of a cache entry: what decides its content is part of it.
+/// The name of a cache entry. It contains everything that determines the entry's content.
 fn name(kind: &str, python: &Python, contents: &[&str]) -> String {
     let mut hasher = Sha256::new();
     for content in contents {

@@ -1,4 +1,4 @@
-//! `cargo xtask gpu`: interpreters beside processes on a GPU.
+//! `cargo xtask gpu`: compares interpreters with processes on a GPU.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use crate::environment::{self, Environment};
 use crate::workspace;
 
-/// How the comparison is run.
+/// Options of `cargo xtask gpu`.
 #[derive(clap::Args, Clone)]
 pub struct Arguments {
     #[command(flatten)]
@@ -19,7 +19,7 @@ pub struct Arguments {
     /// Seconds of each measurement
     #[arg(long, value_name = "S", default_value_t = 5.0)]
     seconds: f64,
-    /// How often everything is started and measured
+    /// How often the task starts and measures everything
     #[arg(long, value_name = "N", default_value_t = 1)]
     rounds: usize,
     /// Each interpreter has a libtorch of its own
@@ -30,7 +30,7 @@ pub struct Arguments {
     json: Option<PathBuf>,
 }
 
-/// Sets up and measures; an error that says so where torch sees no GPU.
+/// Sets up and measures. If torch sees no GPU, the error says so.
 pub fn run(arguments: &Arguments) -> Result<()> {
     let environment = Environment::prepare(&arguments.environment)?;
     let compare = workspace::build("hydrozoa-benches", "compare")?;
@@ -49,7 +49,8 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// The comparison on the smallest model, in main memory instead of a GPU's: that it works, not how fast.
+/// The comparison on the smallest model, in main memory instead of a GPU's. It checks that the comparison works, not
+/// its speed.
 pub fn rehearsal(compare: &Path, environment: &Environment) -> Command {
     let mut command = command(compare, environment);
     command.args(["--device", "cpu", "--counts", "1,2", "--seconds", "0.5", "--layers", "1"]);

@@ -1,4 +1,4 @@
-//! `cargo xtask weights` and `cargo xtask race`: promises about packages and movables that take minutes.
+//! `cargo xtask weights` and `cargo xtask race`: checks of promises about packages and movables that take minutes.
 
 use std::path::Path;
 use std::process::Command;
@@ -8,17 +8,17 @@ use anyhow::{Context, Result, bail};
 use crate::environment::{self, Environment};
 use crate::{cache, workspace};
 
-/// How the weights are measured.
+/// Options of `cargo xtask weights`.
 #[derive(clap::Args, Clone)]
 pub struct Weights {
     #[command(flatten)]
     environment: environment::Arguments,
-    /// How often the first output is timed
+    /// How often the task times the first output
     #[arg(long, value_name = "N", default_value_t = 5)]
     rounds: usize,
 }
 
-/// How the race is run.
+/// Options of `cargo xtask race`.
 #[derive(clap::Args, Clone)]
 pub struct Race {
     #[command(flatten)]
@@ -31,21 +31,21 @@ pub struct Race {
     isolated: bool,
 }
 
-/// Sets up and measures; an error if a promise is not kept.
+/// Sets up and measures. Returns an error if a promise is broken.
 pub fn weights(arguments: &Weights) -> Result<()> {
     let environment = Environment::prepare(&arguments.environment)?;
     let compare = workspace::build("hydrozoa-benches", "compare")?;
     ran(&mut weights_command(&compare, &environment, arguments.rounds)?)
 }
 
-/// Sets up and runs the race; an error if something hangs, leaks or differs.
+/// Sets up and runs the race. Returns an error if something hangs, leaks or differs.
 pub fn race(arguments: &Race) -> Result<()> {
     let environment = Environment::prepare(&arguments.environment)?;
     let compare = workspace::build("hydrozoa-benches", "compare")?;
     ran(&mut race_command(&compare, &environment, arguments.minutes * 60.0, arguments.isolated))
 }
 
-/// The command that measures, with the package that it needs.
+/// The command of the measurement, with the package that it needs.
 pub fn weights_command(
     compare: &Path,
     environment: &Environment,
@@ -68,7 +68,7 @@ pub fn weights_command(
     Ok(command)
 }
 
-/// The command that races.
+/// The command of the race.
 pub fn race_command(
     compare: &Path,
     environment: &Environment,

@@ -1,18 +1,18 @@
-//! The output of `cargo test`, a line at a time: what is shown at once, and what only if a test fails.
+//! Reads the output of `cargo test` a line at a time. Decides which lines to show at once, and which only if a test
+//! fails.
 //!
-//! Tests print a lot on their way: tracebacks that are expected, what a refused load says. Of a test
-//! program in which all passed only the result is shown; of another one everything, and its failures
-//! again in the summary.
+//! Tests print a lot: expected tracebacks, messages of refused loads. If all tests of a test program pass, only its
+//! result is shown. If one fails, all of the program's output is shown, and the summary repeats its failures.
 
 use crate::steps::{Count, Outcome};
 
-/// What cargo says before a test program and while it builds, as the first word of an indented line.
+/// First words of the indented lines that cargo prints while it builds and before a test program.
 const VERBS: [&str; 5] = ["Blocking", "Compiling", "Doc-tests", "Finished", "Running"];
 
-/// What libtest says of a test that may hang.
+/// The end of libtest's line about a test that may hang.
 const SLOW: &str = "has been running for over 60 seconds";
 
-/// Lines of a program that has died that are repeated in the summary.
+/// The number of lines of a dead program that the summary repeats.
 const LAST_WORDS: usize = 40;
 
 /// The output so far.
@@ -20,16 +20,16 @@ const LAST_WORDS: usize = 40;
 pub struct Output {
     count: Count,
     failures: Vec<String>,
-    /// The line that began the test program that runs; empty before the first.
+    /// The line that began the running test program; empty before the first.
     title: String,
     /// Its lines that have not been shown.
     kept: Vec<String>,
-    /// Whether it has printed a result; documentation prints several.
+    /// Whether the program has printed a result. Documentation tests print several.
     has_result: bool,
 }
 
 impl Output {
-    /// Takes a line, and returns what there is to show now.
+    /// Takes a line, and returns the text to show now.
     pub fn line(&mut self, line: &str) -> String {
         let verb = line.starts_with(' ').then(|| line.split_whitespace().next()).flatten();
         if verb.is_some_and(|verb| VERBS.contains(&verb)) {
@@ -61,11 +61,11 @@ impl Output {
         joined(kept.iter()) + line + "\n"
     }
 
-    /// Ends the output, with whether cargo was content; returns what there is to show yet.
+    /// Ends the output. The parameter is cargo's success; the result is the text that is still to be shown.
     pub fn end(mut self, success: bool) -> (String, Outcome) {
         let mut shown = self.died();
         if !success && self.count.failed == 0 {
-            // What does not compile, for one.
+            // For example code that does not compile.
             shown = joined(self.kept.iter());
             self.failures.push(shown.clone());
             self.count.failed = 1;
@@ -73,7 +73,7 @@ impl Output {
         (shown, Outcome { count: self.count, failures: self.failures })
     }
 
-    /// Counts a program that has ended without a result as a failure, and returns all that it said.
+    /// Counts a program that has ended without a result as a failure, and returns all of its output.
     fn died(&mut self) -> String {
         if self.title.is_empty() || self.has_result {
             return String::new();
@@ -89,7 +89,7 @@ fn joined<'a>(lines: impl Iterator<Item = &'a String>) -> String {
     lines.map(|line| format!("{line}\n")).collect()
 }
 
-/// The number before `what` in the line of a result.
+/// The number before `what` in a result line.
 fn number(result: &str, what: &str) -> usize {
     let words: Vec<&str> = result.split([' ', ';', '.']).filter(|word| !word.is_empty()).collect();
     let pair = words.windows(2).find(|pair| pair[1] == what);
@@ -100,7 +100,7 @@ fn number(result: &str, what: &str) -> usize {
 mod tests {
     use super::*;
 
-    /// What is shown of some output, and what comes of it.
+    /// The text shown for some output, and the counts of it.
     fn shown(output: &str, success: bool) -> (String, Outcome) {
         let mut parsed = Output::default();
         let mut shown: String = output.lines().map(|line| parsed.line(line)).collect();

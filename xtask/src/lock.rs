@@ -9,10 +9,11 @@ use serde::Deserialize;
 use crate::python::{self, MINORS};
 use crate::workspace;
 
-/// What is asked for; the lock files add what these need.
+/// The required packages. The lock files add the packages that these depend on.
 const WANTED: [&str; 5] = ["torch==2.11.0", "torchvision==0.26.0", "numpy", "ninja", "setuptools"];
 
-/// What the models of `cargo xtask models` are asked for beside those; of transformers the last release that has CPython 3.10.
+/// The further packages that the models of `cargo xtask models` require. transformers is the last release that
+/// supports CPython 3.10.
 const MODELS: [&str; 4] =
     ["torchaudio==2.11.0", "transformers==5.20.2", "demucs==4.1.0", "torch-struct==0.5"];
 
@@ -38,12 +39,12 @@ pub fn models(minor: u8) -> &'static str {
     }
 }
 
-/// How many packages a lock file pins.
+/// The number of packages that a lock file pins.
 pub fn packages(text: &str) -> usize {
     text.lines().filter(|line| line.contains("==")).count()
 }
 
-/// The part of `pip install --report` that is read (pip's documentation, "Installation Report").
+/// The part of `pip install --report` that the task reads (pip's documentation, "Installation Report").
 #[derive(Deserialize)]
 struct Report {
     install: Vec<Item>,
@@ -77,7 +78,8 @@ pub fn run() -> Result<()> {
         let python = python::find(Some(minor))?;
         let base = resolve(&python, &WANTED.map(str::to_owned))?;
         write(minor, &format!("cp3{minor}.txt"), &base, &WANTED)?;
-        // The models' packages must get on with the pinned ones, and their lock file has what they add.
+        // The models' packages must be compatible with the pinned ones; their lock file contains the additional
+        // packages.
         let pinned = base.lines().filter_map(|line| Some(line.split_once(' ')?.0.to_owned()));
         let wanted: Vec<String> = pinned.clone().chain(MODELS.map(str::to_owned)).collect();
         let pinned: Vec<String> = pinned.collect();
@@ -91,7 +93,7 @@ pub fn run() -> Result<()> {
     Ok(())
 }
 
-/// The lines of a lock file, without its head.
+/// The lines of a lock file after its head.
 fn resolve(python: &python::Python, wanted: &[String]) -> Result<String> {
     let output = Command::new(&python.executable)
         .args([

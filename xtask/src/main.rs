@@ -1,6 +1,6 @@
-//! `cargo xtask`: everything around the crates that a person or a CI machine runs.
+//! `cargo xtask`: the tasks around the crates, for a person or a CI machine.
 //!
-//! `demo` and `test` do all of their set-up themselves ([`environment`]); what they download stays outside the checkout.
+//! `demo` and `test` do all of their set-up themselves ([`environment`]). They keep downloads outside the checkout.
 
 mod cache;
 mod debugger;

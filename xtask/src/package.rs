@@ -1,8 +1,8 @@
-//! `cargo xtask package`: whether the crates that are published work as a registry would have them.
+//! `cargo xtask package`: checks that the published crates work from a registry.
 //!
-//! cargo packs each crate and compiles it from its archive alone, with the others' archives in the
-//! place of the registry. That finds a file that lies outside of its package. The command that
-//! comes of it then runs a Python, which finds a payload that was built from a wrong place.
+//! cargo packs each crate and compiles it from its archive alone. The archives of the other crates take the place of
+//! the registry. That finds a file that lies outside of its package. The resulting command then runs a Python, which
+//! finds a payload that was built from a wrong place.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::steps::Count;
 use crate::workspace;
 
-/// What each package has to have beside its sources.
+/// Files that each package must contain beside its sources.
 const FILES: [&str; 4] = ["Cargo.toml", "README.md", "LICENSE-MIT", "LICENSE-APACHE"];
 
 /// Packs, compiles and tries the crates.
@@ -21,7 +21,7 @@ pub fn run() -> Result<Count> {
     let target = workspace::root().join("target/packages");
     let packages = published()?;
     println!("packing {}", packages.join(", "));
-    // cargo takes what it has built of a registry's package for good, too.
+    // cargo also keeps its build of a registry's package for ever.
     if target.exists() {
         std::fs::remove_dir_all(&target).context("removing what was built earlier")?;
     }
@@ -54,9 +54,9 @@ pub fn run() -> Result<Count> {
     Ok(Count { passed: packages.len() + 1, failed: 0 })
 }
 
-/// Makes a home for cargo in `folder`, with the downloads of the user's own. cargo unpacks the archives of this
-/// workspace into its home, and takes an archive of the same version for the same: in a home that is
-/// kept, a later run would compile older files.
+/// Makes a home for cargo in `folder`, with the downloads of the user's own home. cargo unpacks the archives of this
+/// workspace into its home, and does not distinguish two archives of the same version. In a kept home, a later run
+/// would compile older files.
 fn home(folder: &Path) -> Result<()> {
     let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
     let home = home.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cargo")));
@@ -64,7 +64,8 @@ fn home(folder: &Path) -> Result<()> {
     for (shared, pattern) in
         [("", "config*"), ("registry/index", "[!-]*"), ("registry/cache", "[!-]*")]
     {
-        // A registry in a folder, as cargo makes one of the archives, has no host: its name begins with a hyphen.
+        // cargo makes a registry in a folder from the archives. Such a registry has no host, so its name begins with
+        // a hyphen.
         let pattern = home.join(shared).join(pattern);
         let pattern = pattern.to_str().context("the path of cargo's home is not UTF-8")?;
         std::fs::create_dir_all(folder.join(shared))?;

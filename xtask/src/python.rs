@@ -1,4 +1,4 @@
-//! Finding a CPython with a shared library, and saying why a candidate was refused.
+//! Finds a CPython with a shared library, and reports why it refused a candidate.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -37,7 +37,7 @@ pub fn find(minor: Option<u8>) -> Result<Python> {
     )
 }
 
-/// pyenv's versions, newest patch first, then what PATH has.
+/// The versions of pyenv, newest patch first, then the interpreters on PATH.
 fn candidates(minor: u8) -> Vec<PathBuf> {
     let name = format!("python3.{minor}");
     let pyenv = std::env::var_os("PYENV_ROOT")
@@ -56,7 +56,7 @@ fn candidates(minor: u8) -> Vec<PathBuf> {
         .collect();
     versions.sort_by_key(|(patch, _)| std::cmp::Reverse(*patch));
     let path = std::env::var_os("PATH").unwrap_or_default();
-    // pyenv's shims answer for the version that a folder selects, not for the one that their name says.
+    // pyenv's shims run the version that a folder selects, not the version in their name.
     let on_path = std::env::split_paths(&path)
         .filter(|folder| !folder.ends_with("shims"))
         .map(|folder| folder.join(&name));
@@ -67,7 +67,7 @@ fn candidates(minor: u8) -> Vec<PathBuf> {
     found
 }
 
-/// Why an executable cannot be used, if it cannot.
+/// Why an executable cannot be used; `None` if it can.
 fn verdict(executable: &Path, minor: u8) -> Result<(), String> {
     // INSTSONAME is the library's file name and LIBDIR its folder (CPython, Makefile.pre.in).
     let program = "import os, sys, sysconfig, venv, ensurepip\n\

@@ -1,4 +1,5 @@
-//! `cargo xtask test --quick`: what needs no torch, within five minutes on two cores once all is built.
+//! `cargo xtask test --quick`: the checks that need no torch. They take at most five minutes on two cores after the
+//! build.
 
 use anyhow::{Context, Result, bail, ensure};
 
@@ -7,12 +8,12 @@ use crate::steps::{Outcome, Steps};
 use crate::suite::{check, counted};
 use crate::workspace;
 
-/// Test programs of the runtime that need the virtual environment with torch. Another one that needs it fails here and
-/// says so.
+/// Test programs of the runtime that need the virtual environment with torch. If another program needs it, that
+/// program fails here and its error says so.
 const NEED_TORCH: [&str; 7] =
     ["deploy", "devices", "discovery", "limits_torch", "packages_torch", "tch", "torch_threads"];
 
-/// Runs every step, also after one has failed; an error if anything failed.
+/// Runs every step, even after a failure. Returns an error if anything failed.
 pub fn run() -> Result<()> {
     let mut steps = Steps::default();
     steps.run("rustfmt", || check(workspace::cargo().args(["fmt", "--all", "--check"])));
@@ -49,7 +50,7 @@ pub fn run() -> Result<()> {
     Ok(())
 }
 
-/// The runtime's test programs that run with nothing but a Python.
+/// The runtime's test programs that need only a Python.
 fn without_torch() -> Result<Vec<String>> {
     let folder = workspace::root().join("runtime/tests");
     let mut programs = Vec::new();

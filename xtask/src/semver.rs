@@ -1,4 +1,4 @@
-//! `cargo xtask semver`: whether the published interfaces still serve the users of the last release.
+//! `cargo xtask semver`: checks that the published interfaces are compatible with the last release.
 
 use std::process::Command;
 
@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::workspace;
 
-/// The crates with an interface for users. `hydrozoa-payload` is for `hydrozoa` alone.
+/// The crates with an interface for users. `hydrozoa-payload` is only for `hydrozoa`.
 const CRATES: [&str; 3] = ["hydrozoa-loader", "hydrozoa", "hydrozoa-measure"];
 
 /// Compares the interfaces with those of the last tag.
@@ -31,7 +31,7 @@ pub fn run() -> Result<()> {
     Ok(())
 }
 
-/// The newest tag of a release that this commit comes after.
+/// The newest release tag among the ancestors of this commit.
 fn last_tag() -> Result<String> {
     let output = Command::new("git")
         .args(["describe", "--tags", "--abbrev=0", "--match", "v[0-9]*"])

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 use crate::environment::{self, Environment};
 use crate::{demo, workspace};
 
-/// How the soak is run.
+/// Options of `cargo xtask soak`.
 #[derive(clap::Args, Clone)]
 pub struct Arguments {
     #[command(flatten)]
@@ -20,7 +20,7 @@ pub struct Arguments {
     isolated: bool,
 }
 
-/// Sets up and runs the soak; an error if an output differs or memory grows.
+/// Sets up and runs the soak. Returns an error if an output differs or memory grows.
 pub fn run(arguments: &Arguments) -> Result<()> {
     let environment = Environment::prepare(&arguments.environment)?;
     let compare = workspace::build("hydrozoa-benches", "compare")?;

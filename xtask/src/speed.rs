@@ -1,4 +1,4 @@
-//! `cargo xtask speed`: the loader's promised speed, beside glibc's loader in the same run.
+//! `cargo xtask speed`: checks the loader's promised speed against glibc's loader in the same run.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,14 +8,14 @@ use anyhow::{Context, Result, bail, ensure};
 use crate::environment::{self, Environment};
 use crate::workspace;
 
-/// How the speed is measured.
+/// Options of `cargo xtask speed`.
 #[derive(clap::Args, Clone)]
 pub struct Arguments {
     #[command(flatten)]
     environment: environment::Arguments,
 }
 
-/// Makes every measurement; an error if a promise is broken.
+/// Makes every measurement. Returns an error if a promise is broken.
 pub fn run(arguments: &Arguments) -> Result<()> {
     let environment = Environment::prepare(&arguments.environment)?;
     let program = workspace::build("hydrozoa-benches", "beside-glibc")?;

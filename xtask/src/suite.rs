@@ -1,4 +1,4 @@
-//! `cargo xtask test`: everything but the soak, with a time for each step.
+//! `cargo xtask test`: all tests except the soak, with a time for each step.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use crate::linker::{cases, random};
 use crate::steps::{Count, Outcome, Steps};
 use crate::{cache, demo, gpu, large, package, quick, workspace};
 
-/// How the tests are run.
+/// Options of `cargo xtask test`.
 #[derive(clap::Args, Clone)]
 pub struct Arguments {
     #[command(flatten)]
@@ -25,7 +25,7 @@ pub struct Arguments {
     repetitions: usize,
 }
 
-/// Runs every step, also after one has failed; an error if anything failed.
+/// Runs every step, even after a failure. Returns an error if anything failed.
 pub fn run(arguments: &Arguments) -> Result<()> {
     if arguments.quick {
         return quick::run();
@@ -97,7 +97,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// What the tests find in their environment variables.
+/// The environment variables of the tests.
 struct Place<'a> {
     environment: &'a Environment,
     models: PathBuf,
@@ -119,7 +119,7 @@ impl<'a> Place<'a> {
         })
     }
 
-    /// torch-sys asks the `python3` on PATH for torch; what is built finds its libraries by LD_LIBRARY_PATH.
+    /// torch-sys asks the `python3` on PATH for torch. The built programs find its libraries through LD_LIBRARY_PATH.
     fn with_libtorch<'c>(&self, command: &'c mut Command) -> Result<&'c mut Command> {
         let program = "import os, torch; print(os.path.dirname(torch.__file__))";
         let output =
@@ -146,7 +146,7 @@ impl<'a> Place<'a> {
     }
 }
 
-/// The feature is off by default, and builds against the environment's libtorch.
+/// The feature is off by default. It builds against the environment's libtorch.
 fn tch(place: &Place<'_>) -> Result<Outcome> {
     let feature = ["--package", "hydrozoa", "--features", "tch"];
     let mut clippy = workspace::cargo();
@@ -158,7 +158,7 @@ fn tch(place: &Place<'_>) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// Cargo's test profile ignores `panic`: it takes a program.
+/// Cargo's test profile ignores `panic`, so the check needs a program.
 fn aborting(place: &Place<'_>) -> Result<Outcome> {
     let mut command = workspace::cargo();
     command.args(["run", "--quiet", "--profile", "aborting", "--package", "hydrozoa-tests"]);
@@ -166,9 +166,9 @@ fn aborting(place: &Place<'_>) -> Result<Outcome> {
     check(command.env("OMP_NUM_THREADS", "1"))
 }
 
-/// Builds the C++ extension by torch.utils.cpp_extension, which does nothing if its source has not changed.
+/// Builds the C++ extension with torch.utils.cpp_extension. That does nothing if the source has not changed.
 fn extension(environment: &Environment) -> Result<PathBuf> {
-    // By environment: an extension is built against one torch and one Python.
+    // The folder depends on the environment: an extension is built against one torch and one Python.
     let name = environment.root().file_name().context("an environment has a name")?;
     let folder = cache::root()?.join("extension").join(name);
     eprintln!(
@@ -212,7 +212,7 @@ pub fn counted(command: &mut Command) -> Result<Outcome> {
     let (reader, writer) = std::io::pipe()?;
     command.stdout(writer.try_clone()?).stderr(writer);
     let mut child = command.spawn().context("starting cargo")?;
-    // The command's own ends of the pipe, which would keep it open.
+    // Closes the command's own ends of the pipe; they would keep it open.
     command.stdout(Stdio::null()).stderr(Stdio::null());
     let mut output = Output::default();
     for line in BufReader::new(reader).split(b'\n') {

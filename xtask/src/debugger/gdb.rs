@@ -1,4 +1,4 @@
-//! gdb, which finds replicas by itself: through the namespace behind glibc's in `r_debug.r_next`.
+//! gdb. It finds replicas by itself, through the namespace behind glibc's in `r_debug.r_next`.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail, ensure};
 use super::host::{Host, Waiting};
 use super::{text_of, tool};
 
-/// What a person may be asked to wait.
+/// The longest acceptable wait for a user of gdb.
 const LIMIT: Duration = Duration::from_secs(30);
 
 fn gdb(host: &Host, script: &str) -> Result<Command> {
@@ -31,21 +31,21 @@ pub(super) struct Frame {
     pub file: String,
     /// 0 without debug information.
     pub line: usize,
-    /// The file's name of the object that the function is in.
+    /// The file name of the object that contains the function.
     pub object: String,
     /// The function's address, and the value of its variable `copy`, if it has one.
     pub start: String,
     pub copy: String,
 }
 
-/// What gdb says of a program that waits.
+/// gdb's report about a program that waits.
 pub(super) struct Seen {
-    /// The names of the files of all objects, once for each replica.
+    /// The file names of all objects, once for each replica.
     pub objects: Vec<String>,
-    /// The frames of the thread that waits, the newest first.
+    /// The frames of the waiting thread, the newest first.
     pub frames: Vec<Frame>,
     pub took: Duration,
-    /// All that it wrote.
+    /// gdb's whole output.
     pub text: String,
 }
 
@@ -62,7 +62,7 @@ pub(super) fn look(host: &Host, waiting: &Waiting) -> Result<Seen> {
     let text = text_of(&output)?;
     let after = |prefix: &'static str| text.lines().filter_map(move |l| l.strip_prefix(prefix));
     let objects = after("object ").map(str::to_owned).collect();
-    // frame FUNCTION FILE LINE OBJECT START COPY; a function's name may hold blanks.
+    // frame FUNCTION FILE LINE OBJECT START COPY; a function's name may contain blanks.
     let frames = after("frame ")
         .map(|line| {
             let words: Vec<&str> = line.rsplitn(6, ' ').collect();
@@ -78,8 +78,8 @@ pub(super) fn look(host: &Host, waiting: &Waiting) -> Result<Seen> {
 }
 
 impl Seen {
-    /// The frame of the extension module's function, which must be that of the replica that waits:
-    /// with its source line, and `copy` in its variable.
+    /// The frame of the extension module's function. It must belong to the replica that waits, and have its source
+    /// line and the right value in the variable `copy`.
     pub fn own(&self, waiting: &Waiting, copy: usize) -> Result<&Frame> {
         let own = self
             .frames
@@ -100,7 +100,7 @@ impl std::fmt::Display for Frame {
     }
 }
 
-/// Attaches to `copies` interpreters: the last one's frames have their source lines, in time.
+/// Attaches to `copies` interpreters and checks that the last one's frames have source lines, within the time limit.
 pub(super) fn attach(host: &Host, copies: usize) -> Result<()> {
     let waiting = host.wait(copies)?;
     let seen = look(host, &waiting)?;
@@ -130,7 +130,7 @@ pub(super) fn attach(host: &Host, copies: usize) -> Result<()> {
     Ok(())
 }
 
-/// Starts three interpreters under gdb and stops in the third one's replica only.
+/// Starts three interpreters under gdb and stops only in the third one's replica.
 pub(super) fn live(host: &Host) -> Result<()> {
     const COPIES: usize = 3;
     let code = "frame.meet_here(copy)\nimport time\n\
@@ -138,8 +138,8 @@ pub(super) fn live(host: &Host) -> Result<()> {
     stop_in_one(host, COPIES, &host.arguments(COPIES, "all", code))
 }
 
-/// Starts a program under gdb whose `copies` interpreters, numbered from 1, meet and then visit for
-/// ever; stops in the last one's replica only.
+/// Starts a program under gdb and stops only in the last interpreter's replica. Its `copies` interpreters, numbered
+/// from 1, meet and then call `visit` for ever.
 pub(super) fn stop_in_one(host: &Host, copies: usize, arguments: &[String]) -> Result<()> {
     let mut command = gdb(host, include_str!("live.py"))?;
     command
@@ -160,7 +160,7 @@ pub(super) fn stop_in_one(host: &Host, copies: usize, arguments: &[String]) -> R
         .collect();
     ensure!(stops.len() == 5, "{} of 5 stops:\n{text}", stops.len());
     let copy = copies as i64;
-    // It may have visited before the others had met.
+    // It may have called `visit` before the others met.
     let first = stops[0].get(1).copied().unwrap_or(-1);
     ensure!(first >= 0 && first % copy == 0, "its counter is another's: {first}\n{text}");
     for (visit, stop) in (0..).zip(&stops) {

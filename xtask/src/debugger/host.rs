@@ -1,4 +1,4 @@
-//! The program that is looked at: interpreters of the command, and an extension module of ours.
+//! The program under inspection: interpreters of the command, and an extension module made for the checks.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -11,19 +11,19 @@ use crate::{python, workspace};
 /// The extension module's source.
 const SOURCE: &str = include_str!("frame.c");
 
-/// What the checks run.
+/// The program of the checks.
 pub(super) struct Host {
     command: PathBuf,
     /// The libpython of every interpreter.
     pub library: PathBuf,
-    /// Holds the module and its source.
+    /// The folder with the module and its source.
     folder: tempfile::TempDir,
 }
 
 /// A program that waits in the extension module; killed when dropped.
 pub(super) struct Waiting {
     child: Child,
-    /// The thread that waits.
+    /// The id of the waiting thread.
     pub thread: u32,
     /// Address of the waiting function.
     pub function: String,
@@ -56,13 +56,13 @@ impl Host {
         Ok(Host { command, library: PathBuf::from(library).canonicalize()?, folder })
     }
 
-    /// The module's source, as its debug information names it.
+    /// The path of the module's source, as its debug information gives it.
     pub fn source(&self) -> PathBuf {
         self.folder.path().join("frame.c")
     }
 
-    /// The program and its arguments: `copies` interpreters, of which `active` (a number, or "all")
-    /// run `code`. There, `frame` is the module and `copy` the interpreter's number.
+    /// The program and its arguments. It starts `copies` interpreters; those in `active` (a number, or "all") run
+    /// `code`. In `code`, `frame` is the module and `copy` the interpreter's number.
     pub fn arguments(&self, copies: usize, active: &str, code: &str) -> Vec<String> {
         let folder = self.folder.path().display();
         let code = format!(
@@ -87,12 +87,12 @@ impl Host {
         .to_vec()
     }
 
-    /// A process of `copies` interpreters, the last of which waits.
+    /// Starts a process of `copies` interpreters; the last one waits.
     pub fn wait(&self, copies: usize) -> Result<Waiting> {
         Waiting::start(&self.arguments(copies, &copies.to_string(), "frame.wait_here(copy)"), 1)
     }
 
-    /// The command, for other tasks of it than running Python.
+    /// The command, for tasks other than running Python.
     pub fn command(&self) -> String {
         self.command.display().to_string()
     }
@@ -104,7 +104,7 @@ impl Host {
 }
 
 impl Waiting {
-    /// Starts a program of which `count` threads wait, one after another; this is about the last.
+    /// Starts a program in which `count` threads wait, one after another. The result describes the last one.
     pub fn start(arguments: &[String], count: usize) -> Result<Waiting> {
         let mut child =
             Command::new(&arguments[0]).args(&arguments[1..]).stdout(Stdio::piped()).spawn()?;

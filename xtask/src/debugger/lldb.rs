@@ -1,4 +1,4 @@
-//! lldb, by the command of loader/debuggers.
+//! lldb, with the command of loader/debuggers.
 
 use std::process::Command;
 
@@ -8,7 +8,7 @@ use super::host::Host;
 use super::{text_of, tool};
 use crate::workspace;
 
-/// Attaches to three interpreters: frames of the third have names and lines.
+/// Attaches to three interpreters and checks that frames of the third have names and lines.
 pub(super) fn attach(host: &Host) -> Result<()> {
     const COPIES: usize = 3;
     let waiting = host.wait(COPIES)?;
@@ -20,7 +20,7 @@ pub(super) fn attach(host: &Host) -> Result<()> {
         .args(["-o", "hydrozoa-modules", "-o", "thread backtrace", "-o", "image list"])
         .args(["-o", "detach"]);
     command.env("PYTHONDONTWRITEBYTECODE", "1");
-    // Some of Debian's packages look for their own module where it is not installed.
+    // Some lldb packages of Debian look for their own module in a folder where it is not installed.
     if let Some(modules) = modules() {
         command.env("PYTHONPATH", modules);
     }
@@ -41,7 +41,7 @@ pub(super) fn attach(host: &Host) -> Result<()> {
     Ok(())
 }
 
-/// The folder of lldb's own module, if it is not where `lldb -P` says.
+/// The folder of lldb's own module, if `lldb -P` gives a wrong one.
 fn modules() -> Option<std::path::PathBuf> {
     let said = Command::new("lldb").arg("-P").output().ok()?;
     if std::path::Path::new(String::from_utf8_lossy(&said.stdout).trim()).is_dir() {

@@ -1,6 +1,6 @@
-//! `cargo xtask debugger`: what debuggers and profilers see of replicas, looked at by running them.
+//! `cargo xtask debugger`: runs debuggers and profilers and checks what they show of replicas.
 //!
-//! Not a part of `cargo xtask test`: it wants gdb 13, lldb and perf, and leave to attach.
+//! `cargo xtask test` does not include it: it needs gdb 13, lldb, perf and permission to attach.
 
 mod gdb;
 mod host;
@@ -22,7 +22,7 @@ pub(crate) struct Arguments {
     /// How many interpreters gdb attaches to
     #[arg(long, value_name = "N", default_value_t = 64)]
     copies: usize,
-    /// Minor version of the CPython to look at; its library needs debug information
+    /// Minor version of the CPython to inspect; its library needs debug information
     #[arg(long, value_name = "MINOR", default_value_t = 12)]
     minor: u8,
     /// Only these
@@ -46,7 +46,7 @@ enum Check {
     Perf,
 }
 
-/// Runs the checks; an error if one fails.
+/// Runs the checks and returns an error if one fails.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let host = Host::prepare(arguments.minor)?;
     let mut steps = Steps::default();
@@ -73,7 +73,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// Runs a tool to its end. Where it is not installed, the error says what is missing.
+/// Runs a tool to its end. If the tool is not installed, the error names it.
 fn tool(command: &mut Command, package: &str) -> Result<Output> {
     command.output().with_context(|| {
         let program = command.get_program().to_string_lossy().into_owned();
@@ -81,7 +81,7 @@ fn tool(command: &mut Command, package: &str) -> Result<Output> {
     })
 }
 
-/// What a tool wrote, or an error with the end of it.
+/// The tool's output, or an error with the end of that output.
 fn text_of(output: &Output) -> Result<String> {
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let errors = String::from_utf8_lossy(&output.stderr);

@@ -1,4 +1,4 @@
-//! A library that lies in a package only: gdb reads the memory file that it is loaded from.
+//! A library that exists only in a package. gdb reads the memory file from which it is loaded.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -14,7 +14,7 @@ use super::host::{Host, Waiting};
 /// Interpreters that load the package.
 const COPIES: usize = 3;
 
-/// The package's code. Interpreters number themselves by files that only one of them can make.
+/// The package's code. Each interpreter takes a number by creating a file that only one of them can create.
 const PROJECT: &str = "
 import os, time
 import frame
@@ -38,8 +38,8 @@ def claim(number):
     return True
 ";
 
-/// Attaches to interpreters that run a function of a packaged library: its frame has its source
-/// line, and each interpreter's replica is known.
+/// Attaches to interpreters that run a function of a packaged library. Checks that its frame has its source line and
+/// that gdb knows each interpreter's replica.
 pub(super) fn attach(host: &Host) -> Result<()> {
     let waiting = Waiting::start(&arguments(host, "wait_here")?, COPIES)?;
     let seen = gdb::look(host, &waiting)?;
@@ -51,7 +51,7 @@ pub(super) fn attach(host: &Host) -> Result<()> {
     let copy = own.copy.parse().context("its variable is no number")?;
     ensure!((1..=COPIES).contains(&copy), "its variable is {copy}");
     let own = seen.own(&waiting, copy)?;
-    // The descriptor of the memory file is all the name that it has outside of the process.
+    // Outside of the process, the memory file has no name other than its descriptor.
     let link = fs::read_link(format!("/proc/{}/fd/{}", waiting.process(), own.object))
         .with_context(|| format!("the library is called {}", own.object))?;
     ensure!(link.to_string_lossy().starts_with("/memfd:"), "it is no memory file: {link:?}");
@@ -61,12 +61,12 @@ pub(super) fn attach(host: &Host) -> Result<()> {
     Ok(())
 }
 
-/// Starts interpreters under gdb and stops in one's replica of the packaged library only.
+/// Starts interpreters under gdb and stops only in one interpreter's replica of the packaged library.
 pub(super) fn live(host: &Host) -> Result<()> {
     gdb::stop_in_one(host, COPIES, &arguments(host, "visit")?)
 }
 
-/// A program that calls the package's model in each interpreter, for ever.
+/// A program that calls the package's model in each interpreter for ever.
 fn arguments(host: &Host, task: &str) -> Result<Vec<String>> {
     let package = package(host, task)?;
     let copies = COPIES.to_string();
@@ -92,7 +92,7 @@ fn arguments(host: &Host, task: &str) -> Result<Vec<String>> {
     .to_vec())
 }
 
-/// Writes a package with the extension module, whose model does `task`.
+/// Writes a package with the extension module and a model that does `task`.
 fn package(host: &Host, task: &str) -> Result<PathBuf> {
     let folder = host.source().with_file_name(task);
     fs::create_dir_all(&folder)?;

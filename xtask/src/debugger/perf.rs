@@ -1,4 +1,4 @@
-//! perf, which needs no help: replicas are mappings of the file.
+//! perf. It needs no help: replicas are mappings of the file.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use super::host::Host;
 use super::{text_of, tool};
 
-/// Samples three interpreters at work: those in each replica of libpython have function names.
+/// Samples three interpreters at work and checks that samples in each replica of libpython have function names.
 pub(super) fn record(host: &Host) -> Result<()> {
     const COPIES: usize = 3;
     let folder = tempfile::tempdir()?;

@@ -1,7 +1,7 @@
 //! `cargo xtask fuzz`: the loader's fuzz targets for a bounded time, seeded from the linker cases.
 //!
-//! Everything that it makes lies in `target/fuzz`: the seeds, a corpus for each target, which later
-//! runs start from, and the inputs that failed.
+//! All of its files lie in `target/fuzz`: the seeds, the inputs that failed, and a corpus for each target. Later runs
+//! start from that corpus.
 
 mod readelf;
 mod run;
@@ -19,7 +19,7 @@ use crate::workspace;
 /// Options of `cargo xtask fuzz`.
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// How long, in minutes, each target is run
+    /// How long, in minutes, each target runs
     #[arg(long, value_name = "N", default_value_t = 2.0)]
     minutes: f64,
     /// Only this target
@@ -48,10 +48,10 @@ impl Target {
     }
 }
 
-/// Inputs above this size find nothing that smaller ones do not, and take their time.
+/// Larger inputs find nothing that smaller ones do not find, and take longer.
 const GREATEST_INPUT: u64 = 64 * 1024;
 
-/// Builds and runs the targets; an error if an input failed or readelf reads one otherwise.
+/// Builds and runs the targets. Returns an error if an input failed or if readelf reads one differently.
 pub fn run(arguments: &Arguments) -> Result<()> {
     ensure!(
         Command::new("cargo-fuzz").arg("--version").output().is_ok(),
@@ -83,10 +83,10 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     report(&reports, &readings)
 }
 
-/// Builds the targets and returns the folder that they are in.
+/// Builds the targets and returns their folder.
 ///
-/// The flags for the sanitizer and for its coverage are unstable, though the compiler of every
-/// channel has them: RUSTC_BOOTSTRAP makes a stable one accept them.
+/// The flags for the sanitizer and for its coverage are unstable, though the compiler of every channel has them.
+/// RUSTC_BOOTSTRAP makes a stable compiler accept them.
 fn build(root: &Path) -> Result<PathBuf> {
     let status = workspace::cargo()
         .args(["fuzz", "build", "--fuzz-dir", "loader/fuzz", "--target-dir"])

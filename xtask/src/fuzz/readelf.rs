@@ -1,4 +1,4 @@
-//! The parser's reading beside that of readelf (binutils), over a corpus.
+//! Compares the parser's reading with that of readelf (binutils), over a corpus.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -8,12 +8,12 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use hydrozoa_loader::testing::specimen::{Reading, Specimen};
 
-/// What came of a corpus.
+/// The result for a corpus.
 #[derive(Default)]
 pub(super) struct Readings {
-    /// Inputs that the loader takes for images.
+    /// Inputs that the loader accepts as images.
     pub accepted: usize,
-    /// Those of them that readelf reads without a warning.
+    /// Images that readelf reads without a warning.
     pub compared: usize,
     pub differences: Vec<String>,
 }
@@ -30,10 +30,10 @@ pub(super) fn compare(corpus: &Path) -> Result<Readings> {
             continue;
         }
         readings.accepted += 1;
-        // Where there are sections, readelf takes names and tables from them, which loaders do not.
+        // If there are sections, readelf takes names and tables from them. Loaders do not.
         bytes[SECTION_HEADERS].fill(0);
         bytes[SECTION_COUNTS].fill(0);
-        // Tables may lie there: both read the bytes as they are now.
+        // Tables may lie there. Both sides read the bytes as they are now.
         let Ok(specimen) = Specimen::parse(&bytes) else { continue };
         std::fs::write(&copy, &bytes)?;
         let Some(other) = read(&copy)? else { continue };
@@ -53,7 +53,7 @@ pub(super) fn compare(corpus: &Path) -> Result<Readings> {
 const SECTION_HEADERS: Range<usize> = 40..48;
 const SECTION_COUNTS: Range<usize> = 58..64;
 
-/// One part of a reading: what it is, and its numbers and names in order.
+/// One part of a reading: its title, and its numbers and names in order.
 type Part = (&'static str, Vec<Vec<u64>>, Vec<String>);
 
 fn said(reading: &Reading) -> [Part; 4] {
@@ -69,13 +69,13 @@ fn said(reading: &Reading) -> [Part; 4] {
 }
 
 fn names(needed: &[String], soname: Option<&str>) -> Vec<String> {
-    // readelf prints an empty name as if there was none.
+    // readelf prints an empty name as if there were no name.
     let all = needed.iter().map(String::as_str).chain(soname).filter(|name| !name.is_empty());
     all.map(str::to_owned).collect()
 }
 
-/// Whether DT_JMPREL shares records with DT_RELA: readelf prints them twice, the loader applies them
-/// once, as glibc does.
+/// Whether DT_JMPREL shares records with DT_RELA. readelf prints such records twice; the loader applies them once, as
+/// glibc does.
 fn shares_records(text: &str) -> bool {
     let mut tables: Vec<Range<u64>> = Vec::new();
     for line in text.lines() {
@@ -96,7 +96,7 @@ fn shares_records(text: &str) -> bool {
     false
 }
 
-/// Whether readelf took one of several entries, or a table without an address to be at 0.
+/// Whether readelf chose one of several entries, or assumed address 0 for a table without an address.
 fn is_guess(text: &str) -> bool {
     let mut tags = HashSet::new();
     text.lines().any(|line| {
@@ -108,7 +108,7 @@ fn is_guess(text: &str) -> bool {
     })
 }
 
-/// readelf's reading; none if it warns, which means that it does not vouch for it.
+/// readelf's reading; `None` if readelf warns, because its output is then not reliable.
 fn read(input: &Path) -> Result<Option<[Part; 4]>> {
     let output = Command::new("readelf")
         .args(["--wide", "--segments", "--dynamic", "--relocs", "--use-dynamic"])

@@ -1,4 +1,4 @@
-//! One fuzz target: run, watched, and its corpus minimised.
+//! Runs and watches one fuzz target, and minimises its corpus.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -11,7 +11,7 @@ use anyhow::{Context, Result, ensure};
 use super::GREATEST_INPUT;
 use crate::progress::Progress;
 
-/// What a target is run on.
+/// The inputs and limits of a run.
 pub(super) struct Place {
     pub binary: PathBuf,
     pub corpus: PathBuf,
@@ -19,7 +19,7 @@ pub(super) struct Place {
     pub failures: PathBuf,
 }
 
-/// What came of it.
+/// The result of a run.
 #[derive(Default)]
 pub(super) struct Report {
     pub seconds: f64,
@@ -34,7 +34,7 @@ pub(super) struct Report {
     pub log: PathBuf,
 }
 
-/// Runs the target for `seconds`: again after an input has failed, so that one failure does not
+/// Runs the target for `seconds`. It starts the target again after an input has failed, so that one failure does not
 /// hide the next.
 pub(super) fn run(name: &str, place: &Place, seconds: f64) -> Result<Report> {
     fs::create_dir_all(&place.corpus)?;
@@ -54,7 +54,7 @@ pub(super) fn run(name: &str, place: &Place, seconds: f64) -> Result<Report> {
         let (executions, clean) = watch(&mut command, &progress, &mut log)?;
         report.executions += executions;
         if !clean && executions == 0 {
-            // It fails before it begins, and would for ever.
+            // The target fails before its first input, so every further start would fail too.
             break;
         }
     }
@@ -65,7 +65,7 @@ pub(super) fn run(name: &str, place: &Place, seconds: f64) -> Result<Report> {
     Ok(report)
 }
 
-/// The target's program with the limits of every run.
+/// The target's program with the limits that apply to every run.
 fn target(place: &Place) -> Command {
     let mut command = Command::new(&place.binary);
     command
@@ -75,8 +75,8 @@ fn target(place: &Place) -> Command {
     command
 }
 
-/// Runs libFuzzer and shows its last line a second; returns how often it called the target, and
-/// whether it came to its end.
+/// Runs libFuzzer and shows its last line once a second. Returns the number of calls of the target, and whether
+/// libFuzzer ran to its end.
 fn watch(command: &mut Command, progress: &Progress, log: &mut fs::File) -> Result<(u64, bool)> {
     let mut child =
         command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().context("starting it")?;
@@ -98,7 +98,7 @@ fn watch(command: &mut Command, progress: &Progress, log: &mut fs::File) -> Resu
     Ok((executions, child.wait()?.success()))
 }
 
-/// The number of executions that a line of libFuzzer's tells.
+/// The number of executions in a line of libFuzzer's output.
 fn count(line: &str) -> Option<u64> {
     let number = match line.strip_prefix("stat::number_of_executed_units:") {
         Some(rest) => rest,
@@ -107,7 +107,7 @@ fn count(line: &str) -> Option<u64> {
     number.trim().parse().ok()
 }
 
-/// Replaces the corpus by as few of its inputs, and of the seeds, as reach what all reach.
+/// Replaces the corpus by the smallest set of its inputs and of the seeds that reaches the same edges as all of them.
 fn minimise(place: &Place, report: &mut Report, log: &mut fs::File) -> Result<()> {
     let smaller = place.corpus.with_extension("minimised");
     if smaller.exists() {

@@ -1,22 +1,22 @@
-//! What BERT base costs eight interpreters, and a second process.
+//! The memory that BERT base takes in eight interpreters, and in a second process.
 
 use anyhow::{Result, ensure};
 use serde::Deserialize;
 
 use super::{Place, Policy, json};
 
-/// The largest part of the weights by which private memory may grow for each further interpreter.
+/// The largest allowed growth of private memory for each further interpreter, as a share of the weights.
 const LIMIT: f64 = 0.03;
 
 #[derive(Deserialize)]
 struct Report {
-    /// KiB of private memory that each interpreter's first use of the model took.
+    /// KiB of private memory that the first use of the model took in each interpreter.
     grown: Vec<i64>,
     pages: Pages,
     second: Pages,
 }
 
-/// KiB of the package's file in one process, both processes having it mapped.
+/// KiB of the package's file in one process, while both processes map it.
 #[derive(Deserialize)]
 struct Pages {
     resident: u64,
@@ -24,8 +24,8 @@ struct Pages {
     anonymous: u64,
 }
 
-/// Prints the figures of each policy; an error if a further interpreter takes more than [`LIMIT`], or the second process has
-/// pages of its own.
+/// Prints the figures of each policy. Returns an error if a further interpreter takes more than [`LIMIT`], or if the
+/// second process has pages of its own.
 pub fn run(place: &Place, policies: &[Policy], keep: bool) -> Result<()> {
     let export = place.export("bert")?;
     let reports: Result<Vec<Report>> =
@@ -74,7 +74,7 @@ fn check(policy: Policy, report: &Report, weights: f64) -> Result<()> {
         most / weights * 100.0,
         LIMIT * 100.0
     );
-    // Two processes that share all of them have half each.
+    // Two processes that share all pages each count half of them.
     ensure!(
         report.second.proportional * 10 <= report.second.resident * 6,
         "{}: the second process does not share the pages: Pss {} KiB of {} KiB",

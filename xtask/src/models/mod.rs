@@ -1,7 +1,7 @@
 //! `cargo xtask models`: the fifteen models of figure 4 of "Using Python for Model Inference in Deep Learning" (DeVito et al., 2021).
 //!
-//! Each is packaged by stock torch.package in an environment that has its implementation, and loaded by two interpreters at
-//! once in the environment of the tests, which has not.
+//! Stock torch.package packages each model in an environment with its implementation. Two interpreters then load it
+//! at the same time in the environment of the tests, without the implementation.
 
 mod memory;
 mod table;
@@ -16,7 +16,7 @@ use serde::de::DeserializeOwned;
 use crate::environment::{self, Environment};
 use crate::{cache, workspace};
 
-/// Which models are run, and how.
+/// Options of `cargo xtask models`.
 #[derive(clap::Args, Clone)]
 pub struct Arguments {
     #[command(flatten)]
@@ -50,7 +50,7 @@ impl Policy {
     }
 }
 
-/// A model, as tests/models/export.py lists it.
+/// A model in the list of tests/models/export.py.
 #[derive(Deserialize)]
 struct Model {
     name: String,
@@ -59,7 +59,7 @@ struct Model {
     draws: bool,
 }
 
-/// What packaging took.
+/// The figures of packaging.
 #[derive(Deserialize)]
 struct Export {
     mocks: Vec<String>,
@@ -67,13 +67,13 @@ struct Export {
     seconds: f64,
     bytes: u64,
     weights: u64,
-    /// Whether plain python had the same bits when it was called again.
+    /// Whether a second call in plain python gave the same bits.
     repeatable: bool,
     /// Top-level modules in the package.
     brings: Vec<String>,
 }
 
-/// What two interpreters under one policy said.
+/// The results of two interpreters under one policy.
 #[derive(Deserialize)]
 struct Agreement {
     calls: usize,
@@ -82,7 +82,7 @@ struct Agreement {
     opened: f64,
 }
 
-/// A model's line of the table.
+/// A model's row of the table.
 struct Row {
     model: Model,
     export: Export,
@@ -99,7 +99,7 @@ impl Row {
     }
 }
 
-/// Packages, loads and compares; an error if a model does not package or load, or differs.
+/// Packages, loads and compares. Returns an error if a model does not package, does not load, or differs.
 pub fn run(arguments: &Arguments) -> Result<()> {
     let place = Place::prepare(arguments)?;
     let policies = match arguments.policy {
@@ -162,13 +162,13 @@ fn row(place: &Place, model: Model, policies: &[Policy]) -> Result<Row> {
     Ok(Row { model, export, agreements })
 }
 
-/// Environments, programs and the folder of the packages.
+/// The environments, the programs and the folder of the packages.
 struct Place {
     base: Environment,
     models: Environment,
     runner: PathBuf,
     folder: PathBuf,
-    /// Held until the last package was removed: a second run would write and remove the same files.
+    /// Held until the last package is removed: a second run would write and remove the same files.
     _lock: cache::Entry,
 }
 
@@ -213,7 +213,7 @@ impl Place {
     }
 }
 
-/// Removes a file that need not be there.
+/// Removes a file; it may be missing.
 fn remove(path: &Path) -> Result<()> {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {

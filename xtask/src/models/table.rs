@@ -2,7 +2,7 @@
 
 use super::Row;
 
-/// What one model took, and what is wrong with it, for whoever waits.
+/// One model's figures and errors, as a line of progress.
 pub fn explain(row: &Row) {
     let export = &row.export;
     if !export.mocks.is_empty() {
@@ -26,7 +26,7 @@ pub fn explain(row: &Row) {
     }
 }
 
-/// Prints the table, as Markdown.
+/// Prints the table as Markdown.
 pub fn print(rows: &[Row]) {
     println!(
         "| model | implementation | mocks | lines patched | packaging, s | size, MB | opened, s | agrees |"

@@ -28,18 +28,18 @@ impl Progress {
         Self { bar, plain }
     }
 
-    /// One more item is being worked on.
+    /// Shows the item that is being worked on.
     pub fn item(&self, message: &str) {
         self.advance(1, message);
     }
 
-    /// So many more items are done; what happens now.
+    /// Counts `items` more items as done and shows the current step.
     pub fn advance(&self, items: u64, message: &str) {
         self.bar.inc(items);
         self.note(message);
     }
 
-    /// What happens now.
+    /// Shows the current step.
     pub fn note(&self, message: &str) {
         self.bar.set_message(message.to_owned());
         if self.plain {

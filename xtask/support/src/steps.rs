@@ -1,8 +1,8 @@
-//! A list of named steps, timed and counted, of which all run even when one fails.
+//! A list of named steps with times and counts. All steps run even when one fails.
 
 use std::time::{Duration, Instant};
 
-/// What a step reports: how many checks passed and failed.
+/// The result that a step reports: how many checks passed and failed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Count {
     /// Checks that passed.
@@ -18,17 +18,17 @@ impl Count {
     }
 }
 
-/// How a step ended: its counts, and what failed in the words that are to be read last.
+/// The end of a step: its counts, and a text about each failure for the end of the output.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
-    /// What passed and failed.
+    /// The numbers of checks that passed and failed.
     pub count: Count,
-    /// A text for each failure; none where the step's own output has said it.
+    /// A text for each failure; none if the step's own output already contains it.
     pub failures: Vec<String>,
 }
 
 impl Outcome {
-    /// Adds what another command of the same step came to.
+    /// Adds the result of another command of the same step.
     pub fn add(&mut self, other: Outcome) {
         self.count.passed += other.count.passed;
         self.count.failed += other.count.failed;
@@ -60,9 +60,9 @@ impl Steps {
         self.done.push((name.to_owned(), start.elapsed(), outcome));
     }
 
-    /// Prints what failed, a line for each step, and `N passed, N failed`; says whether nothing failed.
+    /// Prints a line for each failure and `N passed, N failed`. Returns whether nothing failed.
     ///
-    /// What failed is repeated here, since a long output is read from its end.
+    /// The failures are repeated here, since a reader of long output starts at its end.
     pub fn summary(&self) -> bool {
         for (name, _, Outcome { count, failures }) in &self.done {
             if count.failed != 0 {

@@ -1,4 +1,4 @@
-//! The checkout and the cargo that runs us.
+//! The checkout and the cargo that runs this program.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -13,14 +13,14 @@ pub fn root() -> &'static Path {
         .expect("xtask/support lies in the workspace")
 }
 
-/// The cargo that started us, in the checkout's root.
+/// The cargo that started this program, in the checkout's root.
 pub fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root());
     command
 }
 
-/// Builds a binary of the workspace in release mode and returns its path, as cargo reports it.
+/// Builds a binary of the workspace in release mode and returns the path that cargo reports.
 pub fn build(package: &str, binary: &str) -> Result<PathBuf> {
     let output = cargo()
         .args(["build", "--release", "--package", package, "--bin", binary])
