@@ -1,4 +1,4 @@
-//! What a call from Rust into an interpreter costs, beside the same call made by Python itself.
+//! The cost of a call from Rust into an interpreter, and of the same call from Python itself.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -40,7 +40,7 @@ fn calls(criterion: &mut Criterion) {
     group.bench_function("a lease and its end", |bencher| {
         bencher.iter(|| pool.acquire().expect("a session"))
     });
-    // The yardstick: Python calls the same function; the loop around it is Python's, and counted.
+    // For comparison, Python calls the same function. The time includes Python's own loop.
     let timed = session
         .run(
             "import time\ndef timed(function, count):\n start = time.perf_counter_ns()\n for _ in range(count): function()\n return time.perf_counter_ns() - start",

@@ -1,4 +1,4 @@
-//! Thread-local storage and further replicas, beside glibc's loader on the same library.
+//! Thread-local storage and further replicas, compared with glibc's loader on the same library.
 
 use std::ffi::{CString, c_int, c_void};
 use std::fs;
@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use criterion::{Criterion, criterion_group, criterion_main};
 use hydrozoa_loader::{Domain, Loader, OpenFlags};
 
-/// Reads a thread-local variable by the general-dynamic model, as position-independent code does.
-/// It begins as zero, as an interpreter's pointer to its thread's state does.
+/// Reads a thread-local variable by the general-dynamic model, as position-independent code does. The variable begins
+/// as zero, like an interpreter's pointer to its thread's state.
 const SOURCE: &str = "
 __thread int counter;
 int read_many(int count) {
@@ -24,13 +24,13 @@ int read_many(int count) {
 }
 ";
 
-/// How many reads one call makes, so that the call itself does not count.
+/// How many reads one call makes. The number makes the cost of the call itself negligible.
 const READS: c_int = 1000;
 
 fn compile(folder: &Path) -> PathBuf {
     let (source, library) = (folder.join("counter.c"), folder.join("libcounter.so"));
     fs::write(&source, SOURCE).expect("the source is written");
-    // Without optimisation the address is asked for at every read, which is what is measured.
+    // Without optimisation, the code asks for the address at every read. That is the measured operation.
     let status = Command::new("cc")
         .args(["-shared", "-fPIC", "-O0", "-ftls-model=global-dynamic", "-o"])
         .args([&library, &source])
@@ -61,7 +61,7 @@ fn thread_local(criterion: &mut Criterion) {
     let by_glibc = unsafe { std::mem::transmute::<*mut c_void, ReadMany>(symbol) };
     let loader = Loader::builder().build().expect("a loader");
     let domain = loader.domain("bench").build().expect("a domain");
-    // SAFETY: the library above, which has no state but the variable that it reads.
+    // SAFETY: the library above; its only state is the variable that it reads.
     let replica = unsafe { domain.open(&library, OpenFlags::NOW) }.expect("a replica");
     let symbol = replica.symbol("read_many").expect("it is defined");
     // SAFETY: the source above declares this signature.
@@ -71,7 +71,7 @@ fn thread_local(criterion: &mut Criterion) {
     group.bench_function("replica", |bencher| bencher.iter(|| by_us(black_box(READS))));
     group.bench_function("glibc", |bencher| bencher.iter(|| by_glibc(black_box(READS))));
     group.finish();
-    // The code stays mapped; the files need not.
+    // The code stays mapped; the files are no longer needed.
     let _ = fs::remove_dir_all(&folder);
 }
 
@@ -83,12 +83,12 @@ fn further_replica(criterion: &mut Criterion) {
     let loader = Loader::builder().build().expect("a loader");
     let first = loader.domain("first").build().expect("a domain");
     let replicate = |domain: &Domain| {
-        // SAFETY: a libpython keeps all of its state in its own variables; nothing of it is called.
+        // SAFETY: a libpython keeps all of its state in its own variables; nothing calls it.
         unsafe { domain.open(&library, OpenFlags::NOW | OpenFlags::GLOBAL) }.expect("a replica");
     };
     replicate(&first);
     let mut group = criterion.benchmark_group("libpython once more");
-    // Each load leaves its mappings behind: few samples.
+    // Each load leaves its mappings behind, so there are few samples.
     group
         .sample_size(10)
         .warm_up_time(Duration::from_millis(50))
@@ -101,7 +101,7 @@ fn further_replica(criterion: &mut Criterion) {
                 let domain = loader.domain("further").build().expect("a domain");
                 replicate(&domain);
                 total += start.elapsed();
-                // Kept, as an interpreter would be.
+                // Kept open, as an interpreter keeps its library.
                 std::mem::forget(domain);
             }
             total

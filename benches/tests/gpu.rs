@@ -1,4 +1,4 @@
-//! The comparison on a GPU, where there is one, and what it says where there is none.
+//! The comparison on a GPU, or its error on a machine without one.
 
 use std::path::PathBuf;
 use std::process::Command;

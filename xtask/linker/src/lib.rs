@@ -1,4 +1,4 @@
-//! `cargo xtask linker`: the loader beside glibc's, on real files.
+//! `cargo xtask linker`: compares the loader with glibc's on real files.
 
 pub mod cases;
 mod differential;
@@ -54,7 +54,7 @@ enum Worker {
     Job(cases::job::Arguments),
 }
 
-/// Runs the task: the cases, or the comparison of what `--differential` names.
+/// Runs the task: the cases, or the comparison of the files that `--differential` names.
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     match &arguments.worker {
         Some(Worker::Words(words)) => words::run(words),

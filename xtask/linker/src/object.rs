@@ -1,4 +1,4 @@
-//! A shared object's relocations as goblin reads them, independently of the loader's own parser.
+//! A shared object's relocations as read by goblin, independently of the loader's own parser.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -17,7 +17,7 @@ pub(super) struct Place {
     pub offset: u64,
     /// Relocation type; RELATIVE for DT_RELR.
     pub kind: u32,
-    /// What is added to the symbol's value.
+    /// The number that is added to the symbol's value.
     pub addend: i64,
     /// Bytes written: 4 or 8.
     pub size: usize,
@@ -25,7 +25,7 @@ pub(super) struct Place {
     pub symbol: String,
     /// Whether the object itself defines the symbol as weak or unique.
     pub vague: bool,
-    /// Whether it defines it as unique.
+    /// Whether the object itself defines the symbol as unique.
     pub unique: bool,
 }
 
@@ -131,8 +131,8 @@ fn file_offset(elf: &Elf<'_>, address: u64) -> Option<usize> {
         .map(|header| (header.p_offset + address - header.p_vaddr) as usize)
 }
 
-/// A copy of the object at `path` beside it, whose constructors and destructors glibc does not see:
-/// their dynamic tags are replaced by tags that no loader knows.
+/// A copy of the object at `path` beside it. glibc does not see its constructors and destructors: their dynamic tags
+/// are replaced by tags that no loader knows.
 pub(super) fn without_constructors(path: &Path) -> anyhow::Result<std::path::PathBuf> {
     let mut bytes = std::fs::read(path)?;
     let (offset, count) = {
@@ -144,7 +144,7 @@ pub(super) fn without_constructors(path: &Path) -> anyhow::Result<std::path::Pat
             .context("no dynamic section")?;
         (header.p_offset as usize, header.p_filesz as usize / 16)
     };
-    /// DT_LOOS + an offset that nobody uses: ignored by loaders.
+    /// DT_LOOS + an unused offset: loaders ignore it.
     const IGNORED: u64 = 0x6000_0f00;
     for index in 0..count {
         let at = offset + index * 16;

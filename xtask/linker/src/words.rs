@@ -1,6 +1,6 @@
-//! One loader, one object: every relocated word, as (object that it points into, offset there).
+//! One loader, one object: every relocated word, as the object that it points into and the offset there.
 //!
-//! Runs in a process of its own, so that a library's constructors meet nobody else's.
+//! Runs in a process of its own, so that a library's constructors do not interfere with another's.
 
 use std::cell::OnceCell;
 use std::collections::{BTreeSet, HashMap};
@@ -33,44 +33,44 @@ pub(super) enum By {
     Glibc,
 }
 
-/// The owner of words that hold the loader's own function of the name they refer to.
+/// The owner of words that contain the loader's own function for the name that they refer to.
 pub(super) const INTERPOSED: &str = "interposed";
 
-/// Stands before the owner of words for which the loader preferred the definition of a system object
-/// to the object's own weak or unique one; the system loader says that this is one.
+/// Precedes the owner of words for which the loader preferred the definition of a system object to the object's own
+/// weak or unique one. The system loader confirms that definition.
 pub(super) const UNIFIED: &str = "unified:";
 
-/// Stands before the owner if it is the program, or what it was linked with, C library apart.
+/// Precedes the owner if it is the program or a library that the program was linked with, except the C library.
 pub(super) const PROGRAM: &str = "program:";
 
-/// Ends the line of a word that leads to a unique definition of the symbol's name.
+/// Ends the line of a word that points to a unique definition of the symbol's name.
 pub(super) const UNIQUE: &str = " unique";
 
-/// What stands for a function that glibc binds when it is first called.
+/// Stands for a function that glibc binds at its first call.
 pub(super) const LATE: &str = "late";
 
 /// A loaded object's place in this process.
 struct Owner {
     name: String,
     file: PathBuf,
-    /// Its unique definitions, once asked for.
+    /// Its unique definitions, filled at the first query.
     uniques: OnceCell<HashMap<String, u64>>,
-    /// What the system loader calls it; `None` for what is ours.
+    /// The system loader's name of the object; `None` for an object of ours.
     path: Option<CString>,
     start: usize,
     end: usize,
     bias: usize,
-    /// glibc's module id, or our module word, which many may share; none without TLS.
+    /// glibc's module id, or our module word; many objects may share it. `None` without TLS.
     tls_module: Option<u64>,
-    /// What offset words of our own modules are relative to.
+    /// The base of the offset words of our own modules.
     tls_offset: u64,
     /// The calling thread's block, as an offset from the thread pointer.
     tls_block: Option<u64>,
 }
 
-/// Writes one line a place: `index owner offset`. Values in no object are written with the owner
-/// `-`, thread-local words with `tls:` before the owner, references that the loader answers itself
-/// with the owner [`INTERPOSED`], to definitions that it unified with [`UNIFIED`] before all.
+/// Writes one line for each place: `index owner offset`. The owner is `-` for a value in no object and [`INTERPOSED`]
+/// for a reference that the loader answers itself. A thread-local word has `tls:` before the owner. A reference to a
+/// definition that the loader unified has [`UNIFIED`] before all of that.
 pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let bytes = std::fs::read(&arguments.object)?;
     let places = object::places(&bytes)?;
@@ -125,20 +125,20 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     }
     output.flush()?;
     drop(output);
-    // Destructors of half-alive objects are not what is compared.
+    // Destructors of half-initialised objects are not part of the comparison, so they do not run.
     // SAFETY: ends the process; everything was written.
     unsafe { libc::_exit(0) }
 }
 
-/// What a word stands for.
+/// The meaning of a word.
 struct Meaning<'a> {
-    /// Which kind of word, if it is no address.
+    /// The kind of word; empty for an address.
     what: &'static str,
     /// The object that it refers to, if any.
     owner: Option<&'a Owner>,
-    /// Where in it.
+    /// The offset in that object.
     offset: u64,
-    /// The address that it leads to in this thread.
+    /// The address that the word points to in this thread.
     target: usize,
 }
 
@@ -155,7 +155,7 @@ fn meaning<'a>(
         called_so.min_by_key(|owner| offset.wrapping_sub(owner.tls_offset))
     };
     let variable = |owner: Option<&Owner>, index: [u64; 2]| {
-        // SAFETY: the system loader's ids of loaded objects only.
+        // SAFETY: the index contains an id that the system loader gave to a loaded object.
         owner
             .filter(|owner| owner.path.is_some())
             .map_or(0, |_| unsafe { __tls_get_addr(index.as_ptr()) as usize })
@@ -210,8 +210,7 @@ impl Owner {
         uniques.get(symbol) == Some(&offset)
     }
 
-    /// Whether the system loader says that this object of its has the definition of `symbol` at
-    /// `target`.
+    /// Whether the system loader finds the definition of `symbol` in this object, one of its own, at `target`.
     fn defines(&self, symbol: &str, target: usize) -> bool {
         let Some(path) = &self.path else { return false };
         let Ok(symbol) = CString::new(symbol) else { return false };
@@ -225,19 +224,19 @@ impl Owner {
 
 const PAGE: usize = 4096;
 
-/// What an object is called in the lines that are written.
+/// An object's name in the written lines.
 pub(super) fn base_name(path: &Path) -> String {
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     name.strip_prefix(".inert-").unwrap_or(&name).replace(' ', "_")
 }
 
-/// The object and all others, loaded.
+/// The loaded object and all other loaded objects.
 struct Loaded {
     bias: usize,
     owners: Vec<Owner>,
-    /// What keeps ours loaded.
+    /// Keeps our objects loaded.
     keep: Option<(Domain, testing::Relocated)>,
-    /// Whether glibc opens it only if functions may be missing, and binds none of them yet.
+    /// Whether glibc opens the object only if functions may be missing, and then binds none of them yet.
     lazily: bool,
 }
 
@@ -249,7 +248,7 @@ fn load_by_hydrozoa(python: &Path, object: &Path) -> anyhow::Result<Loaded> {
     unsafe { domain.open(python, OpenFlags::NOW | OpenFlags::GLOBAL)? };
     // SAFETY: as above.
     let relocate = |flags| unsafe { testing::relocate(&domain, object, flags) };
-    // As glibc is asked below: functions that nobody defines are bound late only where they must be.
+    // The same request as to glibc below: functions that no library defines are bound late, and only if necessary.
     let relocated = relocate(OpenFlags::NOW).or_else(|_| relocate(OpenFlags::LAZY))?;
     let mut owners: Vec<Owner> = relocated
         .members()
@@ -272,7 +271,7 @@ fn load_by_hydrozoa(python: &Path, object: &Path) -> anyhow::Result<Loaded> {
         })
         .collect();
     let bias = owners[0].bias;
-    // Several modules of ours share the arena's module word: the object itself stands first.
+    // Several modules of ours share the arena's module word, so the object itself comes first.
     owners.extend(system_owners());
     Ok(Loaded { bias, owners, keep: Some((domain, relocated)), lazily: false })
 }
@@ -333,7 +332,7 @@ fn system_owners() -> Vec<Owner> {
             return 0;
         };
         let bias = info.dlpi_addr as usize;
-        // Asked of glibc's own function: dlpi_tls_data is null before the thread's first access.
+        // Calls glibc's own function: dlpi_tls_data is null before the thread's first access.
         let block = (info.dlpi_tls_modid != 0).then(|| {
             let index = [info.dlpi_tls_modid as u64, 0];
             // SAFETY: the module id is that of a loaded object.
@@ -346,7 +345,7 @@ fn system_owners() -> Vec<Owner> {
             uniques: OnceCell::new(),
             path,
             start: bias + start as usize,
-            // Whole pages, as ours: what stands right behind the last byte (`_end`) is the object's.
+            // Whole pages, as for our objects: an address directly behind the last byte (`_end`) belongs to the object.
             end: (bias + end as usize).next_multiple_of(PAGE),
             bias,
             tls_module: (info.dlpi_tls_modid != 0).then_some(info.dlpi_tls_modid as u64),

@@ -1,5 +1,5 @@
-//! C++ exceptions through replicas: two threads throw across two libraries, in all domains by
-//! turns; under glibc alone, in a process that has never seen our loader.
+//! C++ exceptions through replicas: two threads throw across two libraries, in all domains in turn. The same under
+//! glibc alone runs in a process that has never used our loader.
 
 use std::ffi::{c_long, c_void};
 use std::io::{BufRead, BufReader, Write};
@@ -86,7 +86,7 @@ pub fn run(options: &Options) -> Result<()> {
     rounds.report(&what, options.throws as f64 * 1e-6, "us", 1.2)
 }
 
-/// A process that throws when it is told to.
+/// A process that throws on command.
 struct Process {
     child: Child,
     orders: ChildStdin,
@@ -156,7 +156,7 @@ pub fn throw(options: &Thrower) -> Result<()> {
     if options.glibc {
         for copy in 0..options.copies {
             let open = |path: &Path| {
-                // Without a soname, a copy is another library.
+                // Without a soname, glibc treats a copy as another library.
                 let file = path.with_extension(format!("{}.{copy}", std::process::id()));
                 fs::copy(path, &file)?;
                 SystemLibrary::open(&file, libc::RTLD_NOW | libc::RTLD_LOCAL)
@@ -172,7 +172,7 @@ pub fn throw(options: &Thrower) -> Result<()> {
         let loader = Loader::builder().build()?;
         for _ in 0..options.copies {
             let domain = loader.domain("thrower").build()?;
-            // SAFETY: the sources above, which have no state.
+            // SAFETY: the sources above; the libraries have no state.
             let (thrower, catcher) = unsafe {
                 (domain.open(&thrower, OpenFlags::NOW)?, domain.open(&catcher, OpenFlags::NOW)?)
             };

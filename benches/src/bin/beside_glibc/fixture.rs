@@ -1,4 +1,4 @@
-//! Libraries that are made for a measurement, and glibc's loader.
+//! Libraries made for a measurement, and glibc's loader.
 
 use std::ffi::{CStr, CString, c_void};
 use std::fs;
@@ -8,7 +8,7 @@ use std::ptr::NonNull;
 
 use anyhow::{Context, Result, bail, ensure};
 
-/// A folder that goes with this value.
+/// A folder that is removed when this value is dropped.
 pub struct Folder(PathBuf);
 
 impl Folder {
@@ -22,7 +22,7 @@ impl Folder {
         &self.0
     }
 
-    /// Compiles a C++ source to the library `name`; `arguments` come after it.
+    /// Compiles a C++ source to the library `name`. The `arguments` follow the source on the command line.
     pub fn compile(&self, name: &str, source: &str, arguments: &[&str]) -> Result<PathBuf> {
         let (file, library) = (self.0.join(format!("{name}.cc")), self.0.join(name));
         fs::write(&file, source)?;
@@ -40,18 +40,18 @@ impl Drop for Folder {
     }
 }
 
-/// A library that glibc loaded; it stays loaded unless closed.
+/// A library loaded by glibc. It stays loaded unless it is closed.
 pub struct SystemLibrary(NonNull<c_void>);
 
 impl SystemLibrary {
     /// `dlopen`. The file's constructors run.
     pub fn open(path: &Path, flags: i32) -> Result<SystemLibrary> {
         let name = CString::new(path.as_os_str().as_encoded_bytes())?;
-        // SAFETY: the name ends in NUL; the libraries opened here are made for it, or are those
-        // that a program of this kind loads.
+        // SAFETY: the name ends in NUL. The opened libraries are made for this, or are libraries that a program of
+        // this kind loads.
         let handle = unsafe { libc::dlopen(name.as_ptr(), flags) };
         NonNull::new(handle).map(SystemLibrary).with_context(|| {
-            // SAFETY: dlopen has just failed in this thread, so there is a text.
+            // SAFETY: dlopen has just failed in this thread, so dlerror returns a text.
             let text = unsafe { CStr::from_ptr(libc::dlerror()) };
             format!("dlopen of {}: {}", path.display(), text.to_string_lossy())
         })
@@ -67,7 +67,7 @@ impl SystemLibrary {
     /// # Safety
     /// Nothing uses the library any more.
     pub unsafe fn close(self) {
-        // SAFETY: the handle is open; the rest is the caller's promise.
+        // SAFETY: the handle is open; the caller promises the rest.
         unsafe { libc::dlclose(self.0.as_ptr()) };
     }
 }
@@ -78,8 +78,8 @@ const ENTRY: usize = 16;
 const CONSTRUCTION: [u64; 6] = [12, 13, 25, 26, 27, 28];
 const PT_DYNAMIC: u32 = 2;
 
-/// A copy of a library that names no constructors and no destructors, so that loading it is all
-/// that there is to time, and as many copies as one likes can be loaded.
+/// A copy of a library without entries for constructors and destructors. Its load can be timed without theirs, and
+/// any number of copies can be loaded.
 pub fn without_constructors(library: &Path, copy: &Path) -> Result<()> {
     let mut bytes = fs::read(library).with_context(|| format!("reading {}", library.display()))?;
     let word = |bytes: &[u8], at: usize| -> Result<u64> {

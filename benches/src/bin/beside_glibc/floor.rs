@@ -1,5 +1,5 @@
-//! What the kernel alone takes to give a process private pages: no load that has its pages ready when
-//! it returns can take less.
+//! The time that the kernel alone takes to give a process private pages. A load whose pages are ready when it returns
+//! cannot take less.
 
 use std::io;
 use std::ptr;
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 use hydrozoa_measure::samples::median;
 
-/// The least that data of a size costs.
+/// The lower bound for data of a given size.
 pub struct Floor {
     content: Vec<u8>,
     populated: Vec<f64>,
@@ -16,13 +16,13 @@ pub struct Floor {
 }
 
 impl Floor {
-    /// For as many bytes as `bytes`, whole pages.
+    /// For `bytes` bytes in whole pages.
     pub fn new(bytes: usize) -> Result<Floor> {
         ensure!(bytes > 0, "a replica without private pages has no floor");
         Ok(Floor { content: vec![7; bytes], populated: Vec::new(), copied: Vec::new() })
     }
 
-    /// Takes fresh memory in one request, fills it, and gives it back.
+    /// Maps fresh memory in one request, fills it and unmaps it.
     pub fn measure(&mut self) -> Result<()> {
         let length = self.content.len();
         let start = Instant::now();
@@ -49,7 +49,7 @@ impl Floor {
         Ok(())
     }
 
-    /// Prints one line, beside the time that glibc took for its load.
+    /// Prints one line with the times, and with their ratios to the time of glibc's load.
     pub fn report(&self, glibc: Duration) {
         let line = |durations: &[f64]| {
             let duration = median(durations);

@@ -1,7 +1,7 @@
-//! The loader's promised speed: each figure beside glibc's for the same work, in one run.
+//! The loader's promised speed: each figure compared with glibc's for the same work, in one run.
 //!
-//! The rounds of both are interleaved, so that whatever else the machine does falls on both, and
-//! what counts is the median of the rounds' ratios. A broken promise is an error.
+//! The rounds of both are interleaved, so that other load on the machine affects both. The median of the rounds'
+//! ratios counts. A broken promise is an error.
 
 mod exceptions;
 mod fixture;
@@ -25,7 +25,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Measurement {
-    /// What `__tls_get_addr` costs
+    /// The cost of `__tls_get_addr`
     ThreadLocal(thread_local::Options),
     /// Loading a library once more, and glibc's dlopen of a fresh copy of its file
     Replicas(replicas::Options),

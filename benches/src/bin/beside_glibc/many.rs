@@ -1,5 +1,5 @@
-//! Whether a load costs more when many replicas are there: what is published is indexed, and an
-//! index that is rebuilt at every load would make the loads of all domains together quadratic.
+//! Whether a load costs more when there are many replicas. The loader indexes what it publishes. If it rebuilt an
+//! index at every load, the loads of all domains together would take quadratic time.
 
 use std::fs;
 use std::time::Instant;
@@ -18,7 +18,7 @@ int get() { return *place; }
 }
 ";
 
-/// A load of the last quarter of the domains takes at most so many times one of the first quarter.
+/// The largest allowed ratio of a load of the last quarter of the domains to one of the first quarter.
 const PROMISED: f64 = 1.5;
 
 #[derive(clap::Args)]
@@ -29,7 +29,7 @@ pub struct Options {
     /// How many libraries each of them loads
     #[arg(long, default_value_t = 100)]
     libraries: usize,
-    /// How often all domains are loaded, and closed again
+    /// How often all domains are loaded and closed again
     #[arg(long, default_value_t = 5)]
     rounds: usize,
 }
@@ -52,10 +52,10 @@ pub fn run(options: &Options) -> Result<()> {
             let domain = loader.domain("one of many").build()?;
             let start = Instant::now();
             for copy in &copies {
-                // SAFETY: copies of one library that is made for this, with state of its own only.
+                // SAFETY: copies of one library that is made for this; they have only state of their own.
                 unsafe { domain.open(copy, OpenFlags::NOW)? };
             }
-            // The first round makes the images and plans.
+            // The first round makes the images and plans, so it does not count.
             if round > 0 {
                 times.push(start.elapsed().as_secs_f64() * 1e6 / copies.len() as f64);
             }

@@ -1,4 +1,4 @@
-//! How a load's time splits into its phases, from the events that the loader traces.
+//! Splits a load's time into its phases, from the events that the loader traces.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,19 +21,19 @@ struct State {
 }
 
 impl Phases {
-    /// Listens to the loader's events from now on; once in a process.
+    /// Listens to the loader's events from now on. Call it once in a process.
     pub fn collect() -> Result<Phases> {
         let phases = Phases::default();
         tracing::subscriber::set_global_default(Listener(phases.clone()))?;
         Ok(phases)
     }
 
-    /// Loads count from here.
+    /// Counts loads from here on.
     pub fn start(&self) {
         self.0.active.store(true, Ordering::Relaxed);
     }
 
-    /// Loads do not count from here.
+    /// Stops counting loads.
     pub fn end(&self) {
         self.0.active.store(false, Ordering::Relaxed);
     }

@@ -1,8 +1,8 @@
 //! Loading a library once more: a further replica, and glibc's `dlopen` of a fresh copy of the file.
 //!
-//! Both load files without constructors ([`without_constructors`]): what those do is the library's
-//! business and takes the same time under any loader. Each round's copies are unloaded again. Beside
-//! the ratio stands what the kernel alone takes for as much private memory ([`Floor`]).
+//! Both load files without constructors ([`without_constructors`]): constructors belong to the library and take the
+//! same time under any loader. Each round unloads its copies again. Beside the ratio, the output has the time that
+//! the kernel alone takes for as much private memory ([`Floor`]).
 
 use std::fs;
 use std::path::PathBuf;
@@ -20,10 +20,10 @@ use crate::rounds::Rounds;
 pub struct Options {
     /// The library
     library: PathBuf,
-    /// What every domain has first, with its symbols for all: the libpython of an extension
+    /// The library that every domain opens first, with its symbols for all: the libpython of an extension
     #[arg(long)]
     after: Vec<PathBuf>,
-    /// Libraries that the process has once, loaded by glibc before anything is measured
+    /// Libraries that the process has once; glibc loads them before the measurement
     #[arg(long)]
     shared: Vec<PathBuf>,
     /// At most this share of glibc's time
@@ -58,12 +58,12 @@ pub fn run(options: &Options) -> Result<()> {
     let domain = || -> Result<Domain> {
         let domain = loader.domain("measured").build()?;
         for path in &before {
-            // SAFETY: what is measured is opened as an interpreter opens it, and none of it is called.
+            // SAFETY: the measured library is opened as an interpreter opens it; nothing calls it.
             unsafe { domain.open(path, OpenFlags::NOW | OpenFlags::GLOBAL)? };
         }
         Ok(domain)
     };
-    // The first replica: the plans of all others are made with it.
+    // The first replica: the loader makes all others with its plans.
     let first = domain()?;
     // SAFETY: as above.
     unsafe { first.open(&library, OpenFlags::NOW)? };
@@ -97,7 +97,7 @@ pub fn run(options: &Options) -> Result<()> {
         },
     )?;
     for turn in 0..options.rounds {
-        // Every other load came behind glibc's turn, which leaves other bytes in the caches.
+        // Every other load comes after glibc's turn, which leaves other bytes in the caches.
         if turn % 2 == 1 {
             let copy = folder.path().join("copy.so");
             fs::copy(&library, &copy)?;

@@ -1,11 +1,11 @@
-//! Two ways to do the same work, by turns.
+//! Two ways to do the same work, in turn.
 
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use hydrozoa_measure::samples::median;
 
-/// What each of two took, round by round.
+/// The times of both, round by round.
 #[derive(Default)]
 pub struct Rounds {
     ours: Vec<f64>,
@@ -13,7 +13,7 @@ pub struct Rounds {
 }
 
 impl Rounds {
-    /// Does both `count` times, by turns, after one round that does not count.
+    /// Does both `count` times in turn, after one round that does not count.
     pub fn measure(
         count: usize,
         mut ours: impl FnMut() -> Result<Duration>,
@@ -21,7 +21,7 @@ impl Rounds {
     ) -> Result<Rounds> {
         let mut rounds = Rounds::default();
         for round in 0..=count {
-            // Neither always has the warmer cache.
+            // The order alternates, so that neither always has the warmer cache.
             let (first, second) = if round % 2 == 0 {
                 let first = ours()?;
                 (first, theirs()?)
@@ -49,8 +49,8 @@ impl Rounds {
         (median(&self.ours), median(&self.theirs))
     }
 
-    /// Prints one line, times in units of `unit` seconds called `name`; an error if the ratio is
-    /// above what was promised.
+    /// Prints one line, with times in units of `unit` seconds called `name`. Returns an error if the ratio is above
+    /// the promised one.
     pub fn report(&self, what: &str, unit: f64, name: &str, promised: f64) -> Result<()> {
         let (ours, theirs) = self.medians();
         let ratio = self.ratio();

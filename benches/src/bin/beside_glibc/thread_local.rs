@@ -10,8 +10,7 @@ use hydrozoa_loader::{Loader, OpenFlags};
 use crate::fixture::{Folder, SystemLibrary};
 use crate::rounds::Rounds;
 
-/// The call sequence that the psABI gives for the model, written out: a compiler would move it
-/// out of the loop.
+/// The call sequence that the psABI gives for the model, written in assembly: a compiler would move it out of the loop.
 const SOURCE: &str = r#"
 #define ASK_MANY(variable)                                                                 \
     int *ask_##variable(long times) {                                                      \
@@ -36,12 +35,12 @@ int *other() { return others; }
 __thread int variable;
 #endif
 void set(int value) { variable = value; }
-// The call needs an aligned stack, which leaf functions do not have.
+// The call needs an aligned stack. Leaf functions do not have one.
 __attribute__((noinline, force_align_arg_pointer)) ASK_MANY(variable)
 }
 "#;
 
-/// How often the address is asked for in one round.
+/// Number of reads of the address in one round.
 const TIMES: c_long = 200_000;
 
 #[derive(clap::Args)]
@@ -63,7 +62,7 @@ pub fn run(options: &Options) -> Result<()> {
         let library = folder.compile(name, SOURCE, &[kind])?;
         let by_glibc = SystemLibrary::open(&library, libc::RTLD_NOW | libc::RTLD_LOCAL)?;
         let domain = loader.domain(name).build()?;
-        // SAFETY: the source above, which keeps its state in its own variables.
+        // SAFETY: the source above; it keeps its state in its own variables.
         let replica = unsafe { domain.open(&library, OpenFlags::NOW)? };
         let glibc = Asker::new(by_glibc.symbol(c"set")?, by_glibc.symbol(c"ask_variable")?);
         let ours = Asker::new(replica.symbol("set")?, replica.symbol("ask_variable")?);

@@ -1,4 +1,4 @@
-//! The run: who takes part, in which order they are measured, and what is promised of the result.
+//! The run: the contenders, the order of their measurements, and whether the promises are decided.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -37,21 +37,21 @@ pub struct Options {
     require_speed: bool,
 }
 
-/// One line of the table: which contenders work at the same time, and with how many threads.
+/// One line of the table: the contenders that work at the same time, and the number of threads of each.
 #[derive(Debug, Clone)]
 pub struct Line {
-    /// What the table says.
+    /// The line's label in the table.
     pub label: String,
     /// What is counted, for grouping: `shared`, `isolated`, `threads` (of an interpreter), `processes`,
     /// `process-threads` or `prefork`.
     pub kind: &'static str,
-    /// How many of them.
+    /// Their number.
     pub count: usize,
     contenders: Vec<usize>,
     threads: usize,
 }
 
-/// All measurements of one line on one model, a round each.
+/// All measurements of one line on one model, one for each round.
 #[derive(Debug)]
 pub struct Measured {
     /// The model.
@@ -83,8 +83,8 @@ pub fn run(options: &Options) -> Result<()> {
         })
         .collect();
     for round in 0..options.rounds * PATIENCE {
-        // What is held against one another is measured one right after the other: a machine that
-        // others use as well is another one some seconds later.
+        // Lines that are compared are measured one right after the other: the speed of a machine with other users
+        // changes within seconds.
         let (mut order, others): (Vec<usize>, Vec<usize>) =
             (0..measured.len()).partition(|&index| report::is_promised(&measured[index]));
         if round < options.rounds {
@@ -97,7 +97,7 @@ pub fn run(options: &Options) -> Result<()> {
             let judged = report::judged(&measured).len();
             eprintln!("round {}, of what is promised: {judged} can be judged so far", round + 1);
         }
-        // Every other round backwards, so that a drift of the machine's speed favours nobody.
+        // Every other round runs backwards, so that a drift of the machine's speed favours nobody.
         if round % 2 == 1 {
             order.reverse();
         }
@@ -119,8 +119,8 @@ pub fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Whether the promises are kept. For broken they are not taken before the last round: on a machine that
-/// others use as well, what disturbs a few rounds need not show in what tells a disturbed one.
+/// Whether the promises are decided. Before the last round they do not count as broken: on a machine with other
+/// users, a disturbance of a few rounds need not show in the figures that detect a disturbed round.
 fn is_decided(measured: &[Measured], options: &Options) -> bool {
     report::judged(measured).len() >= options.rounds
         && report::Report::new(measured, options.seconds).is_kept()
@@ -143,7 +143,7 @@ impl Field {
             let label = format!("{count} python process{}", if count == 1 { "" } else { "es" });
             field.line(label, "processes", count, processes[..count].to_vec(), 1);
         }
-        // As for pools: what threads take is not in the memory of the processes above.
+        // The same as for pools: the memory of the processes above must not include that of threads.
         let threaded = field.add("python process with threads", &mut python(options))?;
         let label = "1 python process, 2 threads".to_owned();
         field.line(label, "process-threads", 2, vec![threaded], 2);
@@ -172,8 +172,8 @@ impl Field {
             count,
         );
         if count == 1 && !isolated {
-            // Threads take memory too (arenas of malloc, caches of kernels). In the pool of one that further
-            // interpreters are compared with, it would make them look cheaper than they are.
+            // Threads take memory too (arenas of malloc, caches of kernels). Further interpreters are compared with
+            // the pool of one; threads in that pool would make them look cheaper than they are.
             let name = "pool of 1, shared, called by several threads";
             let contender = self.add(name, &mut pool(options, isolated, count)?)?;
             for threads in &COUNTS[1..] {
@@ -189,7 +189,7 @@ impl Field {
         Ok(())
     }
 
-    /// Starts a contender and waits for it: starting several at once would measure nothing sooner on few cores.
+    /// Starts a contender and waits for it: on few cores, several starts at the same time would take as long.
     fn add(&mut self, name: &str, command: &mut Command) -> Result<usize> {
         eprintln!("  {name}");
         let mut contender = Contender::start(name, command)?;
@@ -245,7 +245,7 @@ fn python(options: &Options) -> Command {
     for name in ["PYTHONPATH", "PYTHONHOME"] {
         command.env_remove(name);
     }
-    // torch.package itself uses TypedStorage; the warning says nothing about the work.
+    // torch.package itself uses TypedStorage; the warning does not concern the work.
     command.env("PYTHONWARNINGS", "ignore");
     command
 }

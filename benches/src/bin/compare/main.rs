@@ -1,4 +1,4 @@
-//! Interpreters beside threads, processes and prefork, on the same work in the same run.
+//! Compares interpreters with threads, processes and prefork, on the same work in the same run.
 
 mod comparison;
 mod gpu;
@@ -71,7 +71,7 @@ fn run(role: Role) -> anyhow::Result<()> {
     }
 }
 
-/// Waits for threads; the first failure is the result, and the scope that they are of waits for the others.
+/// Waits for threads and returns the first failure. The scope of the threads waits for the others.
 fn join(threads: Vec<ScopedJoinHandle<'_, anyhow::Result<()>>>) -> anyhow::Result<()> {
     for thread in threads {
         match thread.join() {

@@ -18,10 +18,10 @@ const THREADS: usize = 16;
 const MOVABLES: usize = 50;
 /// Inputs of the objects that are moved.
 const WIDTH: usize = 32;
-/// How long one turn of one thread may take before it counts as a deadlock. One takes milliseconds.
+/// How long one turn of one thread may take before it counts as a deadlock. A normal turn takes milliseconds.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Growth in bytes for each movable made that is put down to the allocators: a leaked object of any kind would be ten times
-/// that. Measured: 1.6.
+/// Growth in bytes for each movable made that is attributed to the allocators. A leaked object of any kind would take
+/// ten times that. Measured: 1.6.
 const NEGLIGIBLE: f64 = 4.0;
 /// Shorter runs have no trend: the allocators' arenas are still filling.
 const TREND_FROM: f64 = 120.0;
@@ -39,7 +39,7 @@ pub struct Options {
     isolated: bool,
 }
 
-/// A movable and what it must answer.
+/// A movable and its expected answer.
 type Slot = Mutex<Option<(Movable, f32)>>;
 
 #[derive(Default)]
@@ -108,7 +108,7 @@ fn turn(pool: &Pool, slots: &[Slot], turns: &Turns, random: &mut Random) -> Resu
     match (random.below(10), held) {
         (0, Some(_)) => {
             let taken = lock(slot).take();
-            // Half of them under the GIL of some interpreter.
+            // Half of them run under the GIL of some interpreter.
             if random.below(2) == 0 {
                 pool.acquire_on(interpreter)?.with_gil(|| drop(taken));
             }
@@ -116,7 +116,7 @@ fn turn(pool: &Pool, slots: &[Slot], turns: &Turns, random: &mut Random) -> Resu
         }
         (1, Some((movable, _))) => movable.unload(&pool.acquire_on(interpreter)?),
         (2, Some((movable, value))) => {
-            // Moved on from an interpreter that has only borrowed its memory.
+            // The movable moves on from an interpreter that has only borrowed its memory.
             let session = pool.acquire_on(interpreter)?;
             let moved = session.create_movable(&movable.to_object(&session)?)?;
             *lock(slot) = Some((moved, value));
@@ -148,7 +148,7 @@ fn turn(pool: &Pool, slots: &[Slot], turns: &Turns, random: &mut Random) -> Resu
     Ok(())
 }
 
-/// Private memory over minutes, once a second; ends the process if a thread stands still.
+/// Samples private memory once a second, over minutes. Ends the process if a thread stands still.
 fn watch(options: &Options, turns: &Turns) -> Result<Vec<(f64, f64)>> {
     let begin = Instant::now();
     let mut points = Vec::new();
@@ -169,7 +169,7 @@ fn watch(options: &Options, turns: &Turns) -> Result<Vec<(f64, f64)>> {
             if now != *last {
                 (*last, *since) = (now, Instant::now());
             } else if since.elapsed() > PATIENCE {
-                // The thread cannot be joined: what it waits for never comes.
+                // The thread cannot be joined: it waits for something that never happens.
                 eprintln!(
                     "error: deadlock: thread {thread} has stood still for {PATIENCE:?} after {now} turns"
                 );
@@ -180,7 +180,7 @@ fn watch(options: &Options, turns: &Turns) -> Result<Vec<(f64, f64)>> {
     Ok(points)
 }
 
-/// How many of the moved objects' class live in each interpreter.
+/// The number of objects of the moved class that live in each interpreter.
 fn layers(pool: &Pool) -> Result<Vec<i64>> {
     let count = "import gc, torch\ngc.collect()\nn = sum(type(o) is torch.nn.Linear for o in gc.get_objects())";
     let all = pool.interpreters().iter().map(|interpreter| {
@@ -197,7 +197,7 @@ fn report(pool: &Pool, turns: &Turns, points: &[(f64, f64)], alive: &[i64]) -> R
         "{THREADS} threads on {INTERPRETERS} interpreters: {made} movables made, {called} calls, {dropped} dropped; every result right"
     );
     ensure!(made > 0 && called > 0 && dropped > 0, "too short to say anything");
-    // What one interpreter's object kept of another's is given back in a second round.
+    // The second round frees what one interpreter's object kept of another's.
     layers(pool)?;
     let left = layers(pool)?;
     ensure!(left == alive, "objects are left: {left:?} instead of {alive:?}");

@@ -1,4 +1,4 @@
-//! What the measurements say: a table for people, JSON for programs, and the promises that hold or do not.
+//! The report: a table for people, JSON for programs, and whether each promise holds.
 
 use std::fs;
 
@@ -11,19 +11,19 @@ use crate::comparison::Measured;
 const TWO_AGAINST_ONE: f64 = 1.9;
 /// Promised in docs/specification.md: two interpreters against one interpreter with two threads, likewise.
 const TWO_AGAINST_THREADS: f64 = 1.7;
-/// A round in which two separate processes stay below this many times the throughput of one says
-/// nothing of interpreters: the machine had no second core to give. One that serialised its
-/// interpreters would pass there.
+/// If two separate processes stay below this many times the throughput of one in a round, the round does not count:
+/// the machine had no second core to give. If it counted, an implementation that serialised its interpreters would
+/// pass there.
 const SECOND_CORE: f64 = 1.6;
 
-/// What a second thread may add to one by the two promises: in torch's own work the GIL is free.
+/// The gain from a second thread that the two promises imply: torch's own work runs without the GIL.
 const BY_A_THREAD: f64 = TWO_AGAINST_ONE / TWO_AGAINST_THREADS;
 
 /// The model of the promises.
 const MODEL: &str = "mobilenet_v3_small";
 
-/// What is promised of which two lines (kind, count), and how many times the second's throughput the
-/// first has at least.
+/// A promise: its name, the two lines (kind, count) that it compares, and the least ratio of the first's throughput
+/// to the second's.
 type Promised = (&'static str, (&'static str, usize), (&'static str, usize), f64);
 const PROMISES: [Promised; 2] = [
     ("2 interpreters against 1", ("shared", 2), ("shared", 1), TWO_AGAINST_ONE),
@@ -35,16 +35,17 @@ const PROMISES: [Promised; 2] = [
 pub struct Report {
     machine: Machine,
     seconds: f64,
-    /// In how many rounds everything was measured.
+    /// Number of rounds that measured everything.
     rounds: usize,
-    /// In how many what the promises are about was.
+    /// Number of rounds that measured the lines of the promises.
     rounds_of_promises: usize,
     lines: Vec<Row>,
-    /// How many of the latter had a second core to give; the promises are judged in these alone.
+    /// How many of the latter had a second core to give. Only these judge the promises.
     judged: usize,
-    /// Throughput of two separate processes against one in those: what the machine has to give.
+    /// Throughput of two separate processes against one in the judged rounds: the capacity of the machine.
     processes: f64,
-    /// Throughput of two threads of a separate process against one in those: what is not held up by the GIL.
+    /// Throughput of two threads of a separate process against one in the judged rounds: the share that the GIL does
+    /// not hold up.
     threads: f64,
     promises: Vec<Promise>,
     calls: usize,
@@ -74,7 +75,7 @@ struct Row {
     p99_ms: f64,
     /// Private memory in MiB: of the first interpreter with its process, or of the first process.
     first_mib: f64,
-    /// What each further one adds on average; nothing for a single one.
+    /// The average memory that each further one adds; nothing for a single one.
     further_mib: Option<f64>,
     /// Throughput of each round.
     rounds: Vec<f64>,
@@ -85,23 +86,23 @@ struct Row {
 #[derive(Debug, Serialize)]
 struct Promise {
     promise: String,
-    /// What docs/specification.md says, for a machine with two free cores.
+    /// The figure in docs/specification.md, for a machine with two free cores.
     promised: f64,
-    /// What this machine can be held to: see [`Report::new`].
+    /// The figure that applies to this machine: see [`Report::new`].
     wanted: f64,
     measured: f64,
     kept: bool,
 }
 
 impl Report {
-    /// The promises are for two free cores. What the machine really has to give is measured in the
-    /// same rounds: two separate processes share nothing but the machine. Rounds in which it had no
-    /// second core to give are not judged; in the others the promises shrink in proportion where
-    /// two processes do not reach twice the throughput of one, and the report says so.
+    /// The promises are for two free cores. The same rounds measure what the machine really has to give: two separate
+    /// processes share nothing but the machine. Rounds in which it had no second core to give are not judged. In the
+    /// others the promises shrink in proportion where two processes do not reach twice the throughput of one, and the
+    /// report says so.
     ///
-    /// What interpreters gain over threads is what the GIL takes from these. Where memory is slow, so
-    /// that torch's own work takes more of a call, it is less: a plain python process with two threads
-    /// shows by how much, and the promise against threads shrinks in proportion to that.
+    /// Interpreters gain over threads the time that threads lose to the GIL. Where memory is slow, torch's own work
+    /// takes more of a call, and the gain is smaller. A plain python process with two threads shows by how much, and
+    /// the promise against threads shrinks in proportion to that.
     pub fn new(measured: &[Measured], seconds: f64) -> Self {
         let lines: Vec<Row> = measured.iter().map(|one| row(one, measured)).collect();
         let judged = judged(measured);
@@ -174,7 +175,7 @@ impl Report {
                 self.processes, self.threads
             );
         }
-        // Of promises that nothing can be held against there is nothing to say.
+        // Without a judged round, there is no result of the promises to print.
         for Promise { promise, promised, wanted, measured, kept } in
             self.promises.iter().filter(|_| self.judged > 0)
         {
@@ -189,12 +190,12 @@ impl Report {
         );
     }
 
-    /// Whether every promise is.
+    /// Whether every promise is kept.
     pub fn is_kept(&self) -> bool {
         self.promises.iter().all(|promise| promise.kept)
     }
 
-    /// What makes the run fail.
+    /// The reasons for which the run fails.
     pub fn failures(&self, require_speed: bool) -> Vec<String> {
         let mut failures = Vec::new();
         if self.wrong > 0 {
@@ -229,7 +230,7 @@ fn find<'a>(
         .find(|one| one.model == model && one.line.kind == kind && one.line.count == count)
 }
 
-/// Whether a promise depends on it: what it is about, or what the machine had to give.
+/// Whether a promise depends on it: either it is a line of the promise, or it measures the machine.
 pub fn is_promised(measured: &Measured) -> bool {
     let line = (measured.line.kind, measured.line.count);
     let promised = || PROMISES.iter().any(|(_, of, to, _)| line == *of || line == *to);
@@ -242,7 +243,7 @@ fn ratio(of: Option<&Measured>, to: Option<&Measured>) -> f64 {
     median(&ratios(of, to))
 }
 
-/// In each round, the throughput of one against that of the other.
+/// In each round, the ratio of the throughput of `of` to that of `to`.
 fn ratios(of: Option<&Measured>, to: Option<&Measured>) -> Vec<f64> {
     let (Some(of), Some(to)) = (of, to) else { return Vec::new() };
     of.rounds
@@ -269,7 +270,8 @@ fn row(one: &Measured, all: &[Measured]) -> Row {
         .unwrap_or_default();
     let (first_mib, further_mib) = match one.line.kind {
         "shared" | "isolated" => {
-            // One process holds all interpreters: a further one costs what the larger pool has more than the one of one.
+            // One process holds all interpreters. A further interpreter costs the difference between the larger pool
+            // and the pool of one.
             let single =
                 find(all, &one.model, (one.line.kind, 1)).and_then(|single| single.rounds.last());
             let single = single

@@ -46,7 +46,7 @@ pub fn run(options: &Options) -> Result<()> {
         let package = pool.load_package(&entry.package)?;
         let movable = package.load_pickle(MODEL.0, MODEL.1)?;
         let cases = entry.cases()?;
-        // Every interpreter holds every model before anything is measured.
+        // Every interpreter loads every model before the measurement.
         for interpreter in pool.interpreters() {
             let session = interpreter.session();
             let output: Tensor = movable.to_object(&session)?.call((cases.input(0),))?.extract()?;

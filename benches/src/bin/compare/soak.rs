@@ -15,8 +15,8 @@ use crate::{Place, join};
 
 const INTERPRETERS: usize = 2;
 
-/// A slope below this, in KiB for each minute, is no leak that anybody would notice: 2 MiB in a day are 1.4 KiB a minute,
-/// and a single heap arena that the allocator takes late in ten minutes is 100 KiB a minute.
+/// A slope below this, in KiB for each minute, is no noticeable leak: 2 MiB in a day are 1.4 KiB a minute. A single
+/// heap arena that the allocator takes late in ten minutes is 100 KiB a minute.
 const NEGLIGIBLE: f64 = 128.0;
 
 #[derive(clap::Args)]
@@ -31,7 +31,7 @@ pub struct Options {
     isolated: bool,
 }
 
-/// What the threads have done so far.
+/// The threads' work so far.
 #[derive(Default)]
 struct Work {
     calls: AtomicUsize,
@@ -54,7 +54,7 @@ pub fn run(options: &Options) -> Result<()> {
                 let (pool, work) = (&pool, &work);
                 scope.spawn(move || {
                     let done = one_thread(options, pool, work, thread);
-                    // One that fails ends the soak.
+                    // A failing thread ends the soak.
                     work.stop.store(true, Ordering::Relaxed);
                     done
                 })
@@ -68,7 +68,7 @@ pub fn run(options: &Options) -> Result<()> {
     report(options, &work, &points)
 }
 
-/// Calls both models; every tenth time makes an object, moves it to the other interpreter and drops it.
+/// Calls both models. Every tenth time, makes an object, moves it to the other interpreter and drops it.
 fn one_thread(options: &Options, pool: &Pool, work: &Work, thread: usize) -> Result<()> {
     let mut models = Vec::new();
     for entry in manifest(&options.place.manifest)? {
@@ -101,7 +101,7 @@ fn one_thread(options: &Options, pool: &Pool, work: &Work, thread: usize) -> Res
     Ok(())
 }
 
-/// Private memory in KiB over minutes, once a second.
+/// Samples private memory in KiB once a second, over minutes.
 fn watch(options: &Options, work: &Work) -> Result<Vec<(f64, f64)>> {
     let begin = Instant::now();
     let mut points = Vec::new();

@@ -1,5 +1,5 @@
-//! A package with the weights of BERT-base: time to the first output beside stock torch.package, memory of eight
-//! interpreters, and what a second process pays for the same file.
+//! A package with the weights of BERT-base: time to the first output compared with stock torch.package, memory of
+//! eight interpreters, and the memory of a second process that uses the same file.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -12,7 +12,7 @@ use hydrozoa::memory::Usage;
 use hydrozoa::{Pool, Session, Tensor, TorchPolicy};
 use hydrozoa_measure::package::{EXAMPLE, MODEL};
 
-/// What a further interpreter may write for itself, as a share of the weights.
+/// The memory that a further interpreter may write for itself, as a share of the weights.
 const PRIVATE_SHARE: f64 = 0.03;
 /// Time to the first output as a share of stock's.
 const TIME_SHARE: f64 = 0.5;
@@ -31,7 +31,7 @@ pub struct Options {
     /// How many interpreters share the weights
     #[arg(long, default_value_t = 8)]
     interpreters: usize,
-    /// How often the first output is timed, each time in new processes
+    /// How often the program times the first output, each time in new processes
     #[arg(long, default_value_t = 5)]
     rounds: usize,
     /// Only one part, in this process: what the others are started with
@@ -43,7 +43,7 @@ pub struct Options {
 enum Part {
     /// Prints the seconds to load and to call
     First,
-    /// Serves the package, says so and waits for the end of its input
+    /// Serves the package, prints a line when it is ready and waits for the end of its input
     Hold,
 }
 
@@ -108,7 +108,7 @@ fn first(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Time to the first output, ours and stock's by turns.
+/// Time to the first output, ours and stock's in turn.
 fn time(options: &Options) -> Result<()> {
     let mut ratios = Vec::new();
     for round in 1..=options.rounds {
@@ -151,7 +151,7 @@ fn seconds(command: &mut Command) -> Result<[f64; 2]> {
     numbers.try_into().map_err(|_| anyhow::anyhow!("{text:?} is not two numbers"))
 }
 
-/// This program with the same options, for one part.
+/// This program with the same options, for one part of the measurement.
 fn part(options: &Options, name: &str) -> Result<Command> {
     let mut command = Command::new(std::env::current_exe()?);
     command.args(["weights", "--part", name]).arg("--package").arg(&options.package);
@@ -187,7 +187,7 @@ fn memory(options: &Options) -> Result<()> {
     second_process(options)
 }
 
-/// Another process serves the same file: its share of the weights' pages, and ours.
+/// Another process serves the same file. Measures its share of the weights' pages, and ours.
 fn second_process(options: &Options) -> Result<()> {
     let alone = Usage::of_file(std::process::id(), &options.package)?;
     let mut other = part(options, "hold")?

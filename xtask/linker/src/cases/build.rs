@@ -1,4 +1,4 @@
-//! Builds a case's libraries, one directory for each compiler and linker.
+//! Builds a case's libraries, with one directory for each compiler and linker.
 
 use std::collections::HashMap;
 use std::fs;
@@ -26,7 +26,7 @@ impl Toolchain {
     }
 }
 
-/// Whether the linker that gcc calls so is there.
+/// Whether the linker that gcc knows by this name is installed.
 pub(crate) fn is_installed(linker: &str) -> bool {
     match linker {
         "mold" => answers("mold"),
@@ -114,7 +114,7 @@ fn command(
         command.push("-Wl,-rpath,$ORIGIN".into());
     }
     command.push(case.source.canonicalize()?.display().to_string());
-    // An option that names a library links against it: by what its soname is, not by its path.
+    // An option that names a library links against it by its soname, not by its path.
     command.push("-Wl,--no-as-needed".into());
     let ours = ["-no-soname"];
     let options = library.options.iter().filter(|option| !ours.contains(&option.as_str()));
@@ -123,7 +123,7 @@ fn command(
     Ok(command)
 }
 
-/// What the build depends on.
+/// A key of everything that determines the build.
 fn stamp(case: &Case, headers: &Path, commands: &[Vec<String>]) -> Result<String> {
     let mut hash = Sha256::new();
     hash.update(fs::read(&case.source)?);

@@ -28,7 +28,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 
-/// One case: a source file and what its directives say.
+/// One case: a source file and its directives.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Case {
     pub name: String,

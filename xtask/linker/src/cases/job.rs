@@ -13,13 +13,13 @@ use serde::{Deserialize, Serialize};
 
 use super::directives::Open;
 
-/// What to run, and how.
+/// A run and how to do it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Job {
     pub mode: Mode,
-    /// The libraries' folder, the working directory.
+    /// The libraries' folder; it is the working directory.
     pub folder: PathBuf,
-    /// Where the copies' outputs go: `N.out`, `N.symbols`, and `failures`.
+    /// The folder of the copies' outputs: `N.out`, `N.symbols`, and `failures`.
     pub results: PathBuf,
     pub support: PathBuf,
     pub libraries: Vec<String>,
@@ -31,7 +31,7 @@ pub(crate) struct Job {
     pub expects_error: bool,
 }
 
-/// Who loads, and how many copies.
+/// Which loader, and how many copies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Mode {
     Glibc,
@@ -50,7 +50,7 @@ impl Mode {
     }
 }
 
-/// The exit status after a load that failed; its text is in `N.error`.
+/// The exit status after a failed load. The error's text is in `N.error`.
 pub(super) const LOAD_FAILED: i32 = 86;
 /// The descriptor of the first copy's output.
 const FIRST_OUTPUT: i32 = 100;
@@ -68,7 +68,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     std::env::set_current_dir(&job.folder)?;
     for copy in 0..job.mode.copies() {
         let file = File::create(job.results.join(format!("{copy}.out")))?;
-        // SAFETY: duplicates a descriptor of this process onto a number that nobody uses.
+        // SAFETY: duplicates a descriptor of this process onto an unused number.
         let status = unsafe { libc::dup2(file.as_raw_fd(), FIRST_OUTPUT + copy as i32) };
         ensure!(status >= 0, "dup2: {}", std::io::Error::last_os_error());
     }
@@ -81,15 +81,15 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         unsafe extern "C" {
             fn quick_exit(status: c_int) -> !;
         }
-        // SAFETY: the handlers are the case's, and made for this.
+        // SAFETY: the handlers are the case's, made for this.
         unsafe { quick_exit(0) };
     }
     Ok(())
 }
 
-/// The load failed: leaves the reason and ends the process without running anything more.
+/// After a failed load: writes the reason and ends the process without running anything more.
 fn give_up(job: &Job, copy: usize, reason: &str) -> ! {
-    // One thread's exit must not cut off another's writing.
+    // One thread's exit must not interrupt another's writing.
     static ENDING: Mutex<()> = Mutex::new(());
     let _until_the_end = ENDING.lock();
     let _ = fs::write(job.results.join(format!("{copy}.error")), reason);
@@ -97,8 +97,8 @@ fn give_up(job: &Job, copy: usize, reason: &str) -> ! {
 }
 
 fn by_glibc(job: &Job) -> Result<()> {
-    // What can be unloaded counts in the order of destruction (glibc, elf/dl-sort-maps.c); what the
-    // loader has instead, an interposition, does not.
+    // Libraries that can be unloaded influence the order of destruction (glibc, elf/dl-sort-maps.c). The loader uses
+    // an interposition instead, which does not. So this library is opened with RTLD_NODELETE.
     open_by_glibc(&job.support, libc::RTLD_NOW | libc::RTLD_GLOBAL | libc::RTLD_NODELETE)
         .map_err(|reason| anyhow::anyhow!("{reason}"))?;
     let mut handles = Vec::new();
@@ -142,7 +142,7 @@ fn open_by_glibc(path: &Path, flags: c_int) -> Result<*mut c_void, String> {
     Ok(handle)
 }
 
-/// `name` of the object and the offset in it that `address` stands for.
+/// The object that contains `address`, and the offset in it.
 fn by_dladdr(address: usize) -> Option<(String, usize)> {
     // SAFETY: zero is a value of every field.
     let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };
@@ -160,13 +160,13 @@ fn base_name(path: &Path) -> String {
     path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
-/// The address of a symbol and what it means.
+/// The address of a symbol and its meaning.
 struct Meaning {
     address: usize,
     owner: Option<(String, usize)>,
 }
 
-/// What each name that a library of the case defines stands for.
+/// The meaning of each name that a library of the case defines.
 fn symbols(
     job: &Job,
     find: impl Fn(&str) -> usize,
@@ -182,7 +182,7 @@ fn symbols(
                 continue;
             }
             let Some(name) = elf.dynstrtab.get_at(symbol.st_name) else { continue };
-            // These mark ends: their address may be the next object's.
+            // These mark ends; their address may be that of the next object.
             if matches!(name, "_end" | "_edata" | "__bss_start") {
                 continue;
             }
@@ -213,7 +213,7 @@ fn call(test: usize) -> Result<()> {
     Ok(())
 }
 
-/// What a domain has opened.
+/// The objects that a domain has opened.
 struct Copy {
     domain: Domain,
     libraries: Vec<Library>,
@@ -240,7 +240,7 @@ fn domain(job: &Job, loader: &Loader, copy: usize) -> Result<Domain> {
     Ok(builder.build()?)
 }
 
-/// Opens what the case opens.
+/// Opens the libraries of the case.
 fn open(job: &Job, copy: usize, domain: Domain) -> Result<Copy> {
     let _inside = current::enter(domain.id());
     let mut libraries = Vec::new();
@@ -250,8 +250,8 @@ fn open(job: &Job, copy: usize, domain: Domain) -> Result<Copy> {
             flags = flags | OpenFlags::GLOBAL;
         }
         let path = Path::new("./").join(&open.file);
-        // SAFETY: this process runs one case, whose libraries are built to be loaded in copies. A case that
-        // crashes is reported by the process that waits for this one.
+        // SAFETY: this process runs one case; its libraries are built to be loaded in copies. If a case crashes, the
+        // parent process reports it.
         match unsafe { domain.open(&path, flags) } {
             Ok(library) => libraries.push(library),
             Err(error) => {
@@ -265,7 +265,7 @@ fn open(job: &Job, copy: usize, domain: Domain) -> Result<Copy> {
     Ok(Copy { domain, libraries })
 }
 
-/// After a failed load of the first library: no replica, no mapping.
+/// Checks that a failed load of the first library left no replica and no mapping.
 fn nothing_remains(job: &Job, domain: &Domain) -> Result<()> {
     if !job.expects_error || job.opens.len() > 1 {
         return Ok(());
@@ -274,7 +274,7 @@ fn nothing_remains(job: &Job, domain: &Domain) -> Result<()> {
     let maps = fs::read_to_string("/proc/self/maps")?;
     for library in &job.libraries {
         let path = job.folder.join(library).display().to_string();
-        // The view of the file that an image is parsed from is read-only and stays in the cache.
+        // An image is parsed from a read-only view of the file. The view stays in the cache.
         let left = maps.lines().filter(|line| line.ends_with(&path) && !line.contains(" r--s "));
         ensure!(left.count() == 0, "{library} is still mapped");
     }
@@ -352,7 +352,7 @@ fn in_threads(job: &Job) -> Result<()> {
     finish(job, copies)
 }
 
-/// Writes what the symbols mean, and asserts what copies share and what they do not.
+/// Writes the meaning of the symbols. Asserts which memory copies share and which they do not.
 fn examine(job: &Job, copies: &[Copy]) -> Result<()> {
     let all: Vec<_> = copies.iter().map(|copy| copy.symbols(job)).collect();
     for (index, symbols) in all.iter().enumerate() {
@@ -382,7 +382,7 @@ fn examine(job: &Job, copies: &[Copy]) -> Result<()> {
     shared_text(job, copies)
 }
 
-/// Every executable mapping of the libraries is the page cache's, in every copy.
+/// Every executable mapping of the libraries consists of pages of the page cache, in every copy.
 fn shared_text(job: &Job, copies: &[Copy]) -> Result<()> {
     let mut mapped: BTreeMap<PathBuf, usize> = BTreeMap::new();
     let mut text: Option<PathBuf> = None;
@@ -414,7 +414,7 @@ fn finish(job: &Job, copies: Vec<Copy>) -> Result<()> {
         let paths: Vec<_> = copy.domain.replicas();
         drop(copy.libraries);
         let _inside = current::enter(copy.domain.id());
-        // SAFETY: nothing of the case runs any more, and the cases hand out no pointers.
+        // SAFETY: the case no longer runs, and the cases hand out no pointers.
         unsafe { copy.domain.close() };
         let maps = fs::read_to_string("/proc/self/maps")?;
         for replica in paths {

@@ -1,4 +1,4 @@
-//! Runs one build of a case in all its ways and compares.
+//! Runs one build of a case in all modes and compares the results.
 
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail, ensure};
 use super::directives::Case;
 use super::job::{Job, LOAD_FAILED, Mode};
 
-/// What one run left.
+/// The results of one run.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Run {
     pub status: String,
@@ -22,10 +22,10 @@ pub(crate) struct Run {
     pub stderr: String,
 }
 
-/// A run that takes longer hangs.
+/// A run that takes longer counts as hanging.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Runs the case by glibc and by us; an error says what differs.
+/// Runs the case by glibc and by us. The error describes the difference.
 pub(super) fn judge(case: &Case, folder: &Path, support: &Path) -> Result<()> {
     let folder = folder.canonicalize()?;
     let run = |mode: Mode| -> Result<Run> {
@@ -138,7 +138,7 @@ fn compare(case: &Case, oracle: &Run, ours: &Run) -> Result<()> {
     Ok(())
 }
 
-/// The lines of which only one side has one, as `-expected` and `+found`.
+/// The lines that occur on one side only, as `-expected` and `+found`.
 pub(crate) fn difference(expected: &str, found: &str) -> String {
     let (expected, found): (Vec<_>, Vec<_>) = (expected.lines().collect(), found.lines().collect());
     (0..expected.len().max(found.len()))
@@ -153,7 +153,7 @@ pub(crate) fn difference(expected: &str, found: &str) -> String {
         .collect()
 }
 
-/// The path of gcc's runtime of AddressSanitizer, which counts only if it is preloaded.
+/// The path of gcc's runtime of AddressSanitizer. It works only if it is preloaded.
 fn sanitizer() -> Result<String> {
     let output = Command::new("gcc").arg("-print-file-name=libasan.so").output()?;
     let text = String::from_utf8(output.stdout)?;
@@ -162,7 +162,7 @@ fn sanitizer() -> Result<String> {
     Ok(path.display().to_string())
 }
 
-/// Runs one job in a process of its own, with these variables more in its environment.
+/// Runs one job in a process of its own, with these additional environment variables.
 pub(crate) fn execute(environment: &[(String, String)], job: &Job) -> Result<Run> {
     let stderr = fs::File::create(job.results.join("stderr"))?;
     let folder = job.folder.display().to_string();
@@ -190,8 +190,8 @@ pub(crate) fn execute(environment: &[(String, String)], job: &Job) -> Result<Run
             break status;
         }
         if started.elapsed() > LIMIT {
-            // With the children that it has forked.
-            // SAFETY: it has not been waited for: the process group is its own.
+            // Also ends the children that it has forked.
+            // SAFETY: the child has not been waited for, so the process group is still its own.
             unsafe { libc::kill(-libc::pid_t::try_from(child.id())?, libc::SIGKILL) };
             child.wait()?;
             bail!("it hangs: no end after {} s", LIMIT.as_secs());

@@ -1,10 +1,9 @@
 //! Cases: small libraries, each loaded by glibc and by the loader in one and in three copies.
 //!
-//! A case is one source file in `tests/linker/cases` with its expectations in comments
-//! ([`directives`]). It is built for every compiler and linker that it names and that is installed
-//! ([`build`]), and run in processes of its own ([`job`]): by glibc's `dlopen`, by the loader once,
-//! in three domains whose calls alternate on one thread, and in three domains on three threads.
-//! [`judge`] compares outputs and what the symbols' addresses mean.
+//! A case is one source file in `tests/linker/cases` with its expectations in comments ([`directives`]). [`build`]
+//! builds it for every installed compiler and linker that it names. [`job`] runs it in processes of its own: by
+//! glibc's `dlopen`, by the loader once, in three domains whose calls alternate on one thread, and in three domains
+//! on three threads. [`judge`] compares the outputs and the meaning of the symbols' addresses.
 
 mod build;
 pub(super) mod directives;
@@ -28,13 +27,13 @@ use xtask_support::workspace;
 /// Which cases to run.
 #[derive(Clone, Debug, Default)]
 pub struct Selection {
-    /// Only cases whose name or area holds one of these; all if there is none.
+    /// Only cases whose name or area contains one of these; all cases if the list is empty.
     pub names: Vec<String>,
     /// The first compiler and linker of each case only.
     pub quick: bool,
 }
 
-/// What became of one area.
+/// The result of one area.
 #[derive(Clone, Copy, Debug, Default)]
 struct Tally {
     cases: usize,
@@ -43,14 +42,14 @@ struct Tally {
     skipped: usize,
 }
 
-/// What became of one build of one case.
+/// The result of one build of one case.
 enum Outcome {
     Passed,
     Failed(String),
     Skipped(String),
 }
 
-/// Runs the cases and prints a count for each area; returns how many builds passed, and which failed.
+/// Runs the cases and prints a count for each area. Returns the number of passed builds and the failed ones.
 pub fn run(selection: &Selection) -> Result<steps::Outcome> {
     let sources = workspace::root().join("tests/linker");
     let root = target()?.join("linker-cases");
@@ -103,7 +102,7 @@ pub(super) fn support(root: &Path) -> Result<PathBuf> {
     build::support(&workspace::root().join("tests/linker"), root)
 }
 
-/// `target`, wherever this executable was built.
+/// `target`, wherever this executable is.
 pub(super) fn target() -> Result<PathBuf> {
     let executable = std::env::current_exe()?;
     Ok(executable.ancestors().nth(2).context("an executable in a target folder")?.to_owned())
@@ -137,7 +136,7 @@ fn toolchains(case: &Case, quick: bool) -> Vec<Toolchain> {
             .map(|linker| Toolchain { compiler: compiler.clone(), linker: linker.clone() })
     });
     if quick {
-        // The first that is there, and none if only others are.
+        // The first installed pair. If none is installed, the first pair, which is then skipped.
         return all
             .clone()
             .find(Toolchain::is_installed)
@@ -166,7 +165,7 @@ fn one(case: &Case, toolchain: &Toolchain, root: &Path, support: &Path) -> Outco
     }
 }
 
-/// Whether the kernel lists the instruction set.
+/// Whether the kernel lists the processor's instruction set.
 fn has(feature: &str) -> bool {
     std::fs::read_to_string("/proc/cpuinfo").is_ok_and(|text| {
         text.lines()

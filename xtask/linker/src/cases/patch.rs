@@ -1,4 +1,4 @@
-//! Changes to a built library, for what no linker writes.
+//! Changes to a built library, for files that no linker writes.
 //!
 //! A change is `FIELD=VALUE` (numbers decimal or `0x`) or `truncate=LENGTH`. Fields:
 //! `ehdr.e_type`, `ehdr.e_machine`, `ehdr.class`, `ehdr.e_phoff`, `ehdr.e_phentsize`, ...;
@@ -25,7 +25,7 @@ pub(super) fn apply(file: &Path, change: &str) -> Result<()> {
             .context("the field lies beyond the file")?
             .copy_from_slice(&value.to_le_bytes()[..size]);
     }
-    // A new file: the old one's pages may be mapped by somebody.
+    // Writes a new file: another process may have mapped the old one's pages.
     fs::remove_file(file)?;
     fs::write(file, bytes)?;
     Ok(())
@@ -103,7 +103,7 @@ fn in_program_header(bytes: &[u8], kind: &str, index: usize, name: &str) -> Resu
     Ok((at + offset, size))
 }
 
-/// Offset in the file of what is loaded at `address`.
+/// The file offset of the byte that is loaded at `address`.
 fn offset_of(bytes: &[u8], address: u64) -> Result<usize> {
     for (at, kind) in program_headers(bytes)? {
         let (offset, start, size) =

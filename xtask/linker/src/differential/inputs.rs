@@ -1,4 +1,4 @@
-//! What is compared: the shared objects of files, directories and wheels, by where they come from.
+//! The inputs of the comparison: the shared objects of files, directories and wheels, by origin.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -12,13 +12,13 @@ use crate::object;
 pub(super) struct Source {
     /// The project's or the directory's name.
     pub name: String,
-    /// Its release, where it has one.
+    /// Its release, if it has one.
     pub version: String,
-    /// Its shared objects. Of files with the same content (a wheel holds no links) there is one.
+    /// Its shared objects. Files with the same content occur once (a wheel holds no links).
     pub objects: Vec<PathBuf>,
 }
 
-/// The sources that `input` names; wheels are unpacked into `scratch`.
+/// The sources that `input` names. Wheels are unpacked into `scratch`.
 pub(super) fn sources(input: &Path, scratch: &Path) -> anyhow::Result<Vec<Source>> {
     if input.extension().is_some_and(|end| end == "whl") {
         return Ok(vec![wheel(input, scratch)?]);
@@ -40,7 +40,7 @@ pub(super) fn sources(input: &Path, scratch: &Path) -> anyhow::Result<Vec<Source
     Ok(vec![Source { name, version, objects: objects_under(input)? }])
 }
 
-/// A wheel's name says what it is: `NAME-VERSION-TAGS.whl` (the binary distribution format).
+/// A wheel's name gives its project and release: `NAME-VERSION-TAGS.whl` (the binary distribution format).
 fn wheel(path: &Path, scratch: &Path) -> anyhow::Result<Source> {
     let file = file_name(path);
     let mut parts = file.split('-').map(str::to_owned);
@@ -51,7 +51,7 @@ fn wheel(path: &Path, scratch: &Path) -> anyhow::Result<Source> {
     Ok(Source { name, version, objects: objects_under(&target)? })
 }
 
-/// The installed package that `path` lies in, by the metadata that installers leave beside it.
+/// The installed package that contains `path`, found by the metadata that installers leave beside it.
 fn installed(path: &Path) -> Option<(String, String)> {
     let path = path.canonicalize().ok()?;
     path.ancestors().find_map(|package| {

@@ -1,4 +1,4 @@
-//! Every relocated word of real libraries, ours beside glibc's.
+//! Compares every relocated word of real libraries with glibc's.
 
 mod inputs;
 mod report;
@@ -13,23 +13,23 @@ use super::object::{self, Place};
 use super::words::{self, INTERPOSED, LATE, PROGRAM, UNIFIED, UNIQUE};
 use xtask_support::progress::Progress;
 
-/// What became of one object.
+/// The result of one object.
 #[derive(Default)]
 struct Outcome {
     words: usize,
-    /// Weak or unique definitions of its own for which ours has the one of a shared object, as the
-    /// loader documents and as glibc does for objects of the global scope.
+    /// Weak or unique definitions of the object that our loader replaces by the definition of a shared object. The
+    /// loader documents this; glibc does it for objects of the global scope.
     unified: usize,
     /// References to functions that the loader answers itself (`dlopen`, `__tls_get_addr`, ...).
     interposed: usize,
-    /// Words that the two bind otherwise by design: see the page's preface.
+    /// Words that the two loaders bind differently by design: see the page's preface.
     designed: usize,
     differences: Vec<String>,
-    /// Why it was not compared.
+    /// Why the object was not compared.
     refused: Option<Refusal>,
 }
 
-/// Why each loader refused an object; `None` for the one that opens it.
+/// Why each loader refused the object; `None` for a loader that opens it.
 struct Refusal {
     glibc: Option<String>,
     ours: Option<String>,
@@ -49,7 +49,7 @@ pub(super) fn run(
         .context("name the libpython whose symbols extensions refer to: --python LIBPYTHON")?;
     let mut rows = Vec::new();
     for input in inputs {
-        // One input's files at a time: unpacked wheels take room.
+        // One input's files at a time: unpacked wheels take disk space.
         let scratch = tempfile::tempdir()?;
         for source in inputs::sources(input, scratch.path())? {
             let progress = Progress::new(&source.name, source.objects.len() as u64);
@@ -77,7 +77,7 @@ fn compare(python: &Path, object: &Path, objects: &[PathBuf]) -> anyhow::Result<
         Ok((run("glibc")?, run("hydrozoa")?))
     };
     let mut answers = both(&[])?;
-    // What a wheel's libraries need is often found by who opens them only.
+    // Often only the program that opens a wheel's libraries makes their dependencies findable.
     if answers.0.as_ref().is_err_and(|reason| reason.contains("cannot open shared object file")) {
         let folders: BTreeSet<_> = objects.iter().filter_map(|object| object.parent()).collect();
         let again = both(&folders.into_iter().collect::<Vec<_>>())?;
@@ -91,7 +91,7 @@ fn compare(python: &Path, object: &Path, objects: &[PathBuf]) -> anyhow::Result<
             outcome.refused = Some(Refusal { glibc: Some(glibc), ours: ours.err() });
             return Ok(outcome);
         }
-        // On purpose, with a reason (docs/loader.md).
+        // An intended difference, with its reason (docs/loader.md).
         (Ok(_), Err(ours)) if ours.contains(": refused: ") => {
             outcome.refused = Some(Refusal { glibc: None, ours: Some(ours) });
             return Ok(outcome);
@@ -143,12 +143,12 @@ fn classify(outcome: &mut Outcome, object: &str, place: &Place, theirs: &str, ou
     }
 }
 
-/// Room for thread-local data of initial-exec code in bytes: allocators want more than the 1,664 that
-/// glibc has for libraries loaded later.
+/// Room for thread-local data of initial-exec code in bytes. Allocators need more than the 1,664 that glibc has for
+/// libraries loaded later.
 const STATIC_TLS: usize = 1 << 16;
 
-/// The meaning of each word, or why the loader refused the object. The `folders` are searched for what
-/// it needs, before all others.
+/// The meaning of each word, or why the loader refused the object. The `folders` are searched for its dependencies
+/// first.
 fn run_worker(
     by: &str,
     python: &Path,
@@ -168,14 +168,14 @@ fn run_worker(
     if !output.status.success() {
         let text = String::from_utf8_lossy(&output.stderr);
         let reason = text.lines().find(|line| !line.trim().is_empty()).unwrap_or("no message");
-        // Where it was looked for is a matter of the machine, no part of the reason.
+        // The searched folders depend on the machine and are not part of the reason.
         let folder = format!("{}/", object.parent().unwrap_or(object).display());
         let reason = reason.trim_start_matches("error: ").trim_start_matches("glibc: ");
         let reason = reason.split_once(" in ").map_or(reason, |(reason, _)| reason);
         return Ok(Err(reason.replace(&folder, "").replace(".inert-", "")));
     }
     let text = String::from_utf8(output.stdout)?;
-    // Constructors of dependencies may print: the words are the lines that begin with a number.
+    // Constructors of dependencies may print. The words are the lines that begin with a number.
     let lines = text.lines().filter_map(|line| {
         let (index, meaning) = line.split_once(' ')?;
         index.parse::<usize>().ok().map(|_| meaning.to_owned())

@@ -9,7 +9,7 @@ use anyhow::bail;
 use super::inputs::Source;
 use super::{Outcome, Refusal};
 
-/// What stands above the table.
+/// The text above the table.
 const PREFACE: &str = "\
 # Every relocated word, beside glibc's
 
@@ -45,7 +45,7 @@ loaders heed. The command adds the libraries of the same wheel; whoever runs it 
 
 ";
 
-/// Prints the table and writes the page where one is wanted; an error if a word differs.
+/// Prints the table and writes the page if a path is given. Returns an error if a word differs.
 pub(super) fn write(rows: &[(Source, Vec<Outcome>)], page: Option<&Path>) -> anyhow::Result<()> {
     let mut table = String::from(
         "| source | version | objects | words | interposed | unified | by design | refused | differences |\n\
@@ -53,7 +53,7 @@ pub(super) fn write(rows: &[(Source, Vec<Outcome>)], page: Option<&Path>) -> any
     );
     let mut total = [0usize; 7];
     let mut differences = Vec::new();
-    // Of each source, by reason: the first object, and how many more.
+    // For each source and reason: the first object, and the number of further ones.
     let mut refusals: BTreeMap<(&str, String), (String, usize)> = BTreeMap::new();
     for (source, outcomes) in rows {
         let count = |of: fn(&Outcome) -> usize| -> usize { outcomes.iter().map(of).sum::<usize>() };

@@ -10,16 +10,16 @@ use super::model::*;
 use super::render;
 use crate::cases::is_installed;
 
-/// The versions of libraries that have some.
+/// The version script of libraries with versions.
 const VERSIONS: &str = "V1 { };\nV2 { } V1;\n";
 
-/// What timeout(1) exits with.
+/// The exit status of timeout(1).
 const TIMED_OUT: i32 = 124;
 
 /// Builds the program in `folder`, which is empty.
 pub(super) fn build(program: &Program, folder: &Path, headers: &Path) -> Result<()> {
     fs::write(folder.join("versions.map"), VERSIONS)?;
-    // What is bound when it is first called is not what is compared; see `draw`.
+    // The binding of functions at their first call is not compared; see `draw`.
     let lazy = program
         .libraries
         .iter()
@@ -43,8 +43,8 @@ pub(super) fn build(program: &Program, folder: &Path, headers: &Path) -> Result<
         options.extend(["-o", &object, &source]);
         gcc(folder, &options)?;
     }
-    // A library is linked against what it needs; where that is not there yet (a cycle), against a
-    // library of the same name that needs nothing.
+    // A library is linked against its needs. If a need is not built yet (a cycle), it is linked against a library of
+    // the same name without needs.
     for library in program.libraries.iter().rev() {
         for need in library.needs.iter().filter_map(|&need| program.library(need)) {
             if !folder.join(need.path()).exists() {
@@ -69,11 +69,11 @@ fn link(program: &Program, library: &Library, output: &str, folder: &Path) -> Re
     command.push(format!("-Wl,-soname,{}", library.file()));
     command.push(format!("-Wl,--hash-style={hash}"));
     command.extend(options.iter().filter(|o| o.starts_with("-Wl")).map(|&o| o.to_owned()));
-    // Of unique definitions glibc takes the one that was looked up first, which with DT_SYMBOLIC need
-    // not be the one that was loaded first, which we take.
+    // glibc uses the unique definition that was looked up first; our loader uses the one that was loaded first. With
+    // DT_SYMBOLIC these need not be the same.
     let has_unique = library.definitions.iter().any(|d| matches!(d.name, Name::Unique(_)));
     command.extend(symbolic.iter().filter(|_| !has_unique).map(|&option| option.to_owned()));
-    // The linkers of some distributions do one or the other by themselves.
+    // The linkers of some distributions choose one of the two by default.
     command.push(if *now { "-Wl,-z,now" } else { "-Wl,-z,lazy" }.into());
     if *stays {
         command.push("-Wl,-z,nodelete".into());
@@ -107,13 +107,13 @@ fn link(program: &Program, library: &Library, output: &str, folder: &Path) -> Re
     gcc(folder, &command)
 }
 
-/// The linker that links what `linker` is to link: bfd in the place of one that is not installed, so
-/// that a seed is the same program on every machine.
+/// The linker to use instead of `linker`: bfd replaces one that is not installed, so that a seed is the same program
+/// on every machine.
 fn linker_at_hand(linker: &'static str) -> &'static str {
     if linker.is_empty() || !is_installed(linker) { "bfd" } else { linker }
 }
 
-/// The linkers that programs are drawn with and that are not installed.
+/// The linkers that programs can draw and that are not installed.
 pub(super) fn absent() -> impl Iterator<Item = &'static str> {
     LINKERS.into_iter().filter(|linker| !is_installed(linker))
 }

@@ -11,25 +11,24 @@ use crate::cases::directives::Open;
 use crate::cases::job::{Job, Mode};
 use crate::cases::judge::{self, Run};
 
-/// What came of it.
+/// The result of the comparison.
 #[derive(Debug)]
 pub(super) enum Verdict {
     /// Nothing differs, in this many lines of output.
     Same(usize),
     Differs(String),
-    /// glibc's own loader dies of it.
+    /// glibc's own loader crashes.
     OracleDies(String),
-    /// It comes to what the loaders answer differently by design (docs/loader.md).
+    /// The program reaches a case that the loaders treat differently by design (docs/loader.md).
     Apart,
 }
 
-/// How a run ends that comes to a difference by design: `apart` in `tests/linker/include/random.h`.
+/// The exit status of a run that reaches such a case: `apart` in `tests/linker/include/random.h`.
 const APART: &str = "exit status: 87";
 
 /// Runs the program that is built in `folder`.
 ///
-/// Other domains than one that continues the program never unload: what they do is compared with
-/// what glibc does under RTLD_NODELETE.
+/// Domains other than one that continues the program never unload. They are compared with glibc under RTLD_NODELETE.
 pub(super) fn compare(program: &Program, folder: &Path, support: &Path) -> Result<Verdict> {
     let folder = folder.canonicalize()?;
     let run = |mode: Mode, keep: bool| -> Result<Run> {
@@ -106,9 +105,9 @@ fn difference(mode: Mode, oracle: &Run, ours: &Run) -> Option<String> {
     None
 }
 
-/// An output as it is compared. Destructors that run when the process ends do so in glibc's order in
-/// a domain that continues the program; elsewhere in the reverse of that in which the constructors
-/// ran, over all domains (docs/loader.md).
+/// The form of an output for the comparison. In a domain that continues the program, destructors at the end of the
+/// process run in glibc's order. Elsewhere they run in the reverse order of the constructors, over all domains
+/// (docs/loader.md).
 fn arranged(mode: Mode, output: &str) -> String {
     let Some((before, after)) = output.split_once(render::END) else { return output.into() };
     let mut after: Vec<&str> = after.lines().collect();
@@ -118,7 +117,7 @@ fn arranged(mode: Mode, output: &str) -> String {
     format!("{before}{}{}", render::END, after.join("\n"))
 }
 
-/// What an error is about: the symbol or the file.
+/// The subject of an error: the symbol or the file.
 fn named(error: &str) -> String {
     let after = |mark: &str| error.split_once(mark).map(|(_, rest)| rest.to_owned());
     let text = after("undefined symbol: ").or_else(|| after("symbol ")).unwrap_or(error.into());

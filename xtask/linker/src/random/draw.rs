@@ -1,14 +1,13 @@
 //! Draws a program from a seed.
 //!
-//! What is never drawn, because the two loaders differ there by design (docs/loader.md, "Random
-//! programs"):
+//! It never draws the following, because the two loaders differ there by design (docs/loader.md, "Random programs"):
 //!
-//! - a call through the PLT of a library that is opened with RTLD_LAZY: glibc binds it when it is
-//!   first called, to what is global by then; we bind when we load;
-//! - initial-exec code that reaches thread-local data of a library loaded before without static TLS:
-//!   glibc moves it there if nobody has used it yet, we place it when we load. So whoever defines
-//!   what others reach so asks for static TLS itself (`render`);
-//! - a weak undefined reference to thread-local data, whose address means nothing.
+//! - a call through the PLT of a library that is opened with RTLD_LAZY: glibc binds it at its first call, to the
+//!   global symbols of that time; we bind at load time;
+//! - initial-exec code that reaches thread-local data of a library loaded before without static TLS: glibc moves the
+//!   data there if nobody has used it yet; we place it at load time. So a library that defines data which others
+//!   reach so asks for static TLS itself (`render`);
+//! - a weak undefined reference to thread-local data: its address means nothing.
 
 use super::model::*;
 use super::numbers::Numbers;
@@ -16,11 +15,11 @@ use super::numbers::Numbers;
 const FOLDERS: [&str; 3] = ["", "a", "b"];
 const HANDLES: usize = 4;
 
-/// The program of this seed.
+/// Draws the program of this seed.
 pub(super) fn program(seed: u64) -> Program {
     let mut numbers = Numbers::new(seed);
     let count = numbers.between(2, 6);
-    // Large worlds of separate ones are rare to collide: few names for many libraries.
+    // Names rarely collide in large programs, so there are few names for many libraries.
     let libraries = (0..=count).map(|id| library(&mut numbers, id, count)).collect();
     let global = numbers.chance(25);
     let steps = (0..numbers.between(2, 4))
@@ -33,7 +32,7 @@ fn library(numbers: &mut Numbers, id: Id, count: usize) -> Library {
     let mut needs: Vec<Id> = Vec::new();
     let wanted = if id == MAIN { numbers.below(3) } else { numbers.between(0, 3) };
     for _ in 0..wanted {
-        // Mostly towards the higher numbers; else a cycle may close.
+        // Most needs lead to higher numbers; the others may close a cycle.
         let need = if id < count && numbers.chance(85) {
             numbers.between(id + 1, count)
         } else {
@@ -111,7 +110,7 @@ fn definition(numbers: &mut Numbers) -> Definition {
         zero: numbers.chance(30),
         aligned: numbers.chance(15),
         weak: numbers.chance(20),
-        // An indirect or unique function's own library refers to it as to any other.
+        // The library that defines an indirect or unique function refers to it like any other.
         visibility: if indirect || matches!(name, Name::Unique(_)) {
             Visibility::Default
         } else {
@@ -150,7 +149,7 @@ fn link(numbers: &mut Numbers, id: Id) -> Link {
     let [gold, lld, mold] = LINKERS;
     let linker = numbers.of(&["", "", "", "", "", gold, lld, mold]);
     if linker.is_empty() {
-        // glibc wants the version GLIBC_ABI_DT_RELR of what has DT_RELR; only bfd asks for it.
+        // glibc requires the version GLIBC_ABI_DT_RELR of a library with DT_RELR; only bfd adds it.
         maybe(numbers, 30, "-Wl,-z,pack-relative-relocs");
         maybe(numbers, 30, "-Wl,-z,noseparate-code");
         maybe(numbers, 10, "-Wl,-z,max-page-size=0x10000");

@@ -1,10 +1,9 @@
-//! Random programs: graphs of small libraries that are loaded, asked and closed, under glibc and
-//! under the loader.
+//! Random programs: graphs of small libraries. Both glibc and the loader load, query and close them.
 //!
-//! A program is drawn from a seed ([`draw`], of [`model`]), written as C ([`render`]), built
-//! ([`build`]) and run by glibc, by the loader in a domain that continues the program, alone, and
-//! as three interleaved replicas ([`compare`]). Every function prints who defined what it sees, so
-//! that all of a program's meaning is in its output. What differs is shrunk ([`shrink`]) and shown.
+//! [`draw`] draws a program ([`model`]) from a seed, [`render`] writes it as C, and [`build`] builds it. [`compare`]
+//! runs it by glibc, by the loader in a domain that continues the program, alone, and as three interleaved replicas.
+//! Every function prints which library defined each thing that it sees, so a program's output contains all of its
+//! meaning. [`shrink`] shrinks a program with a difference, and the task shows it.
 
 mod build;
 mod compare;
@@ -30,10 +29,10 @@ use xtask_support::workspace;
 
 /// The seed of the programs that every run of the cases includes.
 pub const QUICK_SEED: u64 = 1;
-/// How many they are: about ten seconds on one core.
+/// Their number: they take about ten seconds on one core.
 pub const QUICK_COUNT: u64 = 24;
 
-/// What all programs came to.
+/// The results of all programs.
 #[derive(Default)]
 struct Tally {
     same: u64,
@@ -45,7 +44,8 @@ struct Tally {
     failures: Vec<String>,
 }
 
-/// Runs `count` programs from `seed` on and shows what differs; returns how many passed, and which differ.
+/// Runs `count` programs from `seed` on and shows the differences. Returns the number of passed programs and the ones
+/// that differ.
 pub fn run(count: u64, seed: u64) -> Result<Outcome> {
     let root = cases::target()?.join("linker-random");
     let place = Place {
@@ -94,7 +94,7 @@ pub fn run(count: u64, seed: u64) -> Result<Outcome> {
     Ok(Outcome { count, failures: tally.failures })
 }
 
-/// Where programs are built, and with what.
+/// The folder in which programs are built, and the inputs of the build.
 struct Place {
     root: PathBuf,
     support: PathBuf,
@@ -113,7 +113,7 @@ impl Place {
     }
 }
 
-/// Runs the program of `seed`; what differs is shrunk, shown and kept in its folder.
+/// Runs the program of `seed`. A program that differs is shrunk, shown and kept in its folder.
 fn one(seed: u64, place: &Place, tally: &Mutex<Tally>) -> Result<()> {
     let program = draw::program(seed);
     let folder = place.root.join(seed.to_string());
@@ -147,7 +147,7 @@ fn one(seed: u64, place: &Place, tally: &Mutex<Tally>) -> Result<()> {
                 _ => false,
             };
             let small = shrink::shrink(program, differs);
-            // The last attempt was another one.
+            // The last attempt to shrink it built another program.
             let verdict = place.judge(&small, &folder)?;
             println!("seed {seed}, shrunk, in {}: {verdict:?}\n{small}", folder.display());
         }
@@ -155,8 +155,8 @@ fn one(seed: u64, place: &Place, tally: &Mutex<Tally>) -> Result<()> {
     Ok(())
 }
 
-/// What tells one fault from another: what differs and the first two lines of it, to the letter, but
-/// for those that number the operations.
+/// Distinguishes one fault from another: the kind of difference and its first two lines, verbatim, without the lines
+/// that number the operations.
 fn kind(difference: &str) -> Vec<&str> {
     let is_number =
         |line: &&str| line.trim_start_matches([' ', '+', '-']).starts_with(char::is_numeric);

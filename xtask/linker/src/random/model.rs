@@ -1,17 +1,17 @@
-//! A program: libraries that need each other, and what is done with them.
+//! A program: libraries that need each other, and the operations on them.
 
-/// What is drawn, rendered, run and shrunk.
+/// The program that is drawn, rendered, run and shrunk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Program {
     /// The first is `main.so`, which the driver opens and whose `test` does the operations.
     pub libraries: Vec<Library>,
     /// Whether `main.so` is opened with RTLD_GLOBAL.
     pub global: bool,
-    /// What each call of `test` does.
+    /// The operations of each call of `test`.
     pub steps: Vec<Vec<Act>>,
 }
 
-/// Names a library for as long as the program is shrunk; [`MAIN`] is `main.so`.
+/// Identifies a library; the number stays the same while the program is shrunk. [`MAIN`] is `main.so`.
 pub(super) type Id = usize;
 
 /// The library whose `test` the driver calls.
@@ -20,28 +20,28 @@ pub(super) const MAIN: Id = 0;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Library {
     pub id: Id,
-    /// The folder below that of `main.so`; empty for that one.
+    /// The folder below that of `main.so`; empty for that folder.
     pub folder: &'static str,
     /// DT_NEEDED, in order.
     pub needs: Vec<Id>,
-    /// Whether it also needs a library that is nowhere.
+    /// Whether it also needs a library that does not exist.
     pub needs_absent: bool,
     pub definitions: Vec<Definition>,
     pub references: Vec<Reference>,
     /// Their priorities; 0 is none.
     pub constructors: Vec<u32>,
     pub destructors: Vec<u32>,
-    /// Whether its constructor looks at what its references are bound to.
+    /// Whether its constructor prints the targets of its references.
     pub shows_early: bool,
-    /// What its constructor opens.
+    /// The library that its constructor opens.
     pub opens: Option<(Id, Mode, Closes)>,
     pub exit_handler: bool,
-    /// A function that nobody defines, which is never called, through the PLT.
+    /// Whether it refers, through the PLT, to a function that no library defines. Nothing calls the function.
     pub misses: bool,
     pub link: Link,
 }
 
-/// The linkers beside bfd that some libraries are linked with.
+/// The linkers other than bfd; some libraries are linked with them.
 pub(super) const LINKERS: [&str; 3] = ["gold", "lld", "mold"];
 
 /// How a library is compiled and linked.
@@ -50,7 +50,7 @@ pub(super) struct Link {
     /// `bfd` if empty.
     pub linker: &'static str,
     pub hash: &'static str,
-    /// Options that change nothing of what the program means.
+    /// Options that do not change the meaning of the program.
     pub options: Vec<&'static str>,
     pub symbolic: Option<&'static str>,
     /// DF_1_NOW.
@@ -62,7 +62,7 @@ pub(super) struct Link {
     pub versioned: bool,
 }
 
-/// Where a library says that its needs are.
+/// How a library gives the place of its needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Search {
     #[default]
@@ -71,7 +71,7 @@ pub(super) enum Search {
     Nothing,
 }
 
-/// A name that libraries define and refer to. Each stands for one kind of thing in all of them.
+/// A name that libraries define and refer to. It stands for the same kind of thing in all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Name {
     Function(usize),
@@ -112,16 +112,16 @@ pub(super) enum Visibility {
     Hidden,
 }
 
-/// Which versions a definition has, in a library with versions.
+/// The versions of a definition, in a library with versions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Versions {
-    /// None: the library's base version.
+    /// None: it has the library's base version.
     Base,
-    /// `@V1`, which references without a version do not want.
+    /// `@V1`. References without a version do not bind to it.
     Old,
     /// `@@V2`.
     New,
-    /// Both, two definitions.
+    /// Both, as two definitions.
     Both,
 }
 
@@ -153,11 +153,11 @@ pub(super) enum How {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Mode {
     pub lazy: bool,
-    /// Names of the other flags, without `RTLD_`.
+    /// Names of the other flags without `RTLD_`.
     pub flags: Vec<&'static str>,
 }
 
-/// When a library closes what its constructor has opened.
+/// When a library closes the library that its constructor has opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Closes {
     Never,
@@ -165,24 +165,24 @@ pub(super) enum Closes {
     AtOnce,
 }
 
-/// An operation and where it is done.
+/// An operation and the thread that does it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Act {
     pub operation: Operation,
     pub thread: Thread,
 }
 
-/// Which thread does an operation, while the others wait for it.
+/// The thread that does an operation while the others wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Thread {
-    /// That which calls `test`.
+    /// The thread that calls `test`.
     First,
     New,
-    /// One that was there before the first operation.
+    /// A thread that existed before the first operation.
     Old,
 }
 
-/// What `test` does. Handles have numbers; one that is not open does nothing.
+/// The operations of `test`. Handles have numbers. An operation on a handle that is not open does nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Operation {
     Open {
@@ -198,7 +198,7 @@ pub(super) enum Operation {
     Close {
         handle: usize,
     },
-    /// Calls the `show` of every library that the handle gives.
+    /// Calls the `show` of every library that the handle finds.
     Show {
         handle: usize,
     },
@@ -206,7 +206,7 @@ pub(super) enum Operation {
     Fork {
         handle: usize,
     },
-    /// What `dlinfo` and the link map say of a handle.
+    /// The results of `dlinfo` and the link map for a handle.
     Map {
         handle: usize,
     },
@@ -232,7 +232,7 @@ impl Program {
         self.libraries.iter().find(|library| library.id == id)
     }
 
-    /// The library and all that it leads to by its needs, breadth first.
+    /// The library and all libraries that it needs, directly or indirectly, breadth first.
     pub(super) fn closure(&self, id: Id) -> Vec<&Library> {
         let mut found: Vec<&Library> = self.library(id).into_iter().collect();
         let mut next = 0;
@@ -253,12 +253,12 @@ impl Program {
 }
 
 impl Library {
-    /// Its file's name.
+    /// The name of its file.
     pub(super) fn file(&self) -> String {
         format!("{}.so", self.stem())
     }
 
-    /// From the folder of `main.so`.
+    /// The path from the folder of `main.so`.
     pub(super) fn path(&self) -> String {
         match self.folder {
             "" => self.file(),
@@ -277,7 +277,7 @@ impl Library {
         self.definitions.iter().find(|definition| definition.name == name)
     }
 
-    /// The versions of a definition; hidden ones have none.
+    /// The versions of a definition; hidden definitions have none.
     pub(super) fn versions(&self, definition: &Definition) -> Versions {
         let plain = definition.visibility != Visibility::Default
             || definition.indirect
@@ -286,7 +286,7 @@ impl Library {
         if plain { Versions::Base } else { definition.version }
     }
 
-    /// Whether others find its definition of `name` without asking for a version.
+    /// Whether other libraries find its definition of `name` without asking for a version.
     pub(super) fn offers(&self, name: Name) -> bool {
         self.definition(name).is_some_and(|definition| {
             definition.visibility != Visibility::Hidden
@@ -303,7 +303,7 @@ impl Library {
 }
 
 impl std::fmt::Display for Program {
-    /// A line for each library and each operation, without what is as usual.
+    /// A line for each library and each operation, without default properties.
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let usual = [": false", ": []", ": None", ": \"\"", ": Runpath", ": \"gnu\"", ": 0"];
         for library in &self.libraries {

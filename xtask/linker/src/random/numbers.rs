@@ -1,4 +1,4 @@
-//! Random numbers that are the same for the same seed, everywhere and for ever.
+//! Random numbers that depend only on the seed, everywhere and for ever.
 
 /// SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", 2014).
 #[derive(Clone, Debug)]

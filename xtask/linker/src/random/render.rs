@@ -1,4 +1,4 @@
-//! A program as C: one source file for each library.
+//! Writes a program as C: one source file for each library.
 
 use std::fmt::Write;
 
@@ -30,7 +30,7 @@ pub(super) fn source(program: &Program, library: &Library) -> String {
     text
 }
 
-/// A number that tells a definition from all others of its name.
+/// A number that distinguishes a definition from all others of its name.
 fn tag(library: &Library, name: Name) -> usize {
     let (Name::Function(number) | Name::Data(number) | Name::Unique(number) | Name::Thread(number)) =
         name;
@@ -66,8 +66,9 @@ fn define(text: &mut String, library: &Library, definition: &Definition) {
                 tag + 3
             );
         }
-        // gcc makes unique symbols of C++ templates only. Whoever defines one refers to it: of all of a
-        // name glibc takes the one that was looked up first, we the one that was loaded first.
+        // gcc makes unique symbols of C++ templates only. A library that defines one refers to it: among the
+        // definitions of a name, glibc uses the one that was looked up first, and we use the one that was loaded
+        // first.
         Name::Unique(_) => {
             let _ = writeln!(
                 text,
@@ -107,7 +108,7 @@ fn define(text: &mut String, library: &Library, definition: &Definition) {
     }
 }
 
-/// Has the library ask for static TLS if others want its thread-local data there: see `draw`.
+/// Makes the library ask for static TLS if others want its thread-local data there: see `draw`.
 fn anchor(text: &mut String, program: &Program, library: &Library) {
     let is_wanted = |name: Name| {
         let mut references = program.libraries.iter().flat_map(|library| &library.references);
@@ -134,21 +135,21 @@ fn attributes(definition: &Definition) -> String {
         Visibility::Hidden => attributes += "__attribute__((visibility(\"hidden\"))) ",
     }
     if definition.aligned && !matches!(definition.name, Name::Function(_)) {
-        // glibc has no static TLS for more than the alignment of its own, 64 bytes.
+        // glibc places thread-local data in static TLS only up to the alignment of its own, 64 bytes.
         attributes += "__attribute__((aligned(64))) ";
     }
     attributes
 }
 
-/// The references that the program can have: to older versions that a needed library defines when
-/// this one is linked, and to thread-local data that there is.
+/// The references that the program can have. A reference to an older version needs a library that defines it when
+/// this one is linked; a reference to thread-local data needs a definition.
 fn meaningful<'a>(program: &Program, library: &'a Library) -> Vec<&'a Reference> {
     let is_offered = |name| program.closure(library.id).iter().any(|library| library.offers(name));
     let needs = || library.needs.iter().filter_map(|&need| program.library(need));
     let mut later = program.libraries.iter().skip_while(|other| other.id != library.id).skip(1);
     let is_stubbed = later.any(|other| other.needs.contains(&library.id));
     let kept = |reference: &&Reference| match (reference.how, reference.name) {
-        // What is wanted before it is there is linked without its needs at first (`build`).
+        // A need that is not built yet is linked without its own needs at first (`build`).
         (How::Old, name) => !is_stubbed && needs().any(|need| need.offers_old(name)),
         (_, name @ Name::Thread(_)) => {
             library.definition(name).is_some_and(|own| library.versions(own) != Versions::Old)
@@ -159,9 +160,9 @@ fn meaningful<'a>(program: &Program, library: &'a Library) -> Vec<&'a Reference>
     library.references.iter().filter(kept).collect()
 }
 
-/// Whether a library may refer to what neither it nor what it needs defines, but what was loaded with
-/// something that it needs. In domains beside the program such a reference finds what its need was bound
-/// in by its own load, in glibc's world it finds nothing.
+/// Whether a library may refer to a name that neither it nor its needs define, but that a library loaded together
+/// with one of its needs defines. In domains beside the program such a reference finds the definition in the load of
+/// its need. In glibc's world it finds nothing.
 pub(super) fn asks_others(program: &Program) -> bool {
     let opened = program.steps.iter().flatten().filter_map(|act| match act.operation {
         Operation::Open { library, .. } => Some(library),
@@ -183,7 +184,7 @@ pub(super) fn asks_others(program: &Program) -> bool {
         };
         meaningful(program, library).into_iter().any(|reference| match reference.how {
             How::Old => false,
-            // They look on behind what is near, and into scopes of later loads.
+            // They also search the libraries after the near ones, and the scopes of later loads.
             How::Next | How::Default => elsewhere(reference.name),
             _ => {
                 !near.iter().any(|near| near.offers(reference.name))
@@ -193,7 +194,8 @@ pub(super) fn asks_others(program: &Program) -> bool {
     })
 }
 
-/// Whether a reference that is not weak may find nothing, so that calling it would be the end.
+/// Whether a reference is weak. A reference that may find nothing is weak too, because a call of it would end the
+/// program.
 fn is_weak(program: &Program, library: &Library, name: Name) -> bool {
     let own = library.definition(name);
     if own.is_some() {
@@ -202,7 +204,7 @@ fn is_weak(program: &Program, library: &Library, name: Name) -> bool {
     let wanted =
         library.references.iter().any(|reference| reference.name == name && reference.weak);
     let offered = program.closure(library.id).iter().any(|library| library.offers(name));
-    // Without the flag a missing function is an error only when it is called.
+    // Without the flag, a missing function is an error only at its call.
     wanted || !(offered || library.link.now)
 }
 
@@ -241,7 +243,7 @@ fn declare(text: &mut String, program: &Program, library: &Library, reference: &
     };
 }
 
-/// The function that tells what each reference is bound to.
+/// The function that prints the target of each reference.
 fn show(text: &mut String, library: &Library, references: &[&Reference]) {
     let stem = library.stem();
     let _ = writeln!(text, "void show_{stem}(void)\n{{\n    SAY(\"{stem} shows\\n\");");
@@ -301,7 +303,7 @@ fn show(text: &mut String, library: &Library, references: &[&Reference]) {
     *text += "}\n";
 }
 
-/// `dlsym` or `dlvsym`, and what is there.
+/// Calls `dlsym` or `dlvsym` and prints the result.
 fn look(text: &mut String, what: &str, place: &str, name: Name, version: Option<&str>) {
     let call = match version {
         None => format!("dlsym({place}, \"{name}\")"),
@@ -319,8 +321,8 @@ fn look(text: &mut String, what: &str, place: &str, name: Name, version: Option<
     );
 }
 
-/// Ends the program where a handle does not give all that its library needs, as some of glibc's do
-/// not (docs/loader.md, "Random programs").
+/// Ends the program if a handle does not find all that its library needs. Some handles of glibc do not
+/// (docs/loader.md, "Random programs").
 fn whole(text: &mut String, program: &Program, library: Id, handle: &str) {
     for needed in program.closure(library) {
         let stem = needed.stem();
@@ -489,7 +491,7 @@ fn operate(text: &mut String, program: &Program, operation: &Operation) {
     }
 }
 
-/// Calls the `show` of every library that the handle gives.
+/// Calls the `show` of every library that the handle finds.
 fn show_all(text: &mut String, program: &Program, handle: usize) {
     for library in &program.libraries {
         let stem = library.stem();

@@ -1,13 +1,13 @@
-//! Makes a program smaller for as long as what is wrong with it remains.
+//! Makes a program smaller while its fault remains.
 
 use super::model::*;
 
-/// The smallest program that `differs` still says true of, by dropping one thing at a time.
+/// The smallest program for which `differs` is still true. It drops one thing at a time.
 pub(super) fn shrink(mut program: Program, differs: impl Fn(&Program) -> bool) -> Program {
     loop {
         let before = program.clone();
         let mut at = 0;
-        // What comes after the one that was dropped is at its place now.
+        // After a drop, the next candidate is at the same index.
         while let Some(smaller) = smaller(&program).into_iter().nth(at) {
             if differs(&smaller) {
                 program = smaller;
@@ -21,7 +21,7 @@ pub(super) fn shrink(mut program: Program, differs: impl Fn(&Program) -> bool) -
     }
 }
 
-/// Programs with something less, those that lose most first.
+/// Smaller programs; those that drop most come first.
 fn smaller(program: &Program) -> Vec<Program> {
     let mut all = Vec::new();
     let mut changed = |change: &dyn Fn(&mut Program)| {

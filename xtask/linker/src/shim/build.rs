@@ -1,4 +1,4 @@
-//! Building tests as the Makefiles they come from would, by the compiler of the system.
+//! Builds tests as their Makefiles would, with the compiler of the system.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use anyhow::{Context, ensure};
 
 use super::table::{Directory, Unit};
 
-/// Where sources are and products go.
+/// The folders of the sources and of the products.
 pub(super) struct Tree {
     pub sources: PathBuf,
     pub products: PathBuf,
@@ -17,16 +17,16 @@ pub(super) struct Tree {
 
 const PRELUDE: &str = "prelude.h";
 
-/// What became of the programs of a directory: their paths, or why they could not be built.
+/// The results of building the programs of a directory: their paths, or why the build failed.
 pub(super) type Built = HashMap<String, Result<PathBuf, String>>;
 
 impl Tree {
-    /// The directory that `directory` is built in.
+    /// The folder in which `directory` is built.
     pub(super) fn directory(&self, directory: &str) -> PathBuf {
         self.products.join(directory)
     }
 
-    /// Writes the headers that glibc's `configure` and `libc-symbols.h` stand for in a test.
+    /// Writes the headers that replace glibc's `configure` and `libc-symbols.h` in a test.
     fn write_headers(&self) -> anyhow::Result<()> {
         std::fs::create_dir_all(&self.products)?;
         std::fs::write(
@@ -38,8 +38,8 @@ impl Tree {
         Ok(())
     }
 
-    /// Builds the support library that the tests' `main` is in, from what of it compiles outside
-    /// of glibc's own build tree.
+    /// Builds the support library that contains the tests' `main`. It consists of the parts that compile outside of
+    /// glibc's own build tree.
     pub(super) fn build_support(&self) -> anyhow::Result<()> {
         self.write_headers()?;
         let from = self.sources.join("support");
@@ -51,7 +51,7 @@ impl Tree {
             .filter(|path| path.extension().is_some_and(|extension| extension == "c"))
             .filter(|path| {
                 let name = path.file_name().unwrap_or_default().to_string_lossy();
-                // Tests and programs of the library itself.
+                // Tests and programs of the support library itself.
                 !["tst-", "links-dso", "test-", "resolv_", "shell-", "echo-", "true-"]
                     .iter()
                     .any(|prefix| name.starts_with(prefix))
@@ -63,7 +63,7 @@ impl Tree {
             let object = into.join(source.file_stem().unwrap_or_default()).with_extension("o");
             let mut command = self.compiler(source, "support");
             command.arg("-fPIC").arg("-c").arg(source).arg("-o").arg(&object);
-            // Parts that need what only glibc's build has are not what these tests use.
+            // A part that needs glibc's own build fails to compile. These tests do not use such parts.
             if run(&mut command).is_ok() {
                 objects.lock().expect("no panic").push(object);
             }
@@ -98,7 +98,7 @@ impl Tree {
         let built = Mutex::new(Built::new());
         in_parallel(&directory.programs.iter().collect::<Vec<_>>(), |unit| {
             let result = self.build_unit(unit, &directory.name, false).map_err(|reason| {
-                // The first cause is a module that could not be built.
+                // The first cause is a module whose build failed.
                 modules_of(unit).find_map(|needed| failures.get(needed).cloned()).unwrap_or(reason)
             });
             built.lock().expect("no panic").insert(unit.name.clone(), result);
@@ -124,14 +124,14 @@ impl Tree {
             command.args(["-fno-pie", "-no-pie"]);
         }
         command.arg(&source).arg("-o").arg(&product);
-        // glibc asks for the old tags, so that a search path serves dependencies too.
+        // glibc's build asks for the old tags, so that a search path also serves dependencies.
         command.arg("-Wl,--disable-new-dtags").args(unit.link.iter().map(place));
         command.arg(format!("-Wl,-rpath-link={}", into.display()));
         for needed in &unit.needs {
             match needed.strip_prefix('-') {
                 Some("lsupport") => {}
                 Some(_) => drop(command.arg(needed)),
-                // By path: without DT_SONAME, that is what DT_NEEDED says.
+                // By path: without DT_SONAME, DT_NEEDED contains the path.
                 None => drop(command.arg(into.join(format!("{needed}.so")))),
             }
         }
@@ -162,8 +162,8 @@ impl Tree {
             command.arg(format!("-D{name}=\"{value}\""));
         }
         command.arg("-include").arg(self.products.join(PRELUDE));
-        // Only for headers that the system lacks: the others there are glibc's internal ones. The
-        // machine's come before the generic ones, as in glibc's list of system dependencies.
+        // Only for headers that the system lacks: the other headers there are glibc's internal ones. The machine's
+        // come before the generic ones, as in glibc's list of system dependencies.
         for headers in [
             directory,
             "",
@@ -190,7 +190,7 @@ fn modules_of(unit: &Unit) -> impl Iterator<Item = &str> {
     unit.needs.iter().map(|needed| &**needed).filter(|needed| !needed.starts_with('-'))
 }
 
-/// Runs a tool; the error is the first line that says so, else the first line.
+/// Runs a tool. The error is the first line that contains "error" or "undefined", else the first line.
 fn run(command: &mut Command) -> Result<(), String> {
     let output = command.output().map_err(|error| format!("{command:?}: {error}"))?;
     if output.status.success() {
@@ -201,7 +201,7 @@ fn run(command: &mut Command) -> Result<(), String> {
     Err(line.or(text.lines().next()).unwrap_or("it failed without a message").to_owned())
 }
 
-/// Does `work` for all items on the machine's processors.
+/// Does `work` for all items, in parallel on the machine's processors.
 fn in_parallel<T: Sync>(items: &[T], work: impl Fn(&T) + Sync) {
     let next = std::sync::atomic::AtomicUsize::new(0);
     let workers = std::thread::available_parallelism().map_or(1, usize::from);

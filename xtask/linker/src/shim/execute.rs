@@ -1,4 +1,4 @@
-//! Running a test, under glibc alone or with the shim in front.
+//! Runs a test under glibc alone or with the shim preloaded.
 
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
@@ -11,13 +11,13 @@ use super::table::Unit;
 
 /// glibc's tests give themselves 20 seconds (support/test-driver).
 const LIMIT: Duration = Duration::from_secs(60);
-/// What a test exits with that cannot run here (support/test-driver, EXIT_UNSUPPORTED).
+/// The exit status of a test that cannot run here (support/test-driver, EXIT_UNSUPPORTED).
 const UNSUPPORTED: i32 = 77;
 
 /// How a test ended.
 pub(super) enum Verdict {
     Passed,
-    /// It says that the system lacks what it needs.
+    /// The test reports that the system lacks something that it needs.
     Unsupported,
     Failed {
         how: String,
@@ -52,7 +52,7 @@ pub(super) fn run(
         .stdin(Stdio::null())
         .stdout(file.try_clone()?)
         .stderr(file)
-        // What it leaves behind is found and ended by its process group.
+        // The test's process group identifies the processes that it leaves behind, and ends them.
         .process_group(0);
     let mut preloads: Vec<PathBuf> = Vec::new();
     if let Loader::Shim(shim) = loader {
@@ -82,7 +82,7 @@ pub(super) fn run(
         }
         std::thread::sleep(Duration::from_millis(5));
     };
-    // SAFETY: the group is the child's own, made above.
+    // SAFETY: the process group belongs to the child, made above.
     unsafe { libc::kill(-(child.id() as libc::pid_t), libc::SIGKILL) };
     let _ = child.wait();
     let output = String::from_utf8_lossy(&std::fs::read(&log)?).into_owned();

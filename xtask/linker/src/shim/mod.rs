@@ -1,8 +1,8 @@
 //! `cargo xtask linker --shim DIR`: the test programs of glibc's own loader, run against ours.
 //!
-//! The programs are built from the sources in DIR and run unmodified, twice: under glibc alone
-//! (what fails there does not apply), and with a shim preloaded that answers their `dl*` calls by
-//! this loader. Nothing of the sources is kept in the repository but names and flags.
+//! The programs are built from the sources in DIR and run unmodified, twice. The first run is under glibc alone; a
+//! test that fails there does not apply. The second run preloads a shim that answers their `dl*` calls by this
+//! loader. The repository keeps only names and flags of the sources.
 
 mod build;
 mod execute;
@@ -24,7 +24,7 @@ use xtask_support::progress::Progress;
 /// The tests of glibc 2.36.
 const GLIBC: &str = include_str!("glibc.txt");
 
-/// Runs the tests whose sources are under `sources`; only those whose name contains one of `only`.
+/// Runs the tests whose sources are under `sources` and whose name contains one of `only`.
 pub(super) fn run(sources: &Path, only: &[String], table: Option<&Path>) -> anyhow::Result<()> {
     let tree = Tree {
         sources: sources.canonicalize().with_context(|| sources.display().to_string())?,
@@ -91,7 +91,7 @@ pub(super) fn run(sources: &Path, only: &[String], table: Option<&Path>) -> anyh
     Ok(())
 }
 
-/// What a compiler's message says about a test.
+/// The reason in a compiler's message about a test.
 fn why_not_built(message: &str) -> String {
     let reason = message.rsplit_once("error: ").map_or(message, |(_, reason)| reason);
     if message.contains("link_map’ has no member named ‘l_") {

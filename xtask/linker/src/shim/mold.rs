@@ -1,8 +1,8 @@
 //! mold's own tests: shell scripts that link a program and run it.
 //!
-//! Those that call `dlopen` run here as they are. A script runs what it has linked through `$QEMU`
-//! when it is told to build for a named machine; a script of that name stands in, which notes what
-//! it runs and preloads the shim where that is wanted.
+//! Those that call `dlopen` run here as they are. If a script builds for a named machine, it runs the linked program
+//! through `$QEMU`. A script of that name takes its place: it records the program and preloads the shim if that is
+//! wanted.
 
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 
-/// What the tests call this machine (test/common.inc): `$TRIPLE-gcc` and `qemu-MACHINE -L ROOT`.
+/// The tests' name of this machine (test/common.inc): `$TRIPLE-gcc` and `qemu-MACHINE -L ROOT`.
 const TRIPLE: &str = "x86_64-linux-gnu";
 const RUNNER: &str = "#!/bin/sh
 shift 2
@@ -24,7 +24,7 @@ pub(super) fn is_tree(directory: &Path) -> bool {
     directory.join("test/common.inc").is_file()
 }
 
-/// Runs the tests in `sources` that call `dlopen`, whose names contain one of `only`.
+/// Runs the tests in `sources` that call `dlopen` and whose names contain one of `only`.
 pub(super) fn run(sources: &Path, only: &[String], shim: &Path, products: &Path) -> Result<()> {
     let work = prepare(products)?;
     let mut failed = Vec::new();
@@ -64,7 +64,7 @@ fn scripts(sources: &Path, only: &[String]) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// The directory that scripts run in: `-B.` finds mold there under the name that compilers call.
+/// The working directory of the scripts. `-B.` finds mold there under the name that compilers use.
 fn prepare(products: &Path) -> Result<PathBuf> {
     let work = products.join("mold");
     let _ = std::fs::remove_dir_all(&work);

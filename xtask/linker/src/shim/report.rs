@@ -4,18 +4,17 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
 
-/// What is known of one test.
+/// The result of one test.
 pub(super) enum Row {
     NotApplicable { reason: String },
     Passed,
     Failed { how: String },
 }
 
-/// Why tests fail, in words that a person wrote after looking: one line each, the test's name and
-/// the cause.
+/// Why tests fail, written by a person after an investigation. Each line has the test's name and the cause.
 const CAUSES: &str = include_str!("causes.txt");
 
-/// What stands above the table.
+/// The text above the table.
 const PREFACE: &str = "\
 # The loader under glibc's own tests
 
@@ -36,11 +35,10 @@ build tree and passes under glibc alone. The repository holds none of their text
 
 ";
 
-/// What stands below it, written by hand.
+/// The text below the table, written by hand.
 const EPILOGUE: &str = include_str!("others.md");
 
-/// Prints the summary, and writes the table where one is wanted. Says how many failures have no
-/// known cause.
+/// Prints the summary, and writes the table if a path is given. Returns the number of failures without a known cause.
 pub(super) fn write(
     rows: &BTreeMap<(String, String), Row>,
     table: Option<&Path>,
@@ -101,7 +99,7 @@ pub(super) fn write(
     Ok(unexplained)
 }
 
-/// Text that a table's cell can hold.
+/// Escapes text for a table's cell.
 fn cell(text: &str) -> String {
     text.replace('|', "\\|").replace('\n', " ")
 }

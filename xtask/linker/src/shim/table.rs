@@ -2,7 +2,7 @@
 
 use anyhow::{Context, bail};
 
-/// A directory of sources and what is built from it.
+/// A directory of sources and the programs and modules built from it.
 pub(super) struct Directory {
     pub name: String,
     pub programs: Vec<Unit>,
@@ -21,10 +21,10 @@ pub(super) struct Unit {
     /// Modules, or `-lNAME`.
     pub needs: Vec<String>,
     pub environment: Vec<(String, String)>,
-    /// A file of the sources that standard output has to equal.
+    /// A file of the sources that standard output must equal.
     pub expected: Option<String>,
     pub no_pie: bool,
-    /// Not a test, but an executable that one looks at.
+    /// Not a test, but an executable for inspection.
     pub helper: bool,
 }
 
@@ -65,7 +65,7 @@ pub(super) fn parse(text: &str) -> anyhow::Result<Vec<Directory>> {
     Ok(directories)
 }
 
-/// The units of a line: one, or one for each number of the range in its name.
+/// The units of a line: one unit, or one for each number of the range in its name.
 fn units(text: &str, number: usize) -> anyhow::Result<Vec<Unit>> {
     let name = text.split(' ').next().unwrap_or_default();
     let Some((before, range, after)) = range_of(name) else {
@@ -110,7 +110,7 @@ fn unit(text: &str, name: &str, index: Option<&str>, number: usize) -> anyhow::R
     Ok(unit)
 }
 
-/// `a{00..09}b` as its parts: what stands before, the numbers as wide as the first, what follows.
+/// The parts of `a{00..09}b`: the text before, the numbers as wide as the first, the text after.
 fn range_of(text: &str) -> Option<(&str, Vec<String>, &str)> {
     let (before, rest) = text.split_once('{')?;
     let (range, after) = rest.split_once('}')?;

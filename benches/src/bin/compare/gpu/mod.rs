@@ -1,7 +1,7 @@
-//! A model of BERT-base's size on a GPU: 1, 4 and 8 interpreters beside as many processes.
+//! A model of BERT-base's size on a GPU: 1, 4 and 8 interpreters compared with as many processes.
 //!
-//! This program holds all that it needs, its Python scripts too, so that it can be carried to a machine with a GPU, Python
-//! and torch, and run there.
+//! This program contains all that it needs, including its Python scripts. It can be copied to a machine with a GPU,
+//! Python and torch, and run there.
 
 mod pool;
 mod table;
@@ -15,7 +15,7 @@ use hydrozoa_measure::samples::Samples;
 use serde::Deserialize;
 use table::{Kind, Line, Report};
 
-/// The rivals, and what calls the model in our interpreters.
+/// The script of the rivals; it also calls the model in our interpreters.
 const SCRIPT: &str = include_str!("../../../../python/gpu.py");
 /// The model, which the script imports.
 const MODEL: &str = include_str!("../../../../python/weights.py");
@@ -37,7 +37,7 @@ pub struct Options {
     /// Seconds of each measurement
     #[arg(long, default_value_t = 5.0)]
     seconds: f64,
-    /// How often everything is started and measured; medians are reported
+    /// How often the program starts and measures everything; medians are reported
     #[arg(long, default_value_t = 1)]
     rounds: usize,
     /// Layers of the model; BERT-base has 12
@@ -49,12 +49,13 @@ pub struct Options {
     /// Also write the figures to this file, as JSON
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Where the model lies, as another process of this program has exported it: be a pool that answers orders
+    /// The folder with the model that another process of this program exported; with it, this process is a pool that
+    /// answers orders
     #[arg(long, hide = true)]
     serve: Option<PathBuf>,
 }
 
-/// What `gpu.py probe` says.
+/// The output of `gpu.py probe`.
 #[derive(Debug, Deserialize)]
 struct Probe {
     torch: String,
@@ -63,12 +64,12 @@ struct Probe {
     obstacle: Option<String>,
 }
 
-/// A folder that goes with the run.
+/// A folder that is removed at the end of the run.
 struct Folder(PathBuf);
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // Left behind it is in the way of nobody.
+        // A folder that is left behind does no harm.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
@@ -99,7 +100,7 @@ pub fn run(options: &Options) -> Result<()> {
         .flat_map(|&count| [Kind::Interpreters, Kind::Processes].map(|kind| Line::new(kind, count)))
         .collect();
     for round in 0..options.rounds.max(1) {
-        // Every other round backwards, so that a drift of the machine's speed favours nobody.
+        // Every other round runs backwards, so that a drift of the machine's speed favours nobody.
         let mut order: Vec<usize> = (0..lines.len()).collect();
         if round % 2 == 1 {
             order.reverse();
@@ -121,7 +122,7 @@ pub fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// What torch sees of the device; an error that says what is missing where it cannot be used.
+/// torch's data about the device. If the device cannot be used, the error says what is missing.
 fn probe(options: &Options, folder: &Path) -> Result<Probe> {
     let output = script(options, folder, "probe").stderr(Stdio::inherit()).output()?;
     ensure!(output.status.success(), "python cannot import torch: {}", output.status);
@@ -139,7 +140,8 @@ fn probe(options: &Options, folder: &Path) -> Result<Probe> {
     Ok(probe)
 }
 
-/// Starts what the line says, alone on the device, reads the device's memory before and then, and has it work.
+/// Starts the line's contenders alone on the device, reads the device's memory before and afterwards, and makes them
+/// work.
 fn measure(options: &Options, folder: &Path, watch: &mut Contender, line: &mut Line) -> Result<()> {
     let before = bytes(watch)?;
     let mut contenders = match line.kind {

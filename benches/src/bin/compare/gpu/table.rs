@@ -1,4 +1,4 @@
-//! What was measured on the device.
+//! The results of the measurements on the device.
 
 use hydrozoa_measure::samples::{Samples, median};
 use serde::Serialize;
@@ -12,12 +12,12 @@ pub enum Kind {
     Processes,
 }
 
-/// One line of the table with what its rounds gave.
+/// One line of the table with the results of its rounds.
 #[derive(Debug)]
 pub struct Line {
     pub kind: Kind,
     pub count: usize,
-    /// What the device held more than before it was started, in bytes.
+    /// The growth of the device's used memory since before the start, in bytes.
     device_bytes: Vec<f64>,
     rounds: Vec<Samples>,
 }
@@ -54,7 +54,8 @@ pub struct Report {
     layers: usize,
     seconds: f64,
     rounds: usize,
-    /// The weights have the same addresses in all interpreters of each pool; a run in which they had not ends in an error.
+    /// The weights have the same addresses in all interpreters of each pool. If they differ, the run ends with an
+    /// error.
     uploaded_once: bool,
     lines: Vec<Row>,
 }
