@@ -150,7 +150,7 @@ fn in_child(options: &Options, interpreters: usize, threads: usize) -> Result<Sa
 }
 
 fn print_samples(options: &Options) -> Result<i32> {
-    let interpreters = *options.interpreters.first().context("no number of interpreters")?;
+    let interpreters = *options.interpreters.first().context("--interpreters names no number")?;
     let mut builder = Pool::builder().interpreters(interpreters).torch(options.choice.torch.into());
     if let Some(python) = &options.choice.python {
         builder = builder.python(python);

@@ -43,7 +43,7 @@ pub fn run(options: &Options) -> Result<i32> {
     let missing = inspection.dependencies.iter().any(|one| one.class.is_none());
     if missing && options.modules.is_empty() && !options.json {
         out.push_str(
-            "what is missing may be there after an import: --after torch, for a torch extension\n",
+            "a missing dependency may be found after an import: --after torch, for a torch extension\n",
         );
     }
     match std::io::stdout().write_all(out.as_bytes()) {

@@ -98,7 +98,7 @@ impl Args for Rules {
                     .long(action.name())
                     .value_name("PATTERN")
                     .action(ArgAction::Append)
-                    .help(format!("{help}; of all these rules the first that matches counts")),
+                    .help(format!("{help}; the first rule that matches applies")),
             )
         })
     }

@@ -45,7 +45,7 @@ pub fn run(options: Options) -> Result<i32> {
         Place::All if copies > 1 => in_all(&options, copies),
         Place::All => in_one(&options, 1, 1),
         Place::Copy(copy) => {
-            ensure!(copy <= copies, "--in {copy}, and --copies is {copies}");
+            ensure!(copy <= copies, "--in {copy} is greater than --copies {copies}");
             in_one(&options, copy, copies)
         }
     }

@@ -101,7 +101,7 @@ impl Contender {
     }
 
     fn write(&mut self, line: &str) -> Result<()> {
-        let input = self.input.as_mut().context("the contender was told to end")?;
+        let input = self.input.as_mut().context("the contender already has the order to end")?;
         input
             .write_all(format!("{line}\n").as_bytes())
             .with_context(|| format!("{} has ended", self.name))

@@ -60,12 +60,12 @@ impl Entry {
             (usize::try_from(input_length)?, usize::try_from(output_length)?);
         ensure!(
             inputs.len() == self.count * input_length,
-            "{} has another size",
+            "the manifest gives another size for {}",
             self.inputs.display()
         );
         ensure!(
             expected.len() == self.count * output_length,
-            "{} has another size",
+            "the manifest gives another size for {}",
             self.expected.display()
         );
         Ok(Cases {

@@ -54,7 +54,7 @@ impl Entry {
         }
         if self.folder.exists() {
             eprintln!(
-                "{} is incomplete (an earlier run was interrupted): redone",
+                "{} is incomplete (an earlier run was interrupted): making it again",
                 self.folder.display()
             );
             fs::remove_dir_all(&self.folder)

@@ -44,7 +44,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         command.arg("--json").arg(path);
     }
     if !command.status().context("starting it")?.success() {
-        bail!("the comparison on a GPU was not made");
+        bail!("the comparison on a GPU failed");
     }
     Ok(())
 }

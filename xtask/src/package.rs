@@ -23,7 +23,7 @@ pub fn run() -> Result<Count> {
     println!("packing {}", packages.join(", "));
     // cargo also keeps its build of a registry's package for ever.
     if target.exists() {
-        std::fs::remove_dir_all(&target).context("removing what was built earlier")?;
+        std::fs::remove_dir_all(&target).context("removing an earlier build")?;
     }
     let home_folder = target.join("home");
     home(&home_folder)?;

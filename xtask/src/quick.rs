@@ -46,7 +46,7 @@ pub fn run() -> Result<()> {
     if !steps.summary() {
         bail!("the tests failed");
     }
-    println!("(quick: `cargo xtask test` runs all, with torch)");
+    println!("(quick: `cargo xtask test` runs all tests, also those with torch)");
     Ok(())
 }
 

@@ -88,7 +88,7 @@ impl Seen {
             .with_context(|| format!("no frame of the extension module:\n{}", self.text))?;
         let Frame { file, line, start, copy: found, .. } = own;
         ensure!(file == "frame.c" && *line != 0, "it has no source line: {file}:{line}");
-        ensure!(*start == waiting.function, "the frame is another replica's: {start}");
+        ensure!(*start == waiting.function, "the frame belongs to another replica: {start}");
         ensure!(*found == copy.to_string(), "its variable has another copy's value: {found}");
         Ok(own)
     }
@@ -119,14 +119,14 @@ pub(super) fn attach(host: &Host, copies: usize) -> Result<()> {
         .with_context(|| format!("no frame of {library} has a name:\n{}", seen.text))?;
     ensure!(
         python.line != 0,
-        "{library} has no debug information, so that its frames have names only: {python}"
+        "{library} has no debug information; its frames have only names: {python}"
     );
     let took = seen.took.as_secs_f64();
     println!(
         "attached, listed {count} replicas of {library} and unwound copy {copies} in {took:.2} s: \
          {own}, {python}"
     );
-    ensure!(seen.took < LIMIT, "it took {took:.1} s, {} are allowed", LIMIT.as_secs());
+    ensure!(seen.took < LIMIT, "gdb took {took:.1} s; the limit is {} s", LIMIT.as_secs());
     Ok(())
 }
 
@@ -152,7 +152,10 @@ pub(super) fn stop_in_one(host: &Host, copies: usize, arguments: &[String]) -> R
     let started = Instant::now();
     let text = text_of(&tool(&mut command, "gdb")?)?;
     let count = |prefix: &str| text.lines().filter(|line| line.starts_with(prefix)).count();
-    ensure!(count("met ") == copies, "the breakpoint was not met in every replica:\n{text}");
+    ensure!(
+        count("met ") == copies,
+        "gdb did not stop at the breakpoint in every replica:\n{text}"
+    );
     let stops: Vec<Vec<i64>> = text
         .lines()
         .filter_map(|line| line.strip_prefix("stopped "))
@@ -162,7 +165,10 @@ pub(super) fn stop_in_one(host: &Host, copies: usize, arguments: &[String]) -> R
     let copy = copies as i64;
     // It may have called `visit` before the others met.
     let first = stops[0].get(1).copied().unwrap_or(-1);
-    ensure!(first >= 0 && first % copy == 0, "its counter is another's: {first}\n{text}");
+    ensure!(
+        first >= 0 && first % copy == 0,
+        "the counter belongs to another replica: {first}\n{text}"
+    );
     for (visit, stop) in (0..).zip(&stops) {
         ensure!(
             stop[..] == [copy, first + visit * copy, first + (visit + 1) * copy],

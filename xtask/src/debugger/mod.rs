@@ -68,7 +68,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     step(Check::Lldb, "lldb names the frames of a replica", &|| lldb::attach(&host));
     step(Check::Perf, "perf names the functions of three replicas", &|| perf::record(&host));
     if !steps.summary() {
-        bail!("not everything is seen");
+        bail!("a check failed; its error is above");
     }
     Ok(())
 }

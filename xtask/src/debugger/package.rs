@@ -48,13 +48,16 @@ pub(super) fn attach(host: &Host) -> Result<()> {
         .iter()
         .find(|frame| frame.function == "wait_here")
         .with_context(|| format!("no frame of the packaged library:\n{}", seen.text))?;
-    let copy = own.copy.parse().context("its variable is no number")?;
-    ensure!((1..=COPIES).contains(&copy), "its variable is {copy}");
+    let copy = own.copy.parse().context("the variable `copy` is not a number")?;
+    ensure!((1..=COPIES).contains(&copy), "the variable `copy` is {copy}");
     let own = seen.own(&waiting, copy)?;
     // Outside of the process, the memory file has no name other than its descriptor.
     let link = fs::read_link(format!("/proc/{}/fd/{}", waiting.process(), own.object))
         .with_context(|| format!("the library is called {}", own.object))?;
-    ensure!(link.to_string_lossy().starts_with("/memfd:"), "it is no memory file: {link:?}");
+    ensure!(
+        link.to_string_lossy().starts_with("/memfd:"),
+        "the library is not a memory file: {link:?}"
+    );
     let count = seen.objects.iter().filter(|name| **name == own.object).count();
     ensure!(count == COPIES, "gdb knows {count} of {COPIES} replicas:\n{}", seen.text);
     println!("{own} (copy {copy}) in {}, of which it knows {count} replicas", link.display());

@@ -57,11 +57,14 @@ pub(super) fn record(host: &Host) -> Result<()> {
             counts[1] += usize::from(named && line.ends_with(&format!("({library})")));
         }
     }
-    ensure!(samples.len() == COPIES, "samples lie in {} replicas only", samples.len());
+    ensure!(samples.len() == COPIES, "perf has samples in only {} replicas", samples.len());
     for (start, [all, named]) in &samples {
         println!("replica at {start:#x}: {all} samples, {named} with a function's name");
-        ensure!(*all >= 100, "too few samples to tell");
-        ensure!(*named as f64 >= 0.99 * *all as f64, "perf does not name what is there");
+        ensure!(*all >= 100, "perf took only {all} samples");
+        ensure!(
+            *named as f64 >= 0.99 * *all as f64,
+            "perf names the functions of only {named} of {all} samples"
+        );
     }
     Ok(())
 }

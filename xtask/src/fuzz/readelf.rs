@@ -115,7 +115,7 @@ fn read(input: &Path) -> Result<Option<[Part; 4]>> {
         .arg(input)
         .env("LC_ALL", "C")
         .output()
-        .context("readelf (binutils) is needed to compare with")?;
+        .context("starting readelf (install binutils)")?;
     if !output.status.success() || !output.stderr.is_empty() {
         return Ok(None);
     }

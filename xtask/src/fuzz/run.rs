@@ -133,7 +133,7 @@ fn minimise(place: &Place, report: &mut Report, log: &mut fs::File) -> Result<()
         .lines()
         .rfind(|line| line.starts_with("MERGE-OUTER") && line.ends_with("new coverage edges"))
         .and_then(|line| line.split("; ").last()?.split(' ').next()?.parse().ok())
-        .context("the merge told no coverage")?;
+        .context("the merge printed no coverage")?;
     Ok(())
 }
 

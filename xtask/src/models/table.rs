@@ -9,7 +9,7 @@ pub fn explain(row: &Row) {
         eprintln!("  {} modules are mocked: {}", export.mocks.len(), export.mocks.join(", "));
     }
     if !export.repeatable {
-        eprintln!("  plain python does not repeat its own bits");
+        eprintln!("  a second call in plain python gives other bits");
     }
     for (policy, result) in &row.agreements {
         match result {

@@ -86,7 +86,7 @@ pub fn without_constructors(library: &Path, copy: &Path) -> Result<()> {
         let word = bytes.get(at..at + 8).context("the file is cut off")?;
         Ok(u64::from_le_bytes(word.try_into().expect("eight bytes")))
     };
-    ensure!(bytes.starts_with(b"\x7fELF\x02\x01"), "{}: no ELF64 file", library.display());
+    ensure!(bytes.starts_with(b"\x7fELF\x02\x01"), "{}: not an ELF64 file", library.display());
     // Elf64_Ehdr: e_phoff, then e_phentsize and e_phnum; Elf64_Phdr: p_type, p_offset, p_filesz.
     let table = word(&bytes, 32)? as usize;
     let sizes = word(&bytes, 54)?;

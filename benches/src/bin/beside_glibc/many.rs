@@ -35,7 +35,7 @@ pub struct Options {
 }
 
 pub fn run(options: &Options) -> Result<()> {
-    ensure!(options.domains >= 8, "fewer than 8 domains have no quarters to compare");
+    ensure!(options.domains >= 8, "--domains must be at least 8: the run compares quarters");
     let folder = Folder::new("many")?;
     let library = folder.compile("libsmall.so", SOURCE, &[])?;
     let copies = (0..options.libraries)
@@ -83,6 +83,6 @@ pub fn run(options: &Options) -> Result<()> {
          (promised: at most {PROMISED})",
         options.domains, options.libraries
     );
-    ensure!(ratio <= PROMISED, "loads take longer the more replicas there are: {ratio:.2} times");
+    ensure!(ratio <= PROMISED, "with many replicas a load takes {ratio:.2} times as long");
     Ok(())
 }

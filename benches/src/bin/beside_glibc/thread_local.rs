@@ -93,7 +93,7 @@ impl Asker {
         let address = (self.0)(black_box(TIMES));
         let elapsed = start.elapsed();
         // SAFETY: the address of the thread's own variable.
-        ensure!(unsafe { *address } == 3, "the address of another variable");
+        ensure!(unsafe { *address } == 3, "__tls_get_addr gave the address of another variable");
         Ok(elapsed)
     }
 }

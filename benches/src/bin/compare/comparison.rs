@@ -95,7 +95,10 @@ pub fn run(options: &Options) -> Result<()> {
                 break;
             }
             let judged = report::judged(&measured).len();
-            eprintln!("round {}, of what is promised: {judged} can be judged so far", round + 1);
+            eprintln!(
+                "round {}, promised lines only: {judged} rounds can be judged so far",
+                round + 1
+            );
         }
         // Every other round runs backwards, so that a drift of the machine's speed favours nobody.
         if round % 2 == 1 {

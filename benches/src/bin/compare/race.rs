@@ -196,14 +196,17 @@ fn report(pool: &Pool, turns: &Turns, points: &[(f64, f64)], alive: &[i64]) -> R
     println!(
         "{THREADS} threads on {INTERPRETERS} interpreters: {made} movables made, {called} calls, {dropped} dropped; every result right"
     );
-    ensure!(made > 0 && called > 0 && dropped > 0, "too short to say anything");
+    ensure!(
+        made > 0 && called > 0 && dropped > 0,
+        "the run was too short: {made} made, {called} called, {dropped} dropped"
+    );
     // The second round frees what one interpreter's object kept of another's.
     layers(pool)?;
     let left = layers(pool)?;
-    ensure!(left == alive, "objects are left: {left:?} instead of {alive:?}");
+    ensure!(left == alive, "objects were not freed: {left:?} are alive instead of {alive:?}");
     let shared = shared_memory();
-    ensure!(shared.ranges == 0, "shared memory is left: {shared:?}");
-    println!("nothing is left of them");
+    ensure!(shared.ranges == 0, "shared memory was not freed: {shared:?}");
+    println!("all movables and their memory were freed");
     if points.last().is_none_or(|(minutes, _)| minutes * 60.0 < TREND_FROM) {
         return Ok(());
     }

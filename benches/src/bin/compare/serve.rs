@@ -52,7 +52,7 @@ pub fn run(options: &Options) -> Result<()> {
             let output: Tensor = movable.to_object(&session)?.call((cases.input(0),))?.extract()?;
             anyhow::ensure!(
                 cases.is_right(0, &output)?,
-                "{}: not the bits of plain python",
+                "{}: the output differs from plain python's",
                 entry.name
             );
         }

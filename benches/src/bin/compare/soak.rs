@@ -92,7 +92,7 @@ fn one_thread(options: &Options, pool: &Pool, work: &Work, thread: usize) -> Res
             let own: Tensor = object.call((&input,))?.extract()?;
             ensure!(
                 moved.to_vec::<f32>()? == own.to_vec::<f32>()?,
-                "a moved object computes something else"
+                "a moved object gives another result"
             );
             work.moved.fetch_add(1, Ordering::Relaxed);
         }

@@ -104,7 +104,7 @@ fn first(options: &Options) -> Result<()> {
     let loaded = begin.elapsed();
     let output = output(&session, &model, &example)?;
     println!("{} {}", loaded.as_secs_f64(), (begin.elapsed() - loaded).as_secs_f64());
-    ensure!(output == expected(options)?, "not the bits of plain python");
+    ensure!(output == expected(options)?, "the output differs from plain python's");
     Ok(())
 }
 
@@ -133,7 +133,7 @@ fn time(options: &Options) -> Result<()> {
     ratios.sort_by(f64::total_cmp);
     let median = ratios[ratios.len() / 2];
     println!("time to the first output, as a share of stock's: median {median:.2}");
-    ensure!(median <= TIME_SHARE, "more than {TIME_SHARE} of stock's time");
+    ensure!(median <= TIME_SHARE, "the first output takes more than {TIME_SHARE} of stock's time");
     Ok(())
 }
 
@@ -171,7 +171,11 @@ fn memory(options: &Options) -> Result<()> {
         let session = interpreter.session();
         let before = Usage::of_process()?;
         let output = output(&session, &model, &example)?;
-        ensure!(output == expected, "{}: not the bits of plain python", interpreter.name());
+        ensure!(
+            output == expected,
+            "{}: the output differs from plain python's",
+            interpreter.name()
+        );
         let grown = (Usage::of_process()? - before).private as f64;
         println!(
             "{}: private memory grew by {:.2} MB, {:.2} % of the weights",
@@ -183,7 +187,11 @@ fn memory(options: &Options) -> Result<()> {
             worst = worst.max(grown / weights);
         }
     }
-    ensure!(worst <= PRIVATE_SHARE, "a further interpreter writes {:.1} %", worst * 100.0);
+    ensure!(
+        worst <= PRIVATE_SHARE,
+        "a further interpreter writes {:.1} % of the weights",
+        worst * 100.0
+    );
     second_process(options)
 }
 
@@ -233,7 +241,7 @@ fn hold(options: &Options) -> Result<()> {
     let pool = pool(options, 1)?;
     let package = pool.load_package(&options.package)?;
     let output = call(&pool.acquire()?, &package)?;
-    ensure!(output == expected(options)?, "not the bits of plain python");
+    ensure!(output == expected(options)?, "the output differs from plain python's");
     println!("ready");
     std::io::copy(&mut std::io::stdin(), &mut std::io::sink())?;
     Ok(())

@@ -72,7 +72,9 @@ pub(super) fn judge(case: &Case, folder: &Path, support: &Path) -> Result<()> {
 fn check_oracle(case: &Case, oracle: &Run) -> Result<()> {
     match (&case.error, &oracle.error) {
         (Some(_), Some(_)) => return Ok(()),
-        (Some(_), None) => bail!("it loads what we shall refuse; say why in `Differs`"),
+        (Some(_), None) => {
+            bail!("it loads a case that our loader must refuse; give the reason in `Differs`")
+        }
         (None, Some(error)) => bail!("it does not load the case: {error}"),
         (None, None) => {}
     }
@@ -104,7 +106,7 @@ fn compare(case: &Case, oracle: &Run, ours: &Run) -> Result<()> {
     }
     match (&case.error, &ours.error) {
         (Some(text), Some(error)) => {
-            ensure!(error.contains(text), "the error is `{error}`, without `{text}`");
+            ensure!(error.contains(text), "the error `{error}` does not contain `{text}`");
             return Ok(());
         }
         (Some(text), None) => {

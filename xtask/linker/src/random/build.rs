@@ -13,7 +13,7 @@ use crate::cases::is_installed;
 /// The version script of libraries with versions.
 const VERSIONS: &str = "V1 { };\nV2 { } V1;\n";
 
-/// The exit status of timeout(1).
+/// The exit status of timeout(1) after a timeout.
 const TIMED_OUT: i32 = 124;
 
 /// Builds the program in `folder`, which is empty.

@@ -19,11 +19,11 @@ pub(super) enum Verdict {
     Differs(String),
     /// glibc's own loader crashes.
     OracleDies(String),
-    /// The program reaches a case that the loaders treat differently by design (docs/loader.md).
+    /// The program reaches a situation that the loaders treat differently by design (docs/loader.md).
     Apart,
 }
 
-/// The exit status of a run that reaches such a case: `apart` in `tests/linker/include/random.h`.
+/// The exit status of a run that reaches such a situation: `apart` in `tests/linker/include/random.h`.
 const APART: &str = "exit status: 87";
 
 /// Runs the program that is built in `folder`.

@@ -5,8 +5,8 @@
 //! - a call through the PLT of a library that is opened with RTLD_LAZY: glibc binds it at its first call, to the
 //!   global symbols of that time; we bind at load time;
 //! - initial-exec code that reaches thread-local data of a library loaded before without static TLS: glibc moves the
-//!   data there if nobody has used it yet; we place it at load time. So a library that defines data which others
-//!   reach so asks for static TLS itself (`render`);
+//!   data there if nobody has used it yet; we place it at load time. So a library with data for such code asks
+//!   for static TLS itself (`render`);
 //! - a weak undefined reference to thread-local data: its address means nothing.
 
 use super::model::*;

@@ -54,7 +54,7 @@ pub fn run(count: u64, seed: u64) -> Result<Outcome> {
         root,
     };
     for linker in build::absent() {
-        println!("{linker} is not installed: bfd links what it was to link");
+        println!("{linker} is not installed: bfd takes its place");
     }
     let next = AtomicU64::new(0);
     let tally = Mutex::new(Tally::default());
@@ -137,7 +137,7 @@ fn one(seed: u64, place: &Place, tally: &Mutex<Tally>) -> Result<()> {
     match verdict {
         Verdict::Same(_) | Verdict::Apart => fs::remove_dir_all(&folder)?,
         Verdict::OracleDies(how) => {
-            println!("seed {seed}: glibc's run ends: {how}");
+            println!("seed {seed}: glibc crashes: {how}");
             fs::remove_dir_all(&folder)?;
         }
         Verdict::Differs(difference) => {
@@ -147,7 +147,7 @@ fn one(seed: u64, place: &Place, tally: &Mutex<Tally>) -> Result<()> {
                 _ => false,
             };
             let small = shrink::shrink(program, differs);
-            // The last attempt to shrink it built another program.
+            // The last attempt to shrink it built another program, so this one is built again.
             let verdict = place.judge(&small, &folder)?;
             println!("seed {seed}, shrunk, in {}: {verdict:?}\n{small}", folder.display());
         }

@@ -59,7 +59,7 @@ pub(super) fn parse(text: &str) -> anyhow::Result<Vec<Directory>> {
                     rest.split_once(' ').with_context(|| format!("line {number}: no reason"))?;
                 directory.excluded.push((name.to_owned(), reason.to_owned()));
             }
-            _ => bail!("line {number}: what is a {kind}?"),
+            _ => bail!("line {number}: unknown kind {kind}"),
         }
     }
     Ok(directories)
@@ -101,7 +101,7 @@ fn unit(text: &str, name: &str, index: Option<&str>, number: usize) -> anyhow::R
             "expect" => unit.expected = Some(value.to_owned()),
             "no-pie" => unit.no_pie = true,
             "helper" => unit.helper = true,
-            _ => bail!("line {number}: what is {key}=?"),
+            _ => bail!("line {number}: unknown key {key}="),
         }
     }
     if unit.source.is_empty() {

@@ -90,7 +90,7 @@ pub fn run(options: &Options) -> Result<()> {
     eprintln!("exporting a model of {} layers", options.layers);
     ran(script(options, folder, "export").arg(folder).arg(options.layers.to_string()))?;
     let mut watch = Contender::start(
-        "what reads the device's memory",
+        "reader of the device's memory",
         script(options, folder, "watch").arg(&probe.uuid),
     )?;
     watch.wait_until_ready()?;
@@ -127,7 +127,7 @@ fn probe(options: &Options, folder: &Path) -> Result<Probe> {
     let output = script(options, folder, "probe").stderr(Stdio::inherit()).output()?;
     ensure!(output.status.success(), "python cannot import torch: {}", output.status);
     let probe: Probe =
-        serde_json::from_slice(&output.stdout).context("reading what python found")?;
+        serde_json::from_slice(&output.stdout).context("reading python's report of the device")?;
     if let Some(obstacle) = &probe.obstacle {
         bail!(
             "torch {} sees no device {}: {obstacle}. This comparison needs a GPU, and has not been run. Carry {} to a \
@@ -192,7 +192,7 @@ fn measure(options: &Options, folder: &Path, watch: &mut Contender, line: &mut L
 
 fn bytes(watch: &mut Contender) -> Result<i64> {
     let answer = watch.ask("")?;
-    answer.parse().with_context(|| format!("{answer:?} is no number of bytes"))
+    answer.parse().with_context(|| format!("{answer:?} is not a number of bytes"))
 }
 
 /// Stock python with one part of the script.

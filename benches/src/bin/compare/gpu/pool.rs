@@ -13,7 +13,7 @@ use hydrozoa_measure::package::{EXAMPLE, MODEL};
 use super::{Options, SCRIPT};
 
 pub fn serve(options: &Options, folder: &Path) -> Result<()> {
-    let count = *options.counts.first().context("no number of interpreters")?;
+    let count = *options.counts.first().context("--counts names no number of interpreters")?;
     let pool = pool(options, count)?;
     let package = pool.load_package(folder.join("encoder.pt"))?;
     let model = package.load_pickle_mapped(MODEL.0, MODEL.1, options.device.as_str())?;
@@ -33,7 +33,10 @@ pub fn serve(options: &Options, folder: &Path) -> Result<()> {
         let arguments = (object, example.to_object(session)?, expected, options.device.as_str());
         let caller = script.get_item("Caller")?.call(arguments)?;
         for _ in 0..3 {
-            ensure!(caller.call(())?.truth()?, "not what plain python computes on the device");
+            ensure!(
+                caller.call(())?.truth()?,
+                "the output differs from plain python's on the device"
+            );
         }
         callers.push(caller);
     }
