@@ -17,9 +17,9 @@ impl OpenFlags {
     pub const NOLOAD: OpenFlags = OpenFlags(libc::RTLD_NOLOAD);
     /// The library stays loaded whatever is closed (RTLD_NODELETE).
     pub const NODELETE: OpenFlags = OpenFlags(libc::RTLD_NODELETE);
-    /// In a domain that continues the program, the library's own symbols and those of what it
-    /// needs come before the program's (RTLD_DEEPBIND). In other domains it comes before what is
-    /// global in the domain.
+    /// In a domain that extends the program, the library's own symbols and those of its needs come
+    /// before the program's (RTLD_DEEPBIND). In other domains they come before what is global in the
+    /// domain.
     pub const DEEPBIND: OpenFlags = OpenFlags(libc::RTLD_DEEPBIND);
 
     pub(crate) fn from_bits(bits: i32) -> OpenFlags {

@@ -35,9 +35,9 @@ pub(crate) struct Plan {
 #[derive(Debug)]
 pub(crate) struct Provider {
     pub image: ImageId,
-    /// Whether the first of its definitions that relocations come to is unique (STB_GNU_UNIQUE).
+    /// Whether the definition that relocations refer to first is unique (STB_GNU_UNIQUE).
     pub first_is_unique: bool,
-    /// Whether one of them is.
+    /// Whether any of its definitions is unique.
     pub has_unique: bool,
 }
 

@@ -24,7 +24,7 @@
 //! replicates, that copy, and whatever was bound to it, are another world. Their definitions serve only
 //! names that the domain does not define itself.
 //!
-//! A domain that continues the program (see [`crate::DomainBuilder::extend_program`]) has glibc's order
+//! A domain that extends the program (see [`crate::DomainBuilder::extend_program`]) has glibc's order
 //! instead: the executable and its dependencies, the domain's global replicas, the opened library and its
 //! needs. With RTLD_DEEPBIND the last group comes first.
 

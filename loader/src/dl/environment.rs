@@ -1,7 +1,7 @@
 //! `setenv`, `putenv`, `unsetenv` and `clearenv` for threads that do not wait for each other.
 //!
 //! Readers of the environment take no lock: `getenv`, `tzset`, `execve`, a program that walks `environ`. glibc's
-//! writers take one that readers do not know, and `setenv` gives the array that readers walk to `realloc`
+//! writers take a lock that readers do not know, and `setenv` passes the array that readers walk to `realloc`
 //! (glibc 2.36, stdlib/setenv.c, `__add_to_environ`). One program with a lock of its own around all of these
 //! never notices. Several programs in one process have several such locks.
 //!
@@ -14,28 +14,30 @@
 //! ```
 //!
 //! - A new value of a variable is one store into its slot.
-//! - A new variable is one store into the first slot of the room.
+//! - A new variable is one store into the first slot of the room. The slot behind it is null before that.
 //! - A removal moves the entries *before* the removed one up by a slot, the last of them first, and then moves
 //!   `environ` up. An entry moves only in the direction in which readers walk, and it is in its new place before
-//!   it leaves the old one. So a reader that is on its way meets each variable that stays.
-//! - When the room is used up, the entries go into another array, and `environ` to that. The old array stays
-//!   as it is for at least [`GRACE`] before it is used again, or until [`MOST`] later ones exist, which takes
-//!   `MOST * ROOM` new variables. A reader that slept for so long in the middle of its walk may miss a variable;
-//!   it still meets nothing but strings and a null pointer.
+//!   it leaves the old one. So a reader in the middle of its walk meets each variable that stays.
+//! - When the room is used up, the entries go into another array, and `environ` then points there. The same
+//!   happens after other code has changed `environ`. The old array stays as it is for at least [`GRACE`], or
+//!   until [`MOST`] arrays exist. That takes `MOST * ROOM` new variables, or `MOST` such changes. A reader that
+//!   slept for so long in the middle of its walk may miss a variable. It still meets only strings and a null
+//!   pointer.
 //!
-//! Strings are never freed either, as in glibc, since `getenv` hands them out. Equal ones are one string.
+//! These functions free no strings either, as in glibc, since `getenv` hands them out. Equal ones are one string.
 //!
-//! Bound: an array has less than `4 * max(variables, ROOM) + 4` words, and at most `2 * MOST` arrays are made; as many
-//! as `GRACE` needs in fact, which are a few where the environment changes less than a thousand times a second.
-//! Strings take the sum of all distinct `NAME=value`, as in glibc.
+//! Bound: an array has less than `4 * max(variables, ROOM) + 4` words. All arrays together, those that became too
+//! small included, take at most as much as `2 * MOST` of the largest. In practice there are as many as `GRACE`
+//! needs: a few if the environment changes less than a thousand times a second. Strings take the sum of all
+//! distinct `NAME=value`, as in glibc.
 //!
-//! Who else writes: glibc's functions called by the program itself or by system libraries, and assignments
-//! to `environ`. What they leave is taken over at the next call here, by comparing `environ` with what was
-//! stored last. glibc stores values and removals into the array that it finds, which may be one of
-//! these, and remains valid. A new variable it puts into a block of its own, copied from `environ`; the block
-//! that it gives to `realloc` is the one that it made last (`last_environ`), never one of these. If such a
-//! call runs at the same moment as one of these, one of both changes may get lost. That its block must not be
-//! walked by others during its next call is the caller's duty, as without this loader.
+//! Other code writes too: glibc's functions, which the program itself or system libraries call, and assignments
+//! to `environ`. The next call here compares `environ` with the address that it stored last, and takes over
+//! what other code has left. glibc stores values and removals into the array that it finds. That may be one of
+//! these, and it remains valid. glibc puts a new variable into a block of its own, copied from `environ`. The
+//! block that it passes to `realloc` is the one that it made last (`last_environ`), never one of these. If such
+//! a call runs at the same moment as one of these, one of the two changes may get lost. No other thread may walk
+//! glibc's block during glibc's next call: the caller has to make sure of that, as without this loader.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::ffi::{CStr, c_char, c_int};
@@ -48,9 +50,9 @@ use crate::sys::lock::{Mutex, Rank};
 
 /// The least number of variables that can be added before an array is used up.
 const ROOM: usize = 64;
-/// How long an array that was left stays as it is.
+/// How long an array that is no longer the environment stays as it is.
 const GRACE: Duration = Duration::from_millis(100);
-/// How many arrays exist before the oldest is used again even so.
+/// Once so many arrays exist, the oldest is used again even within [`GRACE`].
 const MOST: usize = 1024;
 
 type Slot = AtomicPtr<c_char>;
@@ -139,7 +141,7 @@ fn status(outcome: Result<(), NoMemory>) -> c_int {
     outcome.map_or_else(|NoMemory| failed(libc::ENOMEM), |()| 0)
 }
 
-/// malloc has nothing more.
+/// malloc has no more memory.
 #[derive(Debug)]
 struct NoMemory;
 
@@ -171,7 +173,7 @@ impl Array {
         self.slots.as_ptr_range().contains(&address.cast::<Slot>().cast_const())
     }
 
-    /// Has it hold `entries` and no others.
+    /// Replaces its entries by `entries`.
     fn fill(&mut self, entries: impl Iterator<Item = *mut c_char>) {
         (self.start, self.since) = (0, Instant::now());
         self.slots.iter().for_each(|slot| slot.store(ptr::null_mut(), Ordering::Relaxed));
@@ -185,7 +187,7 @@ struct Table {
     /// Every string that was made for an entry, with its NUL. Programs must not write to what `getenv` gives
     /// them (POSIX).
     strings: BTreeSet<&'static [u8]>,
-    /// Oldest first; the last is the environment, unless somebody else has changed `environ`.
+    /// Oldest first. The last is the environment, unless other code has changed `environ`.
     arrays: VecDeque<Array>,
 }
 
@@ -224,12 +226,12 @@ impl Table {
     ) -> Result<(), NoMemory> {
         let (known, count) = find(environ, name);
         let array = self.own(environ, count, known.is_none())?;
-        // Released: who reads the pointer reads the string.
+        // Released: a thread that reads the pointer reads the string.
         match known {
             Some(index) => array.slots[array.start + index].store(entry, Ordering::Release),
             None => {
                 let end = array.start + count;
-                // Another writer may have left something behind its end.
+                // Another writer may have left something behind the end.
                 array.slots[end + 1].store(ptr::null_mut(), Ordering::Release);
                 array.slots[end].store(entry, Ordering::Release);
             }
@@ -251,8 +253,8 @@ impl Table {
         Ok(())
     }
 
-    /// The array that is the environment, which has `count` entries: another one than before if somebody
-    /// else changed `environ`, or if `one_more` has no room.
+    /// The array that is the environment, which has `count` entries. It is another one than before if other
+    /// code changed `environ`, or if `one_more` is asked for and there is no room.
     fn own(
         &mut self,
         environ: &AtomicPtr<*mut c_char>,
@@ -278,16 +280,16 @@ impl Table {
         Ok(self.arrays.back_mut().expect("one was pushed"))
     }
 
-    /// The oldest array, if it may be used again for `count` slots. One that is too small stays leaked: a
-    /// reader may be in it.
+    /// The oldest array, if it may be used again for `count` slots. An array that is too small stays leaked,
+    /// since a reader may be in it.
     fn oldest(&mut self, count: usize, published: *mut *mut c_char) -> Option<Array> {
-        // It was left when the next one became the environment.
+        // It stopped being the environment when the next one became it.
         let left = self.arrays.get(1)?.since;
         if left.elapsed() < GRACE && self.arrays.len() < MOST {
             return None;
         }
         let oldest = self.arrays.pop_front()?;
-        // A program may have assigned an address to `environ` that it had kept.
+        // A program may have kept an old address and assigned it to `environ`.
         (oldest.slots.len() >= count && !oldest.contains(published)).then_some(oldest)
     }
 }
@@ -323,8 +325,8 @@ fn find(environ: &AtomicPtr<*mut c_char>, name: &[u8]) -> (Option<usize>, usize)
 fn is_named(entry: *mut c_char, name: &[u8]) -> bool {
     // Byte by byte, as the entry may be shorter.
     let byte = |index: usize| {
-        // SAFETY: entries are NUL-terminated strings, and all bytes before this one were those of the
-        // name, none of which is NUL.
+        // SAFETY: entries are NUL-terminated strings. All bytes before this one were those of the name,
+        // and no byte of a name is NUL.
         unsafe { *entry.add(index) as u8 }
     };
     name.iter().enumerate().all(|(index, &wanted)| byte(index) == wanted)
@@ -363,7 +365,7 @@ mod tests {
         table.remove(&environ, b"A").unwrap();
         assert_eq!(texts(&environ), ["B=5", "AB=4", "C="]);
         table.remove(&environ, b"D").unwrap();
-        // Cleared, or assigned, by somebody else.
+        // Other code clears it, or assigns to it.
         environ.store(ptr::null_mut(), Ordering::Relaxed);
         set(&mut table, &environ, "D", "6");
         assert_eq!(texts(&environ), ["D=6"]);
@@ -416,7 +418,7 @@ mod tests {
                 walks
             });
             for round in 0..20_000 {
-                // Those before and behind them.
+                // Variables before and behind those that stay.
                 let names = [round % 7, round % 5].map(|index| format!("GOES{index}"));
                 names.iter().for_each(|name| set(&mut table, &environ, name, "2"));
                 names.iter().for_each(|name| table.remove(&environ, name.as_bytes()).unwrap());

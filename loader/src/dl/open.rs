@@ -95,7 +95,7 @@ enum Found {
     /// A replica of the domain, by its DT_SONAME. Its file may be gone.
     Loaded(Arc<Replica>),
     File(PathBuf),
-    /// What only the system loader finds: a name that is loaded, a file in glibc's hwcaps directories.
+    /// A name that only the system loader finds: of a loaded object, or of a file in glibc's hwcaps directories.
     BySystem,
 }
 
@@ -155,7 +155,7 @@ impl Caller {
     }
 }
 
-/// `dlclose(handle)`. Our libraries stay loaded (see [`Library`]), except in a domain that continues the
+/// `dlclose(handle)`. Our libraries stay loaded (see [`Library`]), except in a domain that extends the
 /// program. glibc counts its own.
 ///
 /// # Safety
@@ -164,7 +164,7 @@ pub(super) unsafe extern "C-unwind" fn dlclose(handle: *mut c_void, context: usi
     let Some(domain) = domain::by_id(DomainId(context as u32)) else { return 0 };
     clear_error();
     if handle.is_null() {
-        // What a `dlopen` that failed has given; glibc reads through it.
+        // A `dlopen` that failed returns null. glibc reads through it.
         set_error("dlclose: no handle was given");
         return -1;
     }

@@ -16,14 +16,14 @@ use crate::replica::Replica;
 /// What a domain knows of one replica.
 pub(crate) struct Entry {
     pub replica: Arc<Replica>,
-    /// The objects of its DT_NEEDED entries, in their order.
+    /// The objects that it is a filter of, then those of its DT_NEEDED entries, in their order.
     pub needs: Arc<[Need]>,
-    /// The scope that it was bound in, then those of later loads that need it: where it asks for names
-    /// later (glibc's `l_scope`).
+    /// The scope that it was bound in, then those of later loads that need it. Later lookups of the replica
+    /// search them (glibc's `l_scope`).
     pub scopes: Vec<Arc<Scope>>,
     /// Images of the domain that its references are bound to.
     pub bound: HashSet<ImageId>,
-    /// Those of them that end after it, in the order in which they were found.
+    /// Bound images that end after it, in the order in which they were found.
     pub ends_before: Vec<ImageId>,
     stage: Stage,
 }
@@ -52,7 +52,7 @@ impl Entry {
         }
     }
 
-    /// The images of the domain that its DT_NEEDED entries stand for.
+    /// The images of the domain among its needs.
     pub(crate) fn needed(&self) -> impl Iterator<Item = ImageId> {
         self.needs.iter().filter_map(Need::in_domain)
     }
@@ -62,7 +62,7 @@ impl Entry {
         !matches!(self.stage, Stage::Waiting)
     }
 
-    /// Notes that its constructors run. False if they have begun before.
+    /// Notes that its constructors run. False if they had begun before.
     pub(crate) fn begin(&mut self) -> bool {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let waits = !self.has_begun();
@@ -72,7 +72,8 @@ impl Entry {
         waits
     }
 
-    /// Notes that its destructors run. False if they may not: constructors never began, or they have run.
+    /// Notes that its destructors run. False if they must not run: the constructors never began, or the
+    /// destructors had begun before.
     pub(crate) fn end(&mut self) -> bool {
         let begun = matches!(self.stage, Stage::Begun(_));
         if begun {
@@ -100,8 +101,8 @@ pub(crate) struct Entries {
     list: Vec<Entry>,
     /// Where an image's entry is in the list.
     places: HashMap<ImageId, usize>,
-    /// Those that were taken out and whose destructors run, or are about to: their code still looks for
-    /// names.
+    /// Entries that were taken out of the domain. Their destructors run, or are about to run, and that code
+    /// still looks up names.
     leaving: Vec<Entry>,
 }
 

@@ -59,9 +59,10 @@ pub(crate) struct State {
     pub entries: Entries,
     /// Those opened with RTLD_GLOBAL, in the order in which they became so.
     pub globals: Vec<Arc<Replica>>,
-    /// What is shared and those need: theirs to find, and so everybody's (dlopen(3), RTLD_GLOBAL).
+    /// The needs of `globals` outside of the domain. References of global replicas find them, and so do
+    /// references of all others (dlopen(3), RTLD_GLOBAL).
     pub global_needs: GlobalNeeds,
-    /// Who keeps what open; counted in a domain that continues the program.
+    /// What keeps replicas loaded. Only a domain that extends the program unloads replicas.
     pub uses: Uses,
 }
 
@@ -69,7 +70,7 @@ pub(crate) struct DomainInner {
     pub id: DomainId,
     pub name: String,
     pub policy: Arc<Policy>,
-    /// Whether the domain continues the program.
+    /// Whether the domain extends the program.
     pub program: bool,
     /// The domain of libraries that are loaded once for all; none in that domain itself.
     pub commons: Option<Arc<DomainInner>>,
@@ -77,7 +78,7 @@ pub(crate) struct DomainInner {
     pub serial: Reentrant,
     pub state: Mutex<State>,
     pub interposed: InterposedNames,
-    /// Where the loader's own `__tls_get_addr` is in the table; nothing if another function answers for it.
+    /// The place of the loader's own `__tls_get_addr` in the table; none if another function answers for it.
     pub tls_get_addr: Option<u32>,
     pub thunks: Thunks,
 }
@@ -97,7 +98,7 @@ impl std::fmt::Debug for Domain {
     }
 }
 
-/// The domains that were not closed. They live without handles, since their replicas' code may run.
+/// The domains that are not closed. They live without handles, since their replicas' code may run.
 static DOMAINS: Mutex<BTreeMap<DomainId, Arc<DomainInner>>> =
     Mutex::new(Rank::Domains, BTreeMap::new());
 
@@ -161,7 +162,7 @@ impl Domain {
         self.0.state.lock().entries.replica(image).cloned()
     }
 
-    /// The scopes that count for `replica`, its load's first.
+    /// The scopes that `replica` searches. The scope of its own load is the first.
     pub(crate) fn scopes_of(&self, replica: &Replica) -> Vec<Arc<Scope>> {
         let state = self.0.state.lock();
         state.entries.of(replica).map(|entry| entry.scopes.clone()).unwrap_or_default()

@@ -11,12 +11,12 @@ use crate::image::ImageId;
 use crate::replica::Replica;
 use crate::system::{SYSTEM, SystemObject};
 
-/// A DT_NEEDED entry of a loaded replica. It names replicas by their images, so that replicas that need
-/// each other do not keep each other in memory.
+/// A DT_NEEDED entry of a loaded replica, or an object that it is a filter of. It names replicas by their
+/// images, so that replicas that need each other do not keep each other in memory.
 #[derive(Clone, Debug)]
 pub(crate) enum Need {
     Replica(ImageId),
-    /// Of the domain; it stands before what needs it (DT_FILTER, DT_AUXILIARY).
+    /// A replica of the domain. Lookups ask it before its filter (DT_FILTER, DT_AUXILIARY).
     Filtee(ImageId),
     Commons(ImageId),
     System(Arc<SystemObject>),
@@ -142,10 +142,9 @@ pub(crate) fn leads_to(state: &State, from: ImageId, image: ImageId) -> bool {
         }
 }
 
-/// Adds this `scope` of a load to its needs that were loaded before. They search it too when they bind a
-/// call late, or ask for RTLD_DEFAULT in a domain that continues the `program`. A replica that has not
-/// begun yet belongs to an enclosing load and does not get the scope (glibc, elf/dl-open.c,
-/// update_scopes).
+/// Adds this `scope` of a load to its needs that were loaded before. They search it too for late calls, and
+/// for RTLD_DEFAULT in a domain that extends the `program`. A replica that has not begun yet belongs to an
+/// enclosing load and does not get the scope (glibc, elf/dl-open.c, update_scopes).
 pub(crate) fn extend_scopes(state: &mut State, scope: &Arc<Scope>, program: bool) {
     for image in &scope.local {
         if let Some(earlier) = state.entries.get_mut(image.id)

@@ -44,7 +44,7 @@ pub(crate) enum Root {
     None,
     /// It was opened, and that loaded it.
     New,
-    /// It was opened, and others had brought it before.
+    /// It was opened, and another load had brought it before.
     AlreadyLoaded,
 }
 
@@ -80,7 +80,7 @@ pub(crate) fn with_first(mut ordered: Vec<Arc<Replica>>) -> Vec<Arc<Replica>> {
     ordered
 }
 
-/// All replicas of a domain that continues the program, in the order of their destructors. A replica ends
+/// All replicas of a domain that extends the program, in the order of their destructors. A replica ends
 /// before those that it needs or is bound to; otherwise load order holds. Replicas that were opened themselves
 /// know everything that they lead to (glibc's `l_initfini`).
 pub(crate) fn of_destruction(entries: &Entries, uses: &Uses) -> Vec<Arc<Replica>> {
@@ -100,7 +100,7 @@ pub(crate) fn of_destruction(entries: &Entries, uses: &Uses) -> Vec<Arc<Replica>
     if entries.iter().all(|entry| entry.ends_before.is_empty()) {
         return first.into_iter().map(replica).collect();
     }
-    // Once more for what is needed: where the two contradict each other, that counts.
+    // Once more for needs alone: if needs and bindings contradict each other, needs count.
     let place_in_first: HashMap<usize, usize> =
         first.iter().enumerate().map(|(place, &index)| (index, place)).collect();
     let mut order = dependencies_first(first.len(), |place| {

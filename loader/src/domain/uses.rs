@@ -12,7 +12,7 @@ pub(crate) type Opened = HashMap<ImageId, Vec<ImageId>>;
 pub(crate) struct Uses {
     handles: HashMap<ImageId, usize>,
     kept: HashSet<ImageId>,
-    /// Those that were opened since they were loaded, whether or not they still are.
+    /// The replicas that were opened since they were loaded, whether or not a handle is still open.
     pub opened: Opened,
     /// Whether a close is unloading now, and must check once more.
     pub closing: bool,
@@ -38,7 +38,7 @@ impl Uses {
         }
     }
 
-    /// Notes that no close is unloading: the one that was is not there since a fork.
+    /// Notes that no close is unloading: a fork left the thread that did so in the parent process.
     pub(crate) fn stop_closing(&mut self) {
         (self.closing, self.again) = (false, false);
     }

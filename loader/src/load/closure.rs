@@ -30,15 +30,15 @@ pub(crate) struct Node {
     pub class: Class,
     pub reason: String,
     pub edges: Vec<Edge>,
-    /// The number of leading edges that lead to objects of which it is a filter.
+    /// The first so many edges lead to the objects that it is a filter of.
     pub filtees: usize,
-    /// The object that the system loader has made of it for this load.
+    /// The object that the system loader has opened of it for this load.
     pub opened: Option<Arc<SystemObject>>,
     /// The node that needed it first.
     parent: Option<usize>,
 }
 
-/// One DT_NEEDED entry.
+/// One entry of DT_NEEDED, DT_FILTER or DT_AUXILIARY.
 pub(crate) enum Edge {
     Node(usize),
     /// Loaded in this domain already.
@@ -47,7 +47,7 @@ pub(crate) enum Edge {
     Commons(Arc<Replica>),
     /// Loaded by the system loader already.
     System(Arc<SystemObject>),
-    /// To be loaded by the system loader; only that knows where it is.
+    /// The system loader is to load it. Only that loader knows where it is.
     SystemName(String),
     Missing {
         name: String,
@@ -67,7 +67,7 @@ pub(crate) struct Surroundings<'a> {
     /// Whether objects of the system loader count as loaded, whatever the rules are.
     pub program: bool,
     pub system: &'a System,
-    /// Whether what the system has is kept loaded, as something is about to refer to it.
+    /// Whether the loader keeps system objects loaded, because a load is about to refer to them.
     pub pins: bool,
     /// The domain's replicas, in load order, and those of them that are global.
     pub replicas: &'a [Arc<Replica>],
@@ -76,8 +76,8 @@ pub(crate) struct Surroundings<'a> {
 }
 
 impl Surroundings<'_> {
-    /// Whether the system loader has `object`, which a load pins: it stays then. False if the program has
-    /// closed it meanwhile.
+    /// Whether the system loader has `object`. A load pins the object, so that it stays. False if the program
+    /// has closed it meanwhile.
     fn has(&self, object: &SystemObject) -> bool {
         !self.pins || self.system.pin(object)
     }
@@ -123,8 +123,8 @@ impl Closure {
         Ok(closure)
     }
 
-    /// Images of the domain in the order in which they are asked for definitions: `index`, before
-    /// it those that it is a filter of.
+    /// Images of the domain in the order in which a lookup asks them: those that node `index` is a filter of,
+    /// then its own.
     pub(crate) fn with_filtees(&self, index: usize) -> Vec<Arc<Image>> {
         let node = &self.nodes[index];
         let mut images = Vec::new();
@@ -162,7 +162,8 @@ impl Closure {
         if let Some(replica) = around.replicas.iter().find(|replica| by_soname(&replica.image)) {
             return Ok(Edge::Replica(replica.clone()));
         }
-        // Where it lies says nothing new of what is loaded, unless a rule asks for that.
+        // A domain that extends the program takes the loaded object of that name, wherever its file is. So does
+        // any domain if the rules share the name in every directory.
         let shared = || around.policy.class_of_name(name).is_some_and(|it| it != Class::Replicate);
         if around.program || shared() {
             let loaded = around.system.by_name(name);
@@ -196,7 +197,7 @@ impl Closure {
         self.edge_to(from, &path, around)
     }
 
-    /// The edge to the file at `path`, which no loaded object is known to be.
+    /// The edge to the file at `path`. No usable system object is known to be that file.
     fn edge_to(&mut self, from: usize, path: &Path, around: &Surroundings<'_>) -> Result<Edge> {
         let image = around.images.open(path)?;
         let same = |replica: &&Arc<Replica>| replica.image.id == image.id;

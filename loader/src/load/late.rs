@@ -1,8 +1,9 @@
 //! Late calls: functions that had no definition when their library was loaded.
 //!
-//! The system loader binds functions at their first call, so a library may be loaded before what
-//! defines them. This loader binds all others at once. These it looks up when they are called, in the
-//! domain's scope of that moment. If a function is still missing then, the process ends with its name.
+//! The system loader binds functions at their first call, so a library may be loaded before the one that
+//! defines them. This loader binds all other functions at once. It looks these up when code calls them, in
+//! the domain's and the replica's scopes of that moment. If a function is still missing then, the loader
+//! prints its name and ends the process.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -26,8 +27,8 @@ struct Call {
     found: AtomicUsize,
 }
 
-/// What references of the replica of `image` in `domain` to missing functions are bound to: a thunk for
-/// each of `missing`, or nothing if all are there.
+/// The thunks that references of the replica of `image` in `domain` to missing functions are bound to: one
+/// for each of `missing`, or none if no function is missing.
 ///
 /// # Errors
 /// [`Error::Memory`] if the thunks cannot be mapped.
@@ -56,7 +57,7 @@ pub(crate) fn thunks(
     Ok(Some(thunks))
 }
 
-/// Where the call goes on; called by the thunk with all argument registers put aside.
+/// The address at which the call continues. The thunk saves all argument registers and calls this.
 extern "C-unwind" fn target(call: &LateCall<Call>) -> usize {
     let known = call.found.load(Ordering::Acquire);
     if known != 0 {
@@ -78,7 +79,7 @@ impl Call {
             |scope: &Scope| scope.find(Name::new(self.missing.name), self.missing.version, false);
         let scopes = domain.0.state.lock().entries.get(self.image)?.scopes.clone();
         let default = find(&domain.default_scope());
-        // A definition in what was unloaded meanwhile has no address.
+        // A definition in a library that was unloaded meanwhile has no address.
         default.into_iter().chain(scopes.iter().filter_map(|scope| find(scope))).find_map(
             |definition| {
                 let address = domain.hand_out(definition)?;
@@ -91,7 +92,7 @@ impl Call {
         )
     }
 
-    /// As the system loader does when lazy binding fails.
+    /// Ends the process, as the system loader does when lazy binding fails.
     fn end(&self) -> ! {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let version = self.missing.version.map(|version| text(version.name));
@@ -102,7 +103,7 @@ impl Call {
             self.object,
             text(self.missing.name),
         );
-        // SAFETY: ends the process without running anything of it: the call cannot return.
+        // SAFETY: it ends the process and runs none of its code: the call cannot return.
         unsafe { libc::_exit(127) }
     }
 }

@@ -24,7 +24,7 @@ pub struct Library {
 #[derive(Clone, Debug)]
 enum Kind {
     Replica(Arc<Replica>),
-    /// Left to the system loader: its handle, base and path.
+    /// A library of the system loader: its handle, base and path.
     System {
         handle: usize,
         base: usize,
@@ -119,7 +119,8 @@ pub(crate) fn find_definition(
         needed.system.iter().find_map(|object| {
             let (_, symbol) = object.symbols.lookup(name, wanted, true)?;
             let found = system_definition(object, &symbol);
-            // Beside the program the system loader's choice is one of several, in the program it is the one.
+            // In a domain that extends the program the system loader's choice is the only one. In others it is
+            // one of several.
             Some(match domain.0.program {
                 true => found,
                 false => domain.one_for_all(replica, name, &symbol, found),

@@ -86,8 +86,9 @@ pub(crate) fn open(
 ) -> Result<Library> {
     let _turn = turn::take(domain);
     let id = image.id;
-    // Before anything is bound or constructed: it is no dependency of what is bound to it if it stays
-    // for good, and a constructor may close something else (glibc, elf/dl-open.c, dl_open_worker_begin).
+    // This comes before anything is bound or constructed. A binding to a library that stays for good does
+    // not count for the order of destructors, and a constructor may close another library (glibc,
+    // elf/dl-open.c, dl_open_worker_begin).
     let newly_kept = {
         let mut state = domain.0.state.lock();
         state.uses.open(id);
@@ -109,7 +110,7 @@ fn open_uncounted(
     flags: OpenFlags,
 ) -> Result<Library> {
     if let Some(replica) = loaded(domain, &image) {
-        // Nothing is to be done for what was opened itself, which its own open constructs (glibc,
+        // A library that was opened itself needs nothing more: its own open runs its constructors (glibc,
         // elf/dl-open.c, dl_open_worker_begin).
         let known = domain.0.state.lock().uses.opened.contains_key(&image.id);
         if !known {
@@ -153,7 +154,7 @@ fn open_uncounted(
     Ok(Library::of_replica(domain.clone(), replica))
 }
 
-/// For events: with fractions.
+/// Microseconds with fractions, for events.
 fn microseconds(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1e6
 }
@@ -176,7 +177,7 @@ fn shared_part(
 ) -> Result<Shared> {
     let commons = domain.0.commons.clone().map(Domain);
     let _turn = commons.as_ref().map(turn::take);
-    // Another domain has loaded it there: the closure only finds what the root *needs*.
+    // Another domain may have loaded it there. The closure only finds what the root *needs*.
     if forced.is_none_or(|class| class == Class::Commons)
         && let Some(commons) = &commons
         && let Some(replica) = loaded(commons, image)
@@ -355,7 +356,8 @@ fn load_group(domain: &Domain, closure: &Closure, class: Class, flags: OpenFlags
     run::destroy_at_exit();
     let is_root = closure.nodes[0].class == class;
     construct(domain, &replicas, if is_root { Root::New } else { Root::None });
-    // Behind what its constructors have opened (glibc, elf/dl-open.c, dl_open_worker).
+    // They stand behind the libraries that its constructors have opened (glibc, elf/dl-open.c,
+    // dl_open_worker).
     if flags.has(OpenFlags::GLOBAL) && !is_commons {
         make_global(domain, &replicas[0].image);
     }
@@ -376,7 +378,7 @@ fn enter(state: &mut State, group: Group, program: bool) {
             state.uses.keep(replica.image.id);
         }
     }
-    // Only such a domain unloads.
+    // Only a domain that extends the program unloads replicas.
     if program {
         for replica in order::of_construction(&state.entries, &replicas, root, &Opened::new()) {
             let index = replicas.iter().position(|other| Arc::ptr_eq(other, &replica));
@@ -403,7 +405,7 @@ pub(crate) fn construct(domain: &Domain, replicas: &[Arc<Replica>], root: Root) 
     let mut all = replicas.to_vec();
     if root != Root::None && (domain.0.program || others_wait()) {
         all = needs::needed_by(domain, &replicas[0]).replicas;
-        // It may stand behind what it is a filter of.
+        // It may stand behind the objects that it is a filter of.
         let first = all.iter().position(|replica| Arc::ptr_eq(replica, &replicas[0]));
         all[..=first.expect("its closure holds it")].rotate_right(1);
     }
@@ -422,13 +424,13 @@ pub(crate) fn construct(domain: &Domain, replicas: &[Arc<Replica>], root: Root) 
     }
 }
 
-/// Replicas that are relocated, and that nobody but their load knows.
+/// Replicas that are relocated, and that only their load knows.
 pub(crate) struct Group {
     /// In breadth-first order.
     pub replicas: Vec<Arc<Replica>>,
     plans: Vec<Arc<Plan>>,
     needs: Vec<Vec<Need>>,
-    /// What all of them were bound in.
+    /// The scope that all of them were bound in.
     scope: Arc<Scope>,
     root: Root,
 }
@@ -503,7 +505,7 @@ fn all_or_first_error(
             .collect()
     });
     let place = |index: usize| order.iter().position(|other| *other == index);
-    // The root last, as `order::of_construction` has it.
+    // The root comes last, as in `order::of_construction`.
     let mut planned: Vec<_> = planned.into_iter().enumerate().collect();
     planned.sort_by_key(|(index, _)| (members[*index] == 0, place(*index)));
     planned.into_iter().map(|(_, plan)| plan).collect()
@@ -527,7 +529,8 @@ fn map_replica(
     Ok(Replica::new(image, domain.id(), memory, tls, brought_by, late))
 }
 
-/// Applies the plans to all replicas, then the answers of resolvers, then protects.
+/// Applies the plans to all replicas, then the results of resolvers. Then initialises thread-local data and
+/// protects RELRO.
 fn relocate_all(domain: &Domain, replicas: &[Arc<Replica>], plans: &[Arc<Plan>]) -> Result<()> {
     let existing: Vec<Arc<Replica>> = domain.0.state.lock().entries.replicas().cloned().collect();
     let by_image: HashMap<_, _> =
@@ -543,11 +546,11 @@ fn relocate_all(domain: &Domain, replicas: &[Arc<Replica>], plans: &[Arc<Plan>])
         deferred.push(relocate::relocate(replica, plan, &places)?);
     }
     let touch = || replicas.iter().filter_map(|replica| replica.tls()).for_each(Placed::touch);
-    // Resolvers are code of theirs.
+    // Resolvers are code of the replicas.
     if deferred.iter().any(|entries| !entries.is_empty()) {
         touch();
     }
-    // Dependencies come later in breadth-first order, and their resolvers first.
+    // Dependencies stand later in breadth-first order. Their resolvers run first.
     for entries in deferred.iter().rev() {
         relocate::apply_deferred(entries);
     }

@@ -60,7 +60,8 @@ pub(crate) fn scope_of(
 ) -> Scope {
     let program = domain.0.program;
     let mut scope = scope_before(domain, images, flags);
-    // A program's domain has glibc's order; in others the group stands before earlier loads.
+    // A domain that extends the program has glibc's order. In others the group stands before earlier
+    // loads.
     if !program {
         for &index in members {
             closure.with_filtees(index).iter().for_each(|image| scope.add_local(image));
@@ -93,7 +94,7 @@ pub(crate) fn scope_of(
                         });
                         scope.add_commons(commons);
                     }
-                    // Its own needs are those that the system loader found for it.
+                    // Its own needs are the objects that the system loader found for it.
                     Class::System => {
                         let object = node.opened.clone().into_iter();
                         queue.extend(object.flat_map(|object| scope.add_object(object)));
@@ -103,7 +104,7 @@ pub(crate) fn scope_of(
                 queue.extend(node.edges.iter().filter_map(provider_of));
             }
             Provider::Replica(replica) if program => {
-                // Those that need each other lead back to each other.
+                // Replicas that need each other lead back to each other.
                 if seen_replicas.insert(replica.image.id) {
                     queue.extend(add_replica(domain, &mut scope, &replica));
                 }
@@ -131,8 +132,8 @@ pub(crate) fn scope_of(
     scope
 }
 
-/// The scope of a group of `images` without the providers of this load: what is global in the domain and in
-/// the process.
+/// The scope of a group of `images` without the providers of this load: it holds the global replicas of the
+/// domain and the global objects of the system loader.
 fn scope_before(domain: &Domain, images: &[Arc<Image>], flags: OpenFlags) -> Scope {
     let system = SYSTEM.global();
     let state = domain.0.state.lock();
@@ -160,7 +161,7 @@ fn scope_before(domain: &Domain, images: &[Arc<Image>], flags: OpenFlags) -> Sco
 fn inherit(scope: &mut Scope, other: &Scope, commons: Option<&Arc<DomainInner>>) {
     match commons {
         None => other.local.iter().for_each(|image| scope.add_local(image)),
-        // Local there is what is loaded there: no image of this domain.
+        // The local images of that scope are loaded in the commons, not in this domain.
         Some(commons) => {
             let there = &commons.state.lock().entries;
             let replicas = other.local.iter().map(|image| there.replica(image.id).cloned());
@@ -176,7 +177,7 @@ fn first_scope(domain: &DomainInner, replica: &Replica) -> Option<Arc<Scope>> {
     domain.state.lock().entries.of(replica)?.scopes.first().cloned()
 }
 
-/// Adds a replica of an earlier load, after the objects of which it is a filter, and returns its needs.
+/// Adds a replica of an earlier load, after the objects that it is a filter of, and returns its needs.
 fn add_replica(domain: &Domain, scope: &mut Scope, replica: &Replica) -> Vec<Provider> {
     let state = domain.0.state.lock();
     let loaded = |image: &ImageId| state.entries.replica(*image).cloned();
@@ -219,7 +220,7 @@ fn provider_of(edge: &Edge) -> Option<Provider> {
         Edge::Replica(replica) => Some(Provider::Replica(replica.clone())),
         Edge::Commons(replica) => Some(Provider::Commons(replica.clone())),
         Edge::System(object) => Some(Provider::System(object.clone())),
-        // Those of nodes that are loaded here were opened, and are objects now.
+        // The loader has opened the system names of nodes that it loads itself: they are objects now.
         Edge::SystemName(_) | Edge::Missing { .. } => None,
     }
 }

@@ -16,7 +16,7 @@ type Destructor = unsafe extern "C-unwind" fn();
 static ARGUMENTS: Once<ProgramArguments> = Once::new();
 
 /// Runs DT_INIT, then DT_INIT_ARRAY in order (gABI, "Initialization and Termination Functions"),
-/// with the arguments that glibc passes. Once.
+/// with the arguments that glibc passes. Runs them once.
 pub(crate) fn construct(domain: &Domain, replica: &Replica) {
     let begins = domain.0.state.lock().entries.of_mut(replica).is_some_and(Entry::begin);
     if !begins {
@@ -56,7 +56,7 @@ pub(crate) fn destroy(domain: &Domain, replica: &Replica) {
         // SAFETY: the image names the function as a destructor, and it runs once.
         unsafe { std::mem::transmute::<usize, Destructor>(function)() };
     }
-    // Most objects do this themselves, in the destructor that their start files bring.
+    // Most objects do this themselves, in the destructor that their start files add.
     replica.registered.finalize();
 }
 
@@ -81,7 +81,7 @@ pub(crate) fn destroy_at_exit() {
                 destroy(&domain, &replica);
             }
         }
-        // The program's own list is in load order.
+        // A domain that extends the program has glibc's order, which begins from load order.
         if let Some((domain, _)) = programs.first() {
             let ordered = {
                 let State { entries, uses, .. } = &mut *domain.0.state.lock();
@@ -94,7 +94,7 @@ pub(crate) fn destroy_at_exit() {
             }
         }
     }
-    // Destructors run once, though two threads register this at once.
+    // Two threads may register this at once. Destructors run once even so.
     static REGISTERED: Once<()> = Once::new();
     REGISTERED.get_or_init(|| {
         // SAFETY: the handler is a function of this crate that needs no argument.

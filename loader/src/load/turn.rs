@@ -1,4 +1,4 @@
-//! One load or unload at a time in a domain, and what a fork has cut off.
+//! One load or unload at a time in a domain, and the rest of a load that a fork interrupted.
 
 use crate::domain::Domain;
 use crate::domain::order::Root;
@@ -7,9 +7,9 @@ use crate::sys::lock::Turn;
 
 /// Waits until no other thread loads or unloads in `domain`. The calling thread may do so already.
 ///
-/// In the child of a fork that came while another thread did, the load or unload goes no further. What
-/// locks guard is whole wherever that was. Who comes next does the rest of a load: runs the constructors
-/// that have not begun. One that had begun is not repeated, as under glibc.
+/// A process may fork while another thread loads or unloads. In the child that load or unload does not
+/// continue. The data that locks guard is whole even so. The next thread that comes does the rest of the
+/// load: it runs the constructors that have not begun. It does not repeat one that had begun, as under glibc.
 pub(crate) fn take(domain: &Domain) -> Turn<'_> {
     let turn = domain.0.serial.lock();
     if turn.is_abandoned {

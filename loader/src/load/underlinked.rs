@@ -12,7 +12,7 @@ use crate::load::closure::{Closure, Edge};
 use crate::system::{SYSTEM, SystemObject};
 
 /// Opens the libraries that node `index` and its needs name and that only the system loader finds. None if
-/// some need is missing: the system loader reports that better.
+/// some need is missing, which the system loader reports better.
 pub(crate) fn open_named(closure: &Closure, index: usize) -> Option<Vec<Arc<SystemObject>>> {
     let mut opened = Vec::new();
     for edge in closure.reachable(index).iter().flat_map(|&node| &closure.nodes[node].edges) {
@@ -41,7 +41,7 @@ pub(crate) fn undefined(
     let nodes = closure.reachable(index);
     let own: Vec<&Image> = nodes.iter().map(|&node| &*closure.nodes[node].image).collect();
     let needed = nodes.iter().flat_map(|&node| &closure.nodes[node].edges);
-    // What is ours the system loader does not see.
+    // The system loader does not see replicas.
     let loaded = needed.filter_map(|edge| match edge {
         Edge::System(object) => Some(object),
         _ => None,

@@ -1,4 +1,4 @@
-//! Lifetimes in a domain that continues the program: which replicas are still needed.
+//! Lifetimes in a domain that extends the program: which replicas are still needed.
 //!
 //! A replica is needed while a handle to it is open, while something keeps it for good (DF_1_NODELETE,
 //! RTLD_NODELETE, a definition that is unique in the program), and while another needed replica names it
@@ -15,7 +15,8 @@ use crate::replica::Replica;
 use crate::visible::publish;
 
 impl Domain {
-    /// Runs the destructors of the domain's replicas, last loaded first, and unmaps them.
+    /// Runs the destructors of the domain's replicas, last constructed first, and unmaps them. A domain that
+    /// extends the program runs destructors in glibc's order.
     ///
     /// # Safety
     /// Nothing may run in the replicas or refer to them any more: no thread, no callback that a system
@@ -72,8 +73,8 @@ pub(crate) fn close(domain: &Domain, replica: &Replica) -> bool {
         if !uses.close(replica.image.id) {
             return false;
         }
-        // A destructor may close what it opened. The close that runs the destructor then continues with
-        // that one, after its own replicas are gone (glibc, elf/dl-close.c, dl_close_state).
+        // A destructor may close a library that its code opened. The close that runs the destructor then
+        // unloads that library too, after its own replicas are gone (glibc, elf/dl-close.c, dl_close_state).
         if std::mem::replace(&mut uses.closing, true) {
             uses.again = true;
             return true;

@@ -85,7 +85,7 @@ impl Replica {
         }
     }
 
-    /// Where the blocks of its thread-local data are, if it has some.
+    /// The places of its thread-local blocks, if it has some.
     pub(crate) fn tls_block(&self) -> Option<Block> {
         self.tls.as_ref().map(|placed| placed.block)
     }

@@ -1,15 +1,15 @@
 //! Writes bytes into the static TLS of every running thread.
 //!
 //! glibc writes such bytes through its list of threads, under its lock (2.36, elf/dl-tls.c,
-//! `_dl_init_static_tls`). Both are its own. The kernel lists threads in `/proc/self/task`, and a signal handler
-//! that runs in a thread finds that thread's memory, which cannot go away meanwhile. The price: a call of the
-//! thread that waits in the kernel and that SA_RESTART does not cover (signal(7): `nanosleep`, `epoll_wait`,
-//! `poll`) returns EINTR. Broadcasts happen only where a load brings initialised thread-local data that
-//! initial-exec code reaches.
+//! `_dl_init_static_tls`). It exports neither. The kernel lists threads in `/proc/self/task`, and a signal
+//! handler that runs in a thread finds that thread's memory, which cannot go away meanwhile. The price: a call
+//! that waits in the kernel and that SA_RESTART does not cover (signal(7): `nanosleep`, `epoll_wait`, `poll`)
+//! returns EINTR. Broadcasts happen only if a load brings initialised thread-local data that initial-exec code
+//! reaches.
 //!
-//! A thread that blocks the signal gets the bytes from outside. Its thread pointer follows from the address that
-//! glibc has told the kernel for each thread (`set_robust_list`, nptl/pthread_create.c, `start_thread`), which is at one
-//! distance from the thread pointer in all threads.
+//! A thread that blocks the signal gets the bytes from outside. Its thread pointer follows from an address that
+//! glibc registers with the kernel for each thread (`set_robust_list`, nptl/pthread_create.c, `start_thread`).
+//! That address is at the same distance from the thread pointer in all threads.
 
 use std::collections::HashSet;
 use std::ffi::{c_int, c_void};
@@ -30,7 +30,7 @@ static SOURCE: AtomicPtr<u8> = AtomicPtr::new(ptr::null_mut());
 static LENGTH: AtomicUsize = AtomicUsize::new(0);
 static OFFSET: AtomicIsize = AtomicIsize::new(0);
 
-/// The right to change what threads begin with, and to write into those that run.
+/// The right to change the data that threads begin with, and to write into running threads.
 pub(crate) struct Turn(#[allow(dead_code, reason = "held")] Guard<'static, ()>);
 
 /// Waits for it.
@@ -39,8 +39,8 @@ pub(crate) fn turn() -> Turn {
 }
 
 impl Turn {
-    /// Copies `bytes` to `offset` from the thread pointer, in every thread of the process, or says
-    /// which thread does not let it. The bytes there must be in use by nobody yet.
+    /// Copies `bytes` to `offset` from the thread pointer, in every thread of the process. The error names
+    /// the thread that prevents it. Nobody may use the bytes at that place yet.
     pub(crate) fn write_everywhere(&self, offset: isize, bytes: &[u8]) -> Result<(), String> {
         copy_here(offset, bytes.as_ptr(), bytes.len());
         // SAFETY: no arguments.
@@ -54,7 +54,7 @@ impl Turn {
         let signal = Handler::install().map_err(|error| format!("no signal is free: {error}"))?;
         let outcome = Delivery { signal: &signal, offset, bytes, late: false }.run(&mut done);
         SOURCE.store(ptr::null_mut(), Ordering::Release);
-        // A late delivery must find the handler, which does nothing then.
+        // The handler must be there for a late delivery. It does nothing then.
         if outcome.as_ref().map_or(true, |late| *late) {
             mem::forget(signal);
         }
@@ -67,7 +67,7 @@ enum Reach {
     Signal,
     /// It blocks the signal.
     Outside,
-    /// It runs nothing of the process, or it has ended.
+    /// It runs no code of the process, or it has ended.
     Never,
 }
 
@@ -80,8 +80,8 @@ struct Delivery<'a> {
 }
 
 impl Delivery<'_> {
-    /// Goes on until the kernel lists no thread that has not the bytes, and returns whether a signal may
-    /// be handled later.
+    /// Continues until every thread that the kernel lists has the bytes. Returns whether a thread may handle
+    /// a signal later.
     fn run(mut self, done: &mut HashSet<i32>) -> Result<bool, String> {
         let started = Instant::now();
         loop {
@@ -94,10 +94,10 @@ impl Delivery<'_> {
                 match reach(task, self.signal.number) {
                     Reach::Never => drop(done.insert(task)),
                     Reach::Outside if self.write_into(task) => drop(done.insert(task)),
-                    // A thread begins so: glibc lets signals in after it has told the kernel its address.
+                    // A thread begins so: glibc registers the address first, and unblocks signals then.
                     Reach::Outside => newborn = Some(task),
                     Reach::Signal => {
-                        // Leaked, a byte each: a late handler may still write to it.
+                        // It is leaked, a byte each: a late handler may still write to it.
                         let answer = &*Box::leak(Box::new(AtomicBool::new(false)));
                         let sent = self.signal.send(task, answer).map_err(|error| {
                             format!(
@@ -129,8 +129,8 @@ impl Delivery<'_> {
         }
     }
 
-    /// Waits until the thread has handled the signal. If it has blocked it meanwhile, it gets the bytes from
-    /// outside.
+    /// Waits until the thread has handled the signal. If the thread has blocked the signal meanwhile, it gets
+    /// the bytes from outside.
     fn wait(&mut self, task: i32, answer: &AtomicBool) -> Result<(), String> {
         let started = Instant::now();
         let mut asked = started;
@@ -156,7 +156,7 @@ impl Delivery<'_> {
         Ok(())
     }
 
-    /// Copies the bytes into another thread's static TLS; false if that is not known now.
+    /// Copies the bytes into another thread's static TLS. False if the place of that TLS is not known now.
     ///
     /// The kernel does the copying, so that memory that is gone is an error. A thread that is there after
     /// the copy was there during it. If it has ended, glibc keeps its stack, and initialises the TLS there again for
@@ -189,7 +189,7 @@ fn robust_list(task: i32) -> Option<usize> {
     (status == 0 && head != 0).then_some(head)
 }
 
-/// What `/proc/self/task/TASK` says (proc(5)).
+/// The state of a thread in `/proc/self/task/TASK` (proc(5)).
 fn reach(task: i32, signal: c_int) -> Reach {
     /// `PF_IO_WORKER` (linux/sched.h): a thread of io_uring, which the kernel runs.
     const IO_WORKER: u64 = 0x10;

@@ -8,8 +8,8 @@ pub(crate) fn environ() -> &'static AtomicPtr<*mut c_char> {
     unsafe extern "C" {
         static mut environ: *mut *mut c_char;
     }
-    // SAFETY: the C library's variable, aligned and there for the process's life. Others that change it
-    // without an atomic store do so by one store of a word.
+    // SAFETY: it is the C library's variable, aligned and there for the process's life. Other code may
+    // change it without an atomic store, by one store of a word.
     unsafe { AtomicPtr::from_ptr(&raw mut environ) }
 }
 

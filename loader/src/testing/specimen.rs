@@ -57,7 +57,7 @@ pub struct Reading {
 pub enum Rules {
     /// The rules of a domain beside the program. Missing functions are looked up when they are called.
     Domain,
-    /// glibc's rules, as in a domain that continues the program. Missing functions are errors.
+    /// glibc's rules, as in a domain that extends the program. Missing functions are errors.
     Program,
 }
 

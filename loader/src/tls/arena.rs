@@ -319,7 +319,7 @@ pub(super) fn initialise(offset: isize, image: &[u8]) -> Result<(), String> {
 /// How many times the template was changed.
 static CHANGES: AtomicUsize = AtomicUsize::new(0);
 
-/// What a thread is created from, to be taken before it is created.
+/// The state of the template that a thread is created from. The creator takes it before it creates the thread.
 #[derive(Clone, Copy)]
 pub(crate) struct Pattern(usize);
 
@@ -328,7 +328,7 @@ impl Pattern {
         Pattern(CHANGES.load(Ordering::Acquire))
     }
 
-    /// Makes the calling thread as if it were created now. It has run nothing of a replica yet.
+    /// Makes the calling thread as if it were created now. It has run no code of a replica yet.
     ///
     /// glibc copies the template before the kernel knows of the thread (nptl/pthread_create.c: `allocate_stack`, then
     /// `create_thread`). A template that is changed in between reaches the thread by neither way. glibc's own

@@ -115,8 +115,8 @@ fn table() -> &'static [AtomicPtr<u8>] {
 
 /// The calling thread's table, long enough for module `index`.
 ///
-/// A signal handler may use blocks that the thread has, at any place of this. So the old table stays in use
-/// until the new one is whole.
+/// A signal handler may use blocks of the thread at any point of this function. So the old table stays in
+/// use until the new one is whole.
 fn table_for(index: usize) -> &'static [AtomicPtr<u8>] {
     let old = table();
     if index < old.len() {

@@ -1,5 +1,5 @@
-//! Calls that are bound when they happen: the address is asked of Rust with every register put
-//! aside that an argument can be in (AAPCS64, 6.1), then the call goes on.
+//! Calls that are bound when they happen. The code saves every register that can hold an argument
+//! (AAPCS64, 6.1), asks Rust for the address, and continues the call.
 
 use std::arch::naked_asm;
 

@@ -30,10 +30,10 @@ pub(crate) const MACHINE: u16 = goblin::elf::header::EM_AARCH64;
 /// Whether the addend of R_AARCH64_GLOB_DAT and R_AARCH64_JUMP_SLOT counts: S + A.
 pub(crate) const SLOT_HAS_ADDEND: bool = true;
 
-/// What `$PLATFORM` and `$LIB` stand for in search paths (ld.so(8)).
+/// The values of `$PLATFORM` and `$LIB` in search paths (ld.so(8)).
 pub(crate) const PLATFORM: &str = "aarch64";
 pub(crate) const LIB: &str = "lib/aarch64-linux-gnu";
-/// Where libraries are that nobody says the place of.
+/// The default directories of libraries.
 pub(crate) const LIBRARY_DIRECTORIES: [&str; 4] =
     ["/lib/aarch64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/lib64", "/usr/lib64"];
 /// Flags of this machine's entries in `ld.so.cache`: FLAG_ELF_LIBC6 | FLAG_AARCH64_LIB64.

@@ -7,7 +7,7 @@ use crate::arch::Action;
 /// R_AARCH64_NULL: another number of R_AARCH64_NONE, which old tools wrote.
 const R_AARCH64_NULL: u32 = 256;
 
-/// What relocation type `kind` does; `None` if no shared object may hold it.
+/// The action of relocation type `kind`; `None` if no shared object may hold it.
 pub(crate) fn action(kind: u32) -> Option<Action> {
     Some(match kind {
         R_AARCH64_NONE | R_AARCH64_NULL => Action::None,

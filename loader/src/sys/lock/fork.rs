@@ -9,12 +9,12 @@ use crate::sys::thread;
 /// How many threads are inside, and [`CLOSED`].
 static GATE: AtomicU32 = AtomicU32::new(0);
 
-/// A thread forks: nobody else comes in.
+/// A thread forks: no other thread comes in.
 const CLOSED: u32 = 1 << 31;
 
 thread_local! {
-    /// How many of the handlers of a fork that this thread makes have run and not been answered by those
-    /// for after it. The thread needs not pass the gate then: it has it to itself.
+    /// How many handlers for before a fork have run on this thread without their counterparts for after
+    /// it. While there is one, the thread does not pass the gate: it has the gate to itself.
     static FORKING: Cell<u32> = const { Cell::new(0) };
     static NUMBER: Cell<u64> = const { Cell::new(0) };
 }
@@ -60,7 +60,7 @@ fn close() {
             break;
         }
     }
-    // A signal handler may fork that has interrupted this thread inside.
+    // A signal handler that forks may have interrupted this thread inside.
     let own = u32::from(HELD.get() != 0);
     loop {
         let state = GATE.load(Ordering::Acquire);
@@ -71,10 +71,11 @@ fn close() {
     }
 }
 
-/// Registers the handlers of forks. It is done when a process makes its first loader.
+/// Registers the handlers of forks. A process does it when it makes its first loader.
 ///
-/// Handlers that are registered later run before ours, and after ours in the child (pthread_atfork(3)): the
-/// gate is open for them. For those that were registered earlier the forking thread has the gate to itself.
+/// Handlers that are registered later run outside of ours: earlier before the fork, and later after it
+/// (pthread_atfork(3)). The gate is open for them. Handlers that were registered earlier run inside of ours.
+/// For them the forking thread has the gate to itself.
 pub(crate) fn prepare() {
     extern "C" fn before() {
         if FORKING.get() == 0 {
@@ -96,12 +97,12 @@ pub(crate) fn prepare() {
             list::reset();
             SURVIVOR.store(number(), Ordering::Relaxed);
             FIRST.store(NEXT.load(Ordering::Relaxed), Ordering::Relaxed);
-            // Nobody waits here: those who did are no threads of this process.
+            // No thread waits at the gate: the threads that did are not in this process.
             GATE.store(u32::from(HELD.get() != 0), Ordering::Release);
         }
     }
     list::prepare();
-    // Two threads may register them at once. The handlers count.
+    // Two threads may register them at once. The handlers count their calls.
     static REGISTERED: Once<()> = Once::new();
     let registered = REGISTERED.get_or_try_init(|| thread::at_fork(before, in_parent, in_child));
     if let Err(error) = registered {
@@ -111,12 +112,12 @@ pub(crate) fn prepare() {
 
 /// The number that the next thread gets.
 static NEXT: AtomicU64 = AtomicU64::new(1);
-/// The first number that a thread of this process can have but the one that made it by a fork.
+/// Every thread of this process has at least this number, except the one that came out of the fork.
 static FIRST: AtomicU64 = AtomicU64::new(1);
-/// That one's number.
+/// The number of the thread that came out of the fork.
 static SURVIVOR: AtomicU64 = AtomicU64::new(0);
 
-/// The calling thread's number. No other thread has it, in this process or in what it is a child of.
+/// The calling thread's number. No other thread has it, in this process or in those that it descends from.
 pub(super) fn number() -> u64 {
     if NUMBER.get() == 0 {
         NUMBER.set(NEXT.fetch_add(1, Ordering::Relaxed));
@@ -124,7 +125,7 @@ pub(super) fn number() -> u64 {
     NUMBER.get()
 }
 
-/// Whether the thread with this number was one of a process that this one is a child of.
+/// Whether the thread with this number stayed in a process that this one descends from.
 pub(super) fn is_gone(number: u64) -> bool {
     number < FIRST.load(Ordering::Relaxed) && number != SURVIVOR.load(Ordering::Relaxed)
 }

@@ -3,17 +3,17 @@
 use std::ptr;
 use std::sync::atomic::AtomicU32;
 
-/// Sleeps while `word` is `expected`, until somebody wakes the thread. It may return for no reason.
+/// Sleeps while `word` is `expected`, until another thread wakes this one. It may return for no reason.
 pub(super) fn wait(word: &AtomicU32, expected: u32) {
     call(word, libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG, expected);
 }
 
-/// Wakes as many threads that sleep on `word`.
+/// Wakes up to `count` threads that sleep on `word`.
 pub(super) fn wake(word: &AtomicU32, count: u32) {
     call(word, libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG, count);
 }
 
-/// To wake all.
+/// The count that wakes all threads.
 pub(super) const ALL: u32 = i32::MAX as u32;
 
 fn call(word: &AtomicU32, operation: i32, value: u32) {

@@ -1,13 +1,13 @@
 //! The lock of glibc's list of loaded objects, which a fork leaves locked.
 //!
 //! `dl_iterate_phdr` holds it (`_dl_load_write_lock`; glibc, elf/dl-iteratephdr.c), and every load here asks
-//! for the list. glibc's fork makes the lock of its loader free in the child, and that of thread-local data,
-//! but not this one (posix/fork.c; glibc bug 19282). So it is made free here. It guards a list that is whole at
-//! any time: an object is put into it, or taken out of it, by one store to a pointer.
+//! for the list. In the child glibc's fork frees the lock of its loader and the lock of thread-local data. It
+//! does not free this one (posix/fork.c; glibc bug 19282), so this module does. The list is whole at any time:
+//! one store to a pointer adds or removes an object.
 //!
-//! The lock is a recursive mutex in ld.so's own data, and has no name. It is recognised by what it does: during
-//! a callback of `dl_iterate_phdr`, and not before it, the calling thread is its owner. Where that is true of
-//! none, or of several, nothing is changed.
+//! The lock is a recursive mutex in ld.so's own data, and has no name. Its behaviour identifies it: during a
+//! callback of `dl_iterate_phdr` the calling thread owns it once more than before. If no mutex behaves so, or
+//! several do, this module changes nothing.
 
 use std::ffi::{c_int, c_void};
 use std::mem::size_of;
@@ -40,12 +40,12 @@ pub(super) fn prepare() {
     });
 }
 
-/// Makes it free. The calling thread is the only one of a process that was just forked.
+/// Frees the lock. The calling thread is the only one of a process that was just forked.
 pub(super) fn reset() {
     let Some(&Some(mutex)) = LOCK.get() else { return };
     if mutex.lock.load(Ordering::Relaxed) != 0 {
-        // If it was this thread's, glibc does not know that any more either: the owner is noted by the
-        // number that it had in the other process.
+        // If this thread had the lock, glibc does not recognise that any more: the mutex holds the id that
+        // the thread had in the parent process.
         mutex.count.store(0, Ordering::Relaxed);
         mutex.owner.store(0, Ordering::Relaxed);
         mutex.users.store(0, Ordering::Relaxed);
@@ -55,7 +55,7 @@ pub(super) fn reset() {
 
 fn find() -> Option<&'static NativeMutex> {
     unsafe extern "C" fn visit(_: *mut libc::dl_phdr_info, _: usize, owned: *mut c_void) -> c_int {
-        // SAFETY: `find` passes the place of its vector of mutexes of ld.so's data.
+        // SAFETY: `find` passes the place of its pair: ld.so's data, and the mutexes that are owned there.
         let (data, owned) = unsafe { &mut *owned.cast::<(&[AtomicU64], Vec<(usize, u32)>)>() };
         *owned = owned_in(data);
         1
@@ -71,12 +71,12 @@ fn find() -> Option<&'static NativeMutex> {
     };
     let mut new = pass.1.iter().filter(is_new);
     let (Some(&(place, _)), None) = (new.next(), new.next()) else { return None };
-    // SAFETY: the words there, which are never unmapped, are those of a mutex, by what they did; glibc changes
+    // SAFETY: the words there are those of a mutex, by what they did. They are never unmapped. glibc changes
     // them by atomic accesses.
     Some(unsafe { &*ptr::from_ref(&data[place]).cast::<NativeMutex>() })
 }
 
-/// Where in `data` recursive mutexes are that the calling thread owns, and how many times.
+/// The places in `data` of recursive mutexes that the calling thread owns, and how many times it owns each.
 fn owned_in(data: &[AtomicU64]) -> Vec<(usize, u32)> {
     // SAFETY: no arguments.
     let own = unsafe { libc::gettid() };
@@ -96,7 +96,7 @@ fn owned_in(data: &[AtomicU64]) -> Vec<(usize, u32)> {
     places.filter(is_owned).map(counted).collect()
 }
 
-/// The data of ld.so that its locks are in: the variable `_rtld_global`.
+/// The data of ld.so that holds its locks: the variable `_rtld_global`.
 fn loader_data() -> Option<&'static [AtomicU64]> {
     /// RTLD_DL_SYMENT of dladdr1(3).
     const SYMBOL_ENTRY: c_int = 1;
@@ -119,8 +119,8 @@ fn loader_data() -> Option<&'static [AtomicU64]> {
     }
     // SAFETY: dladdr1 gave the entry of the symbol table that describes the variable.
     let size = unsafe { (*entry.cast::<libc::Elf64_Sym>()).st_size } as usize;
-    // SAFETY: the variable is of that size and aligned as its pointers are. It is never unmapped. What reads
-    // it here reads it by atomics.
+    // SAFETY: the variable is of that size and aligned as its pointers are. It is never unmapped. This module
+    // reads it by atomics.
     (address as usize)
         .is_multiple_of(8)
         .then(|| unsafe { std::slice::from_raw_parts(address.cast::<AtomicU64>(), size / 8) })

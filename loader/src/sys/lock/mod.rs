@@ -1,20 +1,20 @@
 //! Every lock and every lazily made value of this crate.
 //!
-//! A fork copies the thread that calls it and no other. What another thread had locked would stay locked in
-//! the child for ever, and what another thread was about to initialise would stay so. Both are impossible
+//! A fork copies the thread that calls it and no other. A lock that another thread had would stay locked in
+//! the child for ever. A value that another thread was making would never be ready. Both are impossible
 //! here by construction, for static locks and for those in objects alike:
 //!
-//! - To take its first lock a thread passes a gate, which it leaves with its last one. A fork closes the
-//!   gate and waits until no other thread is inside ([`fork`]). So in the child every [`Mutex`] is free, and
-//!   what it guards is whole. There is no list of locks that somebody could forget to extend.
-//! - A [`Once`] waits for nobody: threads that come first together make a value each, and one counts.
-//! - A [`Reentrant`] is held while foreign code runs, which may wait for the thread that forks. It is not
-//!   waited for. It knows its owner by a number that no other thread ever has, and is free if its owner is
-//!   not a thread of this process.
+//! - A thread passes a gate before it takes its first lock, and leaves it with its last one. A fork closes
+//!   the gate and waits until no other thread is inside ([`fork`]). So in the child no [`Mutex`] is another
+//!   thread's, and what it guards is whole. There is no list of locks that somebody could forget to extend.
+//! - A [`Once`] waits for no thread: threads that come first together make a value each, and one counts.
+//! - A thread holds a [`Reentrant`] while foreign code runs. That code may wait for the thread that forks,
+//!   so a fork does not wait for the lock. The lock knows its owner by a number that no other thread ever
+//!   has. It is free if its owner is not a thread of this process.
 //!
-//! The locks are futexes (futex(2)): one word each, and no table of waiting threads that another thread
-//! could have locked at the time of the fork, as parking_lot has. They are taken in the order of [`Rank`].
-//! Outside of this module the crate makes no lock (`tests/tests/tidy`).
+//! The locks are futexes (futex(2)), one word each. parking_lot has a table of waiting threads, which another
+//! thread could have locked at the time of the fork. Threads take the locks in the order of [`Rank`]. Outside
+//! of this module the crate makes no lock (`tests/tests/tidy`).
 
 pub(crate) mod fork;
 mod futex;
@@ -31,8 +31,8 @@ use once_cell::race::OnceBox;
 
 pub(crate) use reentrant::{Reentrant, Turn};
 
-/// What a lock guards. A thread takes locks in this order only, and no two of one rank: a debug build
-/// panics where that is not so. No code of a library runs while one of these is held.
+/// What a lock guards. A thread takes locks in this order only, and no two of one rank. A debug build
+/// panics if a thread breaks the order. No code of a library runs while a thread holds one of these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Rank {
     /// The files that exist for this loader only ([`crate::image::provided`]).
@@ -57,13 +57,13 @@ pub(crate) enum Rank {
     Errors,
     /// The environment's arrays.
     Environment,
-    /// The places of the system's thread-local data.
+    /// The places of thread-local data of system objects.
     ThreadOffsets,
     /// The modules with lazily allocated thread-local data.
     Modules,
     /// Broadcasts to all threads, one at a time.
     Broadcast,
-    /// What is given out of the arena.
+    /// The parts of the arena that are in use.
     Arena,
     /// Changes of the rights of pages, one at a time.
     Writable,
@@ -76,7 +76,7 @@ pub(crate) enum Rank {
 }
 
 thread_local! {
-    /// The ranks of the locks that the thread holds, a bit each.
+    /// The ranks of the locks that the thread holds, one bit each.
     static HELD: Cell<u32> = const { Cell::new(0) };
 }
 
@@ -101,8 +101,8 @@ fn leave(rank: Rank) {
     }
 }
 
-/// Calls `work` at a time at which nobody forks: for functions of the C library that take a lock which a
-/// fork leaves as it is. They call nothing, and so wait for nobody.
+/// Calls `work` while no thread forks. It is for functions of the C library that take a lock. A fork would
+/// leave that lock locked in the child. These functions call no other code, and so wait for no thread.
 pub(crate) fn undisturbed<T>(work: impl FnOnce() -> T) -> T {
     enter(Rank::CLibrary);
     let result = work();
@@ -122,7 +122,7 @@ pub(crate) struct Mutex<T> {
     value: UnsafeCell<T>,
 }
 
-// SAFETY: the value is handed to one thread at a time, which may also take it out.
+// SAFETY: the lock hands the value to one thread at a time. That thread may also take it out.
 unsafe impl<T: Send> Sync for Mutex<T> {}
 
 impl<T> Mutex<T> {
@@ -163,7 +163,7 @@ impl<T> fmt::Debug for Mutex<T> {
     }
 }
 
-/// The right to a [`Mutex`]'s value; the lock is free again when it is dropped.
+/// The right to a [`Mutex`]'s value. Dropping it frees the lock.
 pub(crate) struct Guard<'a, T> {
     lock: &'a Mutex<T>,
     _of_this_thread: PhantomData<*const ()>,
@@ -180,7 +180,7 @@ impl<T> Deref for Guard<'_, T> {
 
 impl<T> DerefMut for Guard<'_, T> {
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: nobody else has the lock, and the borrow is as exclusive as that of the guard.
+        // SAFETY: no other thread has the lock, and the borrow is as exclusive as that of the guard.
         unsafe { &mut *self.lock.value.get() }
     }
 }
@@ -194,9 +194,9 @@ impl<T> Drop for Guard<'_, T> {
     }
 }
 
-/// A value that is made when it is first asked for. Nobody waits for it: threads that ask at once, and a
-/// child of a fork that interrupted the making, make it again, and the first that is done counts. Making it
-/// twice must do no harm.
+/// A value that is made when code first asks for it. No thread waits for it. Threads that ask at once make
+/// one each, and so does a child of a fork that interrupted the making. The first that is done counts.
+/// Making it twice must do no harm.
 pub(crate) struct Once<T>(OnceBox<T>);
 
 impl<T> Once<T> {

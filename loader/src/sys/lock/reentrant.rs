@@ -5,20 +5,20 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::{HELD, Mutex, Rank, fork, futex};
 
-/// One thread at a time, which may come back. No other lock is held by a thread that takes it.
+/// One thread at a time, which may come back. A thread that takes it holds no [`Mutex`].
 ///
-/// Foreign code may wait for a thread that forks. So a fork does not wait for this lock, and in the child it
-/// is free if its holder is not there, as the lock of glibc's own loader is (glibc, posix/fork.c).
+/// Foreign code may wait for a thread that forks, so a fork does not wait for this lock. In the child it is
+/// free if its holder is not there. The lock of glibc's own loader is free there too (glibc, posix/fork.c).
 #[derive(Debug)]
 pub(crate) struct Reentrant {
     holder: Mutex<Holder>,
-    /// How often it was given back to others who wait.
+    /// How often a thread released it while others waited.
     released: AtomicU32,
 }
 
 #[derive(Debug)]
 struct Holder {
-    /// Its number; 0 if there is none.
+    /// The holder's number; 0 if there is none.
     thread: u64,
     depth: u32,
     is_awaited: bool,
@@ -60,7 +60,7 @@ impl Reentrant {
 /// The right to a [`Reentrant`]. Dropping it releases the lock.
 pub(crate) struct Turn<'a> {
     of: &'a Reentrant,
-    /// Whether the previous owner did not release the lock, because it does not exist since a fork.
+    /// Whether the previous owner did not release the lock: a fork left that thread in the parent process.
     pub is_abandoned: bool,
     _of_this_thread: PhantomData<*const ()>,
 }
