@@ -10,14 +10,14 @@ use std::time::Duration;
 use hydrozoa_loader::{Loader, OpenFlags};
 use hydrozoa_testkit::libraries::{Workshop, function, open};
 
-/// Bytes that are cleared: tens of milliseconds.
+/// Bytes to clear. That takes tens of milliseconds.
 const SIZE: usize = 24 << 20;
 /// Bytes of a stack that has room for them.
 const STACK: usize = 64 << 20;
 
 thread_local! {
-    /// The C library clears it for each new thread, after it has copied what the thread's data begins with and before
-    /// the kernel knows of the thread: that time is long here.
+    /// The C library clears it for each new thread. It does so after it has copied the initial data of the thread,
+    /// and before the kernel knows of the thread. That time is long here.
     static LARGE: UnsafeCell<[u8; SIZE]> = const { UnsafeCell::new([0; SIZE]) };
 }
 
@@ -32,7 +32,7 @@ const TESTS: &[Test] = &[(
     a_thread_that_is_just_being_created_begins_with_the_data_of_the_load,
 )];
 
-/// Without the harness, whose threads have no room for such data on their stacks.
+/// The test runs without the harness, whose threads have no room for such data on their stacks.
 fn main() {
     LARGE.with(|large| {
         std::hint::black_box(large.get());

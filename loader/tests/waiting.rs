@@ -30,18 +30,18 @@ fn a_load_lets_calls_go_on_that_wait_in_the_kernel() {
     let domains: &Vec<Domain> =
         &(0..20).map(|number| loader.domain(&number.to_string()).build().unwrap()).collect();
     let mut ends = [0; 2];
-    // SAFETY: two descriptors are written to the array, which are nobody else's.
+    // SAFETY: the call writes two descriptors to the array. Nothing else owns them.
     let [mut reading, writing] = unsafe {
         assert_eq!(libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC), 0);
         ends.map(|end| File::from_raw_fd(end))
     };
     thread::scope(|scope| {
-        // Closed if the test fails: the reader ends then.
+        // It is closed if the test fails, and the reader then ends.
         let mut writing = writing;
-        // Not interrupted by any load: SA_RESTART covers it.
+        // No load interrupts this call: SA_RESTART covers it.
         let reader =
             scope.spawn(move || reading.read(&mut [0; 1]).map_err(|error| error.to_string()));
-        // Not interrupted by a load that brings no such data: no thread is sent a signal.
+        // A load without such data does not interrupt this call: it sends no signal to threads.
         let (tell, told) = mpsc::channel();
         let sleeper = scope.spawn(move || {
             let second = libc::timespec { tv_sec: 1, tv_nsec: 0 };

@@ -1,4 +1,4 @@
-//! Calls in both directions, and what is raised on the way.
+//! Calls in both directions, and the exceptions that they raise.
 
 mod pythons;
 
@@ -62,7 +62,7 @@ def outer():
             matches!(&error, Error::Python { type_name, .. } if type_name == "__hydrozoa__.Trouble"),
             "{error}"
         );
-        // The interpreter goes on.
+        // The interpreter still works.
         assert_eq!(session.eval("1 + 1").unwrap().extract::<i32>().unwrap(), 2);
     });
 }
@@ -169,7 +169,7 @@ fn what_a_host_function_owns_is_dropped_with_it() {
             .unwrap();
         assert_eq!(f.call(()).unwrap().extract::<usize>().unwrap(), 0);
         drop(f);
-        // Nobody held the GIL when the reference was dropped.
+        // No thread held the GIL when the reference was dropped.
         session.interpreter().drain();
         assert_eq!(drops.load(Ordering::SeqCst), 1);
     });

@@ -1,5 +1,5 @@
-//! What a call costs beside its own work: as ratios within one run, of the shortest rounds, since
-//! what else the machine does only adds to them.
+//! The cost of a call beside its own work. The tests compare the shortest rounds of one run as ratios:
+//! other work of the machine only makes rounds longer.
 
 mod pythons;
 
@@ -8,7 +8,7 @@ use pythons::builders;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-/// The shortest time of each action, by turns.
+/// The shortest time of each action. The actions take turns.
 fn shortest<const N: usize>(mut actions: [&mut dyn FnMut(); N]) -> [Duration; N] {
     let mut shortest = [Duration::MAX; N];
     for _ in 0..60 {
@@ -27,7 +27,7 @@ fn newest(interpreters: usize) -> Pool {
     builders(interpreters).last().unwrap().build().unwrap()
 }
 
-/// A movable that does next to nothing, loaded in every interpreter of its pool.
+/// A movable that does almost nothing, loaded in every interpreter of its pool.
 fn movable(pool: &Pool) -> Movable {
     let session = pool.acquire_on(0).unwrap();
     let object = session.import("operator").unwrap().getattr("not_").unwrap();

@@ -136,7 +136,7 @@ fn throws_safely() {
     let model = package.load_pickle("model", "model.pkl").unwrap();
     let error = model.call(("unexpected input",)).unwrap_err();
     assert!(matches!(error, Error::Python { .. }), "{error}");
-    // And goes on.
+    // The model still works.
     let session = model.acquire_session().unwrap();
     one_torch_thread(&session);
     assert!(model.to_object(&session).unwrap().call((&input(),)).is_ok());
@@ -184,14 +184,14 @@ fn tensor_sharing_not_allowed() {
     // An object stays where it is ...
     let error = torch.call_method("sigmoid", (&tensor,)).unwrap_err();
     assert!(matches!(error, Error::Foreign { .. }), "{error}");
-    // ... and a tensor taken out of it is the memory alone, which may go anywhere.
+    // ... and a tensor taken out of it is only the memory. That may go anywhere.
     let memory: Tensor = tensor.extract().unwrap();
     let taken = torch.call_method("from_dlpack", (&memory,)).unwrap();
     torch.call_method("sigmoid", (taken,)).unwrap();
 }
 
-/// One tensor of the host is given to 16 threads' interpreters at once: where torch::deploy lets
-/// one have it and refuses the others, each gets an object of its own over the same memory.
+/// 16 threads give one tensor of the host to their interpreters at once. torch::deploy lets one have
+/// it and refuses the others. Here each gets an object of its own over the same memory.
 #[test]
 fn tagging_race() {
     let _alone = alone();
@@ -315,7 +315,7 @@ fn autograd() {
     assert!(gradients.iter().all(|gradient| *gradient == gradients[0]));
 }
 
-/// What is installed is what importlib.metadata says: the stock distribution.
+/// The installed distribution is the stock one, by importlib.metadata.
 #[test]
 fn importlib_metadata() {
     let _alone = alone();

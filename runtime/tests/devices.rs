@@ -1,8 +1,9 @@
-//! Storages on devices: uploaded once for all interpreters, refused by a typed error where the device
-//! is not there.
+//! Storages on devices: uploaded once for all interpreters, refused by a typed error if the device does
+//! not exist.
 //!
-//! Once per device is tried on a device that is main memory (`Fake`): its uploads are copies, and are
-//! counted. What needs a GPU is checked where torch sees one, and its absence where it sees none.
+//! The tests of "once per device" use a device that is main memory (`Fake`). Its uploads are copies, and
+//! it counts them. Tests that need a GPU run if torch sees one. The tests of its absence run if it sees
+//! none.
 
 mod common;
 
@@ -19,10 +20,10 @@ use std::thread;
 
 const INTERPRETERS: usize = 3;
 
-/// Storages of the exported model: six weights of which two are tied, and six biases.
+/// Storages of the exported model: six weights and six biases. Two of the weights are tied.
 const STORAGES: usize = 11;
 
-/// What the fake device was asked to do, and whether its memory is full.
+/// The requests to the fake device, and whether its memory is full.
 #[derive(Default)]
 struct Device0 {
     uploads: Mutex<usize>,
@@ -96,7 +97,7 @@ fn device() -> &'static Device0 {
     DEVICE.get_or_init(Arc::default)
 }
 
-/// Makes a backend known to an interpreter; its memory is of that DLPack device type.
+/// Makes a backend known to an interpreter. Its memory has that DLPack device type.
 fn register(session: &Session, name: &str, kind: i32) {
     let note = session
         .function("note", |session, arguments| {
@@ -140,7 +141,7 @@ fn sees_cuda() -> bool {
     available.truth().unwrap()
 }
 
-/// The model's output for the exported input, which lies where the model's weights are.
+/// The model's output for the exported input. The input lies on the device of the model's weights.
 fn infer(session: &Session, model: &Movable) -> Vec<f32> {
     let code = "def infer(model, x):\n    return model(x.to(model[0].weight.device)).cpu()\n";
     let x = Tensor::from_vec(floats(&exported().join("input")), &[1, 16]).unwrap();
@@ -160,7 +161,7 @@ fn pointers(session: &Session, model: &Movable) -> BTreeMap<String, u64> {
 }
 
 fn collect() {
-    // What a storage in one interpreter kept of another's is given back in a second round.
+    // A storage in one interpreter may keep objects of another: the second round releases them.
     for interpreter in pool().interpreters().iter().chain(pool().interpreters()) {
         interpreter.drain();
         interpreter.session().import("gc").unwrap().call_method("collect", ()).unwrap();
@@ -183,7 +184,7 @@ fn eight_threads_on_three_interpreters_upload_each_storage_once() {
                     let (package, model, barrier) = (&package, &model, &barrier);
                     scope.spawn(move || {
                         let session = pool.acquire_on(number % INTERPRETERS).unwrap();
-                        // An object of each thread's own, beside those of one movable: all at once.
+                        // Each thread has an object of its own, beside those of one movable. All act at once.
                         barrier.wait();
                         let importer = package.importer(&session).unwrap();
                         let own =
@@ -233,7 +234,7 @@ fn the_storages_of_a_package_stay_on_the_device_while_somebody_uses_them() {
         assert!(is_right(session, &model));
     }
     assert_eq!(device().uploads() - before, STORAGES);
-    // The interpreter that uploaded them lets go of its copy, the others work on.
+    // The interpreter that uploaded them drops its copy. The others continue.
     for gone in [0, 1] {
         model.unload(&sessions[gone]);
         collect();
@@ -241,7 +242,7 @@ fn the_storages_of_a_package_stay_on_the_device_while_somebody_uses_them() {
     }
     assert_eq!(pointers(&sessions[0], &model), first);
     assert_eq!(device().uploads() - before, STORAGES);
-    // Moved on as an object of an interpreter that only borrowed them.
+    // Moved again, as an object of an interpreter that only borrowed them.
     let moved = {
         let object = model.to_object(&sessions[2]).unwrap();
         sessions[2].create_movable(&object).unwrap()
@@ -250,7 +251,7 @@ fn the_storages_of_a_package_stay_on_the_device_while_somebody_uses_them() {
     assert_eq!(pointers(&sessions[1], &moved), first);
     drop(moved);
     collect();
-    // Nobody uses them any more: the next upload is another.
+    // Nothing uses them any more: the next upload is a new one.
     let again = package.load_pickle_mapped("model", "model.pkl", [("cpu", "fake:0")]).unwrap();
     assert!(is_right(&sessions[1], &again));
     assert_eq!(device().uploads() - before, 2 * STORAGES);
@@ -310,13 +311,13 @@ fn a_device_that_cannot_be_used_is_an_error_that_names_package_storage_and_devic
     assert_eq!((error.device.as_str(), error.reason.as_str()), ("fake:9", "it is switched off"));
     assert!(error.what.contains("fake_9.pt") && error.what.contains(".storage"), "{error}");
     assert!(error.to_string().contains("map_location"), "{error}");
-    // Also if Python code is what loads it.
+    // The same holds if Python code loads it.
     let session = package.acquire_session().unwrap();
     let code = "def load(importer):\n    return importer.load_pickle('model', 'model.pkl')\n";
     let load = session.run(code, "load.py").unwrap().get_item("load").unwrap();
     let error = load.call((session.importer().unwrap(),)).unwrap_err();
     assert!(matches!(error, Error::Device(_)), "{error:?}");
-    // A program that expects it sees a RuntimeError, as torch raises.
+    // A program that expects the error sees a RuntimeError, as torch raises it.
     let code = "
 def load(importer):
     try:
@@ -393,7 +394,7 @@ fn a_movable_waits_for_the_device_before_it_is_handed_over_and_before_it_is_free
     let code = "import torch\nm = torch.nn.Linear(32, 1, bias=False).requires_grad_(False)\nm.weight.fill_(3)\n";
     let session = pool.acquire_on(0).unwrap();
     let made = session.run(code, "made.py").unwrap().get_item("m").unwrap();
-    // Main memory as if it were a device's, in the interpreter that owns it.
+    // Main memory that stands for a device's, in the interpreter that owns it.
     register(&session, "cpu", 1);
     let movable = session.create_movable(&made).unwrap();
     assert_eq!(device().finished() - before, 1, "before it is handed over");
@@ -420,7 +421,7 @@ fn a_movable_on_a_gpu_that_is_not_there_is_refused() {
     let session = pool().acquire_on(0).unwrap();
     let code = "import torch\nm = torch.nn.Linear(32, 1, bias=False).requires_grad_(False)\n";
     let made = session.run(code, "made.py").unwrap().get_item("m").unwrap();
-    // Main memory, which this interpreter says is a GPU's: 2 is kDLCUDA.
+    // Main memory that this interpreter declares as a GPU's: 2 is kDLCUDA.
     register(&session, "cpu", 2);
     let movable = session.create_movable(&made);
     let helpers = session.run(FAKE, "fake.py").unwrap();
@@ -434,7 +435,7 @@ fn a_movable_on_a_gpu_that_is_not_there_is_refused() {
     );
 }
 
-/// With a GPU: by reference, and in the order of what was queued.
+/// With a GPU: by reference, and in the order of the queued work.
 fn a_movable_on_a_gpu_is_shared_there() {
     let session = pool().acquire_on(0).unwrap();
     let code = "import torch\nm = torch.nn.Linear(32, 1, bias=False).requires_grad_(False)\nm.weight.fill_(3)\nm.cuda()\n";
@@ -474,8 +475,8 @@ fn a_tensor_on_a_gpu_that_is_not_there_is_refused() {
     }
     let mut elements = vec![0.0_f32; 6];
     let data = elements.as_mut_ptr().cast();
-    // SAFETY: the vector owns six elements. That they are on a GPU is not true, and what the test
-    // is about: nobody gets as far as touching them.
+    // SAFETY: the vector owns six elements. They are not on a GPU, which is the point of the test: no
+    // code gets as far as touching them.
     let tensor = unsafe {
         Tensor::from_raw_parts(
             data,
@@ -525,13 +526,13 @@ def keep(model, count):
     let counts = || ends.each_ref().map(|count| count.load(Ordering::SeqCst));
     let session = pool.acquire_on(1).unwrap();
     drop((package, pool));
-    // The first one has uploaded what the second one uses.
+    // The first one has uploaded the storages that the second one uses.
     assert_eq!(counts(), [0, 0]);
     let weight = session.eval("__import__('builtins').kept[0].weight.sum().item()").unwrap();
     assert!(weight.extract::<f64>().unwrap().is_finite());
     drop(weight);
-    // With torch, Python's end leaves tensors behind that modules refer to. Those of the second one
-    // would keep the first, whose memory they are in; those of the first keep nobody.
+    // With torch, Python's end leaves behind tensors that modules refer to. Those of the second
+    // interpreter are in memory of the first and would keep it. Those of the first keep no interpreter.
     session.run("import builtins\ndel builtins.kept\n", "forget.py").unwrap();
     drop(session);
     assert_eq!(counts(), [1, 1]);

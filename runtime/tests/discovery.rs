@@ -1,4 +1,4 @@
-//! Finding a Python: what is accepted, and what is refused with which reason.
+//! Finding a Python: what the runtime accepts, and what it refuses and why.
 
 mod pythons;
 
@@ -33,7 +33,7 @@ fn library_executable_and_prefix_lead_to_the_same_python() {
         if let Some(executable) = by_library.executable() {
             assert_eq!(python::find(Some(executable)).unwrap(), by_library);
         }
-        // A prefix may hold several versions, of which the newest is taken.
+        // A prefix may hold several versions. The newest is taken.
         let by_prefix = python::find(Some(by_library.prefix())).unwrap();
         assert!(by_prefix.minor() >= *minor);
         assert_eq!(by_prefix.prefix(), by_library.prefix());
@@ -52,7 +52,7 @@ fn a_virtual_environment_leads_to_its_base_and_its_packages() {
             .output()
             .unwrap();
         if !made.status.success() {
-            // Distributions package venv apart.
+            // Distributions put venv into a package of its own.
             println!("3.{minor} has no venv: {}", String::from_utf8_lossy(&made.stderr));
             continue;
         }
@@ -85,8 +85,8 @@ fn a_virtual_environment_leads_to_its_base_and_its_packages() {
     }
 }
 
-/// Not taken for an environment without torch, whose interpreters need no adapter: the first
-/// `import torch` would end the process.
+/// The runtime must not take this venv for one without torch. Interpreters of a venv without torch have no
+/// adapter, and the first `import torch` would end the process.
 #[test]
 fn a_torch_that_states_no_version_is_isolated_or_refused() {
     let (minor, library) = pythons().iter().next().unwrap();
@@ -179,7 +179,7 @@ fn a_library_that_cannot_be_loaded_gives_the_loaders_error() {
     fs::create_dir_all(place.join(format!("lib/python3.{minor}"))).unwrap();
     fs::write(place.join(format!("lib/python3.{minor}/os.py")), "").unwrap();
     let whole = fs::read(library).unwrap();
-    // Debug information makes up most of some builds: cut into what is loaded.
+    // Most of some builds is debug information. The cut must reach the part that is loaded.
     fs::write(&damaged, &whole[..whole.len().min(1 << 19)]).unwrap();
     let error = Pool::builder().python(&damaged).interpreters(1).build().unwrap_err();
     assert!(matches!(error, Error::Load(_)), "{error}");

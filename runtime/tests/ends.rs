@@ -1,5 +1,5 @@
-//! Interpreters end with their last handle, whatever their own objects refer to, on every Python of
-//! the machine.
+//! Interpreters end with their last handle, whatever their own objects refer to. The tests run on every
+//! Python of the machine.
 
 mod pythons;
 
@@ -24,14 +24,14 @@ def register(count):
     ends
 }
 
-/// Has the interpreter of a pool refer to an object for good, by a module or by its queue, lets go
-/// of the pool, and asserts that the interpreter has ended.
+/// Makes the interpreter of a pool refer to an object for good, by a module or by its queue. Then drops
+/// the pool, and asserts that the interpreter has ended.
 fn ends_although(pool: Pool, what: &str, own: impl Fn(&Session) -> Object<'_>) {
     let session = pool.acquire().unwrap();
     let ended = ends(&session);
     let object = own(&session);
     session.import("sys").unwrap().setattr("kept", &object).unwrap();
-    // Nobody enters the interpreter any more: the reference stays in its queue.
+    // No thread enters the interpreter any more: the reference stays in its queue.
     drop(object);
     drop((session, pool));
     assert_eq!(ended.load(Ordering::SeqCst), 1, "{what} keeps its interpreter");

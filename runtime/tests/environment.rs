@@ -8,8 +8,8 @@ use std::thread;
 
 use pythons::pools;
 
-/// Whether this process is the one for the test `name`. If it is not, runs the test in one: what fails there
-/// may end the process.
+/// Whether this process is the one for the test `name`. If it is not, runs the test in a process of its own:
+/// a failure there may end the process.
 fn is_alone(name: &str) -> bool {
     const ALONE: &str = "HYDROZOA_TEST_ALONE";
     if std::env::var_os(ALONE).is_some_and(|alone| alone == name) {
@@ -72,7 +72,7 @@ fn os_environ_means_what_it_means_in_plain_python() {
     if !is_alone("os_environ_means_what_it_means_in_plain_python") {
         return;
     }
-    // What plain python prints for it is what is asserted.
+    // The test expects the output that plain python gives.
     let program = r#"
 import os, subprocess, sys
 def refusal(call, *arguments):

@@ -1,5 +1,5 @@
-//! Exporters of memory that leave out what they may, or say what cannot be, on every Python of the
-//! machine.
+//! Exporters of memory that leave out optional fields, or give impossible values. The tests run on every
+//! Python of the machine.
 
 mod isolated;
 mod pythons;
@@ -14,7 +14,7 @@ fn each(test: impl Fn(&Session)) {
     }
 }
 
-/// `expression` with the names of `ctypes`.
+/// The value of `expression`, which may use the names of `ctypes`.
 fn of_ctypes<'s>(session: &'s Session, expression: &str) -> Object<'s> {
     session
         .run(&format!("from ctypes import *\nvalue = {expression}"), "ctypes_value.py")

@@ -1,5 +1,5 @@
-//! Objects at the door of an interpreter that they are not of. A lifetime does not stop them there:
-//! sessions that are leaked all live as long as the process.
+//! Objects that are passed to an interpreter which does not own them. Lifetimes do not prevent that: leaked
+//! sessions all live as long as the process.
 
 mod isolated;
 mod pythons;
@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Two sessions for good, on two interpreters of a pool.
+/// Two leaked sessions, on two interpreters of a pool.
 fn leaked() -> impl Iterator<Item = [&'static Session; 2]> {
     pools(2).map(|pool| {
         let sessions = [0, 1].map(|index| &*Box::leak(Box::new(pool.acquire_on(index).unwrap())));
@@ -95,7 +95,7 @@ fn an_object_of_another_interpreter_is_refused_at_every_door() {
             own.with_gil(|| {
                 is_foreign("to_object", movable.to_object(own).unwrap().call(smuggled()))
             });
-            // Nothing of it has got in, and both go on.
+            // None of it has got in, and both still work.
             assert_eq!(dict.len().unwrap(), 0);
             assert_eq!(f.call((1,)).unwrap().str().unwrap(), "((1,), {})");
             assert_eq!(smuggled().0.len().unwrap(), 1);
@@ -140,7 +140,7 @@ fn interpreters_of_the_same_name_in_two_pools_are_told_apart() {
     });
 }
 
-/// Keyword arguments of somebody who first takes out what is there.
+/// Keyword arguments that first remove those that are there.
 struct Clearing;
 
 impl ToKeywords for Clearing {

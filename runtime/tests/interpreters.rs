@@ -37,7 +37,7 @@ fn each_interpreter_has_a_gil_of_its_own() {
                 let (pool, both_inside) = (&pool, both_inside.clone());
                 scope.spawn(move || {
                     let session = pool.acquire_on(index).unwrap();
-                    // Waits under the GIL: only with two of them both threads get here.
+                    // Waits under the GIL: both threads get here only if there are two GILs.
                     let meet = session
                         .function("meet", move |session, _| {
                             both_inside.wait();
@@ -129,7 +129,7 @@ class Noted:
         let class = session.run(code, "noted.py").unwrap().get_item("Noted").unwrap();
         let objects: Vec<_> = (0..3).map(|_| class.call((&note,)).unwrap()).collect();
         thread::scope(|scope| {
-            // On a thread that is inside of another interpreter.
+            // On a thread that is inside another interpreter.
             let pool = &pool;
             scope.spawn(move || {
                 let other = pool.acquire_on(1).unwrap();
@@ -188,7 +188,7 @@ fn the_least_loaded_interpreter_is_chosen() {
         assert!(pool.interpreters().iter().all(|interpreter| interpreter.leases() == 0));
         let preferred = pool.acquire_preferring(|interpreter| interpreter.index() == 2).unwrap();
         assert_eq!(preferred.interpreter().index(), 2);
-        // Load goes before preference.
+        // Load counts before preference.
         let other = pool.acquire_preferring(|interpreter| interpreter.index() == 2).unwrap();
         assert_ne!(other.interpreter().index(), 2);
         let error = pool.acquire_on(3).unwrap_err();
@@ -221,7 +221,7 @@ def register(count):
         assert_eq!(counts(), [1, 0]);
         drop(session);
         assert_eq!(counts(), [1, 1]);
-        // The interpreters are gone, and what was lent to them has come back.
+        // The interpreters are gone, and have returned the memory that was lent to them.
         assert!(exits.iter().all(|exits| Arc::strong_count(exits) == 1));
     }
 }
@@ -309,7 +309,7 @@ fn an_interpreter_ends_on_a_thread_that_takes_over_an_identifier() {
             thread::spawn(move || drop(pool.acquire().unwrap().import("threading").unwrap()))
         };
         importer.join().unwrap();
-        // Most likely on the stack, and so under the identifier, of the thread that has ended.
+        // The new thread most likely has the stack, and so the identifier, of the thread that has ended.
         thread::spawn(move || drop(pool)).join().unwrap();
         assert_eq!(reports.load(Ordering::SeqCst), 0);
     }

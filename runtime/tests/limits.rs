@@ -1,4 +1,4 @@
-//! Interpreters that the kernel has no room for: an error, while the others go on.
+//! Interpreters that the kernel has no room for: each is an error, and the others still work.
 #![cfg(target_arch = "x86_64")]
 
 mod pythons;
@@ -7,7 +7,7 @@ use hydrozoa::{Builder, Error, Pool};
 use hydrozoa_testkit::process::in_child;
 use hydrozoa_testkit::refusal::{Point, count, points, refusing, watch};
 
-/// Seconds that one attempt may take on a machine that has other things to do.
+/// Seconds that one attempt may take on a busy machine.
 const ATTEMPT: u32 = 120;
 
 fn newest() -> Builder {
@@ -20,7 +20,7 @@ fn works(pool: &Pool) {
     assert_eq!(sum.extract::<i64>().unwrap(), 4_999_950_000);
 }
 
-/// How many mappings of libpython and the payload there are, but for the views of the files.
+/// How many mappings of libpython and the payload there are, without the views of the files.
 fn replicas() -> usize {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
     let theirs = |line: &&str| line.contains("libpython") || line.contains("hydrozoa-payload");
@@ -39,7 +39,7 @@ fn an_interpreter_that_the_kernel_refuses_is_an_error_and_others_go_on() {
     let counts: Vec<usize> =
         counts.unwrap().split_whitespace().map(|count| count.parse().unwrap()).collect();
     let of = |call: &'static str| points(&counts).into_iter().filter(move |point| point.is(call));
-    // Each request for memory, without those after it, and some for files: Python needs few of those.
+    // Every request for memory, alone, and some for files. Not every file that Python tries is needed.
     let tried: Vec<Point> = of("mmap").step_by(2).chain(of("openat").step_by(9)).collect();
     let mut failures = Vec::new();
     let mut errors = 0;

@@ -41,7 +41,7 @@ fn one_more_interpreter_takes_what_is_documented() {
         }
         pool
     };
-    // The first loads what all share.
+    // The first interpreter loads what all share.
     let first = start(1);
     let before = taken();
     let more = start(MORE);

@@ -1,4 +1,4 @@
-//! Memory and tensors that cross without a copy, on every Python of the machine.
+//! Memory and tensors that cross the boundary without a copy, on every Python of the machine.
 
 mod pythons;
 
@@ -49,7 +49,7 @@ fn a_held_buffer_keeps_its_exporter_from_moving_the_memory() {
         let buffer = bytes.writable_buffer().unwrap();
         raises(bytes.call_method("append", (1,)), "BufferError");
         drop(buffer);
-        // The release was queued, and is done by the next call.
+        // The release was queued. The next call does it.
         bytes.call_method("append", (100,)).unwrap();
         assert_eq!(bytes.extract::<Vec<u8>>().unwrap(), b"abcd");
         assert!(session.eval("b'abc'").unwrap().writable_buffer().is_err());
@@ -146,8 +146,8 @@ fn a_tensor_crosses_by_address_and_is_freed_by_the_last_user() {
         let owner = Arc::new(());
         let mut elements = vec![1_f32, 2.0, 3.0, 4.0, 5.0, 6.0];
         let data = elements.as_mut_ptr();
-        // SAFETY: a 3 x 2 tensor, transposed, over the six elements of the vector that is the
-        // owner's other half.
+        // SAFETY: a 3 x 2 tensor, transposed, over the six elements of the vector. That vector is the
+        // other half of the owner.
         let tensor = unsafe {
             Tensor::from_raw_parts(
                 data.cast(),
@@ -169,7 +169,7 @@ fn a_tensor_crosses_by_address_and_is_freed_by_the_last_user() {
         drop((tensor, carrier));
         session.interpreter().drain();
         assert_eq!(Arc::strong_count(&owner), 2);
-        // Taken from Python, it is given back under the GIL, by whoever is next there.
+        // It came from Python, so the next thread under the GIL releases it.
         drop(back);
         session.interpreter().drain();
         assert_eq!(Arc::strong_count(&owner), 1);
@@ -227,7 +227,7 @@ fn a_tensor_may_outlive_pool_and_session() {
         assert_eq!(tensor.to_vec::<u8>().unwrap(), [7; 3]);
         std::thread::spawn(move || {
             assert_eq!(buffer.to_vec::<u8>().unwrap(), b"xy");
-            // The last of them ends the interpreter, on this thread.
+            // Dropping the last of them ends the interpreter, on this thread.
             drop((tensor, buffer));
         })
         .join()
@@ -235,7 +235,7 @@ fn a_tensor_may_outlive_pool_and_session() {
     }
 }
 
-/// The shortest of several runs: what others do on the machine only adds to it.
+/// The shortest of several runs: other work of the machine only makes runs longer.
 fn shortest(mut action: impl FnMut()) -> Duration {
     (0..30)
         .map(|_| {
@@ -258,7 +258,7 @@ fn the_elements_of_a_tensor_are_copied_as_fast_as_a_slice() {
     let copied = shortest(|| drop(black_box(tensor.to_vec::<f32>().unwrap())));
     assert!(copied < 4 * plain, "{copied:?} for what takes {plain:?}");
     assert_eq!(tensor.to_vec::<f32>().unwrap(), elements);
-    // Channels last: no two elements are neighbours, and none may take a division for each index.
+    // Channels last: no two elements are neighbours, and no element may cost a division for each index.
     // SAFETY: the strides of the same elements in another order.
     let turned = unsafe {
         Tensor::from_raw_parts(

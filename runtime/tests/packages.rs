@@ -1,4 +1,4 @@
-//! Packages and movables without torch: on any Python that the machine has.
+//! Packages and movables without torch, on any Python of the machine.
 
 mod common;
 
@@ -22,7 +22,7 @@ fn load_bytes(pool: &Pool, bytes: &[u8]) -> hydrozoa::Package {
     pool.load_archive(Archive::from_bytes("test", bytes).unwrap())
 }
 
-/// `gc.collect()`, after what was dropped elsewhere has been given back.
+/// `gc.collect()`, after the interpreter has released objects that other threads dropped.
 fn collect(session: &Session) {
     session.interpreter().drain();
     session.import("gc").unwrap().call_method("collect", ()).unwrap();
@@ -103,7 +103,7 @@ fn a_corrupt_package_is_a_typed_error_and_the_interpreter_goes_on() {
     let text = error.to_string();
     assert!(text.contains("damaged.pt") && text.contains("m.py") && text.contains("CRC"), "{text}");
 
-    // A record that is only checked when Python reads it.
+    // The loader checks this record only when Python reads it.
     let mut bytes = archive(&[], &[("d/t.txt", b"to be damaged"), ("d/x.pkl", b"\x80\x03K\x01.")]);
     let at = bytes.windows(6).position(|window| window == b"to be ").unwrap();
     bytes[at] = b'T';
@@ -178,7 +178,7 @@ fn a_module_is_compiled_by_one_interpreter_for_all_of_its_pool() {
     let first = pool.acquire_on(0).unwrap();
     let b = package.import_module(&first, "b").unwrap();
     assert_eq!(b.call_method("g", ()).unwrap().extract::<String>().unwrap(), "g");
-    // What the others compile is what nobody has compiled before.
+    // The others compile only code that no interpreter has compiled before.
     let log = "from _hydrozoa import package\ncompiled = []\ndef note(source, file, *rest, **options):\n    \
                compiled.append(file.rpartition('.')[0][-1])\n    return compile(source, file, *rest, **options)\n\
                package.compile = note\n";
@@ -189,7 +189,7 @@ fn a_module_is_compiled_by_one_interpreter_for_all_of_its_pool() {
         assert_eq!(a.call_method("f", ()).unwrap().extract::<String>().unwrap(), "g");
         let compiled: Vec<String> = log.get_item("compiled").unwrap().extract().unwrap();
         assert_eq!(compiled.concat(), expected);
-        // Code that was compiled elsewhere shows its source.
+        // Code that another interpreter compiled shows its source.
         let error = a.call_method("fails", ()).unwrap_err();
         let traceback = error.traceback().unwrap();
         assert!(traceback.contains("a.py\", line 5") && traceback.contains("raise ValueError"));
@@ -228,7 +228,7 @@ fn a_movable_loads_once_in_each_interpreter_however_many_threads_ask() {
         assert_eq!(count(&package, &session, "loads"), 1);
         assert_eq!(count(&package, &session, "alive"), 1);
     }
-    // The last handle goes while this thread holds one interpreter's GIL.
+    // The last handle is dropped while this thread holds one interpreter's GIL.
     let session = pool.acquire_on(0).unwrap();
     session.with_gil(|| drop(movable));
     drop(session);
@@ -278,7 +278,7 @@ fn the_pool_prefers_an_interpreter_that_holds_the_movable() {
         movable
     };
     assert_eq!(movable.acquire_session().unwrap().interpreter().index(), 2);
-    // Busy, it is not worth waiting for.
+    // A busy interpreter is not worth waiting for.
     let busy = pool.acquire_on(2).unwrap();
     assert_ne!(movable.acquire_session().unwrap().interpreter().index(), 2);
     drop(busy);
@@ -398,7 +398,7 @@ class Hooked:
         let session = pool.acquire_on(0).unwrap();
         let class = package.import_module(&session, "hook").unwrap().getattr("Hooked").unwrap();
         let object = class.call((41,)).unwrap();
-        // Twice the same object stays one.
+        // An object that occurs twice stays one object.
         session.create_movable(&session.object_from(&vec![&object, &object]).unwrap()).unwrap()
     };
     let session = pool.acquire_on(1).unwrap();
@@ -419,8 +419,8 @@ fn an_archive_opens_from_a_reader_and_its_records_are_found_by_pattern() {
     assert!(found("[").is_empty());
 }
 
-/// Byte ranges of a small archive flipped, zeroed, cut out or doubled, 5,000 times: what opens
-/// loads and computes right, or says what is wrong.
+/// Flips, zeroes, cuts out or doubles byte ranges of a small archive, 5,000 times. An archive that opens
+/// loads and computes the right result, or the error says what is wrong.
 #[test]
 fn five_thousand_damaged_archives_give_typed_errors_or_right_results() {
     let _alone = alone();

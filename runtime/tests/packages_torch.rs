@@ -60,8 +60,8 @@ fn collect(pool: &Pool) {
     }
 }
 
-/// What is shared when nothing of an earlier test is left. Its thread may still be ending: what it
-/// takes from an interpreter's queue on its way out is freed by it, and not by [`collect`].
+/// The shared memory when nothing of an earlier test is left. The thread of that test may still be
+/// ending. On its way out it frees what it takes from an interpreter's queue, and [`collect`] does not.
 fn settled(pool: &Pool) -> SharedMemory {
     let deadline = Instant::now() + Duration::from_secs(10);
     loop {
@@ -149,13 +149,13 @@ fn a_further_interpreter_does_not_add_the_weights_to_private_memory() {
     let x = floats(&exported().join("resnet18.input"));
     let x = Tensor::from_vec(x, &[1, 3, 224, 224]).unwrap();
     let model = package.load_pickle("model", "model.pkl").unwrap();
-    // Both interpreters have torchvision's modules and torch's own buffers after this.
+    // After this both interpreters have torchvision's modules and torch's own buffers.
     for interpreter in pool.interpreters() {
         infer(&interpreter.session(), &model, &x);
     }
     model.unload(&pool.interpreters()[1].session());
     collect(pool);
-    // With the session's end malloc returns what the load and the call had in between.
+    // When the session ends, malloc returns the memory that the load and the call used temporarily.
     let before = Usage::of_process().unwrap();
     infer(&pool.interpreters()[1].session(), &model, &x);
     let added = (Usage::of_process().unwrap() - before).private;
@@ -197,10 +197,10 @@ fn a_module_moves_with_its_storages_and_is_freed_everywhere() {
     assert_eq!(all[0], all[1]);
     assert_eq!(all[1]["0.weight"], all[1]["1.weight"]);
     assert_eq!(all[1]["row"], all[1]["0.weight"] + 3 * 64 * 4);
-    // Three storages: the tied weight, which the buffer is a view of, and two biases.
+    // Three storages: the tied weight and two biases. The buffer is a view of the weight.
     assert_eq!(shared_memory().ranges, before.ranges + 3);
 
-    // Moved on from an interpreter that only borrowed the memory: the owner is the same.
+    // Moved again, from an interpreter that only borrowed the memory. The owner is the same.
     let moved_on = {
         let session = pool.acquire_on(1).unwrap();
         pool.create_movable(&model.to_object(&session).unwrap()).unwrap()
@@ -215,7 +215,7 @@ fn a_module_moves_with_its_storages_and_is_freed_everywhere() {
     session.with_gil(|| drop(moved_on));
     drop(session);
     collect(pool);
-    // What a storage in one interpreter kept of another's is given back in a second round.
+    // A storage in one interpreter may keep objects of another: the second round releases them.
     collect(pool);
     assert_eq!(shared_memory(), before);
     assert_eq!(counts(), modules);
@@ -284,7 +284,7 @@ def shrink(t):
     );
     let sum = copy.call_method("sum", ()).unwrap().call_method("item", ()).unwrap();
     assert_eq!(sum.extract::<f64>().unwrap(), 499_500.0);
-    // In place, and in no other size.
+    // The weights can be written in place, but not resized.
     weights.call_method("zero_", ()).unwrap();
     assert_eq!(copy.get_item(999).unwrap().extract::<f64>().unwrap(), 0.0);
 }
@@ -311,8 +311,8 @@ fn a_write_in_one_interpreter_is_seen_in_the_other_and_not_in_the_file() {
     assert_eq!(std::fs::read(&path).unwrap(), file);
 }
 
-/// Tensors made in one interpreter, called in others and dropped anywhere, by more threads than
-/// interpreters: every result right, nothing left.
+/// More threads than interpreters make tensors in one interpreter, use them in others and drop them
+/// anywhere. Every result is right, and nothing is left.
 #[test]
 fn movables_made_called_and_dropped_by_many_threads_leave_nothing() {
     let _alone = alone();
@@ -410,15 +410,15 @@ fn read_only_weights_compute_and_refuse_to_be_written() {
         assert!(call("copy").unwrap().extract::<i64>().unwrap() > 0);
         assert_eq!(infer(&session, &model, &x), expected);
     }
-    // Moved on as an object, it is copied, and says so.
+    // Moved again as an object, it is copied. `copied` says so.
     let session = pool.acquire_on(0).unwrap();
     let moved = session.create_movable(&model.to_object(&session).unwrap()).unwrap();
     assert!(moved.copied().iter().any(|line| line.contains("read-only")), "{:?}", moved.copied());
     assert_eq!(infer(&pool.acquire_on(1).unwrap(), &moved, &x), expected);
 }
 
-/// What was loaded from one package goes into another, by stock torch.package's exporter, and stock
-/// torch.package loads that.
+/// Stock torch.package's exporter writes objects of one package into another, and stock torch.package
+/// loads that one.
 #[test]
 fn a_loaded_object_is_exported_again_and_loads_in_stock() {
     let _alone = alone();

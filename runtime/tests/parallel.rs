@@ -1,5 +1,5 @@
-//! Interpreters use as many processors as there are threads. Alone in its process, so that other
-//! tests take no processor from it.
+//! Interpreters use as many processors as there are threads. The test has a process of its own, so that
+//! other tests take no processor from it.
 
 mod pythons;
 
@@ -16,7 +16,7 @@ def work():
     return total
 ";
 
-/// At most so many rounds, of which these with two processors that are free are enough to judge by.
+/// The most rounds, and how many of them with two free processors are enough for a verdict.
 const ROUNDS: usize = 24;
 const ENOUGH: usize = 4;
 
@@ -42,8 +42,8 @@ fn two_interpreters_on_two_threads_use_two_processors() {
                 });
             })
         };
-        // What a busy machine does not give to plain threads, before and after, it does not give to
-        // interpreters: such a round says nothing.
+        // A busy machine that does not give processors to plain threads, before and after, does not give them to
+        // interpreters either. Such a round says nothing.
         let (mut granted, mut two, mut one) = (0, 0_f64, 0_f64);
         for _ in 0..ROUNDS {
             let before = plain_threads();

@@ -1,4 +1,4 @@
-//! Interpreters that do not start: each is an error that names its cause, and others go on.
+//! Interpreters that do not start: each is an error that names its cause, and the others still work.
 
 mod own_process;
 mod pythons;
@@ -12,7 +12,7 @@ use std::path::Path;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// How many further threads this process may make.
+/// How many more threads this process may make.
 static THREADS: AtomicUsize = AtomicUsize::new(usize::MAX);
 
 type Create = unsafe extern "C" fn(
@@ -22,7 +22,7 @@ type Create = unsafe extern "C" fn(
     *mut c_void,
 ) -> c_int;
 
-/// Stands in front of the C library's, for everything that is linked into this program.
+/// Replaces the C library's function for all code that is linked into this program.
 ///
 /// # Safety
 ///
@@ -86,7 +86,7 @@ fn a_thread_that_the_system_refuses_is_an_error_that_names_the_interpreter() {
                 }
                 errors += 1;
             }
-            // Four main threads, and those beside the first that start the others.
+            // Four main threads, and the threads that start all interpreters except the first.
             assert_eq!(errors, 7);
             works(&builder.build().unwrap());
         }
@@ -109,7 +109,7 @@ fn an_exception_of_python_as_it_starts_is_told_with_type_and_text() {
 #[test]
 fn an_exception_behind_pythons_start_is_told_with_type_text_and_traceback() {
     for (minor, library) in pythons() {
-        // Python itself starts, and our own module cannot be imported.
+        // Python itself starts, but cannot import our own module.
         let venv = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("starts/3.{minor}"));
         let packages = venv.join(format!("lib/python3.{minor}/site-packages"));
         fs::create_dir_all(&packages).unwrap();

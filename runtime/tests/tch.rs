@@ -1,4 +1,4 @@
-//! `tch::Tensor` across the boundary, in the memory it has, under both policies. Needs the cargo
+//! `tch::Tensor` across the boundary, in its own memory, under both policies. The tests need the cargo
 //! feature `tch` and the virtual environment with torch.
 
 mod common;
@@ -54,7 +54,7 @@ fn each_side_keeps_the_memory_that_it_was_given() {
             .extract()
             .unwrap();
         assert_eq!(sum, 3e6);
-        // Given back on a thread that is in no interpreter.
+        // Dropped on a thread that is in no interpreter.
         thread::spawn(move || drop(y)).join().unwrap();
         session.interpreter().drain();
     });
@@ -107,7 +107,7 @@ fn flags_on_the_memory_are_resolved_and_gradients_left_behind() {
 #[test]
 fn what_torch_cannot_hold_is_refused() {
     let reversed = [1_i32, 2, 3];
-    // SAFETY: from the last element backwards over the array, which the test keeps.
+    // SAFETY: the tensor runs from the last element backwards over the array. The test keeps the array.
     let reversed = unsafe {
         Tensor::from_raw_parts(
             reversed.as_ptr().add(2).cast_mut().cast(),

@@ -1,4 +1,4 @@
-//! Threads that come, wait and go, and interpreters that end on whichever of them.
+//! Threads that come, wait and end, and interpreters that end on any of them.
 
 mod own_process;
 mod pythons;
@@ -12,7 +12,7 @@ use std::sync::{Arc, Barrier, Mutex, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// Seconds for one test on a machine that has other things to do.
+/// Seconds for one test on a busy machine.
 const PATIENCE: u32 = 60;
 
 /// A thread that has used the pool, and ends when the sender is dropped.
@@ -48,7 +48,7 @@ def register(byte):
     ended
 }
 
-/// Waits until the interpreter has run its exit functions and let go of what was lent to it.
+/// Waits until the interpreter has run its exit functions and returned the memory that was lent to it.
 fn assert_ends(ended: &Arc<AtomicU8>) {
     let deadline = Instant::now() + Duration::from_secs(20);
     while ended.load(Ordering::SeqCst) != 1 || Arc::strong_count(ended) != 1 {
@@ -173,7 +173,7 @@ fn a_host_function_lets_go_of_the_gil_to_wait() {
                             let visit = |index| pool.acquire_on(index).unwrap().eval("2").is_ok();
                             assert!(scope.spawn(move || visit(0) && visit(1)).join().unwrap());
                         });
-                        // Taken again inside, and let go of again inside of that.
+                        // The GIL is taken again inside, and released again inside that.
                         session.with_gil(|| {
                             append.call((2,)).unwrap();
                             session.without_gil(|| {
@@ -196,7 +196,7 @@ fn a_host_function_lets_go_of_the_gil_to_wait() {
             let list = session.eval("[]").unwrap();
             wait.call((&list,)).unwrap();
             assert_eq!(list.extract::<Vec<i64>>().unwrap(), [1, 2, 3, 4, 5, 6]);
-            // Where no GIL is held there is none to let go of.
+            // A thread that holds no GIL has none to release.
             assert_eq!(session.without_gil(|| list.len().unwrap()), 6);
         }
     });
@@ -231,7 +231,7 @@ fn the_last_handle_dropped_by_a_call_on_a_thread_of_python_ends_the_interpreter(
             let call = session
                 .function("call", move |session, _| {
                     inside.send(()).unwrap();
-                    // Under the GIL, which nobody else needs.
+                    // Under the GIL. No other thread needs it.
                     let _ = stay.lock().unwrap().recv();
                     session.none()
                 })
@@ -268,7 +268,7 @@ fn the_last_handle_dropped_with_a_function_on_a_thread_of_python_ends_the_interp
                     session.none()
                 })
                 .unwrap();
-            // The handle goes with the function, and that with the thread.
+            // The thread's end drops the function, and that drops the handle.
             let handle = session.interpreter().clone();
             let last = session
                 .function("last", move |session, _| session.object_from(&handle.index()))
@@ -283,7 +283,7 @@ def begin(wait, last):
     threading.Thread(target=run).start()
 ";
             let begin = session.run(code, "begin.py").unwrap().get_item("begin").unwrap();
-            // Under the GIL, so that nothing is left to whoever enters next.
+            // Under the GIL, so that the next thread to enter has nothing left to do.
             session.with_gil(|| begin.call((wait, last)).map(drop)).unwrap();
             drop(begin);
             drop((session, pool));
@@ -317,8 +317,8 @@ impl Drop for Entering {
     }
 }
 
-/// Two interpreters, in each of which `start` has a thread let go of an owner that enters the other
-/// one. Both threads are inside of their own interpreter before either enters.
+/// Two interpreters. In each, `start` makes a thread drop an owner that enters the other one. Both
+/// threads are inside their own interpreter before either enters.
 fn cross(code: &str, start: impl Fn(Object<'_>) -> Option<JoinHandle<()>>) {
     for pool in pools(2) {
         let meet = Arc::new(Barrier::new(2));
@@ -334,7 +334,7 @@ fn cross(code: &str, start: impl Fn(Object<'_>) -> Option<JoinHandle<()>>) {
             };
             let begin = session.run(code, "begin.py").unwrap().get_item("begin").unwrap();
             let lent = session.lend(owner).unwrap();
-            // Under the GIL, so that nothing is left to whoever enters next.
+            // Under the GIL, so that the next thread to enter has nothing left to do.
             threads.extend(session.with_gil(|| start(begin.call((lent,)).unwrap())));
         }
         for _ in 0..2 {
@@ -372,7 +372,7 @@ def begin(lent):
     own_process(name, PATIENCE, || {
         cross(code, |address| {
             let address: usize = address.extract().unwrap();
-            // A thread that comes by a plain function pointer, as those of C libraries do.
+            // A thread that enters by a plain function pointer, as threads of C libraries do.
             Some(thread::spawn(move || {
                 let pointer: *const () = std::ptr::with_exposed_provenance(address);
                 // SAFETY: a function without arguments that ctypes keeps as long as its module's list.
@@ -444,7 +444,7 @@ class Needing:
             for error in errors {
                 assert_eq!(error, "RecursionError: a movable is needed to load itself");
             }
-            // The functions keep the pool by way of the movables.
+            // The functions keep the movables, and those keep the pool.
             movables.lock().unwrap().clear();
         }
     });

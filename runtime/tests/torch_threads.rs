@@ -1,4 +1,4 @@
-//! torch's state of a thread, as interpreters use the thread in turn and inside of each other.
+//! torch's state of a thread, while interpreters use the thread in turn and inside each other.
 
 mod common;
 mod own_process;
@@ -14,9 +14,9 @@ fn pool(policy: TorchPolicy) -> Pool {
     Pool::builder().interpreters(3).venv(venv()).torch(policy).build().unwrap()
 }
 
-/// A module that looks at torch's state, sets it, and has a host function called in between. The
-/// state: whether gradients are recorded, the default device, the number of function modes, and
-/// whether inference mode is on.
+/// A module that reads torch's state, sets it, and calls a host function in between. The state is whether
+/// gradients are recorded, the default device, the number of function modes, and whether inference mode
+/// is on.
 const STATE: &str = "
 import torch
 def state():
@@ -54,10 +54,10 @@ fn module<'s>(session: &'s Session) -> Result<Object<'s>> {
     session.import("states")
 }
 
-/// One step of a nest: the interpreter, and the function of `states` that is called there.
+/// One step of a nest: the interpreter, and the function of `states` to call there.
 type Step = (usize, &'static str);
 
-/// Calls each step inside of the one before.
+/// Calls each step inside the one before.
 fn nest(pool: &Pool, steps: &'static [Step]) -> Result<()> {
     let Some(((index, function), rest)) = steps.split_first() else {
         return Ok(());
@@ -84,7 +84,7 @@ fn nests(policy: TorchPolicy) {
     let pool = pool(policy);
     pool.register_module("states", STATE).unwrap();
     let nests: [&'static [Step]; 7] = [
-        // An interpreter that is entered again from another one has its own state, not that one's.
+        // An interpreter that is entered again from another one has its own state, not the other's.
         &[(0, "under_nothing"), (1, "under_no_grad"), (0, "under_nothing")],
         &[(0, "under_no_grad"), (1, "under_nothing"), (0, "under_inference"), (1, "under_nothing")],
         &[
@@ -95,7 +95,7 @@ fn nests(policy: TorchPolicy) {
             (1, "under_inference"),
         ],
         &[(0, "under_nothing"), (1, "under_no_grad"), (2, "under_nothing"), (0, "under_nothing")],
-        // A thread of Python's has its interpreter's state in host functions too.
+        // A thread that Python made has its interpreter's state in host functions too.
         &[(0, "thread under_nothing"), (1, "under_no_grad"), (0, "under_nothing")],
         &[(0, "thread under_inference"), (1, "under_nothing"), (1, "under_no_grad")],
         &[(2, "under_nothing"), (0, "thread under_no_grad"), (1, "under_nothing")],
@@ -107,8 +107,8 @@ fn nests(policy: TorchPolicy) {
     seen_from_inside(&pool);
 }
 
-/// What is set in an interpreter holds where that is entered again, from another one or from a host
-/// function on a thread of Python's.
+/// A state that is set in an interpreter holds when the interpreter is entered again: from another one, or
+/// from a host function on a thread that Python made.
 fn seen_from_inside(pool: &Pool) {
     let look = |pool: &Pool| -> Result<(bool, String, usize, bool)> {
         module(&pool.acquire_on(0)?)?.call_method("state", ())?.extract()

@@ -1,4 +1,4 @@
-//! Private memory, as `hydrozoa::memory` defines it: each test measures a child of its own, which nobody disturbs.
+//! Private memory, as `hydrozoa::memory` defines it. Each test measures a child of its own, where nothing else runs.
 
 use hydrozoa::memory::Usage;
 use hydrozoa_testkit::process::in_child;
@@ -23,7 +23,7 @@ fn what_is_written_is_private_and_what_is_read_is_not() {
         let written = vec![1_u8; 32 * MIB];
         let grown = Usage::of_process().unwrap() - before;
         assert!(grown.private >= 31 * MIB as i64, "{grown:?} with {} bytes more", written.len());
-        // Zeroed memory that nobody writes is the kernel's page of zeros.
+        // Zeroed memory that no code writes is the kernel's page of zeros.
         let before = Usage::of_process().unwrap();
         let read = vec![0_u8; 32 * MIB];
         black_box(read.iter().step_by(4096).map(|byte| usize::from(*byte)).sum::<usize>());
@@ -38,7 +38,7 @@ fn pages_of_a_file_that_was_just_written_are_not_private() {
         let path = std::env::temp_dir().join(format!("hydrozoa-written-{}", std::process::id()));
         std::fs::write(&path, vec![1_u8; 32 * MIB]).unwrap();
         let file = File::open(&path).unwrap();
-        // SAFETY: nobody else knows the file, and it keeps its length.
+        // SAFETY: no other code knows the file, and it keeps its length.
         let mut mapped = unsafe { memmap2::MmapOptions::new().map_copy(&file) }.unwrap();
         black_box(mapped.iter().step_by(4096).map(|byte| usize::from(*byte)).sum::<usize>());
         let own = std::process::id();
@@ -59,7 +59,7 @@ fn a_forked_child_owns_only_what_it_has_written() {
         // SAFETY: two descriptors are written to the array.
         assert_eq!(unsafe { libc::pipe(ends.as_mut_ptr()) }, 0);
         let parent = Usage::of_process().unwrap();
-        // SAFETY: until it ends, the child writes memory of its own and calls async-signal-safe functions alone.
+        // SAFETY: until it ends, the child writes only its own memory and calls only async-signal-safe functions.
         let child = unsafe { libc::fork() };
         if child == 0 {
             block[..8 * MIB].fill(2);

@@ -1,4 +1,4 @@
-//! Values across the boundary, on every Python of the machine.
+//! Values that cross the boundary, on every Python of the machine.
 
 mod pythons;
 

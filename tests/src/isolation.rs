@@ -1,7 +1,7 @@
 //! Tests that each run in a process of their own.
 //!
-//! A crash in one test must not end the others, interpreters stay mapped for the life of a process, and figures of memory
-//! are those of a process: so every test is a child process of the test binary.
+//! A crash in one test must not end the others. Interpreters stay mapped for the life of a process. Figures of memory
+//! are those of a process. So every test is a child process of the test binary.
 
 use std::process::{Command, ExitCode};
 
@@ -10,7 +10,7 @@ use libtest_mimic::{Arguments, Failed, Trial};
 /// A test: its name states the behaviour.
 pub type Test = (&'static str, fn() -> anyhow::Result<()>);
 
-/// Set in the child: which test it is to run.
+/// Set in the child: the test that it has to run.
 const INSIDE: &str = "HYDROZOA_TEST_INSIDE";
 
 /// Runs the tests that the command line selects, or the one that the parent selected.

@@ -1,4 +1,5 @@
-//! What the conformance tests share. The tests themselves are in `tests/`, the programs that they run in `scripts/`.
+//! Code that the conformance tests share. The tests themselves are in `tests/`. The programs that they run are in
+//! `scripts/`.
 
 pub mod isolation;
 pub mod mappings;

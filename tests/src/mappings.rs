@@ -1,4 +1,4 @@
-//! `/proc/self/smaps` and `/proc/self/pagemap`: which pages are there, and whose they are (proc(5)).
+//! `/proc/self/smaps` and `/proc/self/pagemap`: which pages are present, and which are shared (proc(5)).
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -20,15 +20,15 @@ pub struct Mapping {
     pub range: Range<u64>,
     /// Offset of the first page in the file.
     pub offset: u64,
-    /// The file, if it is one's.
+    /// The file, if a file is mapped.
     pub path: Option<PathBuf>,
     /// KiB of the pages that are this process's own copies.
     pub anonymous: u64,
-    /// KiB of pages that were written and not yet written back.
+    /// KiB of pages that were changed and not yet written back.
     pub dirty: u64,
     /// KiB of resident pages.
     pub resident: u64,
-    /// KiB of resident pages, each divided by how often it is mapped.
+    /// KiB of resident pages, each divided by the number of its mappings.
     pub proportional: u64,
 }
 
@@ -81,8 +81,8 @@ fn header(line: &str) -> Option<Mapping> {
     })
 }
 
-/// The addresses of an ELF file that nothing may write: text and read-only data, whole pages, relative to the base, what
-/// adjoins as one range. A segment that is relocated and then protected (RELRO) is a writable one here.
+/// The addresses of an ELF file that nothing may write: text and read-only data. They are whole pages, relative to the
+/// base. Adjoining segments are one range. A segment that is relocated and then protected (RELRO) counts as writable.
 ///
 /// # Errors
 ///
@@ -108,7 +108,7 @@ pub fn read_only_ranges(path: &Path) -> Result<Vec<Range<u64>>> {
 }
 
 /// The pages of an address range that are present, counted from the range's start, each with the number of its frame of
-/// physical memory; the kernel tells those to a process with CAP_SYS_ADMIN alone, others read 0
+/// physical memory. Only a process with CAP_SYS_ADMIN can read that number. Others read 0
 /// (Documentation/admin-guide/mm/pagemap.rst).
 ///
 /// # Errors
@@ -144,7 +144,7 @@ mod tests {
             .as_ptr()
             .wrapping_add((start - block.as_ptr() as u64) as usize + 5 * page)
             .cast_mut();
-        // SAFETY: the sixth whole page lies within the vector's 64 pages, which nobody else uses.
+        // SAFETY: the sixth whole page lies within the vector's 64 pages, which no other code uses.
         unsafe { touched.write_volatile(1) };
         let after = present_pages(&range).unwrap();
         assert!(!before.contains_key(&5) && after.contains_key(&5), "{before:?} {after:?}");

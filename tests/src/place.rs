@@ -10,7 +10,7 @@ use tempfile::TempDir;
 ///
 /// # Errors
 ///
-/// The variable is not set. There is no quiet way round: a test that did not run has not passed.
+/// The variable is not set. The test is not skipped then: a test that did not run has not passed.
 pub fn venv() -> Result<PathBuf> {
     named("HYDROZOA_TEST_VENV")
 }

@@ -11,16 +11,16 @@ use hydrozoa_testkit::libraries::{Workshop, function, open};
 
 use crate::process::{alone, is_alone, rounds};
 
-/// What a child exits with that has done all it tried.
+/// The exit status of a child whose attempts all succeeded.
 const DONE: c_int = 42;
 
-/// Seconds that a child may take, which has little to do, on a machine that has other things to do.
+/// Seconds that a child may take on a busy machine. It has little to do.
 const PATIENCE: u32 = 60;
 
-/// Children of one process: each of its threads makes images meanwhile, which live as long as it.
+/// Children of one process. Its threads make images meanwhile, which live as long as the process.
 const BATCH: u64 = 300;
 
-/// One of the threads makes an image for as many forks.
+/// After so many forks one of the threads makes an image.
 const FORKS_PER_IMAGE: u64 = 5;
 
 /// C++: thread-local data, a constructor, and functions that look up and throw.
@@ -58,19 +58,20 @@ const SOURCE: &str = r#"
     }
 "#;
 
-/// Whose libraries are built, in a directory of this name.
+/// The environment variable that names the directory with the built libraries.
 const DIRECTORY: &str = "HYDROZOA_TEST_DIRECTORY";
 
 struct Scene {
     loader: Loader,
-    /// Where all threads, and the children, load too.
+    /// The domain that all threads and the children load into.
     shared: Domain,
-    /// What threads load again and again. It has nothing to be called at exit: glibc's list of that is locked
-    /// while a library's part of it is called or removed, and a fork leaves it so (stdlib/cxa_finalize.c).
+    /// The library that threads load again and again. It registers no exit handlers: glibc locks its list of
+    /// them while it calls or removes those of a library, and a fork leaves the list locked
+    /// (stdlib/cxa_finalize.c).
     known: PathBuf,
-    /// What a child loads, which is new to it.
+    /// The library that a child loads. It is new to the child.
     new: PathBuf,
-    /// What threads make new images of.
+    /// The bytes that threads make new images of.
     bytes: Vec<u8>,
     stop: AtomicBool,
     forks: AtomicU64,
@@ -88,8 +89,8 @@ impl Scene {
         let loader = Loader::builder().build().unwrap();
         let shared = loader.domain("shared").build().unwrap();
         let known = directory.join("libknown++.so");
-        // What the system's loader is loading at the time of a fork is half loaded in the child, as in any
-        // program. From here on it has nothing to load.
+        // A library that the system's loader is loading at the time of a fork is half loaded in the child, as
+        // in any program. From here on that loader has nothing to load.
         Scene::use_of(&open(&shared, &known, OpenFlags::NOW).unwrap());
         Scene {
             loader,
@@ -102,7 +103,7 @@ impl Scene {
         }
     }
 
-    /// Throws, looks up, asks for data that is the thread's own.
+    /// Throws, looks up, and uses thread-local data.
     fn use_of(library: &Library) {
         // SAFETY: the library declares them so.
         let (thrown, looked_up): (
@@ -114,8 +115,8 @@ impl Scene {
         assert!(library.symbol("nobody_at_all").is_err());
     }
 
-    /// What a thread does until it is told to stop. Some of it is done once for a number of forks, as it is
-    /// never undone: an image that is new, and its plan; a plan for a domain that interposes another name.
+    /// The work of a thread until the test stops it. Some of it is never undone, so the thread does it once for
+    /// a number of forks: a new image and its plan, and a plan for a domain that interposes another name.
     fn work(&self, thread: usize) {
         let mut made = 0;
         for round in 0.. {
@@ -126,7 +127,7 @@ impl Scene {
             let mut builder = self.loader.domain("short");
             if is_due {
                 let name = format!("a_name_of_{thread}_{made}");
-                // SAFETY: nobody refers to the name.
+                // SAFETY: nothing refers to the name.
                 builder = builder.interpose(&name, unsafe {
                     Interposition::function(ptr::dangling::<c_void>())
                 });
@@ -153,7 +154,7 @@ impl Scene {
     /// Forks a child that loads a library which is new to it, throws, looks up.
     fn child(&self) -> Result<(), String> {
         // SAFETY: the child does what the loader and the C library allow after a fork, and leaves without
-        // running anything of the parent's.
+        // running code that the parent has registered.
         let child = unsafe { libc::fork() };
         if child == 0 {
             // SAFETY: ends this process if it hangs.

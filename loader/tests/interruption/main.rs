@@ -1,4 +1,4 @@
-//! The loader interrupted: by signal handlers that unwind, and by forks, at any place of what its threads do.
+//! Signal handlers that unwind, and forks, interrupt the loader at any point of its threads' work.
 
 mod forks;
 mod process;

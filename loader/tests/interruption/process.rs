@@ -1,4 +1,4 @@
-//! A process for each test, which is ended if it hangs.
+//! A process for each test. It is killed if it hangs.
 
 use std::ffi::OsString;
 use std::process::Command;
@@ -43,8 +43,8 @@ pub fn alone(test: &str, patience: Duration, variables: &[(&str, OsString)], bod
     }
 }
 
-/// How often a test does what it tries: `usual`, or what the environment says for a long run, for which
-/// the patience grows.
+/// How often a test makes its attempt: `usual`, or the number in the environment for a long run. The patience
+/// grows with that number.
 pub fn rounds(variable: &str, usual: u64) -> (u64, Duration) {
     let rounds = std::env::var(variable).ok().map_or(usual, |text| {
         text.parse().unwrap_or_else(|_| panic!("{variable} is no number: {text}"))

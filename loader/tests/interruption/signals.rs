@@ -30,7 +30,7 @@ static PASSED: AtomicU64 = AtomicU64::new(0);
 
 extern "C" fn on_signal(_: c_int) {
     let mut frames = [ptr::null_mut(); 128];
-    // SAFETY: the array has room for as many frames as it is said to have.
+    // SAFETY: the array has room for `len` frames.
     let count = unsafe { backtrace(frames.as_mut_ptr(), frames.len() as c_int) };
     let [start, end] = [0, 1].map(|index: usize| RESIDENT[index].load(Ordering::Relaxed));
     let resident = |frame: &*mut c_void| (start..end).contains(&(*frame as usize));
@@ -40,11 +40,11 @@ extern "C" fn on_signal(_: c_int) {
         unsafe { mem::transmute::<usize, extern "C" fn() -> c_int>(LOCAL.load(Ordering::Relaxed)) };
     WRONG.fetch_add((local() != 5).into(), Ordering::Relaxed);
     PASSED.fetch_add(frames[..count as usize].iter().any(resident).into(), Ordering::Relaxed);
-    // Not a timer that repeats: where a handler takes longer than the period, nothing else would run.
+    // The timer does not repeat: if a handler took longer than the period, nothing else would run.
     set_timer(PERIOD);
 }
 
-/// Lets the timer expire once, after as many nanoseconds; 0 stops it.
+/// Lets the timer expire once, after so many nanoseconds. 0 stops it.
 fn set_timer(nanoseconds: i64) {
     // SAFETY: zero is a value of every field; the timer was made by `start_timer`.
     unsafe {

@@ -1,4 +1,4 @@
-//! Resources that are really used up, and files that change between two loads.
+//! Resources that the test really uses up, and files that change between two loads.
 
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -41,7 +41,7 @@ fn a_process_without_free_descriptors_goes_on_and_loads_when_it_has_some() {
         let duplicate = || unsafe { libc::dup(0) };
         let mut taken: Vec<_> =
             std::iter::from_fn(|| Some(duplicate())).take_while(|&it| it >= 0).collect();
-        // With none free, with one, with two, until it works.
+        // With no free descriptor, then with one, with two, until the load works.
         let library = loop {
             match graph.open(&domain) {
                 Ok(library) => break library,
@@ -54,11 +54,11 @@ fn a_process_without_free_descriptors_goes_on_and_loads_when_it_has_some() {
             unsafe { libc::close(taken.pop().unwrap()) };
         };
         works(&library);
-        // Another replica needs no more of them.
+        // Another replica needs no more descriptors.
         works(&graph.open(&warm).unwrap());
         refused.to_string()
     });
-    // No library keeps one, so that one is enough for a load.
+    // No library keeps a descriptor open, so one is enough for a load.
     assert!(said.unwrap().parse::<u32>().unwrap() >= 1);
 }
 
@@ -79,7 +79,7 @@ fn a_process_without_address_space_goes_on_and_loads_when_it_has_some() {
                     works(&library);
                     break;
                 }
-                // Of the system's loader, and of a thread without a stack.
+                // Errors of the system's loader, and of a thread without a stack.
                 Err(Error::System { .. } | Error::Tls { .. }) => {}
                 Err(error) => assert_eq!(code(&error), Some(libc::ENOMEM), "{error}"),
             }
@@ -131,7 +131,7 @@ fn a_process_at_its_limit_of_mappings_goes_on_and_loads_when_it_has_some() {
             }
             works(&before);
             let page = taken.pop().expect("a load needs few mappings");
-            // SAFETY: made above, and nobody's.
+            // SAFETY: the mapping was made above, and nothing uses it.
             unsafe { libc::munmap(page, 4096) };
         };
         works(&library);
@@ -171,7 +171,7 @@ fn a_file_that_is_replaced_is_another_image_from_then_on() {
 fn a_file_that_is_cut_between_two_loads_is_refused_in_the_second() {
     let shop = Workshop::new("cut-between");
     let path = shop.build("libcut.so", "int value(void) { return 1; }", &[]);
-    // What is gone cannot be survived by whoever touches it, destructors at exit for one.
+    // Code that touches a page that is gone does not survive. Destructors at exit are one example.
     let said = in_child(ATTEMPT, || {
         assert_eq!(value(&domain(), &path).unwrap(), 1);
         let length = std::fs::metadata(&path).unwrap().len();
@@ -202,7 +202,7 @@ fn a_limit_on_the_size_of_files_is_an_error_and_not_a_signal() {
     assert!(said.unwrap().starts_with("bytes: cannot create a memory file for"));
 }
 
-/// How many descriptors this process has, that of the list itself included.
+/// How many descriptors this process has, including the one that lists them.
 fn descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").unwrap().count()
 }
@@ -239,10 +239,10 @@ fn a_library_is_loaded_again_by_whatever_path_leads_to_it() {
         assert_eq!(value(&domain(), &first).unwrap(), 1);
         std::fs::remove_file(&first).unwrap();
         assert_eq!(value(&domain(), &second).unwrap(), 1);
-        // One whose path is another file meanwhile.
+        // A library whose path is another file now.
         std::fs::write(&first, "not a library").unwrap();
         assert_eq!(value(&domain(), &second).unwrap(), 1);
-        // One that was deleted, and has but a descriptor.
+        // A library that was deleted. Only a descriptor remains.
         let file = File::open(&open_one).unwrap();
         let by_descriptor = std::path::PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
         std::fs::remove_file(&open_one).unwrap();

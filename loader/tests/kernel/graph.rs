@@ -1,4 +1,4 @@
-//! Libraries that make a load ask the kernel for all that loads ask for.
+//! Libraries whose load makes every kind of request to the kernel that loads make.
 
 use std::ffi::c_int;
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ pub struct Graph {
     _shop: Workshop,
 }
 
-/// What constructors write to, in the one C library.
+/// The environment variable that constructors write, in the one C library.
 pub const RAN: &str = "HYDROZOA_TEST_CONSTRUCTED";
 
 impl Graph {

@@ -1,4 +1,4 @@
-//! A kernel that refuses what a load asks of it, and resources that are used up.
+//! A kernel that refuses the requests of a load, and resources that are used up.
 #![cfg(target_arch = "x86_64")]
 
 mod exhausted;
@@ -14,20 +14,20 @@ use hydrozoa_testkit::libraries::{Workshop, open};
 use hydrozoa_testkit::process::{State, in_child};
 use hydrozoa_testkit::refusal::{Point, count, points, refusing, watch};
 
-/// What stays, once it is loaded: it is nobody's alone.
+/// Libraries that stay once they are loaded, since they belong to no single domain.
 const SHARED: [&str; 2] = ["/libcommon.so", "/libsystem.so"];
 
-/// Seconds that one attempt may take, and all of them, on a machine that has other things to do.
+/// Seconds that one attempt may take, and all of them, on a busy machine.
 const ATTEMPT: u32 = 60;
 const SCENE: u32 = 900;
 
-/// That an error says which object it is about, and what the kernel said.
+/// Checks that an error names its object and the kernel's error.
 fn check(error: &Error, point: Point, directory: &Path) {
     let text = error.to_string();
     let names =
         [directory.to_str().unwrap(), ".so", "the index of replicas", "under test", "commons"];
     let named = names.iter().any(|name| text.contains(name));
-    // Without memory for its stack there is no thread.
+    // Without memory for its stack a thread cannot start.
     let reasons = [point.error, libc::EAGAIN].map(std::io::Error::from_raw_os_error);
     let told = reasons
         .iter()
@@ -35,8 +35,8 @@ fn check(error: &Error, point: Point, directory: &Path) {
     assert!(named && (told || matches!(error, Error::System { .. })), "{error:?}: {text}");
 }
 
-/// Loads with every request of the kernel refused in turn, in a process each. `prepare` is what was
-/// before, and `load` is what is tried; where `exact` is set, nothing is left by an attempt that fails.
+/// Loads once for each request to the kernel, with that request refused, each time in its own process.
+/// `prepare` runs before, and `load` is the attempt. If `exact` is set, a failed attempt leaves nothing.
 fn refuse_all<T>(
     graph: &Graph,
     exact: bool,
@@ -46,7 +46,7 @@ fn refuse_all<T>(
 ) {
     let directory = &graph.directory;
     let report = in_child(SCENE, || {
-        // What the test itself is found by, is nothing to search.
+        // The variable served to start the test itself. The loader must not search it.
         // SAFETY: there is no other thread in this process.
         unsafe { std::env::remove_var("LD_LIBRARY_PATH") };
         let prepared = prepare();
@@ -112,7 +112,7 @@ fn refuse_all<T>(
             all.len(),
             failures.join("\n")
         );
-        // What is optional is no error, and the rest is.
+        // A refused request that is optional is no error. All others are errors.
         assert!(errors > 20 && errors < all.len());
         format!(
             "{} requests, {} refusals, {errors} errors",
@@ -126,7 +126,7 @@ fn refuse_all<T>(
     }
 }
 
-/// As code in the domain sees it, by `dl_iterate_phdr`.
+/// How many replicas code in the domain sees, by `dl_iterate_phdr`.
 fn replicas(domain: &Domain) -> usize {
     domain.replicas().len()
 }
@@ -190,7 +190,7 @@ fn what_could_not_be_unmapped_is_unmapped_later() {
     assert_eq!(said.as_deref(), Ok("false true"));
 }
 
-/// What `dl_iterate_phdr` says in a domain of the thread-local data of objects in `directory`.
+/// The TLS modules of objects in `directory` that `dl_iterate_phdr` reports in a domain.
 fn tls_modules(domain: &Domain, directory: &Path) -> Vec<usize> {
     struct Search<'a> {
         directory: &'a Path,
@@ -225,7 +225,7 @@ fn thread_local_data_of_loads_that_fail_is_there_for_the_next_one() {
                   int next(void) { return one++ + few[0]; }";
     let paths: Vec<PathBuf> = (0..3)
         .map(|number| match number {
-            // Its block lies in static TLS, that of the others does not.
+            // Its block lies in static TLS. Those of the others do not.
             0 => shop.build(
                 "libsmall.so",
                 "__thread char few[40]; char *f(void) { return few; }",
@@ -239,7 +239,7 @@ fn thread_local_data_of_loads_that_fail_is_there_for_the_next_one() {
         in_child(ATTEMPT, || {
             let loader = hydrozoa_loader::Loader::builder().build().unwrap();
             let domain = loader.domain("under test").build().unwrap();
-            // Once, undisturbed, in another domain: what is found out once for a process is.
+            // A load in another domain comes first, with nothing refused: it does what happens once per process.
             let other = loader.domain("other").build().unwrap();
             paths.iter().for_each(|path| drop(open(&other, path, OpenFlags::NOW).unwrap()));
             watch();

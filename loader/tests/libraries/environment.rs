@@ -11,8 +11,8 @@ use hydrozoa_testkit::libraries::{Workshop, function};
 /// Variables that come and go.
 const VARIABLES: usize = 1000;
 
-/// Whether this process is the one for the test `name`. If it is not, runs the test in one: what fails there
-/// may end the process.
+/// Whether this process is the one for the test `name`. If it is not, runs the test in a process of its own:
+/// a failure there may end the process.
 fn is_alone(name: &str) -> bool {
     const ALONE: &str = "HYDROZOA_TEST_ALONE";
     if std::env::var_os(ALONE).is_some_and(|alone| alone == name) {

@@ -1,4 +1,4 @@
-//! Handlers of forks, and loads that a fork cuts off.
+//! Handlers of forks, and loads that a fork interrupts.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,10 +9,10 @@ use crate::replicas::{call, domains, open_in};
 use hydrozoa_loader::{Class, Interposition, Loader, OpenFlags, Policy};
 use hydrozoa_testkit::libraries::{Workshop, open};
 
-/// How long a child may take that has next to nothing to do.
+/// How long a child may take. It has almost nothing to do.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The status of a child; one that hangs is ended.
+/// The status of a child. A child that hangs is killed.
 fn ended(child: libc::pid_t) -> Result<libc::c_int, String> {
     let begin = Instant::now();
     let mut status = 0;
@@ -107,7 +107,7 @@ fn a_child_runs_the_constructors_that_the_fork_has_kept_from_running() {
             thread::sleep(Duration::from_millis(1));
         }
         // SAFETY: the child does what the loader and the C library allow after a fork, and leaves without
-        // running anything of the parent's.
+        // running code that the parent has registered.
         let child = unsafe { libc::fork() };
         if child == 0 {
             let value = open(&domain, &user, OpenFlags::NOW).map_or(1, |user| call(&user, "get"));

@@ -1,4 +1,4 @@
-//! A domain that continues the program: scopes and lifetimes as `dlopen(3)` has them.
+//! A domain that extends the program: scopes and lifetimes as `dlopen(3)` has them.
 
 use std::ffi::{CString, c_char, c_int};
 use std::path::Path;
@@ -75,7 +75,7 @@ fn the_last_close_unloads_and_a_later_open_begins_anew() {
     assert_eq!((one == two, driver.call(one, "count")), (true, 1));
     assert_eq!((driver.close(one), driver.call(two, "count")), (0, 2));
     assert_eq!((driver.close(two), driver.is_loaded(&path)), (0, false));
-    // What remains is the view of the file that its tables are read from.
+    // Only the view of the file remains, from which the loader reads its tables.
     assert!(mappings(&path).iter().all(|line| !line.contains(" r-x")));
     let again = driver.open(&path, libc::RTLD_NOW);
     assert_eq!(driver.call(again, "count"), 1);
@@ -112,7 +112,7 @@ fn libraries_that_need_each_other_go_together() {
         "int one(void); int two(void) { return 2; } int use(void) { return one(); }",
         &["-L{dir}", "-l:libone.so", "-Wl,-rpath,$ORIGIN"],
     );
-    // Once more, now that there is something that it can need.
+    // Built again, now that the library that it needs exists.
     let one = shop.build("libone.so", source, &["-L{dir}", "-l:libtwo.so", "-Wl,-rpath,$ORIGIN"]);
     let handle = driver.open(&two, libc::RTLD_NOW);
     assert_eq!(driver.call(handle, "use"), 1);

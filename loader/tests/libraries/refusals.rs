@@ -87,8 +87,8 @@ fn a_load_that_fails_gives_its_static_tls_back() {
         &[model, "-L{dir}", "-l:liblarge.so", "-Wl,-rpath,$ORIGIN"],
     );
     let domain = domain();
-    // The library that it needs is the system's, whose data is at one offset in no two threads. As
-    // much as all of these asked for, there is not.
+    // The library that it needs is the system's. Its data is at a different offset in each thread.
+    // Together these loads ask for more static TLS than there is.
     for _ in 0..100 {
         let error = open(&domain, &both, OpenFlags::NOW).unwrap_err();
         assert!(matches!(&error, Error::Relocation { object, .. } if *object == both), "{error}");

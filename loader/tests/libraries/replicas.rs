@@ -78,7 +78,7 @@ fn text_is_mapped_from_the_file_in_every_replica_and_never_written() {
     let real = path.canonicalize().unwrap();
     let mut in_text = false;
     for line in smaps.lines() {
-        // A mapping's own line has its rights in the second column, its figures follow.
+        // A mapping's own line has its rights in the second column. Its figures follow.
         if let Some(rights) =
             line.split_whitespace().nth(1).filter(|word| word.len() == 4 && word.ends_with('p'))
         {
@@ -375,7 +375,7 @@ fn what_is_loaded_is_opened_by_its_name_when_its_file_is_gone() {
     open(domain, &path, OpenFlags::NOW).unwrap();
     let library = open(domain, &asks, OpenFlags::NOW).unwrap();
     std::fs::remove_file(&path).unwrap();
-    // As glibc, which compares the name with those of loaded objects before it looks for a file.
+    // As under glibc, which compares the name with those of loaded objects before it looks for a file.
     assert_eq!(call(&library, "run"), 7);
 }
 
@@ -436,7 +436,7 @@ fn a_closed_domain_runs_its_destructors_and_leaves_no_mapping() {
     let library = open(&domain, &path, OpenFlags::NOW).unwrap();
     assert_eq!(call(&library, "x"), 1);
     drop(library);
-    // SAFETY: nothing of the library runs or is referred to any more.
+    // SAFETY: no code of the library runs, and nothing refers to it any more.
     unsafe { domain.close() };
     assert_eq!(std::fs::read_to_string(&flag).unwrap(), "destructor atexit ");
     let executable =
@@ -566,7 +566,7 @@ fn an_inspection_tells_class_cost_and_needs_and_loads_nothing() {
     );
     assert_eq!(domain.inspect(&core).unwrap().reason, "the domain holds it already");
     assert_eq!(domain.replicas().len(), 1, "the inspection loaded something");
-    // What is missing is told.
+    // An inspection reports a missing library.
     std::fs::remove_file(&core).unwrap();
     let elsewhere = loader.domain("elsewhere").build().unwrap().inspect(&user).unwrap();
     assert_eq!(elsewhere.dependencies[0].path, None);

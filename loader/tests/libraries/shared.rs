@@ -1,4 +1,4 @@
-//! What exists once beside replicas: the system's objects, the program's own, the commons.
+//! Objects that exist once beside replicas: those of the system, of the program and of the commons.
 
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::path::PathBuf;
@@ -24,7 +24,7 @@ fn a_unique_symbol_of_the_system_s_is_the_one_that_the_system_uses() {
         "own",
         &["-L{dir}", "-Wl,--no-as-needed", "-l:libsecond++.so", "-Wl,-rpath,$ORIGIN"],
     );
-    // Neither library needs the other; whoever is opened first has the definition for all.
+    // Neither library needs the other. The one that is opened first has the definition for all.
     let name = CString::new(first.to_str().unwrap()).unwrap();
     // SAFETY: a library of ours, whose constructors do nothing.
     let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
@@ -48,7 +48,7 @@ fn dlsym_finds_the_unique_definition_that_references_are_bound_to() {
         let source = format!("{header} {function}() {{ return &Cell<int>::value; }}");
         shop.build(name, &source, arguments)
     };
-    // The system loader's, and once for all domains.
+    // The system loader loads it, once for all domains.
     build("libof_system++.so", "of_system", &[]);
     let user = build(
         "libof_domain++.so",
@@ -75,14 +75,14 @@ fn an_inspection_keeps_nothing_of_the_system_loaded() {
     let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW) };
     let inspection = domains(1)[0].inspect(&user).unwrap();
     assert_eq!(inspection.dependencies[0].class, Some(Class::System));
-    // SAFETY: the handle is open, and nobody refers to the library.
+    // SAFETY: the handle is open, and nothing refers to the library.
     unsafe { libc::dlclose(handle) };
     // SAFETY: as above; nothing is loaded.
     let still = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_NOLOAD) };
     assert!(still.is_null(), "the program has closed it, and nothing else needs it");
 }
 
-/// Builds a library that brings another, which names nothing in DT_NEEDED and works only beside a
+/// Builds a library that needs another. That one names nothing in DT_NEEDED, and works only beside a
 /// library that defines `provided`.
 fn leaning(shop: &Workshop) -> PathBuf {
     shop.build("libprovider.so", "int provided = 40;", &[]);
@@ -129,7 +129,7 @@ fn the_language_of_messages_says_nothing_about_what_is_replicated() {
         let child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", name, "--nocapture"])
             .env(variable, shop.path(""))
-            // gettext(3); it counts in any locale but the one called C.
+            // gettext(3): it counts in every locale except C.
             .env("LANGUAGE", "xx")
             .output()
             .unwrap();
@@ -259,7 +259,7 @@ fn what_a_library_of_the_commons_was_bound_in_is_the_commons_in_every_domain() {
         "int core(void); int operators(void) { return core() * 10; }",
         &linked(&["-l:libshared_core.so"]),
     );
-    // Names one library of the commons as needed, and also refers to what that one needs.
+    // It names one library of the commons as needed, and also refers to a library that that one needs.
     let user = shop.build(
         "libshared_user.so",
         "int core(void); int operators(void); static int own;
@@ -289,7 +289,7 @@ fn the_program_s_own_copy_of_a_replicated_library_is_another_world() {
          int add(void) { return next() * 10 + ++added; }",
         &linked(&["-l:libworld.so"]),
     );
-    // Is the program's, and has it hold its own copies of both.
+    // The program opens it, and so has its own copies of both.
     let bridge = shop.build(
         "libworld_bridge.so",
         "int add(void); int by_bridge(void) { return add(); }",
@@ -316,7 +316,7 @@ fn the_program_s_own_copy_of_a_replicated_library_is_another_world() {
     for (name, program) in [("one", [11, 22, 33]), ("two", [44, 55, 66])] {
         let library = open(&loader.domain(name).build().unwrap(), &user, OpenFlags::NOW).unwrap();
         assert_eq!([0; 3].map(|_| call(&library, "program")), program, "{name}");
-        // The weak variable too is the domain's: bound to the program's, this would be 14.
+        // The weak variable is the domain's too. If it were the program's, this would be 14.
         assert_eq!([0; 2].map(|_| call(&library, "own")), [11, 22], "{name}");
     }
 }

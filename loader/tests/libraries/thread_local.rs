@@ -1,4 +1,4 @@
-//! Initialised thread-local data that initial-exec code reaches: each thread that runs is given it by the load.
+//! Initialised thread-local data that initial-exec code reaches: the load writes it into each running thread.
 
 use std::ffi::c_int;
 use std::path::PathBuf;

@@ -10,7 +10,7 @@ pub const DYNAMIC: u64 = 0x10000;
 /// Address of the data.
 pub const DATA: u64 = DYNAMIC + 0x400;
 
-/// What an object is made of.
+/// The parts of an object.
 #[derive(Clone, Debug, Default)]
 pub struct Forge {
     /// Behind the null symbol.
@@ -23,13 +23,13 @@ pub struct Forge {
     pub relr: Vec<u64>,
     /// PT_TLS over the first bytes of the data: size in the file, in memory.
     pub tls: Option<(u64, u64)>,
-    /// DT_GNU_HASH as it is to be; a right one if none.
+    /// The words of DT_GNU_HASH. If none, a correct table is made.
     pub gnu_hash: Option<Vec<u32>>,
     /// The object has DT_HASH instead of DT_GNU_HASH.
     pub sysv_hash: bool,
     /// The writable bytes behind the dynamic section.
     pub data: Vec<u8>,
-    /// How many more there are in memory than in the file.
+    /// How many more bytes there are in memory than in the file.
     pub zeroes: u64,
 }
 

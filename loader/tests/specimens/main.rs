@@ -1,4 +1,4 @@
-//! Untrusted input, without a fuzzer: what fuzzing found, and a fixed number of its mutations.
+//! Untrusted input, without a fuzzer: the inputs that fuzzing found, and a fixed number of its mutations.
 //!
 //! The fuzz targets (`loader/fuzz`) have the same mutations and the same model of relocation.
 
@@ -177,7 +177,7 @@ fn mutated_objects_are_relocated_as_they_ask_or_refused() {
     let seeds = [whole(), Forge { sysv_hash: true, ..whole() }, initial_exec];
     for seed in 0..3000 {
         let mut file = seeds[seed as usize % seeds.len()].build();
-        // Some several times over: one change alone is often refused by the parser.
+        // Some are mutated several times: the parser often refuses one change alone.
         for round in 0..=seed % 3 {
             mutate::mutate(&mut file, seed << 2 | round);
         }
@@ -199,7 +199,7 @@ fn mutated_objects_are_relocated_as_they_ask_or_refused() {
 #[test]
 fn calls_that_are_a_part_of_all_relocations_are_applied_once() {
     let jump = |behind, size| Forge { jump: Some((behind, size)), ..whole() };
-    // The last two of the twelve records, as old linkers have it; all of them.
+    // The last two of the twelve records, as old linkers do it; then all of them.
     for (behind, size) in [(240, 48), (0, 288)] {
         let outcome = relocated(&jump(behind, size));
         assert_eq!(outcome.result, Ok(()));

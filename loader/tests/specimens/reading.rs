@@ -1,5 +1,5 @@
-//! What is read of a file: no memory is mapped and nothing of the process is asked, so that all of
-//! this runs under Miri too.
+//! Reading of files. These tests map no memory and ask nothing of the process, so all of them run under
+//! Miri too.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -23,7 +23,7 @@ fn both_hash_tables_lead_to_the_symbols() {
 
 #[test]
 fn a_hash_table_that_reaches_beyond_the_symbols_has_those_that_are_there() {
-    // Its chains begin with the highest symbol index that there can be.
+    // Its chains begin with the highest possible symbol index.
     let table = vec![1, u32::MAX, 1, 0, u32::MAX, u32::MAX, u32::MAX, 0];
     let specimen = Specimen::parse(&Forge { gnu_hash: Some(table), ..whole() }.build()).unwrap();
     assert_eq!(specimen.read().symbols.len(), 6);
@@ -63,7 +63,7 @@ fn a_dynamic_section_that_other_tools_find_elsewhere_is_refused() {
 
 #[test]
 fn calls_that_are_a_part_of_all_relocations_are_whole_records_of_them() {
-    // Found by fuzzing: a record of other bytes than DT_RELA's was passed over in silence.
+    // Found by fuzzing: the loader silently skipped a record that is not in DT_RELA.
     for (behind, size) in [(40, 24), (264, 48)] {
         let error =
             Specimen::parse(&Forge { jump: Some((behind, size)), ..whole() }.build()).unwrap_err();
@@ -81,7 +81,7 @@ fn records(file: &[u8], places: &[usize]) -> Vec<(u64, u32, u32, i64)> {
     places.iter().map(record).collect()
 }
 
-/// What the loader read of `file`, against a reader that checks nothing.
+/// Compares what the loader read of `file` with the result of a reader that checks nothing.
 fn compare(file: &[u8], specimen: &Specimen) -> Result<(), TestCaseError> {
     let reading = specimen.read();
     let elf = Elf::read(file);

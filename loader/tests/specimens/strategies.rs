@@ -30,7 +30,7 @@ fn symbol() -> impl Strategy<Value = (u8, u16, u64, u64)> {
 /// An object of any symbols and relocations, whose words lie in the writable segment or near it.
 pub fn forge() -> impl Strategy<Value = Forge> {
     let symbols = (btree_set(0..NAMES.len(), 0..NAMES.len()), vec(symbol(), NAMES.len()));
-    // One record in a hundred lies anywhere near, one names any symbol, one is of any type.
+    // One record in a hundred lies anywhere near, one names any symbol, and one has any type.
     let kind = prop_oneof![99 => prop::sample::select(COMMON.to_vec()), 1 => 0..45u32];
     let at = prop_oneof![99 => 0..=0x38u64, 1 => 0..0x120u64, 1 => 0..0x9100u64];
     let symbol_index =

@@ -1,4 +1,4 @@
-//! What the tests of packages and movables share.
+//! Code that the tests of packages and movables share.
 
 use std::io::{Cursor, Write};
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipWriter};
 
-/// The virtual environment with torch. Tests that need it fail without it, and say what to do.
+/// The virtual environment with torch. Tests that need it fail without it. The message says what to do.
 #[allow(dead_code, reason = "not every test binary needs torch")]
 pub fn venv() -> PathBuf {
     match std::env::var_os("HYDROZOA_TEST_VENV") {
@@ -19,7 +19,7 @@ pub fn venv() -> PathBuf {
     }
 }
 
-/// Both policies in one process would need two copies of torch; each test binary run tests one:
+/// Both policies in one process would need two copies of torch. So each run of a test binary tests one:
 /// `HYDROZOA_TEST_TORCH=isolated`, else the default.
 #[allow(dead_code, reason = "not every test binary needs torch")]
 pub fn policy() -> hydrozoa::TorchPolicy {
@@ -48,7 +48,7 @@ pub fn alone() -> MutexGuard<'static, ()> {
 #[allow(dead_code, reason = "not every test binary writes archives")]
 pub fn archive(externs: &[&str], records: &[(&str, &[u8])]) -> Vec<u8> {
     let mut writer = ZipWriter::new(Cursor::new(Vec::new()));
-    // Aligned as torch aligns records: storages are then used in place.
+    // Aligned as torch aligns records, so that storages can be used in place.
     let options = SimpleFileOptions::default()
         .compression_method(CompressionMethod::Stored)
         .with_alignment(64);

@@ -1,16 +1,16 @@
-//! Tests that each run in a process of their own: what fails in them may crash or hang.
+//! Tests that each run in a process of their own: a failure may be a crash or a hang.
 
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Set in the child: which test it is to run.
+/// Set in the child: the test that it has to run.
 const INSIDE: &str = "HYDROZOA_TEST_INSIDE";
 
-/// How long a test may take on a machine that has other things to do.
+/// How long a test may take on a busy machine.
 const LIMIT: Duration = Duration::from_secs(240);
 
-/// Runs the body of a test in a process of its own, and fails as it does: by a panic, a signal, or
-/// by not coming to its end. Called in the test function itself.
+/// Runs the body of a test in a process of its own. Fails if that process fails: by a panic, by a signal, or
+/// because it does not end. The test function itself calls this.
 pub fn isolated<F: FnOnce()>(test: F) {
     // `binary::test::{{closure}}`.
     let path = std::any::type_name::<F>();

@@ -1,14 +1,14 @@
-//! Tests that each run in a process of their own: one that hangs or crashes ends no other.
+//! Tests that each run in a process of their own: a test that hangs or crashes ends no other.
 
 use std::process::Command;
 
-/// Set in the child: which test it is.
+/// Set in the child: the name of its test.
 const INSIDE: &str = "HYDROZOA_TEST_INSIDE";
 
-/// The last line of a child that has come to the end of its test.
+/// The last line that a child prints, at the end of its test.
 const DONE: &str = "the test came to its end";
 
-/// Runs `body`, the body of the test `name`, in a process of its own for at most so many seconds.
+/// Runs `body`, the body of the test `name`, in a process of its own, for at most `seconds`.
 pub fn own_process(name: &str, seconds: u32, body: impl FnOnce()) {
     own_process_with(name, seconds, &[], body);
 }

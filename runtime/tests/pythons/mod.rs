@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
-/// The libraries, by minor version. A machine without any fails every test, loudly.
+/// The libraries, by minor version. On a machine without any, every test fails.
 pub fn pythons() -> &'static BTreeMap<u8, PathBuf> {
     static PYTHONS: OnceLock<BTreeMap<u8, PathBuf>> = OnceLock::new();
     PYTHONS.get_or_init(|| {
@@ -31,7 +31,7 @@ pub fn builders(interpreters: usize) -> impl Iterator<Item = Builder> {
         .map(move |library| Pool::builder().interpreters(interpreters).python(library))
 }
 
-/// A pool of each version, with that many interpreters.
+/// A pool of each version, with so many interpreters.
 #[allow(dead_code, reason = "not every test binary starts pools")]
 pub fn pools(interpreters: usize) -> impl Iterator<Item = Pool> {
     builders(interpreters).map(|builder| builder.build().unwrap())

@@ -1,12 +1,12 @@
 //! A program that is built with `panic = "abort"` (the workspace's profile `aborting`).
 //!
-//! Policy `shared` is refused in it, and everything that raises works under the policy that it gets.
+//! The runtime refuses policy `shared` in it. Everything that raises works under the policy that it gets.
 
 use anyhow::{Context, Result, bail, ensure};
 use hydrozoa::{Error, Pool, TorchPolicy};
 
-/// C++ exceptions that become Python's, one of them by way of the registration of an operator, and a
-/// thread that is still there at the end.
+/// C++ exceptions that become Python's, and a thread that still exists at the end. One of the exceptions
+/// comes from the registration of an operator.
 const EXCEPTIONS: &str = "
 import torch, threading, time
 def raised(function):
@@ -35,7 +35,7 @@ fn main() -> Result<()> {
         Err(error) => return Err(error).context("another error"),
         Ok(_) => bail!("policy shared is not refused"),
     }
-    // `auto` has to know it, too.
+    // `auto` has to respect that too.
     let pool = builder.torch(TorchPolicy::Auto).build()?;
     for interpreter in pool.interpreters() {
         let session = interpreter.session();

@@ -1,5 +1,5 @@
-//! A reading of ELF files that shares no code with the loader's and refuses nothing: what cannot be
-//! read is not there. Names and numbers are those of the gABI.
+//! A reader of ELF files that shares no code with the loader's and refuses nothing. It treats what it
+//! cannot read as absent. Names and numbers are those of the gABI.
 
 /// One program header.
 #[derive(Clone, Copy, Debug)]
@@ -55,7 +55,7 @@ pub fn number(bytes: &[u8], at: usize, width: usize) -> Option<u64> {
 }
 
 impl<'a> Elf<'a> {
-    /// Reads what there is.
+    /// Reads the headers and the dynamic section that are there.
     pub fn read(bytes: &'a [u8]) -> Elf<'a> {
         let mut elf = Elf { bytes, headers: Vec::new(), dynamic: Vec::new() };
         let start = number(bytes, 32, 8).unwrap_or(0) as usize;
@@ -86,7 +86,7 @@ impl<'a> Elf<'a> {
         self.headers.iter().filter(|header| header.kind == LOAD)
     }
 
-    /// Where the file has what is loaded at `address`, if it does.
+    /// The place in the file of the byte that is loaded at `address`, if the file has it.
     pub fn offset_of(&self, address: u64) -> Option<usize> {
         let load = self
             .loads()
@@ -100,8 +100,7 @@ impl<'a> Elf<'a> {
         self.dynamic.iter().rfind(|entry| entry.tag == tag).map(|entry| entry.value)
     }
 
-    /// Where in the file the records of a table lie, whose address and size in bytes these tags
-    /// give.
+    /// The places in the file of a table's records. These tags give the table's address and its size in bytes.
     pub fn records(&self, table: u64, size: u64, width: usize) -> Vec<usize> {
         let (Some(address), Some(size)) = (self.value(table), self.value(size)) else {
             return Vec::new();

@@ -59,8 +59,8 @@ impl Drop for Workshop {
 
 /// Opens a library that a test has built.
 pub fn open(domain: &Domain, path: &Path, flags: OpenFlags) -> Result<Library> {
-    // SAFETY: the sources stand in the tests: what they define has one type in all libraries of a test,
-    // and may be loaded in several copies.
+    // SAFETY: the sources are in the tests. Their definitions have one type in all libraries of a test, and may be
+    // loaded in several copies.
     unsafe { domain.open(path, flags) }
 }
 

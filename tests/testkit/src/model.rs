@@ -1,4 +1,4 @@
-//! What relocation is to do to memory, one relocation after another, and whether it has.
+//! The effect that relocation must have on memory, one relocation after another, and the check of it.
 
 use std::ops::Range;
 
@@ -6,25 +6,25 @@ use hydrozoa_loader::testing::specimen::Outcome;
 
 use crate::elf::{Elf, LOAD, WRITABLE, number};
 
-/// A relocation: the addresses that it names, and what it puts there.
+/// A relocation: the addresses that it names, and what it writes there.
 struct Relocation {
     addresses: Range<u64>,
     value: Value,
 }
 
 enum Value {
-    /// The word that was there and this much.
+    /// The word that was there, plus this.
     Added(u64),
     Word(u64),
-    /// What a symbol has to say.
+    /// The value depends on a symbol.
     Unknown,
 }
 
 /// Compares the memory of a relocated specimen with what its file asks for.
 ///
 /// # Panics
-/// If a byte was changed that no relocation names or that no writable segment holds, or if a
-/// relocation without a symbol has another result than the psABI's.
+/// If a changed byte belongs to no relocation or to no writable segment, or if a relocation without a
+/// symbol has another result than the psABI's.
 pub fn check(file: &[u8], outcome: &Outcome) {
     let elf = Elf::read(file);
     let relocations = relocations(&elf, file, outcome.bias);
@@ -51,7 +51,7 @@ pub fn check(file: &[u8], outcome: &Outcome) {
                 Value::Word(word) if applied => {
                     expected[place].copy_from_slice(&word.to_le_bytes());
                 }
-                // Whatever it is, or whether it was reached: only its place is known.
+                // Only its place is known: not its value, nor whether it was reached.
                 _ => expected[place.clone()].copy_from_slice(&written.after[place]),
             }
         }
@@ -77,7 +77,7 @@ fn segment_of(elf: &Elf<'_>, addresses: &Range<u64>) -> Option<u64> {
     elf.headers.iter().find(inside).map(|load| load.address)
 }
 
-/// All that the file asks for, in order; the answers of resolvers are asked for by nobody.
+/// All that the file asks for, in order. The model leaves out the results of resolvers.
 fn relocations(elf: &Elf<'_>, file: &[u8], bias: u64) -> Vec<Relocation> {
     const RELATIVE: u32 = 8;
     const RELATIVE64: u32 = 38;

@@ -1,5 +1,5 @@
-//! Mutations that know the format: most bytes of a small library are padding, and a random change
-//! of a header is seldom one that the next phase gets to see.
+//! Mutations that know the format. Most bytes of a small library are padding, and a random change of a
+//! header seldom reaches the next phase.
 
 use crate::elf::{Elf, number};
 
@@ -30,8 +30,8 @@ impl Random {
     }
 }
 
-/// Changes one to four fields of the file in `data`. Says whether it found a file that it can read;
-/// what it cannot is left to libFuzzer's own mutations, as is every eighth one that it can.
+/// Changes one to four fields of the file in `data`. Returns whether it did. libFuzzer's own mutations get
+/// the files that this cannot read, and every eighth of the others.
 pub fn mutate(data: &mut [u8], seed: u32) -> bool {
     let mut random = Random(seed.into());
     if random.below(8) == 0 {
@@ -43,7 +43,7 @@ pub fn mutate(data: &mut [u8], seed: u32) -> bool {
     }
     let landmarks = landmarks(data);
     for _ in 0..=random.below(4) {
-        // A table first: the large ones are not to get all of the changes.
+        // Chooses a table first, so that the large tables do not get all of the changes.
         let filled: Vec<&Vec<Field>> = tables.iter().filter(|table| !table.is_empty()).collect();
         let table = filled[random.below(filled.len())];
         let Some(field) = random.pick(table) else { continue };
@@ -55,7 +55,7 @@ pub fn mutate(data: &mut [u8], seed: u32) -> bool {
     true
 }
 
-/// What to put in a field that holds `old`, beside one that holds `other`.
+/// A new value for a field that holds `old`, beside one that holds `other`.
 fn value(random: &mut Random, old: u64, other: Option<u64>, landmarks: &[u64]) -> u64 {
     const EDGES: [u64; 20] = [
         0,
@@ -130,7 +130,7 @@ fn tables(data: &[u8]) -> Vec<Vec<Field>> {
     let all = |records: Vec<usize>, widths: &[usize]| -> Vec<Field> {
         records.into_iter().flat_map(|at| fields(at, widths)).collect()
     };
-    // Tables whose size is in themselves: as many words as libraries of this size use.
+    // Tables that state their own size: as many words as libraries of this size use.
     let open = |tag: u64, width: usize| -> Vec<Field> {
         let start = elf.value(tag).and_then(|address| elf.offset_of(address));
         let words = start.into_iter().flat_map(|start| {

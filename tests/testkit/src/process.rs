@@ -1,4 +1,4 @@
-//! Processes of a test's own, and what there is in a process.
+//! Processes of a test's own, and the list of what a process has.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fs::File;
@@ -6,23 +6,23 @@ use std::io::Read;
 use std::os::fd::{AsRawFd, FromRawFd};
 use std::path::Path;
 
-/// Runs `action` in a child, for at most so many seconds, and returns what it returns, or how it ended.
+/// Runs `action` in a child for at most `patience` seconds. Returns its result, or how the child ended.
 ///
 /// The child may do anything but return into the test harness.
 pub fn in_child(patience: u32, action: impl FnOnce() -> String) -> Result<String, String> {
     let mut ends = [0; 2];
     // SAFETY: two descriptors are written to the array.
     assert_eq!(unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) }, 0);
-    // SAFETY: just made, and nobody else's.
+    // SAFETY: the descriptors were just made, and nothing else owns them.
     let [mut reading, writing] = ends.map(|end| unsafe { File::from_raw_fd(end) });
-    // SAFETY: the parent's other threads hold no lock of the loader, which is used in children only,
-    // and glibc's are free in the child.
+    // SAFETY: the parent's other threads hold no lock of the loader, since only children use it. glibc's
+    // locks are free in the child.
     let child = unsafe { libc::fork() };
     assert!(child >= 0);
     if child == 0 {
         let end = writing.as_raw_fd();
         let say = move |kind: u8, text: &[u8]| {
-            // SAFETY: the bytes are valid; what does not fit is lost.
+            // SAFETY: the bytes are valid. Bytes that do not fit are lost.
             unsafe {
                 libc::write(end, [kind].as_ptr().cast(), 1);
                 libc::write(end, text.as_ptr().cast(), text.len());
@@ -55,15 +55,15 @@ pub fn in_child(patience: u32, action: impl FnOnce() -> String) -> Result<String
     }
 }
 
-/// What a load may leave behind: bytes mapped, by file, rights and place in the file, and descriptors, by
-/// what they stand for.
+/// The things that a load may leave behind: mapped bytes, by file, rights and place in the file, and
+/// descriptors, by what they refer to.
 #[derive(Debug, PartialEq, Eq)]
 pub struct State(BTreeMap<String, usize>);
 
 impl State {
-    /// That of this process, but for what is its own (a page of it that was written may stay writable),
-    /// and for what is to stay of the files in `directory`: of each a view, once it is known as an
-    /// image, and a descriptor if it is a memory file, and all of those that `shared` names.
+    /// The state of this process. It leaves out the program's own mappings, since a page of them that was
+    /// written may stay writable. It also leaves out what has to stay of the files in `directory`: a view of each
+    /// known image, the descriptor of a memory file, and everything of the files that `shared` names.
     pub fn now(directory: &Path, shared: &[&str]) -> State {
         let directory = directory.to_str().unwrap();
         let own = std::env::current_exe().unwrap();
@@ -83,14 +83,14 @@ impl State {
             }
             let bound = |text| usize::from_str_radix(text, 16).unwrap();
             let (start, end) = fields[0].split_once('-').unwrap();
-            // What malloc has reserved becomes writable as it is used.
+            // Memory that malloc has reserved becomes writable when malloc uses it.
             let rights = if name == "anonymous" { "" } else { fields[1] };
             let key = format!("{name} {rights} {}", fields[2]);
             *state.entry(key).or_default() += bound(end) - bound(start);
         }
         let mut known = HashSet::new();
         for entry in std::fs::read_dir("/proc/self/fd").unwrap() {
-            // The one that lists them is gone again.
+            // The descriptor that lists them is closed again.
             let Ok(name) = std::fs::read_link(entry.unwrap().path()) else { continue };
             let name = name.display().to_string();
             let in_memory = name.starts_with("/memfd:");
@@ -101,7 +101,7 @@ impl State {
         State(state)
     }
 
-    /// What there is more, or less, than in `before`.
+    /// The differences from `before`: what there is more, and what there is less.
     pub fn since(&self, before: &State) -> Vec<String> {
         let keys: BTreeSet<_> = self.0.keys().chain(before.0.keys()).collect();
         let change =

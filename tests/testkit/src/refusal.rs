@@ -1,13 +1,13 @@
-//! A kernel that refuses: the n-th request of a process, of those that a load makes, fails.
+//! A kernel that refuses requests: the n-th of those that a load makes fails.
 //!
-//! A seccomp filter (seccomp(2)) has the kernel send SIGSYS instead of obeying; the handler counts the
-//! request, and either fails it or makes it after all, by an instruction that the filter lets through.
-//! No privilege is needed, and no code in what is tested.
+//! A seccomp filter (seccomp(2)) makes the kernel send SIGSYS instead of obeying. The handler counts the
+//! request. It then fails the request, or makes it after all, by an instruction that the filter lets
+//! through. This needs no privilege, and no code in the product.
 
 use std::ffi::{c_int, c_long, c_void};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
 
-/// The requests that are counted, with errors that Linux has for them (their manual pages).
+/// The requests that the handler counts, with errors that Linux has for them (their manual pages).
 const CALLS: [(c_long, &str, &[c_int]); 19] = [
     (libc::SYS_mmap, "mmap", &[libc::ENOMEM]),
     (libc::SYS_mprotect, "mprotect", &[libc::ENOMEM, libc::EACCES]),
@@ -35,7 +35,7 @@ const CALLS: [(c_long, &str, &[c_int]); 19] = [
 pub struct Point {
     /// Which call: an index of [`CALLS`].
     call: usize,
-    /// The how manieth of them, from 0.
+    /// The request's number among the requests of that call, from 0.
     number: usize,
     /// The error number.
     pub error: c_int,
@@ -90,7 +90,7 @@ unsafe extern "C" {
     fn refusal_let_through();
 }
 
-/// Has the calling thread's requests, and those of threads that it makes, counted from now on. For good.
+/// Counts the requests of the calling thread, and of threads that it makes, from now on. It cannot be undone.
 pub fn watch() {
     // SAFETY: zero is a value of every field.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
@@ -109,7 +109,7 @@ pub fn watch() {
     load(&mut filter, 0);
     for (number, name, _) in CALLS {
         if name == "madvise" {
-            // Of a thread that ends, with all signals blocked, MADV_DONTNEED.
+            // A thread that ends calls MADV_DONTNEED with all signals blocked.
             filter.push(jump(number as u32, 0, 4));
             load(&mut filter, 32);
             filter.push(jump(libc::MADV_POPULATE_WRITE as u32, 0, 1));
@@ -146,8 +146,8 @@ fn answer(value: u32) -> libc::sock_filter {
 }
 
 extern "C" fn on_call(_signal: c_int, _information: *mut c_void, context: *mut c_void) {
-    // SAFETY: the kernel passes the interrupted registers, which hold a system call's number and
-    // arguments, and takes the result from them.
+    // SAFETY: the kernel passes the interrupted registers. They hold a system call's number and arguments,
+    // and the kernel takes the result from them.
     let registers = unsafe { &mut (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs };
     let at = |register: c_int| registers[register as usize];
     let call = at(libc::REG_RAX);
@@ -178,7 +178,7 @@ extern "C" fn on_call(_signal: c_int, _information: *mut c_void, context: *mut c
     registers[libc::REG_RAX as usize] = result;
 }
 
-/// Calls `action` with requests refused; says also whether it came to that.
+/// Calls `action` with requests refused. Also returns whether a request was refused.
 pub fn refusing<T>(point: Point, action: impl FnOnce() -> T) -> (T, bool) {
     CALL.store(point.call, Ordering::SeqCst);
     NUMBER.store(point.number, Ordering::SeqCst);
@@ -203,7 +203,7 @@ pub fn count<T>(action: impl FnOnce() -> T) -> Vec<usize> {
     COUNTS.iter().map(|count| count.load(Ordering::SeqCst)).collect()
 }
 
-/// All ways in which the kernel may refuse one of so many requests, or one and those that follow.
+/// All ways in which the kernel may refuse one of so many requests, or one and all that follow.
 pub fn points(counts: &[usize]) -> Vec<Point> {
     let mut points = Vec::new();
     for (call, &count) in counts.iter().enumerate() {

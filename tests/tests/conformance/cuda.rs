@@ -1,5 +1,5 @@
 //! torch's own CUDA code on a device that is main memory (`tests/scripts/cuda`): what interpreters do with device memory, and in
-//! which order. No kernel runs there, so no model does; what is on the device is copied back and compared.
+//! which order. No kernel runs there, so no model does. The tests copy the data on the device back and compare it.
 
 use std::path::Path;
 use std::process::Command;
@@ -11,7 +11,7 @@ use hydrozoa::package::Package;
 use hydrozoa::{Object, Pool, Session, Tensor, TorchPolicy};
 use hydrozoa_tests::place;
 
-/// Set where the device is: in a child of the test, for libraries are preloaded when a process starts.
+/// Set in the process that has the device. It is a child of the test, since libraries are preloaded at a process's start.
 const INSIDE: &str = "HYDROZOA_TEST_DEVICE";
 
 const INTERPRETERS: usize = 3;
@@ -35,7 +35,7 @@ fn with_device(policy: TorchPolicy) -> Result<()> {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../runtime/tests/export_devices.py");
     let mut python = Command::new(place::venv()?.join("bin/python"));
     ran(python.args(["-W", "ignore"]).args([script.as_path(), folder]))?;
-    // Which test it is to run stands in the environment already.
+    // The environment already names the test that it has to run.
     let mut child = Command::new(std::env::current_exe()?);
     ran(child.env(INSIDE, folder).env("LD_PRELOAD", runtime).env("LD_LIBRARY_PATH", folder))
 }
@@ -73,7 +73,7 @@ fn number(session: &Session, name: &str) -> Result<usize> {
 }
 
 fn collect(pool: &Pool) -> Result<()> {
-    // What a storage in one interpreter kept of another's is given back in a second round.
+    // A storage in one interpreter may keep objects of another: the second round releases them.
     for interpreter in pool.interpreters().iter().chain(pool.interpreters()) {
         interpreter.drain();
         interpreter.session().import("gc")?.call_method("collect", ())?;
@@ -99,12 +99,12 @@ fn inside(policy: TorchPolicy, folder: &Path) -> Result<()> {
     tensor_in_order(&pool)
 }
 
-/// Six threads on three interpreters that load a model that was saved on a GPU.
+/// Six threads on three interpreters load a model that was saved on a GPU.
 fn uploaded_once(pool: &Pool, folder: &Path, plain: &Package) -> Result<()> {
     let first = pool.acquire_on(0)?;
     let before = (number(&first, "uploaded")?, number(&first, "allocated")?);
     let package = pool.load_package(folder.join("cuda_0.pt"))?;
-    // What the last user has given back is uploaded anew for the next one: nobody ends before all have begun.
+    // After the last user releases the storages, the next one uploads them again. So no thread ends before all have begun.
     let loaded = Barrier::new(2 * INTERPRETERS);
     let found: Vec<_> = thread::scope(|scope| {
         let threads: Vec<_> = (0..2 * INTERPRETERS)
@@ -138,7 +138,7 @@ fn uploaded_once(pool: &Pool, folder: &Path, plain: &Package) -> Result<()> {
     Ok(())
 }
 
-/// TorchScript, which torch reads and moves itself: what it has moved changes over to one upload.
+/// TorchScript, which torch reads and moves itself. Moved storages are replaced by those of one upload.
 fn script_once(pool: &Pool, folder: &Path, plain: &Package) -> Result<()> {
     let first = pool.acquire_on(0)?;
     let before = number(&first, "allocated")?;
@@ -164,7 +164,8 @@ fn script_once(pool: &Pool, folder: &Path, plain: &Package) -> Result<()> {
     Ok(())
 }
 
-/// The second interpreter has queued a copy from memory that is given back to the first one's allocator, which hands it out.
+/// The second interpreter has queued a copy from memory. That memory goes back to the first one's allocator, which hands it
+/// out again.
 fn given_back_after_the_device(pool: &Pool, folder: &Path, plain: &Package) -> Result<()> {
     let (first, second) = (pool.acquire_on(0)?, pool.acquire_on(1)?);
     let package = pool.load_package(folder.join("cuda_0.pt"))?;
@@ -201,7 +202,7 @@ fn movable_in_order(pool: &Pool) -> Result<()> {
     Ok(())
 }
 
-/// A tensor that is still being filled goes out of one interpreter and into another, whose current stream is yet another.
+/// A tensor that is still being filled goes from one interpreter to another, whose current stream is a different one.
 fn tensor_in_order(pool: &Pool) -> Result<()> {
     let (first, second) = (pool.acquire_on(0)?, pool.acquire_on(1)?);
     for round in 0..2 {

@@ -1,4 +1,4 @@
-//! What fails says what failed, and nothing else is hurt.
+//! An error says what failed, and nothing else is damaged.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail, ensure};
 use hydrozoa::{Error, Pool, Session};
 use hydrozoa_tests::place;
 
-/// Two interpreters; `fail` is given a session on the first. Afterwards both must work as before.
+/// Makes two interpreters and calls `fail` with a session on the first. Afterwards both must work as before.
 fn with_survivors(fail: impl FnOnce(&Pool, &Session) -> Result<()>) -> Result<()> {
     let pool = Pool::builder().interpreters(2).venv(place::venv()?).build()?;
     let session = pool.acquire_on(0)?;
@@ -21,7 +21,7 @@ fn with_survivors(fail: impl FnOnce(&Pool, &Session) -> Result<()>) -> Result<()
     Ok(())
 }
 
-/// The parts of the Python exception that a call must have ended in.
+/// The parts of the Python exception with which a call must have ended.
 fn raised<T>(result: hydrozoa::Result<T>) -> Result<(String, String, String)> {
     match result {
         Err(Error::Python { type_name, message, traceback }) => Ok((type_name, message, traceback)),
@@ -117,7 +117,7 @@ pub fn missing_symbol() -> Result<()> {
 
 pub fn truncated_library() -> Result<()> {
     let folder = place::scratch("truncated")?;
-    // Imports from libpython, so that the loader itself maps it; and large enough to be cut at interesting places.
+    // It imports from libpython, so that the loader itself maps it. It is large enough to be cut at interesting places.
     let source = "extern void *PyLong_FromLong(long);\nstatic char table[70000] = {1};\nvoid *PyInit_cut(void) { return PyLong_FromLong(table[0]); }\n";
     let whole = fs::read(compile(folder.path(), "cut", source)?)?;
     with_survivors(|_, session| {
@@ -158,7 +158,7 @@ pub fn corrupt_package() -> Result<()> {
                 Ok(_) => bail!("{name}: no error"),
             }
         }
-        // The archive is whole, the pickle in it is not.
+        // The archive is whole. The pickle in it is not.
         let mut changed = whole.clone();
         let place = find(&changed, b"torchvision.models.mobilenetv3")
             .context("the pickle names its module")?;

@@ -1,4 +1,4 @@
-//! Shared libraries that exist inside of a package and nowhere else.
+//! Shared libraries that exist inside a package and nowhere else.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -62,7 +62,7 @@ def detect(model, example):
     return len(found['boxes']), bits.hexdigest()
 ";
 
-/// A virtual environment that has what the tests' one has, but for some.
+/// A virtual environment with the packages of the tests' one, without those in `names`.
 fn without(names: &[&str], folder: &Path) -> Result<PathBuf> {
     let venv = place::venv()?;
     let bare = folder.join("venv");
@@ -93,8 +93,8 @@ fn pool(venv: &Path, policy: TorchPolicy) -> Result<Pool> {
     Ok(pool)
 }
 
-/// A folder with the project in it, and the place of the extension that it is to be built with: a
-/// copy, so that it can be taken away.
+/// A folder with the project in it, and the place of the extension that the build uses. That is a copy, so
+/// that the test can remove it.
 fn project(name: &str) -> Result<(TempDir, PathBuf)> {
     let folder = place::scratch(name)?;
     fs::write(folder.path().join("kernel_project.py"), PROJECT)?;
@@ -142,7 +142,7 @@ fn extension(policy: TorchPolicy) -> Result<()> {
     let package = pool.load_package(&file)?;
     ensure!(package.archive().libraries().eq(["areas_extension.so"]));
     let model = package.load_pickle("model", "model.pkl")?;
-    // Each interpreter has its own static state, and all share the operators' registration.
+    // Each interpreter has its own static state. All share the registration of the operators.
     thread::scope(|scope| {
         let running: Vec<_> = pool
             .interpreters()
@@ -264,7 +264,7 @@ pub fn mask_rcnn_isolated() -> Result<()> {
     mask_rcnn(TorchPolicy::Isolated)
 }
 
-/// A report of the library, as the command prints it.
+/// A report of the library is the one that the command prints.
 pub fn report() -> Result<()> {
     let folder = place::scratch("build-report")?;
     fs::write(folder.path().join("unused_plots.py"), "import fractions\nclass Plot: pass\n")?;
@@ -288,7 +288,7 @@ pub fn report() -> Result<()> {
     let report = pool.build_package(&recipe("reported_project:packaged"), &file)?;
     ensure!(report.verdict == Verdict::Same && report.complete, "{:?}", report.verdict);
     ensure!(report.proposed_mocks() == ["unused_plots"], "{:?}", report.proposed_mocks());
-    // Which module of the package brings an external one in, and what that takes.
+    // The module of the package that imports an external one, and the cost of that one.
     let cost = report.costs.iter().find(|cost| cost.module == "fractions").context("no cost")?;
     ensure!((cost.by.as_str(), cost.line) == ("unused_plots", 1), "{cost}");
     ensure!((1 << 12..1 << 24).contains(&cost.bytes) && cost.modules >= 1, "{cost}");
@@ -296,12 +296,12 @@ pub fn report() -> Result<()> {
     ensure!(!tree.contains("module_that_nobody_has"), "{tree}");
     ensure!(tree.contains("intern  unused_plots") && tree.contains("FALSE"), "{tree}");
     ensure!(report.html().contains("reported_project"));
-    // What was proposed holds: the package is smaller and computes the same.
+    // The proposal holds: the package is smaller and computes the same.
     let mut mocked = recipe("reported_project:packaged");
     mocked.rules.push((Action::Mock, "unused_plots".to_owned()));
     let again = pool.build_package(&mocked, folder.path().join("mocked.pt"))?;
     ensure!(again.verdict == Verdict::Same && again.proposed_mocks().is_empty());
-    // A package that loads and whose call raises is written, and says so.
+    // If a package loads and its call raises, the build writes the package and reports that.
     let raised =
         pool.build_package(&recipe("reported_project:raising"), folder.path().join("raising.pt"));
     ensure!(raised.is_err_and(|error| error.to_string().contains("forward()")));
@@ -314,7 +314,7 @@ pub fn report() -> Result<()> {
         let error = pool.build_package(&recipe(target), &file).err().context("no error")?;
         ensure!(error.to_string().contains(words), "{target}: {error}");
     }
-    // Each problem with its way and its mend.
+    // Each problem, with how it came about and how to fix it.
     for (action, target, words) in [
         (
             Action::Deny,
@@ -362,7 +362,7 @@ pub fn command() -> Result<()> {
     ensure!(!folder.path().join("out/.data").exists(), "more than what was asked for");
     let (good, said) = run(&["show", "no/such/*"], &file)?;
     ensure!(!good && said.contains("no record matches no/such/*"), "{said}");
-    // One bit of a storage, which nothing reads when the package is opened.
+    // One bit of a storage changes. Opening the package does not read that storage.
     let mut bytes = fs::read(&file)?;
     let middle = bytes.len() / 2;
     bytes[middle] ^= 1;

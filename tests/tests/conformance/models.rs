@@ -12,8 +12,8 @@ use hydrozoa_tests::place;
 
 const INTERPRETERS: usize = 4;
 
-/// What an interpreter that gets resnet18 may write for itself, with its weights of 45 MB elsewhere: module objects,
-/// compiled code, and the first call's caches. Measured 3 to 6 MB; without sharing it would be 45 MB more.
+/// The private memory that an interpreter with resnet18 may write: module objects, compiled code, and the first call's
+/// caches. The weights of 45 MB are elsewhere. Measured: 3 to 6 MB. Without sharing it would be 45 MB more.
 const PRIVATE_LIMIT: i64 = 16 << 20;
 
 fn entry(name: &str) -> Result<Entry> {
@@ -56,7 +56,7 @@ pub fn weights_exist_once() -> Result<()> {
             "{}: not the bits of plain python",
             interpreter.name()
         );
-        // With the session's end malloc has returned what the load and the call had in between.
+        // When the session ends, malloc returns the memory that the load and the call used temporarily.
         let grown = Usage::of_process()? - before;
         println!("{}: private memory grew by {} KiB", interpreter.name(), grown.private >> 10);
         let session = interpreter.session();
@@ -70,7 +70,7 @@ pub fn weights_exist_once() -> Result<()> {
                 ensure!(grown.private < PRIVATE_LIMIT, "{}: {grown:?}", interpreter.name());
             }
         }
-        // Alive as long as the model is: a watch that does not keep it.
+        // The watch sees whether the model is alive, and does not keep it alive.
         let watch = session.run("import weakref, gc\nwatched = []", "watch.py")?;
         watch
             .get_item("watched")?

@@ -1,5 +1,5 @@
-//! `hydrozoa package build` on projects as people have them: data files, TorchScript, code that
-//! counts on the training machine, objects that have no form in a pickle.
+//! `hydrozoa package build` on typical projects: data files, TorchScript, code that depends on the training
+//! machine, objects that cannot be pickled.
 
 use std::fs;
 use std::process::Command;
@@ -121,7 +121,7 @@ pub fn projects() -> Result<()> {
         ensure!(matches!(error, Error::Python { .. }));
         ensure!(!file.with_extension("partial").exists(), "{target} left a part of a package");
     }
-    // Told before the object is made: that of the last target would be another error.
+    // The build reports this before it makes the object. The object of the last target would be another error.
     let recipe = Recipe::new("no_such_module:made");
     for (output, words) in
         [(folder.path().join("absent/net.pt"), "absent/net.partial: "), (data, "no regular file")]
@@ -132,8 +132,8 @@ pub fn projects() -> Result<()> {
     Ok(())
 }
 
-/// What a shell sees of an error in the user's code, of a file that is not there, and of a pipe
-/// that nobody reads.
+/// What a shell sees of an error in the user's code, of a missing file, and of a pipe that no process
+/// reads.
 pub fn shell() -> Result<()> {
     let folder = place::scratch("shell")?;
     fs::write(

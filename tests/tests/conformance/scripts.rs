@@ -1,4 +1,4 @@
-//! Python programs in four copies at once, by the `hydrozoa` command.
+//! The `hydrozoa` command runs Python programs in four copies at once.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -8,7 +8,7 @@ use hydrozoa_tests::place;
 
 const COPIES: usize = 4;
 
-/// Without the variables that change what python does: whoever runs the tests may have some.
+/// Removes the variables that change what python does. The user who runs the tests may have set some.
 fn clean(mut command: Command) -> Command {
     for (name, _) in
         std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("PYTHON"))
@@ -89,7 +89,7 @@ pub fn areas_isolated() -> Result<()> {
     areas("isolated")
 }
 
-/// The extension is built by torch.utils.cpp_extension once, before the tests: `HYDROZOA_TEST_EXTENSION`.
+/// torch.utils.cpp_extension builds the extension once, before the tests: `HYDROZOA_TEST_EXTENSION`.
 fn extension(policy: &str) -> Result<()> {
     let library = std::env::var_os("HYDROZOA_TEST_EXTENSION")
         .map(PathBuf::from)
@@ -112,7 +112,7 @@ pub fn extension_isolated() -> Result<()> {
     extension("isolated")
 }
 
-/// One python command line, run by plain python and by ours: standard output, standard error and exit status are equal.
+/// Plain python and ours run one python command line: standard output, standard error and exit status are equal.
 fn same(arguments: &[&str], input: &str) -> Result<()> {
     use std::io::Write;
     use std::process::Stdio;
@@ -124,7 +124,7 @@ fn same(arguments: &[&str], input: &str) -> Result<()> {
             .stderr(Stdio::piped())
             .spawn()
             .with_context(|| format!("starting {command:?}"))?;
-        // A program that does not read its input closes it; that is its right.
+        // A program may close its input without reading it.
         let _ = child.stdin.take().context("stdin is piped")?.write_all(input.as_bytes());
         let output = child.wait_with_output()?;
         let [stdout, stderr] = [output.stdout, output.stderr]
@@ -190,7 +190,7 @@ pub fn command_line() -> Result<()> {
     )?;
     same(&["no-such-script.py"], "")?;
     same(&["-V"], "")?;
-    // Each copy knows its number; with --in K only that one runs the program.
+    // Each copy knows its number. With --in K only copy K runs the program.
     let printed = run(hydrozoa(3, "auto")?.args([
         "--in",
         "2",
@@ -263,7 +263,7 @@ fn python_directory(venv: &Path) -> Result<PathBuf> {
     Ok(path.file_name().map(PathBuf::from).unwrap_or_default())
 }
 
-/// The entry of a directory that begins so.
+/// The entry of a directory whose name begins with `beginning`.
 fn find(directory: &Path, beginning: &str) -> Result<PathBuf> {
     let entries = std::fs::read_dir(directory).with_context(|| directory.display().to_string())?;
     entries

@@ -1,4 +1,4 @@
-//! Code exists once, however many interpreters run it.
+//! Code exists once in memory, however many interpreters run it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use hydrozoa_tests::{mappings, place};
 
 const INTERPRETERS: usize = 4;
 
-/// What is looked at, by the beginning of the file name.
+/// The libraries that the test looks at, by the beginnings of their file names.
 const LIBRARIES: [&str; 2] = ["libpython3.", "libtorch_python.so"];
 
 pub fn shared_text() -> Result<()> {

@@ -1,4 +1,4 @@
-//! What torch policy `shared` adds: interpreters on one libtorch that do not meet each other in it.
+//! What torch policy `shared` adds: interpreters on one libtorch do not affect each other through it.
 
 use std::process::Command;
 
@@ -32,7 +32,7 @@ pub fn registration() -> Result<()> {
     Ok(())
 }
 
-/// What the first interpreter leaves on the thread.
+/// The state that the first interpreter leaves on the thread.
 const LEAVE_MODES: &str = "
 import torch
 assert torch.is_grad_enabled()
@@ -40,7 +40,7 @@ torch.set_default_device('meta')
 torch.set_grad_enabled(False)
 ";
 
-/// A new thread's state; then modes written in Python, entered and left in separate visits.
+/// A new thread's state. Then modes that are written in Python, entered and left in separate visits.
 const ENTER_MODES: &str = "
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode

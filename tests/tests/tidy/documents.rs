@@ -1,4 +1,4 @@
-//! What the documents name exists: tests, steps, files, pages and samples.
+//! Tests, steps, files, pages and samples that the documents name exist.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use crate::sources::{Source, assert_none, names, root, sources};
 /// The heads of the columns in which every name is that of a test.
 const HELD_BY: [&str; 3] = ["enforced by", "held by", "case"];
 
-/// A name with so many underscores is a test's wherever it stands: no function of C, CPython or torch has as many.
+/// A name with so many underscores is a test's, wherever it stands. No function of C, CPython or torch has as many.
 const SENTENCE: usize = 4;
 
 fn documents(sources: &[Source]) -> impl Iterator<Item = &Source> {
@@ -43,7 +43,7 @@ fn tests(sources: &[Source]) -> BTreeSet<String> {
     found
 }
 
-/// What stands between backticks in a line.
+/// The texts between backticks in a line.
 fn quoted(line: &str) -> impl Iterator<Item = &str> {
     line.split('`').skip(1).step_by(2)
 }

@@ -2,7 +2,7 @@
 
 use crate::sources::{Source, assert_none, code, rust, sources};
 
-/// Words of Python's world. The loader serves any library; a word of these in it is a special case for one user.
+/// Words of Python's world. The loader serves any library. One of these words in it is a special case for one user.
 const PYTHON: [&str; 16] = [
     "python",
     "torch",
@@ -28,7 +28,7 @@ fn the_loader_knows_neither_python_nor_torch() {
         let line = line.to_lowercase();
         let word = |word: &str| {
             line.split(|c: char| !c.is_alphanumeric()).any(|token| {
-                // `libpython`, `torchvision`: the two names count inside of words too.
+                // `libpython`, `torchvision`: the two names count inside words too.
                 token == word
                     || word == PYTHON[0] && token.contains(word)
                     || word == PYTHON[1] && token.contains(word)
@@ -53,7 +53,7 @@ fn only_the_payload_calls_the_python_c_api() {
             continue;
         }
         // The payload is an example of its package. An example's own dependencies are development
-        // dependencies, which no user of the package's library, the boundary, is given.
+        // dependencies. Users of the package's library, the boundary, do not get them.
         let is_payload = source.path == "payload/Cargo.toml";
         let lines = source.text.lines();
         let linked = lines.take_while(|line| !is_payload || *line != "[dev-dependencies]").count();

@@ -3,13 +3,13 @@
 use crate::sources::{Source, assert_none, sources};
 use crate::syntax;
 
-/// Lines of a file: it is one idea.
+/// The most lines of a file: a file is one idea.
 const FILE: usize = 600;
-/// Lines of a function: one can be seen at once.
+/// The most lines of a function: a reader can see all of it at once.
 const FUNCTION: usize = 100;
 
-/// Functions that are longer, each with its reason: (folder, function, reason). An entry whose function has
-/// become short, or has gone, fails the test, so that the table only shrinks.
+/// Functions that are longer, each with its reason: (folder, function, reason). An entry fails the test if its
+/// function is short or gone, so that the table only shrinks.
 const LONG: [(&str, &str, &str); 1] = [(
     "loader/src/arch/",
     "dynamic_resolver",
@@ -65,7 +65,7 @@ fn functions(source: &Source) -> Vec<syntax::Function> {
     }
 }
 
-/// Functions of Python: what follows a `def` and is indented deeper, to its last line with text.
+/// Functions of Python: the lines after a `def` that are indented deeper, to the last line with text.
 fn python(text: &str) -> Vec<syntax::Function> {
     let indent = |line: &str| line.len() - line.trim_start().len();
     let lines: Vec<&str> = text.lines().collect();

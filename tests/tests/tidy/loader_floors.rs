@@ -30,7 +30,7 @@ fn the_loader_s_modules_use_their_own_floor_and_those_below() {
             continue;
         };
         for (other, line) in modules_used(source) {
-            // What `lib.rs` exports again is named where it is defined.
+            // Names that `lib.rs` re-exports count where they are defined.
             match floors.get(other.as_str()) {
                 Some(above) if above > floor => {
                     if UPWARD.iter().any(|(from, to, _)| (*from, *to) == (own, &other)) {
@@ -76,7 +76,7 @@ fn floors() -> BTreeMap<String, u32> {
     floors
 }
 
-/// The top module that a file is a part of.
+/// The top module that a file belongs to.
 fn module_of(path: &str) -> &str {
     let inside = path.strip_prefix(ROOT).expect("a file of the loader");
     let first = inside.split('/').next().expect("a path has a first part");

@@ -3,10 +3,10 @@
 use crate::sources::{assert_none, rust};
 use crate::syntax::{self, Kind, Use};
 
-/// What of `std::sync` nobody waits in.
+/// The parts of `std::sync` in which no thread waits.
 const NOT_BLOCKING: [&str; 3] = ["Arc", "Weak", "atomic"];
 
-/// Crates of locks and of values that are made once.
+/// Crates of locks, and of values that are made once.
 const CRATES: [&str; 7] =
     ["parking_lot", "parking_lot_core", "lock_api", "once_cell", "spin", "crossbeam", "tokio"];
 

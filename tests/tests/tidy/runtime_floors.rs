@@ -18,14 +18,14 @@ const RUNTIME: [&[&str]; 9] = [
     &["movable", "package"],
 ];
 
-/// The runtime's roof: entries of their own, which use what they like and which nobody uses.
+/// The runtime's roof: separate entries. They may use every module, and no module uses them.
 const ROOF: [&str; 3] = ["command_line", "exit", "inspect"];
 
 /// [`crate::Error`](hydrozoa::Error) has a variant for the errors of every floor, which their modules
 /// define. These names are all that it takes from above.
 const ERRORS: [&str; 4] = ["Candidate", "PackageError", "DeviceError", "AdapterError"];
 
-/// Which floor a module of the runtime is on.
+/// The floor of a module of the runtime.
 fn floor(module: &str) -> Option<usize> {
     match ROOF.contains(&module) {
         true => Some(RUNTIME.len()),

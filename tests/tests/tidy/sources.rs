@@ -30,7 +30,7 @@ pub fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests lies in the workspace")
 }
 
-/// The names of all files that git tracks, and with `others` of those that it would add.
+/// The names of all files that git tracks. With `others` also the names of those that it would add.
 pub fn names(others: bool) -> BTreeSet<String> {
     let mut command = Command::new("git");
     command.args(["ls-files", "-z", "--cached"]).current_dir(root());

@@ -13,7 +13,7 @@ pub fn parse(source: &Source) -> syn::File {
         .unwrap_or_else(|error| panic!("{}:{}: {error}", source.path, error.span().start().line))
 }
 
-/// Whether what has these attributes is compiled for tests only.
+/// Whether an item with these attributes is compiled for tests only.
 pub fn is_test(attributes: &[syn::Attribute]) -> bool {
     attributes.iter().any(|attribute| match &attribute.meta {
         syn::Meta::Path(path) => path.is_ident("test"),
@@ -33,7 +33,7 @@ pub fn test_modules(file: &syn::File) -> Vec<String> {
     modules.collect()
 }
 
-/// A path as it is used, with the names that `use` declarations of its file have for its beginning resolved.
+/// A path as code uses it. If a `use` declaration of the file names its beginning, that is resolved.
 pub struct Use {
     pub path: Vec<String>,
     pub line: usize,
@@ -54,7 +54,7 @@ pub enum Kind {
     Foreign,
 }
 
-/// All paths of a file's product part: what tests alone compile is left out, wherever it stands.
+/// All paths of a file's product part. Code that only tests compile is left out, wherever it stands.
 pub fn uses(file: &syn::File) -> Vec<Use> {
     let mut declared = Declared::default();
     declared.visit_file(file);
@@ -144,8 +144,8 @@ impl Uses<'_> {
         self.push(names, path.span().start().line, kind);
     }
 
-    /// A macro's input is tokens: what looks like a path there is taken for a value, and what follows a dot
-    /// for a method.
+    /// A macro's input is tokens. Tokens that look like a path count as a value, and a name after a dot
+    /// counts as a method.
     fn tokens(&mut self, tokens: TokenStream) {
         let mut path: Vec<String> = Vec::new();
         let mut line = 0;
@@ -262,14 +262,14 @@ fn attributes(item: &syn::Item) -> &[syn::Attribute] {
     }
 }
 
-/// A function and the lines that it takes, from its signature to its last brace.
+/// A function and its number of lines, from its signature to its last brace.
 pub struct Function {
     pub name: String,
     pub lines: usize,
     pub line: usize,
 }
 
-/// Every function of a file, those of tests, of `impl` and of `trait` too, and every `macro_rules!`.
+/// Every function of a file, including those of tests, of `impl` and of `trait`, and every `macro_rules!`.
 pub fn functions(file: &syn::File) -> Vec<Function> {
     struct Functions(Vec<Function>);
     impl Functions {

@@ -1,4 +1,4 @@
-//! What the loader asks of the operating system, it asks in `loader/src/sys`.
+//! The loader makes all its requests to the operating system in `loader/src/sys`.
 
 use std::collections::HashSet;
 
@@ -78,17 +78,17 @@ enum Verdict {
     Call,
 }
 
-/// What a use of a path outside of `sys/` is.
+/// The verdict on a use of a path outside of `sys/`.
 fn verdict(used: &Use) -> Verdict {
     let path = used.path.join("::");
     let function = match used.kind {
         Kind::Method => return call_if(METHODS.contains(&path.as_str())),
-        // A glob would hide what it brings.
+        // A glob would hide the names that it imports.
         Kind::Declaration => return call_if(path == "libc::*" || path.starts_with("std::fs::*")),
         Kind::Other => return Verdict::Fine,
-        // Declared without the crate libc, it is the same function.
+        // It is the same function, declared without the crate libc.
         Kind::Foreign => path.as_str(),
-        // Constants of libc have names in capitals; what else is a value is a function.
+        // Constants of libc have names in capitals. Every other value is a function.
         Kind::Value => match path.strip_prefix("libc::") {
             Some(name) if name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_') => name,
             _ => return call_if(WRAPPERS.iter().any(|it| path.starts_with(&format!("{it}::")))),

@@ -1,4 +1,4 @@
-//! What no file may hold: notes to oneself, places of one machine, binaries.
+//! Things that no file may hold: notes to oneself, paths of one machine, binaries.
 
 use std::fs;
 

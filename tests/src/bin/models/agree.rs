@@ -30,7 +30,7 @@ pub struct Options {
     absent: Vec<String>,
 }
 
-/// What a thread has found out.
+/// The result of a thread.
 struct Found {
     loaded: Duration,
     differences: Vec<String>,
@@ -105,7 +105,7 @@ struct Work<'a> {
     example: &'a Movable,
 }
 
-/// What a thread calls, in its interpreter.
+/// The objects that a thread calls, in its interpreter.
 struct Ready<'s> {
     check: Object<'s>,
     call: Object<'s>,
@@ -115,8 +115,8 @@ struct Ready<'s> {
 }
 
 impl Work<'_> {
-    /// Loads the model. With `draws` also calls it, in all interpreters at once: its draws then come in no order, so that there
-    /// is nothing to compare, and all of them before those of a compared call.
+    /// Loads the model. With `draws` also calls it, in all interpreters at once. These draws come in no order, so there is
+    /// nothing to compare. All of them come before those of a compared call.
     fn ready<'s>(&self, session: &'s Session, draws: bool) -> Result<Ready<'s>> {
         let check = session.run(CHECK, "check.py")?;
         let call = check.get_item("call")?;
@@ -139,7 +139,7 @@ impl Work<'_> {
         let session = interpreter.session();
         barrier.wait();
         let ready = self.ready(&session, generator.is_some());
-        // Whoever failed comes here as well: the others wait for it.
+        // A thread that failed comes here as well: the others wait for it.
         barrier.wait();
         let Ready { check, call, model, example, loaded } = ready?;
         let mut differences = Vec::new();
@@ -147,7 +147,7 @@ impl Work<'_> {
             let turn = generator.map(|mutex| mutex.lock().expect("no thread panics with it"));
             let output: Buffer = call.call((&model, &example))?.extract()?;
             drop(turn);
-            // SAFETY: `call` returns `bytes`, which nobody ever writes.
+            // SAFETY: `call` returns `bytes`, which no code ever writes.
             let bytes = unsafe { output.as_slice::<u8>() }?;
             if bytes != self.expected {
                 let difference: String =

@@ -57,7 +57,7 @@ impl Place {
         let pool =
             Pool::builder().interpreters(interpreters).venv(&self.venv).torch(policy).build()?;
         for interpreter in pool.interpreters() {
-            // As the exporter has it: the number of threads decides how sums are split, and so their bits.
+            // The exporter uses this number too. The number of threads decides how sums are split, and so their bits.
             interpreter
                 .session()
                 .run("import torch, numpy\ntorch.set_num_threads(1)", "prepare.py")?;
@@ -66,7 +66,7 @@ impl Place {
     }
 }
 
-/// The functions with which plain python made its bytes, compiled in, so that both are of one version.
+/// The functions with which plain python made its bytes. They are compiled in, so that both have one version.
 const CHECK: &str = include_str!("../../../models/check.py");
 
 fn main() -> ExitCode {

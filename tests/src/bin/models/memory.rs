@@ -50,13 +50,13 @@ pub fn run(options: &Options) -> Result<()> {
     let file = place.package.canonicalize()?;
     let expected = std::fs::read(&place.expected)
         .with_context(|| format!("reading {}", place.expected.display()))?;
-    // A thread's first call takes an arena of malloc for it, whichever interpreter it is in; all interpreters here are
-    // called by this one thread.
+    // A thread's first call takes an arena of malloc for the thread, whichever interpreter it calls. Here this one thread
+    // calls all interpreters.
     let pool = place.pool(if options.second { 1 } else { options.interpreters })?;
     let package = pool.load_package(&file)?;
     let model = package.load_pickle(MODEL.0, MODEL.1)?;
     let example = package.load_pickle(EXAMPLE.0, EXAMPLE.1)?;
-    // load_pickle has loaded it on the interpreter that was least loaded: that one is the first.
+    // load_pickle has loaded it on the least loaded interpreter. That one is the first.
     let (first, further): (Vec<_>, Vec<_>) =
         pool.interpreters().iter().partition(|interpreter| model.is_loaded(interpreter));
     let mut grown = Vec::new();
