@@ -1,6 +1,6 @@
 //! A library to preload (`LD_PRELOAD`) that answers the `dl*` calls of an unmodified program by
 //! hydrozoa-loader: libraries under `$HYDROZOA_SHIM_DIRECTORY` are loaded by it, into one domain
-//! that continues the program, all others by glibc. Test programs written for other loaders then
+//! that extends the program, all others by glibc. Test programs written for other loaders then
 //! say what they think of this one (`cargo xtask linker --shim`).
 //!
 //! The exported functions jump through [`ANSWERS`], with the caller's return address in place:

@@ -6,7 +6,7 @@
 //# Lib: main.so
 //# Steps: 1
 /* A library that needs two that are loaded already and need each other. (The load did not come to an
-   end in a domain that continues the program: random seed 1011.) */
+   end in a domain that extends the program: random seed 1011.) */
 #include "case.h"
 #if defined STUB
 int b(void) { return 0; }

@@ -11,7 +11,7 @@
 //! | `Expect-stderr` | a text in what our process writes to standard error |
 //! | `Expect-ours` | a line of our output where it differs from glibc's on purpose; needs `Differs` |
 //! | `Differs` | why glibc's output (or its success) is not expected of us |
-//! | `Program` | `glibc`: in a domain that continues the program nothing differs |
+//! | `Program` | `glibc`: in a domain that extends the program nothing differs |
 //! | `Exit` | the exit status of the program (default 0) |
 //! | `Close` | any text: the copies are closed (`dlclose` in glibc) before the program ends |
 //! | `Ends` | `quick_exit`: the program ends by that, and not by a return from `main` |

@@ -28,7 +28,7 @@ const APART: &str = "exit status: 87";
 
 /// Runs the program that is built in `folder`.
 ///
-/// Domains other than one that continues the program never unload. They are compared with glibc under RTLD_NODELETE.
+/// Domains other than one that extends the program never unload. They are compared with glibc under RTLD_NODELETE.
 pub(super) fn compare(program: &Program, folder: &Path, support: &Path) -> Result<Verdict> {
     let folder = folder.canonicalize()?;
     let run = |mode: Mode, keep: bool| -> Result<Run> {
@@ -105,7 +105,7 @@ fn difference(mode: Mode, oracle: &Run, ours: &Run) -> Option<String> {
     None
 }
 
-/// The form of an output for the comparison. In a domain that continues the program, destructors at the end of the
+/// The form of an output for the comparison. In a domain that extends the program, destructors at the end of the
 /// process run in glibc's order. Elsewhere they run in the reverse order of the constructors, over all domains
 /// (docs/loader.md).
 fn arranged(mode: Mode, output: &str) -> String {

@@ -1,7 +1,7 @@
 //! Random programs: graphs of small libraries. Both glibc and the loader load, query and close them.
 //!
 //! [`draw`] draws a program ([`model`]) from a seed, [`render`] writes it as C, and [`build`] builds it. [`compare`]
-//! runs it by glibc, by the loader in a domain that continues the program, alone, and as three interleaved replicas.
+//! runs it by glibc, by the loader in a domain that extends the program, alone, and as three interleaved replicas.
 //! Every function prints which library defined each thing that it sees, so a program's output contains all of its
 //! meaning. [`shrink`] shrinks a program with a difference, and the task shows it.
 

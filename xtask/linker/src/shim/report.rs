@@ -20,7 +20,7 @@ const PREFACE: &str = "\
 
 glibc tests its loader with programs that call `dlopen` and look at the result. These programs run here unmodified. A preloaded
 library (`loader/shim`) answers the `dl*` calls of the executable, and of all that it loads, with this loader, in one domain that
-continues the program (`DomainBuilder::extend_program`). The executable itself, its libraries and the C library stay the system
+extends the program (`DomainBuilder::extend_program`). The executable itself, its libraries and the C library stay the system
 loader's.
 
 ```sh
