@@ -16,7 +16,19 @@ const VERSIONS: &str = "V1 { };\nV2 { } V1;\n";
 /// The exit status of timeout(1) after a timeout.
 const TIMED_OUT: i32 = 124;
 
+/// The linker of a library that compiles fails. mold and gold do so on a few programs.
+#[derive(Debug, thiserror::Error)]
+#[error("{linker} does not link {output}: {message}")]
+pub(super) struct LinkerFailed {
+    linker: &'static str,
+    output: String,
+    message: String,
+}
+
 /// Builds the program in `folder`, which is empty.
+///
+/// # Errors
+/// [`LinkerFailed`] if a linker fails.
 pub(super) fn build(program: &Program, folder: &Path, headers: &Path) -> Result<()> {
     fs::write(folder.join("versions.map"), VERSIONS)?;
     // The binding of functions at their first call is not compared; see `draw`.
@@ -64,7 +76,8 @@ fn link(program: &Program, library: &Library, output: &str, folder: &Path) -> Re
     let stem = library.stem();
     let Link { linker, hash, options, symbolic, now, stays, search, versioned } = &library.link;
     let mut command: Vec<String> = vec!["-shared".into(), "-o".into(), output.into()];
-    command.push(format!("-fuse-ld={}", linker_at_hand(linker)));
+    let linker = linker_at_hand(linker);
+    command.push(format!("-fuse-ld={linker}"));
     command.push(format!("{stem}.o"));
     command.push(format!("-Wl,-soname,{}", library.file()));
     command.push(format!("-Wl,--hash-style={hash}"));
@@ -104,7 +117,10 @@ fn link(program: &Program, library: &Library, output: &str, folder: &Path) -> Re
         command.push("stub-absent.so".into());
     }
     let command: Vec<&str> = command.iter().map(String::as_str).collect();
-    gcc(folder, &command)
+    gcc(folder, &command).map_err(|error| {
+        let message = error.to_string();
+        LinkerFailed { linker, output: output.to_owned(), message }.into()
+    })
 }
 
 /// The linker to use instead of `linker`: bfd replaces one that is not installed, so that a seed is the same program

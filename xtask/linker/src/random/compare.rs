@@ -5,6 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
+use super::build::LinkerFailed;
 use super::model::Program;
 use super::render;
 use crate::cases::directives::Open;
@@ -21,6 +22,8 @@ pub(super) enum Verdict {
     OracleDies(String),
     /// The program reaches a situation that the loaders treat differently by design (docs/loader.md).
     Apart,
+    /// Its linker fails on it, so there is nothing to compare.
+    Unlinked(LinkerFailed),
 }
 
 /// The exit status of a run that reaches such a situation: `apart` in `tests/linker/include/random.h`.

@@ -41,8 +41,23 @@ struct Tally {
     lines: usize,
     oracle_died: u64,
     apart: u64,
+    unlinked: u64,
     failures: Vec<String>,
 }
+
+impl Tally {
+    /// The number of programs that are done.
+    fn done(&self) -> u64 {
+        let judged = self.same + self.oracle_died + self.apart + self.unlinked;
+        judged + self.failures.len() as u64
+    }
+}
+
+/// The number of programs between two lines of progress.
+const PROGRESS: u64 = 100;
+
+/// Linkers fail on few programs. If they fail on more than one in this many, the run fails: its programs are at fault.
+const UNLINKED_IN: u64 = 200;
 
 /// Runs `count` programs from `seed` on and shows the differences. Returns the number of passed programs and the ones
 /// that differ.
@@ -67,6 +82,12 @@ pub fn run(count: u64, seed: u64) -> Result<Outcome> {
                     return Ok(());
                 }
                 one(seed + number, &place, &tally)?;
+                let tally = tally.lock().expect("no panic holds it");
+                if tally.done().is_multiple_of(PROGRESS) {
+                    let (done, differ) = (tally.done(), tally.failures.len());
+                    let seconds = started.elapsed().as_secs();
+                    eprintln!("{done} of {count} programs, {differ} differ, {seconds} s");
+                }
             }
         };
         let workers: Vec<_> = (0..std::thread::available_parallelism().map_or(2, usize::from))
@@ -77,19 +98,25 @@ pub fn run(count: u64, seed: u64) -> Result<Outcome> {
         }
         Ok(())
     })?;
-    let tally = tally.into_inner().expect("no panic holds it");
+    let mut tally = tally.into_inner().expect("no panic holds it");
     println!(
         "random programs from seed {seed}: {} the same, {} differ, {} end glibc's run too, {} come to a \
-         difference by design; {} libraries, {} operations, {} lines compared, {:.1} s",
+         difference by design, {} are not linked by their linker; {} libraries, {} operations, {} lines compared, \
+         {:.1} s",
         tally.same,
         tally.failures.len(),
         tally.oracle_died,
         tally.apart,
+        tally.unlinked,
         tally.libraries,
         tally.operations,
         tally.lines,
         started.elapsed().as_secs_f64()
     );
+    if tally.unlinked > count.div_ceil(UNLINKED_IN) {
+        let unlinked = tally.unlinked;
+        tally.failures.push(format!("linkers failed on {unlinked} of {count} programs"));
+    }
     let count = Count { passed: tally.same as usize, failed: tally.failures.len() };
     Ok(Outcome { count, failures: tally.failures })
 }
@@ -108,8 +135,10 @@ impl Place {
             fs::remove_dir_all(folder)?;
         }
         fs::create_dir_all(folder)?;
-        build::build(program, folder, &self.headers)?;
-        compare::compare(program, folder, &self.support)
+        match build::build(program, folder, &self.headers) {
+            Ok(()) => compare::compare(program, folder, &self.support),
+            Err(error) => error.downcast().map(Verdict::Unlinked),
+        }
     }
 }
 
@@ -129,6 +158,7 @@ fn one(seed: u64, place: &Place, tally: &Mutex<Tally>) -> Result<()> {
             }
             Verdict::OracleDies(_) => tally.oracle_died += 1,
             Verdict::Apart => tally.apart += 1,
+            Verdict::Unlinked(_) => tally.unlinked += 1,
             Verdict::Differs(difference) => {
                 tally.failures.push(format!("seed {seed}: {difference}"));
             }
@@ -136,6 +166,10 @@ fn one(seed: u64, place: &Place, tally: &Mutex<Tally>) -> Result<()> {
     }
     match verdict {
         Verdict::Same(_) | Verdict::Apart => fs::remove_dir_all(&folder)?,
+        Verdict::Unlinked(failure) => {
+            println!("seed {seed}: {failure}");
+            fs::remove_dir_all(&folder)?;
+        }
         Verdict::OracleDies(how) => {
             println!("seed {seed}: glibc crashes: {how}");
             fs::remove_dir_all(&folder)?;
