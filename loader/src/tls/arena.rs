@@ -53,7 +53,7 @@ thread_local! {
 
 /// Where the arena is.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct Location {
     /// Its offset from the thread pointer, in all threads.
     start: isize,
     /// The address of its bytes in the template; none if they were not found.
@@ -62,17 +62,17 @@ struct Place {
 
 /// Holds `None` if the arena is not at one offset in all threads, which happens when this crate is part
 /// of a library that was itself loaded by `dlopen`.
-static PLACE: Once<Option<Place>> = Once::new();
+static LOCATION: Once<Option<Location>> = Once::new();
 
 /// Finds the arena. An error says only that it cannot be found now.
-fn find() -> io::Result<Option<Place>> {
-    let found = PLACE.get_or_try_init(|| {
+fn find() -> io::Result<Option<Location>> {
+    let found = LOCATION.get_or_try_init(|| {
         let start = offset_in_this_thread();
         if sys::thread::elsewhere(offset_in_this_thread)? != start {
             return Ok(None);
         }
         TABLE_OFFSET.store(start + TABLE as isize, Ordering::Release);
-        Ok::<_, io::Error>(Some(Place { start, template: find_template() }))
+        Ok::<_, io::Error>(Some(Location { start, template: find_template() }))
     });
     found.copied()
 }
@@ -91,7 +91,7 @@ fn address_in_this_thread() -> usize {
 
 /// Notes where the calling thread's table of lazy blocks is.
 pub(super) fn set_table(address: usize, length: usize) {
-    if PLACE.get().is_some_and(Option::is_some) {
+    if LOCATION.get().is_some_and(Option::is_some) {
         let table = (address_in_this_thread() + TABLE) as *mut usize;
         // SAFETY: the head of the arena is this thread's and aligned; nobody else writes it.
         unsafe {
@@ -245,20 +245,20 @@ const RESERVE: usize = SIZE / 4;
 
 /// Takes bytes for a block that can be nowhere else. The error is the reason why there are none.
 pub(super) fn allocate(shape: Shape) -> Result<Extent, String> {
-    let place = place_for(shape)?;
+    let arena = location_for(shape)?;
     let returned = SPACE.lock().returned.take(SIZE, shape);
     let mut reason = String::new();
     if let Some(range) = returned {
-        let extent = extent(place, range);
+        let extent = extent(arena, range);
         extent.touch();
-        match write(place, extent.offset, &vec![0; shape.size]) {
+        match write(arena, extent.offset, &vec![0; shape.size]) {
             Ok(()) => return Ok(extent),
             Err(error) => reason = format!("; those that were used before cannot be: {error}"),
         }
     }
     let mut space = SPACE.lock();
     match space.take_fresh(SIZE, shape) {
-        Some(range) => Ok(extent(place, range)),
+        Some(range) => Ok(extent(arena, range)),
         None => Err(format!(
             "it asks for {} bytes of static TLS, and {} of {SIZE} are free in a row{reason}",
             shape.size,
@@ -269,20 +269,20 @@ pub(super) fn allocate(shape: Shape) -> Result<Extent, String> {
 
 /// Takes bytes for a block that is only faster here.
 pub(super) fn allocate_spare(shape: Shape) -> Option<Extent> {
-    let place = place_for(shape).ok()?;
-    Some(extent(place, SPACE.lock().take_fresh(SIZE - RESERVE, shape)?))
+    let arena = location_for(shape).ok()?;
+    Some(extent(arena, SPACE.lock().take_fresh(SIZE - RESERVE, shape)?))
 }
 
-fn extent(place: Place, range: Range<usize>) -> Extent {
-    let offset = place.start + range.start as isize;
+fn extent(arena: Location, range: Range<usize>) -> Extent {
+    let offset = arena.start + range.start as isize;
     Extent { offset, range, touched: AtomicBool::new(false) }
 }
 
-fn place_for(shape: Shape) -> Result<Place, String> {
+fn location_for(shape: Shape) -> Result<Location, String> {
     let found = find().map_err(|error| {
         format!("no thread can be made, to see where static TLS is in another one: {error}")
     })?;
-    let Some(place) = found else {
+    let Some(arena) = found else {
         return Err(
             "there is no static TLS to place it in: the loader is not part of the executable \
                     or of a library that it was linked with"
@@ -295,7 +295,7 @@ fn place_for(shape: Shape) -> Result<Place, String> {
             shape.alignment
         ));
     }
-    Ok(place)
+    Ok(arena)
 }
 
 /// The word of the calling thread at `offset` from its thread pointer.
@@ -305,15 +305,15 @@ pub(super) fn word(offset: isize) -> *mut usize {
 
 /// Writes `image` as the initial bytes of the block at `offset` in every thread, running and to come.
 pub(super) fn initialise(offset: isize, image: &[u8]) -> Result<(), String> {
-    let place = PLACE.get().copied().flatten().expect("a block was given out");
-    if place.template.is_none() {
+    let arena = LOCATION.get().copied().flatten().expect("a block was given out");
+    if arena.template.is_none() {
         return Err(
             "it has initialised thread-local data that initial-exec code reaches, and the \
                     template of new threads was not found; build it with -ftls-model=global-dynamic"
                 .into(),
         );
     }
-    write(place, offset, image)
+    write(arena, offset, image)
 }
 
 /// How many times the template was changed.
@@ -338,7 +338,8 @@ impl Pattern {
         if self.0 == CHANGES.load(Ordering::Acquire) {
             return;
         }
-        let Some(Place { start, template: Some(template) }) = PLACE.get().copied().flatten() else {
+        let Some(Location { start, template: Some(template) }) = LOCATION.get().copied().flatten()
+        else {
             return;
         };
         let _turn = broadcast::turn();
@@ -351,10 +352,10 @@ impl Pattern {
 
 /// Writes what nobody uses yet, in the template, if there is one, and in every thread. (Without a
 /// template nothing was ever written but by the threads, and new ones begin with zeroes.)
-fn write(place: Place, offset: isize, bytes: &[u8]) -> Result<(), String> {
+fn write(arena: Location, offset: isize, bytes: &[u8]) -> Result<(), String> {
     let turn = broadcast::turn();
-    if let Some(template) = place.template {
-        let at = template + (offset - place.start) as usize;
+    if let Some(template) = arena.template {
+        let at = template + (offset - arena.start) as usize;
         // First the template: a thread that is created from here on has the bytes already.
         let write = || {
             // SAFETY: the template's bytes of a block that was given out, which nobody reads as yet.
