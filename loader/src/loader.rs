@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use crate::bind::binding::Binding;
 use crate::dl;
 use crate::domain::{self, Domain, DomainInner, State};
 use crate::error::{Error, Result};
@@ -188,8 +189,8 @@ impl Loader {
             SYSTEM.objects().iter().find_map(|object| {
                 let name = crate::image::symbols::Name::new(name.as_bytes());
                 let (_, symbol) = object.symbols.lookup(name, None, true)?;
-                match crate::bind::scope::system_definition(object, &symbol) {
-                    crate::bind::scope::Definition::Fixed { address, .. } => Some(address),
+                match object.binding(&symbol) {
+                    Binding::Fixed { address, .. } => Some(address),
                     _ => None,
                 }
             })

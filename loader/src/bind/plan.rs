@@ -1,7 +1,7 @@
 //! Plans: the bindings of all symbols that an image's relocations name.
 //!
 //! A plan holds no address that differs between domains: a definition in an image of the domain is
-//! kept as (image, value). So the second domain that loads the same images in the same order applies
+//! kept as (image, symbol). So the second domain that loads the same images in the same order applies
 //! the first one's plan and looks up nothing.
 
 use std::collections::BTreeMap;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use crate::bind::binding::{Binding, Missing};
 use crate::bind::prepared::Prepared;
-use crate::bind::scope::{Definition, Scope, ScopeKey};
+use crate::bind::scope::{Scope, ScopeKey};
 use crate::error::{Error, Result};
 use crate::image::relocations::Rela;
 use crate::image::symbols::{Name, Symbol};
@@ -19,7 +19,8 @@ use crate::sys::lock::{Mutex, Rank};
 /// The bindings of one image in one kind of scope, by symbol index.
 #[derive(Debug)]
 pub(crate) struct Plan {
-    bindings: Vec<Binding>,
+    /// None for symbols that no relocation names.
+    bindings: Vec<Option<Binding>>,
     /// The images that hold definitions, in the order in which relocations refer to them.
     pub images: Vec<Provider>,
     /// Functions without a definition.
@@ -95,51 +96,32 @@ impl<'a> Binder<'a> {
         let mut missing = Vec::new();
         for rela in image.dynamic.rela() {
             let index = rela.symbol as usize;
-            if index == 0 {
-                continue;
-            }
-            if !matches!(bindings.get(index), None | Some(Binding::Unreferenced)) {
+            if index == 0 || matches!(bindings.get(index), Some(Some(_))) {
                 continue;
             }
             // Bound first: it is what says whether the symbol table reaches that far.
-            let binding = self.bind(image, rela.symbol, &mut images, &mut missing)?;
+            let binding = self.bind(image, rela.symbol, &mut missing)?;
             if bindings.len() <= index {
-                bindings.resize(index + 1, Binding::Unreferenced);
+                bindings.resize(index + 1, None);
             }
-            bindings[index] = binding;
+            if let Binding::Image { image, symbol } = binding {
+                note_provider(&mut images, image, &symbol);
+            }
+            bindings[index] = Some(binding);
         }
-        let prepared = Prepared::of(
-            image,
-            |symbol| bindings[symbol as usize],
-            |index| images[index as usize].image == image.id,
-        );
+        let prepared = Prepared::of(image, &bindings);
         let learns = |binding: &Binding| match binding {
             Binding::Interposed(entry) => {
                 ["dl_iterate_phdr", "dlinfo"].contains(&&*self.key.interposed[*entry as usize])
             }
             _ => false,
         };
-        let learns_module_ids = bindings.iter().any(learns);
+        let learns_module_ids = bindings.iter().flatten().any(learns);
         Ok(Plan { bindings, images, missing, prepared, learns_module_ids })
     }
 
-    fn bind(
-        &self,
-        image: &Image,
-        index: u32,
-        images: &mut Vec<Provider>,
-        missing: &mut Vec<Missing>,
-    ) -> Result<Binding> {
-        let mut in_image = |image: ImageId, symbol: Symbol| {
-            let has_unique = symbol.is_unique();
-            let known = images.iter().position(|known| known.image == image);
-            let index = known.unwrap_or_else(|| {
-                images.push(Provider { image, first_is_unique: has_unique, has_unique });
-                images.len() - 1
-            });
-            images[index].has_unique |= has_unique;
-            Binding::Image { image: index as u32, symbol }
-        };
+    fn bind(&self, image: &Image, index: u32, missing: &mut Vec<Missing>) -> Result<Binding> {
+        let in_itself = |symbol| Binding::Image { image: image.id, symbol };
         let malformed =
             |reason: &str| Error::Malformed { object: image.path.clone(), reason: reason.into() };
         let symbol = image
@@ -153,12 +135,10 @@ impl<'a> Binder<'a> {
         // A unique symbol is one for all, also for those that look into themselves first.
         let symbolic = image.dynamic.symbolic && !self.scope.is_deep() && !symbol.is_unique();
         if !symbol.is_undefined() && (symbol.binds_locally() || symbolic) {
-            return Ok(in_image(image.id, symbol));
+            return Ok(in_itself(symbol));
         }
-        if let Ok(text) = std::str::from_utf8(text)
-            && let Ok(entry) = self.key.interposed.binary_search_by(|name| name.as_str().cmp(text))
-        {
-            return Ok(Binding::Interposed(entry as u32));
+        if let Some(binding) = interposed(&self.key.interposed, text) {
+            return Ok(binding);
         }
         let wanted = image.symbols.versions.wanted(index);
         // It looks into itself first for what it names without defining that very symbol too: another
@@ -167,14 +147,12 @@ impl<'a> Binder<'a> {
             && let Some((_, own)) = image.symbols.lookup(Name::new(text), wanted, false)
             && !own.is_unique()
         {
-            return Ok(in_image(image.id, own));
+            return Ok(in_itself(own));
         }
         match self.scope.find(Name::new(text), wanted, false) {
-            Some(Definition::Image { image, symbol }) => Ok(in_image(image, symbol)),
-            Some(Definition::Fixed { address, size }) => Ok(Binding::Fixed { address, size }),
-            Some(Definition::FixedTls { block, offset }) => Ok(Binding::FixedTls { block, offset }),
+            Some(binding) => Ok(binding),
             // An image that is not in its own scope's hash table (a stripped table) has itself.
-            None if !symbol.is_undefined() => Ok(in_image(image.id, symbol)),
+            None if !symbol.is_undefined() => Ok(in_itself(symbol)),
             // Code that asks whether it is there does so by other relocations than calls.
             None if symbol.is_weak() && !self.is_only_called(image, index) => Ok(Binding::Absent),
             None => self.missing(image, &symbol, Missing { name: text, version: wanted }, missing),
@@ -215,6 +193,23 @@ impl Binder<'_> {
     }
 }
 
+/// Notes that a relocation refers to `symbol` of `image`.
+fn note_provider(providers: &mut Vec<Provider>, image: ImageId, symbol: &Symbol) {
+    let is_unique = symbol.is_unique();
+    match providers.iter_mut().find(|known| known.image == image) {
+        Some(known) => known.has_unique |= is_unique,
+        None => {
+            providers.push(Provider { image, first_is_unique: is_unique, has_unique: is_unique })
+        }
+    }
+}
+
+/// The binding of references to `name`, if the domain interposes it.
+pub(crate) fn interposed(names: &[String], name: &[u8]) -> Option<Binding> {
+    let entry = names.binary_search_by(|known| known.as_bytes().cmp(name)).ok()?;
+    Some(Binding::Interposed(entry as u32))
+}
+
 /// Whether the symbol is known as a function, or every relocation that names it is a PLT slot.
 fn only_called(image: &Image, symbol: &Symbol, name: &[u8]) -> bool {
     if symbol.is_function() {
@@ -234,21 +229,19 @@ impl Plan {
         let own = image.needs_static_tls().then_some(image.id);
         own.into_iter().chain(image.thread_pointer_offsets().filter_map(|rela| {
             match self.binding(rela.symbol) {
-                Binding::Image { image, .. } if rela.symbol != 0 => {
-                    self.images.get(image as usize).map(|provider| provider.image)
-                }
+                Binding::Image { image, .. } => Some(image),
                 _ => None,
             }
         }))
     }
 
-    /// All bindings, by symbol index.
-    pub(crate) fn bindings(&self) -> &[Binding] {
-        &self.bindings
+    /// The bindings of the symbols that relocations name, with their indices.
+    pub(crate) fn bindings(&self) -> impl Iterator<Item = (u32, &Binding)> {
+        (0..).zip(&self.bindings).filter_map(|(index, binding)| Some((index, binding.as_ref()?)))
     }
 
-    /// The binding of symbol `index`.
+    /// The binding of symbol `index`. Index 0 stands for no symbol, whose value is zero (gABI, STN_UNDEF).
     pub(crate) fn binding(&self, index: u32) -> Binding {
-        self.bindings.get(index as usize).copied().unwrap_or(Binding::Absent)
+        self.bindings.get(index as usize).copied().flatten().unwrap_or(Binding::Absent)
     }
 }

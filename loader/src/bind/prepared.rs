@@ -31,12 +31,8 @@ pub(crate) struct Prepared {
 }
 
 impl Prepared {
-    /// Divides the relocations of `image`. `own` is its own index among the plan's images.
-    pub(crate) fn of(
-        image: &Image,
-        binding: impl Fn(u32) -> Binding,
-        own: impl Fn(u32) -> bool,
-    ) -> Prepared {
+    /// Divides the relocations of `image`. `bindings` has those of its symbols, by index.
+    pub(crate) fn of(image: &Image, bindings: &[Option<Binding>]) -> Prepared {
         let mut prepared = Prepared::default();
         let mut targets = Vec::new();
         let Words { biased, fixed } = &mut prepared.words;
@@ -55,7 +51,7 @@ impl Prepared {
             if size > 0 {
                 targets.push(rela.offset..rela.offset.wrapping_add(size as u64));
             }
-            match (place(image, rela.offset), word(&rela, &binding, &own)) {
+            match (place(image, rela.offset), word(image, &rela, bindings)) {
                 (Some(place), Some(Word::Biased(constant))) => biased.push((place, constant)),
                 (Some(place), Some(Word::Fixed(value))) => fixed.push((place, value)),
                 _ => prepared.others.push(index as u32),
@@ -106,7 +102,7 @@ enum Word {
 }
 
 /// The word that the relocation writes, if it is known now.
-fn word(rela: &Rela, binding: impl Fn(u32) -> Binding, own: impl Fn(u32) -> bool) -> Option<Word> {
+fn word(image: &Image, rela: &Rela, bindings: &[Option<Binding>]) -> Option<Word> {
     let biased = |value: u64| u32::try_from(value).ok().map(Word::Biased);
     let addend = match arch::action(rela.kind)? {
         Action::Relative => return biased(rela.addend as u64),
@@ -118,11 +114,11 @@ fn word(rela: &Rela, binding: impl Fn(u32) -> Binding, own: impl Fn(u32) -> bool
     if rela.symbol == 0 {
         return Some(Word::Fixed(addend));
     }
-    match binding(rela.symbol) {
+    match bindings[rela.symbol as usize]? {
         Binding::Absent => Some(Word::Fixed(addend)),
         Binding::Fixed { address, .. } => Some(Word::Fixed((address as u64).wrapping_add(addend))),
-        Binding::Image { image, symbol }
-            if own(image) && !symbol.is_tls() && !symbol.is_indirect_function() =>
+        Binding::Image { image: provider, symbol }
+            if provider == image.id && !symbol.is_tls() && !symbol.is_indirect_function() =>
         {
             let value = symbol.value.wrapping_add(addend);
             if symbol.is_absolute() { Some(Word::Fixed(value)) } else { biased(value) }

@@ -6,25 +6,32 @@
 use std::ptr;
 
 use crate::arch::{self, Action};
-use crate::bind::binding::Binding;
+use crate::bind::binding::{Binding, call_resolver};
 use crate::bind::plan::Plan;
 use crate::bind::prepared::Prepared;
-use crate::bind::scope::call_resolver;
 use crate::error::{Error, Result};
+use crate::image::ImageId;
 use crate::image::relocations::{Rela, relr_addresses};
-use crate::image::symbols::Symbol;
 use crate::replica::Replica;
 use crate::tls::Block;
 
-/// The places of a plan's definitions in one domain.
-pub(crate) struct Places<'a> {
-    /// The domain's replicas of [`Plan::images`], in that order.
-    pub replicas: Vec<Option<&'a Replica>>,
+/// The definitions of one domain that a plan's bindings refer to.
+pub(crate) struct Definitions<'a> {
+    /// The domain's replicas of [`Plan::images`].
+    pub replicas: Vec<&'a Replica>,
+    /// The addresses of the interposition table.
     pub interpositions: &'a [usize],
     /// Which of them is the loader's own `__tls_get_addr`.
     pub tls_get_addr: Option<u32>,
-    /// The late calls of the replica that is relocated, by index in [`Plan::missing`].
-    pub late_calls: &'a [usize],
+}
+
+impl Definitions<'_> {
+    fn replica(&self, image: ImageId) -> Result<&Replica, String> {
+        // Most plans have definitions in a handful of images.
+        let mut replicas = self.replicas.iter().copied();
+        let found = replicas.find(|replica| replica.image.id == image);
+        found.ok_or_else(|| "its definition is in an image that the domain lost".into())
+    }
 }
 
 /// A relocation whose value a resolver computes, to be applied after all others.
@@ -34,31 +41,15 @@ pub(crate) struct Deferred {
     addend: i64,
 }
 
-/// A symbol's value in one domain.
-enum Value {
-    Absent,
-    Address {
-        address: usize,
-    },
-    Tls {
-        block: Block,
-        offset: u64,
-    },
-    /// The answer of the resolver at this address.
-    Indirect {
-        resolver: usize,
-    },
-}
-
 /// Applies all relocations except those of indirect functions, and returns these. Their resolvers may run
 /// only when all objects that they call into are relocated (gABI extension; glibc defers in the same way
 /// within one object).
 pub(crate) fn relocate(
     replica: &Replica,
     plan: &Plan,
-    places: &Places<'_>,
+    definitions: &Definitions<'_>,
 ) -> Result<Vec<Deferred>> {
-    let mut relocator = Relocator { replica, plan, places, tls_get_addr: 0 };
+    let mut relocator = Relocator { replica, plan, definitions, tls_get_addr: 0 };
     // Checks all targets, once for an image.
     replica.image.targets()?;
     relocator.tls_get_addr = relocator.shortest_tls_get_addr();
@@ -93,7 +84,7 @@ pub(crate) fn apply_deferred(deferred: &[Deferred]) {
 struct Relocator<'a> {
     replica: &'a Replica,
     plan: &'a Plan,
-    places: &'a Places<'a>,
+    definitions: &'a Definitions<'a>,
     /// The function to which its references to the loader's own `__tls_get_addr` are bound.
     tls_get_addr: usize,
 }
@@ -122,15 +113,19 @@ impl Relocator<'_> {
         }
         let symbols = &self.replica.image.symbols;
         let is_local = || symbols.symbol(symbol).is_some_and(|symbol| symbol.is_local());
-        match self.value(symbol)? {
-            Value::Tls { block, offset } => Ok(Some((block, offset))),
-            Value::Absent => Ok(None),
+        match self.plan.binding(symbol) {
+            Binding::Image { image, symbol } if symbol.is_tls() => {
+                let block = self.definitions.replica(image)?.tls_block();
+                let block =
+                    block.ok_or("it names a thread-local symbol of an object without PT_TLS")?;
+                Ok(Some((block, symbol.value)))
+            }
+            Binding::FixedTls { block, offset } => Ok(Some((block, offset))),
+            Binding::Absent => Ok(None),
             // gold names the section of what is local. Whatever is local is of the object's own module
             // (glibc, elf/dl-reloc.c, RESOLVE_MAP).
             _ if action == Action::TlsModule && is_local() => own(),
-            Value::Address { .. } | Value::Indirect { .. } => {
-                Err("it names no thread-local symbol".into())
-            }
+            _ => Err("it names no thread-local symbol".into()),
         }
     }
 
@@ -157,7 +152,9 @@ impl Relocator<'_> {
                 return self.apply_tls(action, rela, target);
             }
             Action::Copy => return Err("copy relocations belong in executables".into()),
-            Action::Size32 | Action::Size64 => self.size(rela.symbol)?.wrapping_add(addend),
+            Action::Size32 | Action::Size64 => {
+                self.plan.binding(rela.symbol).size()?.wrapping_add(addend)
+            }
             Action::Absolute
             | Action::Slot
             | Action::Absolute32
@@ -165,18 +162,16 @@ impl Relocator<'_> {
             | Action::Relative64 => {
                 let counts = action != Action::Slot || arch::SLOT_HAS_ADDEND;
                 let addend = if counts { addend } else { 0 };
-                let symbol = match self.value(rela.symbol)? {
-                    Value::Absent => 0,
-                    Value::Address { address } => address as u64,
-                    Value::Indirect { resolver }
-                        if matches!(action, Action::Absolute | Action::Slot) =>
-                    {
-                        deferred.push(Deferred { target, resolver, addend: addend as i64 });
-                        return Ok(());
+                let binding = self.plan.binding(rela.symbol);
+                let address = self.address(binding)?;
+                if binding.is_indirect_function() {
+                    if !matches!(action, Action::Absolute | Action::Slot) {
+                        return Err("it names an indirect function".into());
                     }
-                    Value::Indirect { .. } => return Err("it names an indirect function".into()),
-                    Value::Tls { .. } => return Err("it names a thread-local symbol".into()),
-                };
+                    deferred.push(Deferred { target, resolver: address, addend: addend as i64 });
+                    return Ok(());
+                }
+                let symbol = address as u64;
                 match action {
                     Action::Relative32 | Action::Relative64 => {
                         symbol.wrapping_add(addend).wrapping_sub(target as u64)
@@ -239,44 +234,25 @@ impl Relocator<'_> {
         Ok(())
     }
 
-    /// The value of symbol `index` in this domain; index 0 is the value zero (gABI, STN_UNDEF).
-    fn value(&self, index: u32) -> Result<Value, String> {
-        if index == 0 {
-            return Ok(Value::Address { address: 0 });
-        }
-        Ok(match self.plan.binding(index) {
-            Binding::Absent | Binding::Unreferenced => Value::Absent,
-            Binding::Fixed { address, .. } => Value::Address { address },
-            Binding::FixedTls { block, offset } => Value::Tls { block, offset },
-            Binding::Interposed(entry) if self.places.tls_get_addr == Some(entry) => {
-                Value::Address { address: self.tls_get_addr }
+    /// The address that a symbol is bound to; of an indirect function, that of its resolver.
+    fn address(&self, binding: Binding) -> Result<usize, String> {
+        match binding {
+            Binding::Image { image, symbol } if !symbol.is_tls() => {
+                Ok(self.definitions.replica(image)?.symbol_address(&symbol))
             }
-            Binding::Interposed(entry) => {
-                Value::Address { address: self.places.interpositions[entry as usize] }
+            Binding::Image { .. } | Binding::FixedTls { .. } => {
+                Err("it names a thread-local symbol".into())
             }
+            Binding::Fixed { address, .. } => Ok(address),
+            Binding::Interposed(entry) if self.definitions.tls_get_addr == Some(entry) => {
+                Ok(self.tls_get_addr)
+            }
+            Binding::Interposed(entry) => Ok(self.definitions.interpositions[entry as usize]),
             Binding::Missing(index) => {
-                Value::Address { address: self.places.late_calls[index as usize] }
+                let late = self.replica.late.as_ref().expect("a replica has its plan's late calls");
+                Ok(late.addresses[index as usize])
             }
-            Binding::Image { image, symbol } => {
-                let replica = self.places.replicas[image as usize]
-                    .ok_or("its definition is in an image that the domain lost")?;
-                symbol_value(replica, &symbol)?
-            }
-        })
-    }
-
-    /// The size of symbol `index`, for any kind of symbol.
-    fn size(&self, index: u32) -> Result<u64, String> {
-        match self.plan.binding(index) {
-            Binding::Image { symbol, .. } => Ok(symbol.size),
-            Binding::Fixed { size, .. } => Ok(size),
-            Binding::FixedTls { .. } => {
-                Err("the sizes of the system's thread-local symbols are not known".into())
-            }
-            Binding::Absent
-            | Binding::Unreferenced
-            | Binding::Interposed(_)
-            | Binding::Missing(_) => Ok(0),
+            Binding::Absent => Ok(0),
         }
     }
 
@@ -284,21 +260,6 @@ impl Relocator<'_> {
     fn target(&self, offset: u64) -> usize {
         self.replica.address(offset)
     }
-}
-
-fn symbol_value(replica: &Replica, symbol: &Symbol) -> Result<Value, String> {
-    if symbol.is_tls() {
-        let block = replica
-            .tls_block()
-            .ok_or("it names a thread-local symbol of an object without PT_TLS")?;
-        return Ok(Value::Tls { block, offset: symbol.value });
-    }
-    let address = replica.symbol_address(symbol);
-    Ok(if symbol.is_indirect_function() {
-        Value::Indirect { resolver: address }
-    } else {
-        Value::Address { address }
-    })
 }
 
 /// Writes the words of a TLS descriptor.

@@ -31,15 +31,14 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use crate::arch;
+use crate::bind::binding::Binding;
 use crate::image::symbols::{Name, Symbol};
 use crate::image::versions::Version;
 use crate::image::{Image, ImageId};
 use crate::replica::Replica;
-use crate::sys::{self, dynamic};
+use crate::sys::dynamic;
 use crate::system::SYSTEM;
 use crate::system::{SystemId, SystemObject};
-use crate::tls::Block;
 
 /// The order of a scope's groups.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -80,17 +79,6 @@ pub(crate) struct ScopeKey {
     order: Order,
 }
 
-/// A definition, as found.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Definition {
-    /// In an image of the domain: relative to that domain's replica of it.
-    Image { image: ImageId, symbol: Symbol },
-    /// At one address for the whole process.
-    Fixed { address: usize, size: u64 },
-    /// Thread-local, in a module that exists once in the process.
-    FixedTls { block: Block, offset: u64 },
-}
-
 impl Scope {
     pub(crate) fn key(&self) -> ScopeKey {
         let ids = |images: &[Arc<Image>]| images.iter().map(|image| image.id).collect();
@@ -124,7 +112,7 @@ impl Scope {
         name: Name<'_>,
         wanted: Option<Version<'_>>,
         newest: bool,
-    ) -> Option<Definition> {
+    ) -> Option<Binding> {
         let find_in = |images: &[Arc<Image>]| {
             images.iter().find_map(|image| {
                 let (_, symbol) = image.symbols.lookup(name, wanted, newest)?;
@@ -153,7 +141,7 @@ impl Scope {
         name: Name<'_>,
         wanted: Option<Version<'_>>,
         newest: bool,
-    ) -> Option<Definition> {
+    ) -> Option<Binding> {
         let in_images = |images: &[Arc<Image>]| {
             images.iter().find_map(|image| {
                 let (_, symbol) = image.symbols.lookup(name, wanted, newest)?;
@@ -163,7 +151,7 @@ impl Scope {
         let in_system = |objects: &[Arc<SystemObject>]| {
             objects.iter().find_map(|object| {
                 let (_, symbol) = object.symbols.lookup(name, wanted, newest)?;
-                Some(system_definition(object, &symbol))
+                Some(object.binding(&symbol))
             })
         };
         let (program, needed) = self.system.split_at(self.program);
@@ -178,15 +166,15 @@ impl Scope {
 
     /// The definition that stands for `symbol` of `image`, which was found: if it is unique, the one
     /// that all have.
-    fn unique_instead(&self, name: Name<'_>, image: ImageId, symbol: Symbol) -> Definition {
-        let found = Definition::Image { image, symbol };
+    fn unique_instead(&self, name: Name<'_>, image: ImageId, symbol: Symbol) -> Binding {
+        let found = Binding::Image { image, symbol };
         if symbol.is_unique() { self.unique(name).unwrap_or(found) } else { found }
     }
 
     /// The definition of `name` that stands for all unique ones (STB_GNU_UNIQUE), whichever object asks (glibc,
     /// elf/dl-lookup.c, do_lookup_unique). An object that exists once in the process comes first, then the image of
     /// the domain that was loaded first.
-    pub(crate) fn unique(&self, name: Name<'_>) -> Option<Definition> {
+    pub(crate) fn unique(&self, name: Name<'_>) -> Option<Binding> {
         let shared = || match self.order {
             Order::Domain | Order::LibraryInDomain => self.unique_shared(name),
             Order::Program | Order::Library => None,
@@ -194,18 +182,18 @@ impl Scope {
         let own = || {
             let mut uniques = self.uniques.iter();
             let found = uniques.find_map(|image| Some((image.id, image.unique(name)?)));
-            found.map(|(image, symbol)| Definition::Image { image, symbol })
+            found.map(|(image, symbol)| Binding::Image { image, symbol })
         };
         shared().or_else(own)
     }
 
     /// The unique definition among the objects that exist once in the process.
-    fn unique_shared(&self, name: Name<'_>) -> Option<Definition> {
+    fn unique_shared(&self, name: Name<'_>) -> Option<Binding> {
         let in_commons =
-            |replica: &Arc<Replica>| Some(replica.definition(&replica.image.unique(name)?));
+            |replica: &Arc<Replica>| Some(replica.binding(&replica.image.unique(name)?));
         let in_object = |object: &Arc<SystemObject>| {
             let (_, symbol) = object.symbols.lookup(name, None, true)?;
-            symbol.is_unique().then(|| system_definition(object, &symbol))
+            symbol.is_unique().then(|| object.binding(&symbol))
         };
         let mut shared = self.system.iter().filter(|object| !self.shadowed.contains(&object.id));
         self.commons.iter().find_map(in_commons).or_else(|| shared.find_map(in_object))
@@ -239,16 +227,16 @@ impl Scope {
         wanted: Option<Version<'_>>,
         newest: bool,
         all: bool,
-    ) -> Option<Definition> {
+    ) -> Option<Binding> {
         for replica in &self.commons {
             if let Some((_, symbol)) = replica.image.symbols.lookup(name, wanted, newest) {
-                return Some(replica.definition(&symbol));
+                return Some(replica.binding(&symbol));
             }
         }
         self.system.iter().filter(|object| all || !self.shadowed.contains(&object.id)).find_map(
             |object| {
                 let (_, symbol) = object.symbols.lookup(name, wanted, newest)?;
-                Some(system_definition(object, &symbol))
+                Some(object.binding(&symbol))
             },
         )
     }
@@ -285,44 +273,8 @@ impl Scope {
     }
 }
 
-/// Asks the resolver of an indirect function (gABI extension STT_GNU_IFUNC) at `address`.
-pub(crate) fn call_resolver(address: usize) -> usize {
-    arch::call_resolver(address, sys::hardware_capabilities)
-}
-
-impl Replica {
-    /// A symbol of a replica that exists once in the process.
-    pub(crate) fn definition(&self, symbol: &Symbol) -> Definition {
-        if let (true, Some(block)) = (symbol.is_tls(), self.tls_block()) {
-            return Definition::FixedTls { block, offset: symbol.value };
-        }
-        let address = self.symbol_address(symbol);
-        let address = if symbol.is_indirect_function() { call_resolver(address) } else { address };
-        Definition::Fixed { address, size: symbol.size }
-    }
-}
-
-/// The definition that a symbol of a system object stands for.
-pub(crate) fn system_definition(object: &SystemObject, symbol: &Symbol) -> Definition {
-    if symbol.is_tls() {
-        let block = Block::System { module: object.tls_module as u64 };
-        return Definition::FixedTls { block, offset: symbol.value };
-    }
-    let address = if symbol.is_absolute() {
-        symbol.value as usize
-    } else {
-        object.base.wrapping_add(symbol.value as usize)
-    };
-    // Of all definitions of a unique symbol the first that anything referred to counts, in whichever
-    // object it is (glibc, do_lookup_unique).
-    let unique = symbol.is_unique().then(|| object.symbols.name(symbol)).flatten();
-    let address = unique.and_then(|name| object.ask(name)).unwrap_or(address);
-    let address = if symbol.is_indirect_function() { call_resolver(address) } else { address };
-    Definition::Fixed { address, size: symbol.size }
-}
-
 /// What `dlvsym(RTLD_DEFAULT)` finds: objects that were opened RTLD_GLOBAL by others.
-fn find_anywhere(name: Name<'_>, wanted: Option<Version<'_>>) -> Option<Definition> {
+fn find_anywhere(name: Name<'_>, wanted: Option<Version<'_>>) -> Option<Binding> {
     // Most names that come here nobody defines (`__gmon_start__`). glibc would write an error for each,
     // and is not made for an allocator that loads libraries while it does.
     let defines = |object: &Arc<SystemObject>| object.symbols.lookup(name, wanted, true).is_some();
@@ -332,5 +284,5 @@ fn find_anywhere(name: Name<'_>, wanted: Option<Version<'_>>) -> Option<Definiti
     let text = std::ffi::CString::new(name.text).ok()?;
     let version = wanted.and_then(|version| std::ffi::CString::new(version.name).ok());
     let address = dynamic::global_symbol(&text, version.as_deref())?;
-    Some(Definition::Fixed { address, size: 0 })
+    Some(Binding::Fixed { address, size: 0 })
 }

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use super::handle::{self, Handle};
 use super::{clear_error, set_error, text};
-use crate::bind::scope::{Definition, Scope, system_definition};
+use crate::bind::binding::Binding;
+use crate::bind::scope::Scope;
 use crate::domain::needs;
 use crate::domain::{self, Domain};
 use crate::id::DomainId;
@@ -130,8 +131,8 @@ struct Query<'a> {
 impl Query<'_> {
     /// RTLD_DEFAULT: the definition to which a reference of the caller would bind.
     fn default(&self) -> Option<usize> {
-        if let Some(address) = self.interposed() {
-            return Some(address);
+        if let Some(interposed) = self.interposed() {
+            return self.domain.hand_out(interposed);
         }
         let caller = self.caller.as_ref();
         let scopes = caller.map(|caller| self.domain.scopes_of(caller)).unwrap_or_default();
@@ -140,14 +141,14 @@ impl Query<'_> {
         let own = caller.filter(|caller| caller.image.dynamic.symbolic && deep.is_none());
         let found = own.and_then(|caller| {
             let (_, symbol) = caller.image.symbols.lookup(self.name, self.wanted, true)?;
-            let found = Definition::Image { image: caller.image.id, symbol };
+            let found = Binding::Image { image: caller.image.id, symbol };
             Some(self.domain.one_for_all(caller, self.name, &symbol, found))
         });
         let found = found
             .or_else(|| self.find_in(deep?))
             .or_else(|| self.find_in(&self.domain.default_scope()))
             .or_else(|| scopes.iter().find_map(|scope| self.find_in(scope)));
-        if let (Some(Definition::Image { image, .. }), None) = (found, &self.caller) {
+        if let (Some(Binding::Image { image, .. }), None) = (found, &self.caller) {
             // What an object that is never unloaded has found in its scope is not unloaded either
             // (glibc, elf/dl-lookup.c, add_dependency).
             self.domain.0.state.lock().uses.keep(image);
@@ -158,8 +159,8 @@ impl Query<'_> {
     /// A symbol of the whole program, as the handle of `dlopen(NULL)` gives it.
     fn global(&self) -> Option<usize> {
         // Not kept for the caller either.
-        let found = || self.domain.hand_out(self.find_in(&self.domain.default_scope())?);
-        self.interposed().or_else(found)
+        let found = || self.find_in(&self.domain.default_scope());
+        self.domain.hand_out(self.interposed().or_else(found)?)
     }
 
     /// RTLD_NEXT: the definition that follows the caller's object in its scope.
@@ -172,7 +173,7 @@ impl Query<'_> {
         let rest = &scope.local[position.map_or(0, |position| position + 1)..];
         let found = rest.iter().find_map(|image| {
             let (_, symbol) = image.symbols.lookup(self.name, self.wanted, true)?;
-            let found = Definition::Image { image: image.id, symbol };
+            let found = Binding::Image { image: image.id, symbol };
             Some(self.domain.one_for_all(caller, self.name, &symbol, found))
         });
         // The executable comes before everything that is loaded later. What is found here is not kept
@@ -181,7 +182,7 @@ impl Query<'_> {
         self.domain.hand_out(found)
     }
 
-    fn next_after_system_object(&self) -> Option<Definition> {
+    fn next_after_system_object(&self) -> Option<Binding> {
         let caller = SYSTEM.by_address(self.address)?;
         let global = SYSTEM.global();
         let list = if global.iter().any(|object| object.id == caller.id) {
@@ -193,30 +194,29 @@ impl Query<'_> {
         self.in_objects(&list[position + 1..])
     }
 
-    fn in_objects(&self, objects: &[Arc<SystemObject>]) -> Option<Definition> {
+    fn in_objects(&self, objects: &[Arc<SystemObject>]) -> Option<Binding> {
         objects.iter().find_map(|object| {
             let (_, symbol) = object.symbols.lookup(self.name, self.wanted, true)?;
-            Some(system_definition(object, &symbol))
+            Some(object.binding(&symbol))
         })
     }
 
-    fn find_in(&self, scope: &Scope) -> Option<Definition> {
+    fn find_in(&self, scope: &Scope) -> Option<Binding> {
         scope.find(self.name, self.wanted, true)
     }
 
-    fn interposed(&self) -> Option<usize> {
-        let name = std::str::from_utf8(self.name.text).ok()?;
-        self.domain.interposed(name)
+    fn interposed(&self) -> Option<Binding> {
+        self.domain.interposed(self.name.text)
     }
 
-    /// The address of a definition. The caller now refers to the definition, so that stays as long as the
+    /// The address of what was found. The caller now refers to that definition, so it stays as long as the
     /// caller.
-    fn address_of(&self, definition: Option<Definition>) -> Option<usize> {
-        let definition = definition?;
-        if let (Definition::Image { image, .. }, Some(caller)) = (definition, &self.caller) {
+    fn address_of(&self, found: Option<Binding>) -> Option<usize> {
+        let found = found?;
+        if let (Binding::Image { image, .. }, Some(caller)) = (found, &self.caller) {
             needs::note_reference(&mut self.domain.0.state.lock(), caller, image);
         }
-        self.domain.hand_out(definition)
+        self.domain.hand_out(found)
     }
 
     /// The object that an error names.

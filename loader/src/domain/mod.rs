@@ -10,8 +10,9 @@ use std::ffi::c_void;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::bind::plan::InterposedNames;
-use crate::bind::scope::{Definition, Order, Scope};
+use crate::bind::binding::Binding;
+use crate::bind::plan::{self, InterposedNames};
+use crate::bind::scope::{Order, Scope};
 use crate::domain::entry::Entries;
 use crate::domain::uses::Uses;
 use crate::id::DomainId;
@@ -131,16 +132,14 @@ impl Domain {
     /// The address of `name` as a replica of the domain would find it: interposition table, global
     /// replicas, system (RTLD_DEFAULT).
     pub fn symbol(&self, name: &str) -> Option<*const c_void> {
-        if let Some(address) = self.interposed(name) {
-            return Some(address as *const c_void);
-        }
-        self.lookup(&self.default_scope(), name).map(|address| address as *const c_void)
+        let interposed = || self.hand_out(self.interposed(name.as_bytes())?);
+        let address = interposed().or_else(|| self.lookup(&self.default_scope(), name))?;
+        Some(address as *const c_void)
     }
 
-    /// The address to which references to `name` bind by the interposition table.
-    pub(crate) fn interposed(&self, name: &str) -> Option<usize> {
-        let entry = self.0.interposed.binary_search_by(|known| known.as_str().cmp(name)).ok()?;
-        Some(self.0.thunks.addresses[entry])
+    /// The binding of references to `name`, if the interposition table has it.
+    pub(crate) fn interposed(&self, name: &[u8]) -> Option<Binding> {
+        plan::interposed(&self.0.interposed, name)
     }
 
     /// The domain's replicas, in load order.
@@ -192,8 +191,8 @@ impl Domain {
         asker: &Replica,
         name: Name<'_>,
         symbol: &Symbol,
-        found: Definition,
-    ) -> Definition {
+        found: Binding,
+    ) -> Binding {
         if !symbol.is_unique() {
             return found;
         }
@@ -211,28 +210,28 @@ impl Domain {
         self.hand_out(scope.find(Name::new(name.as_bytes()), None, true)?)
     }
 
-    /// The address that `dlsym` returns for a definition. A unique definition stays for the program's life from
+    /// The address that `dlsym` returns for a binding. A unique definition stays for the program's life from
     /// then on, because the caller has its address (glibc, elf/dl-lookup.c, do_lookup_unique).
-    pub(crate) fn hand_out(&self, definition: Definition) -> Option<usize> {
-        if let Definition::Image { image, symbol } = definition
+    pub(crate) fn hand_out(&self, binding: Binding) -> Option<usize> {
+        if let Binding::Image { image, symbol } = binding
             && symbol.is_unique()
         {
             self.0.state.lock().uses.keep(image);
         }
-        self.address_of(definition)
+        self.address_of(binding)
     }
 
-    /// The address of a definition: of a function (after an indirect function's resolver was called), or of the
+    /// The address of what a look-up was bound to: of a function (after an indirect function's resolver was called), or of the
     /// calling thread's copy of thread-local data.
-    fn address_of(&self, definition: Definition) -> Option<usize> {
-        match definition {
-            Definition::Fixed { address, .. } => Some(address),
-            Definition::FixedTls { block, offset } => Some(block.address(offset)),
-            Definition::Image { image, symbol } => match self.replica(image)?.definition(&symbol) {
-                Definition::Fixed { address, .. } => Some(address),
-                Definition::FixedTls { block, offset } => Some(block.address(offset)),
-                Definition::Image { .. } => None,
-            },
+    fn address_of(&self, binding: Binding) -> Option<usize> {
+        match binding {
+            Binding::Fixed { address, .. } => Some(address),
+            Binding::FixedTls { block, offset } => Some(block.address(offset)),
+            Binding::Image { image, symbol } => {
+                self.address_of(self.replica(image)?.binding(&symbol))
+            }
+            Binding::Interposed(entry) => Some(self.0.thunks.addresses[entry as usize]),
+            Binding::Missing(_) | Binding::Absent => None,
         }
     }
 }

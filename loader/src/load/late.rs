@@ -7,8 +7,8 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::bind::binding::Missing;
-use crate::bind::scope::{Definition, Scope};
+use crate::bind::binding::{Binding, Missing};
+use crate::bind::scope::Scope;
 use crate::domain;
 use crate::error::{Error, Result};
 use crate::id::DomainId;
@@ -81,9 +81,9 @@ impl Call {
         let default = find(&domain.default_scope());
         // A definition in a library that was unloaded meanwhile has no address.
         default.into_iter().chain(scopes.iter().filter_map(|scope| find(scope))).find_map(
-            |definition| {
-                let address = domain.hand_out(definition)?;
-                if let Definition::Image { image, .. } = definition {
+            |binding| {
+                let address = domain.hand_out(binding)?;
+                if let Binding::Image { image, .. } = binding {
                     let mut state = domain.0.state.lock();
                     state.entries.get_mut(self.image)?.bound.insert(image);
                 }

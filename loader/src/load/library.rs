@@ -4,7 +4,7 @@ use std::ffi::{CString, c_void};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::bind::scope::{Definition, system_definition};
+use crate::bind::binding::Binding;
 use crate::domain::Domain;
 use crate::domain::needs;
 use crate::error::{Error, Result};
@@ -100,25 +100,25 @@ pub(crate) fn find_definition(
     replica: &Arc<Replica>,
     name: Name<'_>,
     wanted: Option<Version<'_>>,
-) -> Option<Definition> {
+) -> Option<Binding> {
     // A filter's own definitions come last.
     if replica.image.dynamic.filtees.is_empty()
         && let Some((_, symbol)) = replica.image.symbols.lookup(name, wanted, true)
     {
-        let found = Definition::Image { image: replica.image.id, symbol };
+        let found = Binding::Image { image: replica.image.id, symbol };
         return Some(domain.one_for_all(replica, name, &symbol, found));
     }
     let needed = needs::needed_by(domain, replica);
     let in_replicas = |replicas: &[Arc<Replica>]| {
         replicas.iter().find_map(|other| {
             let (_, symbol) = other.image.symbols.lookup(name, wanted, true)?;
-            Some(domain.one_for_all(replica, name, &symbol, other.definition(&symbol)))
+            Some(domain.one_for_all(replica, name, &symbol, other.binding(&symbol)))
         })
     };
     in_replicas(&needed.replicas).or_else(|| in_replicas(&needed.commons)).or_else(|| {
         needed.system.iter().find_map(|object| {
             let (_, symbol) = object.symbols.lookup(name, wanted, true)?;
-            let found = system_definition(object, &symbol);
+            let found = object.binding(&symbol);
             // In a domain that extends the program the system loader's choice is the only one. In others it is
             // one of several.
             Some(match domain.0.program {

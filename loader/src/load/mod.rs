@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::bind::plan::{Binder, Plan};
-use crate::bind::relocate::{self, Places};
+use crate::bind::relocate::{self, Definitions};
 use crate::bind::scope::Scope;
 use crate::domain::entry::Entry;
 use crate::domain::needs::{self, Need};
@@ -537,13 +537,13 @@ fn relocate_all(domain: &Domain, replicas: &[Arc<Replica>], plans: &[Arc<Plan>])
         existing.iter().chain(replicas).map(|replica| (replica.image.id, &**replica)).collect();
     let mut deferred = Vec::new();
     for (replica, plan) in replicas.iter().zip(plans) {
-        let places = Places {
-            replicas: plan.images.iter().map(|from| by_image.get(&from.image).copied()).collect(),
+        let providers = plan.images.iter().map(|provider| provider.image);
+        let definitions = Definitions {
+            replicas: providers.filter_map(|image| by_image.get(&image).copied()).collect(),
             interpositions: &domain.0.thunks.addresses,
             tls_get_addr: domain.0.tls_get_addr,
-            late_calls: replica.late.as_ref().map_or(&[], |late| &late.addresses),
         };
-        deferred.push(relocate::relocate(replica, plan, &places)?);
+        deferred.push(relocate::relocate(replica, plan, &definitions)?);
     }
     let touch = || replicas.iter().filter_map(|replica| replica.tls()).for_each(Placed::touch);
     // Resolvers are code of the replicas.

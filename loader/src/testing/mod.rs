@@ -70,7 +70,8 @@ pub fn members(domain: &Domain) -> Vec<Member> {
 
 /// Whether references to `name` are bound to `address` because the domain interposes it.
 pub fn is_interposition(domain: &Domain, name: &str, address: usize) -> bool {
-    domain.interposed(name).is_some_and(|function| {
+    let bound = domain.interposed(name.as_bytes()).and_then(|binding| domain.hand_out(binding));
+    bound.is_some_and(|function| {
         // References to this one are bound to a form that is short for the object.
         let forms = [vec![], vec![0], vec![1 << 63]]
             .map(|modules: Vec<u64>| arch::tls_get_addr_for(modules.into_iter()));

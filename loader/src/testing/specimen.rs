@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use crate::bind::binding::Binding;
 use crate::bind::plan::{Binder, InterposedNames, Plan, Provider};
-use crate::bind::relocate::{self, Places};
+use crate::bind::relocate::{self, Definitions};
 use crate::bind::scope::{Order, Scope};
 use crate::error::{Error, Result};
 use crate::id::DomainId;
@@ -184,9 +184,8 @@ impl Specimen {
         let plan = self.planned(rules)?;
         plan.static_tls(&self.image).count();
         let name = |symbol| self.image.symbols.name(&symbol).unwrap_or_default().to_vec();
-        let bindings = (0..).zip(plan.bindings());
-        let bound = bindings.filter(|(_, binding)| !matches!(binding, Binding::Unreferenced));
-        Ok(bound
+        Ok(plan
+            .bindings()
             .map(|(index, binding)| Bound {
                 name: self.image.symbols.symbol(index).map(name).unwrap_or_default(),
                 own: match binding {
@@ -249,13 +248,12 @@ impl Specimen {
         // As mapping leaves it to a plan that knows no word.
         let before = contents(map::map(image, &Words::default())?.base());
         let own = |provider: &Provider| (provider.image == image.id).then_some(&replica);
-        let places = Places {
-            replicas: plan.images.iter().map(own).collect(),
+        let definitions = Definitions {
+            replicas: plan.images.iter().filter_map(own).collect(),
             interpositions: &[INTERPOSITION; INTERPOSED.len()],
             tls_get_addr: None,
-            late_calls: replica.late.as_ref().map_or(&[], |late| &late.addresses),
         };
-        let result = relocate::relocate(&replica, &plan, &places);
+        let result = relocate::relocate(&replica, &plan, &definitions);
         let written = before
             .into_iter()
             .zip(contents(replica.base))
