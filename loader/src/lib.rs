@@ -73,3 +73,4 @@ pub use load::library::Library;
 pub use loader::{DomainBuilder, Loader, LoaderBuilder};
 pub use policy::{Class, Policy, Rule};
 pub use replica::thunk::Interposition;
+pub use sys::lock::undisturbed;

@@ -8,12 +8,12 @@
 //! key that only CPython can reset. So a state is freed when the kernel does not know the thread any
 //! more. Where another thread has got the number meanwhile, it is freed when that one has ended.
 
+use crate::stack::Stack;
 use pyo3_ffi::{
     PyEval_RestoreThread, PyThreadState, PyThreadState_Clear, PyThreadState_Delete,
     PyThreadState_DeleteCurrent, PyThreadState_Get, PyThreadState_GetInterpreter,
     PyThreadState_New, PyThreadState_Swap,
 };
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The state of a thread that has ended or is about to.
 struct Ended {
@@ -25,17 +25,13 @@ struct Ended {
 // SAFETY: a state is used by the thread that frees it, under the GIL.
 unsafe impl Send for Ended {}
 
-static ENDED: Mutex<Vec<Ended>> = Mutex::new(Vec::new());
-
-fn ended() -> MutexGuard<'static, Vec<Ended>> {
-    ENDED.lock().unwrap_or_else(PoisonError::into_inner)
-}
+static ENDED: Stack<Ended> = Stack::new();
 
 /// Leaves the calling thread's state, which it does not use any more.
 pub(crate) fn add(state: *mut PyThreadState) {
     // SAFETY: neither call has a precondition.
     let (thread, process) = unsafe { (libc::gettid(), libc::getpid()) };
-    ended().push(Ended { state, thread, process });
+    ENDED.push(Ended { state, thread, process });
 }
 
 /// Frees the states of threads that are gone, and says whether that was all of them.
@@ -44,26 +40,22 @@ pub(crate) fn add(state: *mut PyThreadState) {
 ///
 /// The thread is attached by a state of its own.
 pub(crate) unsafe fn free() -> bool {
-    let mut gone = Vec::new();
-    let all = {
-        let mut ended = ended();
-        if ended.is_empty() {
-            return true;
+    // SAFETY: no precondition.
+    let process = unsafe { libc::getpid() };
+    let (mut gone, mut all) = (Vec::new(), true);
+    for one in ENDED.take() {
+        if one.process != process {
+            // In a forked child CPython has freed the states of all threads that are not there.
+            continue;
         }
-        // SAFETY: no precondition.
-        let process = unsafe { libc::getpid() };
-        // In a forked child CPython has freed the states of all threads that are not there.
-        ended.retain(|one| one.process == process);
-        ended.retain(|one| {
-            // SAFETY: signal 0 is not sent; it asks whether the thread exists (kill(2)).
-            let exists = unsafe { libc::syscall(libc::SYS_tgkill, process, one.thread, 0) } == 0;
-            if !exists {
-                gone.push(one.state);
-            }
-            exists
-        });
-        ended.is_empty()
-    };
+        // SAFETY: signal 0 is not sent; it asks whether the thread exists (kill(2)).
+        if unsafe { libc::syscall(libc::SYS_tgkill, process, one.thread, 0) } == 0 {
+            ENDED.push(one);
+            all = false;
+        } else {
+            gone.push(one.state);
+        }
+    }
     if !gone.is_empty() {
         // SAFETY: by contract; the states are those of threads that are gone, and each was
         // taken off the list.

@@ -15,6 +15,7 @@ mod modules;
 mod objects;
 mod reference;
 mod report;
+mod stack;
 mod start;
 mod tensors;
 mod threads;

@@ -6,6 +6,7 @@
 //! ends, `forget_thread` leaves the state to a thread that enters later ([`crate::ended`]).
 
 use crate::ended;
+use crate::stack::Stack;
 use crate::table::Handle;
 use pyo3_ffi::{
     Py_DECREF, Py_INCREF, PyEval_RestoreThread, PyEval_SaveThread, PyGILState_Ensure,
@@ -14,7 +15,6 @@ use pyo3_ffi::{
 };
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 /// In a token: `enter` has made this thread's state. The host calls `forget_thread` for it later.
 const NEW_THREAD: c_int = 1 << 8;
@@ -37,9 +37,9 @@ struct Deferred {
 // SAFETY: both parts are addresses. The contract of `defer` is that any thread may run the action.
 unsafe impl Send for Deferred {}
 
-static QUEUE: Mutex<Vec<Deferred>> = Mutex::new(Vec::new());
+static QUEUE: Stack<Deferred> = Stack::new();
 
-/// Whether `QUEUE` may hold anything. An entry need not lock it otherwise.
+/// Whether `QUEUE` or the list of ended threads may hold anything. An entry asks neither otherwise.
 static QUEUED: AtomicBool = AtomicBool::new(false);
 
 /// See [`crate::table::PayloadTable::enter`].
@@ -175,25 +175,20 @@ fn queue(action: unsafe extern "C" fn(*mut c_void), argument: *mut c_void) {
     if STAGE.load(Ordering::Acquire) == FINALIZED {
         return;
     }
-    let mut queue = QUEUE.lock().unwrap_or_else(PoisonError::into_inner);
-    queue.push(Deferred { action, argument });
+    QUEUE.push(Deferred { action, argument });
     QUEUED.store(true, Ordering::Release);
 }
 
 /// Runs the actions that threads outside have queued. The thread is attached.
 ///
-/// The actions run without the lock: a destructor may run any Python code, which may release the GIL,
-/// and other threads may queue more in the meantime.
+/// A destructor may run any Python code, which may release the GIL. Other threads may queue more in the
+/// meantime.
 pub(crate) fn drain() {
     if !QUEUED.load(Ordering::Relaxed) {
         return;
     }
     while QUEUED.swap(false, Ordering::Acquire) {
-        let queued = {
-            let mut queue = QUEUE.lock().unwrap_or_else(PoisonError::into_inner);
-            std::mem::take(&mut *queue)
-        };
-        for deferred in queued {
+        for deferred in QUEUE.take() {
             // SAFETY: attached, and each action is run once.
             unsafe { (deferred.action)(deferred.argument) };
         }

@@ -29,6 +29,7 @@ mod exit;
 mod function;
 mod inspect;
 mod interpreter;
+mod leaf;
 mod libraries;
 pub mod limits;
 pub mod memory;

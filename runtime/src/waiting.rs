@@ -5,7 +5,7 @@
 //! wait for each other, and a circle of them would wait for ever. Whoever would close the circle is
 //! refused instead.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use crate::leaf::Leaf;
 use std::thread::{self, ThreadId};
 
 /// What is made, by numbers that nothing else has meanwhile: addresses, say.
@@ -18,12 +18,7 @@ struct Wait {
     thing: Thing,
 }
 
-static WAITS: Mutex<Vec<Wait>> = Mutex::new(Vec::new());
-
-fn waits() -> MutexGuard<'static, Vec<Wait>> {
-    // A panic happened between two changes, and each change is one call.
-    WAITS.lock().unwrap_or_else(PoisonError::into_inner)
-}
+static WAITS: Leaf<Vec<Wait>> = Leaf::new(Vec::new());
 
 /// The calling thread waits for another one, until this is dropped.
 #[must_use = "the thread counts as waiting until this is dropped"]
@@ -35,28 +30,29 @@ pub(crate) struct Waiting(());
 /// The caller holds the lock under which `maker` would say that it has made the thing.
 pub(crate) fn wait_for(maker: ThreadId, thing: Thing) -> Option<Waiting> {
     let own = thread::current().id();
-    let mut waits = waits();
-    let mut next = Some(maker);
-    while let Some(thread) = next {
-        if thread == own {
-            return None;
+    WAITS.with(|waits| {
+        let mut next = Some(maker);
+        while let Some(thread) = next {
+            if thread == own {
+                return None;
+            }
+            next = waits.iter().find(|wait| wait.waiter == thread).map(|wait| wait.maker);
         }
-        next = waits.iter().find(|wait| wait.waiter == thread).map(|wait| wait.maker);
-    }
-    waits.push(Wait { waiter: own, maker, thing });
-    Some(Waiting(()))
+        waits.push(Wait { waiter: own, maker, thing });
+        Some(Waiting(()))
+    })
 }
 
 /// Nobody waits for the thing any more, although not all may have woken up: its maker has made it, or
 /// has failed to, and may itself wait for one of them next.
 pub(crate) fn made(thing: Thing) {
-    waits().retain(|wait| wait.thing != thing);
+    WAITS.with(|waits| waits.retain(|wait| wait.thing != thing));
 }
 
 impl Drop for Waiting {
     fn drop(&mut self) {
         let own = thread::current().id();
-        waits().retain(|wait| wait.waiter != own);
+        WAITS.with(|waits| waits.retain(|wait| wait.waiter != own));
     }
 }
 

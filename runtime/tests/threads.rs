@@ -3,11 +3,12 @@
 mod own_process;
 mod pythons;
 
+use hydrozoa::movable::shared_memory;
 use hydrozoa::{Interpreter, Movable, Object, Pool};
 use own_process::own_process;
 use pythons::pools;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Barrier, Mutex, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -146,6 +147,64 @@ def fork(enter):
                 });
             }
         }
+    });
+}
+
+/// The child frees objects, counts shared memory and enters another interpreter, as the threads of its parent did at
+/// the moment of the fork.
+#[test]
+fn a_forked_child_finds_no_lock_of_a_thread_that_it_does_not_have() {
+    let name = "a_forked_child_finds_no_lock_of_a_thread_that_it_does_not_have";
+    own_process(name, PATIENCE, || {
+        let pool = Pool::builder().interpreters(2).build().unwrap();
+        let session = pool.acquire_on(0).unwrap();
+        let other = pool.clone();
+        let work = session
+            .function("work", move |session, _| {
+                let object = session.eval("[0] * 10")?;
+                session.without_gil(|| drop(object));
+                shared_memory();
+                other.acquire_on(1)?.eval("[0] * 10")?;
+                session.none()
+            })
+            .unwrap();
+        let code = "
+import os, signal, time, warnings
+warnings.simplefilter('ignore')
+def fork(work):
+    child = os.fork()
+    if child == 0:
+        work()
+        os._exit(7)
+    for _ in range(2000):
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.005)
+    os.kill(child, signal.SIGKILL)
+    return 'it hangs'
+";
+        let fork = session.run(code, "fork.py").unwrap().get_item("fork").unwrap();
+        let over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    shared_memory();
+                }
+            });
+            scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    // They are queued, since the thread drops them without the GIL.
+                    let kept: Vec<_> = session.with_gil(|| vec![work.clone(); 1000]);
+                    drop(kept);
+                }
+            });
+            for _ in 0..200 {
+                let status: String = fork.call((&work,)).unwrap().str().unwrap();
+                assert_eq!(status, "7");
+            }
+            over.store(true, Ordering::Relaxed);
+        });
     });
 }
 

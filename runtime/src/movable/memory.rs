@@ -11,12 +11,13 @@ use crate::Result;
 use crate::convert::tensor::{DataType, Tensor};
 use crate::device::{Device, Resident};
 use crate::interpreter::Interpreter;
+use crate::leaf::Leaf;
 use crate::object::Object;
 use crate::package::mapping::Mapping;
 use crate::session::Session;
 use std::collections::BTreeMap;
 use std::ptr::NonNull;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 /// A range of memory, kept alive until the last reference is dropped.
 #[derive(Debug)]
@@ -56,12 +57,7 @@ type Range = (usize, usize, [i32; 2], bool);
 
 /// All live ranges. An interpreter that has only borrowed a storage may move it on; the table then finds
 /// the true owner.
-static LIVE: Mutex<BTreeMap<Range, Weak<Memory>>> = Mutex::new(BTreeMap::new());
-
-fn live() -> MutexGuard<'static, BTreeMap<Range, Weak<Memory>>> {
-    // No panic leaves a change half done: each change is one call.
-    LIVE.lock().unwrap_or_else(PoisonError::into_inner)
-}
+static LIVE: Leaf<BTreeMap<Range, Weak<Memory>>> = Leaf::new(BTreeMap::new());
 
 /// The memory that interpreters share at this moment and that this crate keeps alive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,14 +71,9 @@ pub struct SharedMemory {
 
 /// Counts the memory that movables and packages keep alive in this process.
 pub fn shared_memory() -> SharedMemory {
-    let live = live();
-    let ranges: Vec<_> = live.values().filter_map(Weak::upgrade).collect();
-    let counted =
-        SharedMemory { ranges: ranges.len(), bytes: ranges.iter().map(|memory| memory.len).sum() };
     // If all others have dropped a range meanwhile, it is dropped here, and dropping takes the lock.
-    drop(live);
-    drop(ranges);
-    counted
+    let ranges: Vec<_> = LIVE.with(|live| live.values().filter_map(Weak::upgrade).collect());
+    SharedMemory { ranges: ranges.len(), bytes: ranges.iter().map(|memory| memory.len).sum() }
 }
 
 impl Memory {
@@ -169,15 +160,14 @@ impl Memory {
         if memory.len == 0 {
             return memory;
         }
-        let known = {
-            let mut live = live();
+        let known = LIVE.with(|live| {
             let entry = live.entry(memory.range()).or_default();
             let known = entry.upgrade();
             if known.is_none() {
                 *entry = Arc::downgrade(&memory);
             }
             known
-        };
+        });
         // The one that is not needed is dropped after the lock, which its drop takes.
         known.unwrap_or(memory)
     }
@@ -226,12 +216,12 @@ impl Memory {
 impl Drop for Memory {
     fn drop(&mut self) {
         let range = self.range();
-        let mut live = live();
-        // The entry may be another's: the same storage, moved again while this one goes.
-        if live.get(&range).is_some_and(|entry| std::ptr::eq(entry.as_ptr(), self)) {
-            live.remove(&range);
-        }
-        drop(live);
+        LIVE.with(|live| {
+            // The entry may be another's: the same storage, moved again while this one goes.
+            if live.get(&range).is_some_and(|entry| std::ptr::eq(entry.as_ptr(), self)) {
+                live.remove(&range);
+            }
+        });
         if let Owner::Blocks(count) = self.owner {
             let blocks = self.data.cast::<Block>().as_ptr();
             // SAFETY: `of_bytes` took the blocks out of a box of this length, and this is the last
@@ -243,7 +233,7 @@ impl Drop for Memory {
 
 #[cfg(test)]
 mod tests {
-    use super::{Memory, live};
+    use super::{LIVE, Memory};
 
     #[test]
     fn copies_are_aligned_and_forgotten_when_dropped() {
@@ -252,14 +242,14 @@ mod tests {
         assert_eq!(address % 64, 0);
         assert_eq!(memory.len(), 100);
         let range = memory.range();
-        assert!(live().contains_key(&range));
+        assert!(LIVE.with(|live| live.contains_key(&range)));
         drop(memory);
-        assert!(!live().contains_key(&range));
+        assert!(!LIVE.with(|live| live.contains_key(&range)));
     }
 
     #[test]
     fn an_empty_copy_is_no_range() {
         let memory = Memory::of_bytes(&[]);
-        assert!(!live().contains_key(&memory.range()));
+        assert!(!LIVE.with(|live| live.contains_key(&memory.range())));
     }
 }

@@ -6,21 +6,24 @@
 //! private memory each. The marshalled code kept here is 1.6 MB, once.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+
+use crate::leaf::Leaf;
 
 /// By a key of the importer's, which names the record and the Python that compiled it.
 #[derive(Debug, Default)]
-pub(super) struct Code(Mutex<HashMap<String, Arc<[u8]>>>);
+pub(super) struct Code(Leaf<HashMap<String, Arc<[u8]>>>);
 
 impl Code {
     /// The code that is kept under that key.
     pub(super) fn find(&self, key: &str) -> Option<Arc<[u8]>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(key).cloned()
+        self.0.with(|kept| kept.get(key).cloned())
     }
 
     /// Keeps the code that an interpreter has compiled. If two race, the first one's stays; the second's is equal.
     pub(super) fn keep(&self, key: String, marshalled: Vec<u8>) {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.entry(key).or_insert_with(|| marshalled.into());
+        self.0.with(|kept| {
+            kept.entry(key).or_insert_with(|| marshalled.into());
+        });
     }
 }

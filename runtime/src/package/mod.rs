@@ -47,6 +47,7 @@ pub use location::MapLocation;
 use self::code::Code;
 use crate::Result;
 use crate::interpreter::{Inner, Interpreter};
+use crate::leaf::Leaf;
 use crate::movable::Movable;
 use crate::object::Object;
 use crate::pool::Pool;
@@ -55,14 +56,14 @@ use std::collections::HashMap;
 use std::ffi::c_void;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 /// The number of the first package. Numbers are part of mangled module names, `<torch_package_N>`.
 /// torch.package's own importers count from 0 in each interpreter; ours must not collide with them.
 const FIRST_IDENTITY: u64 = 1_000_000;
 
 /// The packages of this process by number, for pickles that refer to their modules.
-static PACKAGES: Mutex<Vec<(u64, Weak<Shared>)>> = Mutex::new(Vec::new());
+static PACKAGES: Leaf<Vec<(u64, Weak<Shared>)>> = Leaf::new(Vec::new());
 
 /// An archive in a pool of interpreters. Each interpreter imports it at its first use there.
 ///
@@ -80,7 +81,7 @@ struct Shared {
     /// The code that one interpreter has compiled for all.
     code: Arc<Code>,
     /// The interpreters that have its importer, by the address of their state.
-    interpreters: Mutex<HashMap<usize, Weak<Inner>>>,
+    interpreters: Leaf<HashMap<usize, Weak<Inner>>>,
 }
 
 /// Whether code may write to the storages of a package.
@@ -121,11 +122,12 @@ impl Pool {
             identity: NEXT_IDENTITY.fetch_add(1, Ordering::Relaxed),
             pool: self.clone(),
             code: Arc::default(),
-            interpreters: Mutex::default(),
+            interpreters: Leaf::default(),
         });
-        let mut packages = PACKAGES.lock().unwrap_or_else(PoisonError::into_inner);
-        packages.retain(|(_, package)| package.strong_count() > 0);
-        packages.push((shared.identity, Arc::downgrade(&shared)));
+        PACKAGES.with(|packages| {
+            packages.retain(|(_, package)| package.strong_count() > 0);
+            packages.push((shared.identity, Arc::downgrade(&shared)));
+        });
         Package(shared)
     }
 }
@@ -133,12 +135,10 @@ impl Pool {
 impl Package {
     /// The package of that number, if it is alive.
     pub(crate) fn of_identity(identity: u64) -> Option<Self> {
-        let packages = PACKAGES.lock().unwrap_or_else(PoisonError::into_inner);
-        packages
-            .iter()
-            .find(|(number, _)| *number == identity)
-            .and_then(|(_, package)| package.upgrade())
-            .map(Self)
+        PACKAGES.with(|packages| {
+            let (_, package) = packages.iter().find(|(number, _)| *number == identity)?;
+            package.upgrade().map(Self)
+        })
     }
 
     /// The archive: its records and metadata.
@@ -263,11 +263,8 @@ impl Package {
             }
             let importer = self.install(session, &module)?;
             let key = Arc::as_ptr(session.inner()).addr();
-            self.0
-                .interpreters
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .insert(key, Arc::downgrade(session.inner()));
+            let interpreter = Arc::downgrade(session.inner());
+            self.0.interpreters.with(|interpreters| interpreters.insert(key, interpreter));
             Ok(importer)
         })
     }
@@ -377,8 +374,7 @@ impl Session {
 impl Drop for Shared {
     /// Makes every interpreter forget the modules at its next entry. Nothing waits here.
     fn drop(&mut self) {
-        let interpreters =
-            std::mem::take(self.interpreters.get_mut().unwrap_or_else(PoisonError::into_inner));
+        let interpreters = self.interpreters.with(std::mem::take);
         for interpreter in interpreters.into_values() {
             // An interpreter that is gone has forgotten them.
             let Some(inner) = interpreter.upgrade() else {

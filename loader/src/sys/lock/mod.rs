@@ -71,8 +71,8 @@ pub(crate) enum Rank {
     Owed,
     /// Who holds a [`Reentrant`].
     Holder,
-    /// Calls of the C library that lock something which a fork leaves locked in the child.
-    CLibrary,
+    /// A lock of another crate or of the C library ([`undisturbed`]).
+    Foreign,
 }
 
 thread_local! {
@@ -101,13 +101,24 @@ fn leave(rank: Rank) {
     }
 }
 
-/// Calls `work` while no thread forks. It is for functions of the C library that take a lock. A fork would
-/// leave that lock locked in the child. These functions call no other code, and so wait for no thread.
-pub(crate) fn undisturbed<T>(work: impl FnOnce() -> T) -> T {
-    enter(Rank::CLibrary);
-    let result = work();
-    leave(Rank::CLibrary);
-    result
+/// Calls `work` while no thread forks. A fork waits for it.
+///
+/// It is for code that takes a lock of another crate or of the C library. A fork at that moment would leave
+/// the lock locked in the child. `work` must wait for no thread that may fork meanwhile, and must call
+/// nothing of this crate.
+pub fn undisturbed<T>(work: impl FnOnce() -> T) -> T {
+    /// Leaves also if `work` panics.
+    struct Inside;
+
+    impl Drop for Inside {
+        fn drop(&mut self) {
+            leave(Rank::Foreign);
+        }
+    }
+
+    enter(Rank::Foreign);
+    let _inside = Inside;
+    work()
 }
 
 const FREE: u32 = 0;
