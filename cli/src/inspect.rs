@@ -98,6 +98,16 @@ fn text(inspection: &Inspection) -> Result<String, std::fmt::Error> {
         size(inspection.private_at_most),
         size(inspection.shared)
     )?;
+    if inspection.private_text > 0 {
+        writeln!(
+            out,
+            "  text relocations write {} of code and constants, which each copy has for itself",
+            size(inspection.private_text)
+        )?;
+    }
+    if inspection.executable_stack {
+        writeln!(out, "  it asks for executable stacks, which are not granted")?;
+    }
     writeln!(out, "  segments     {:>10} {:>12} {:>12}", "address", "memory", "in file")?;
     for segment in &inspection.segments {
         writeln!(
@@ -160,6 +170,8 @@ fn as_json(inspection: &Inspection) -> Value {
         "private_at_load": inspection.private_at_load,
         "private_at_most": inspection.private_at_most,
         "shared": inspection.shared,
+        "private_text": inspection.private_text,
+        "executable_stack": inspection.executable_stack,
         "segments": inspection.segments.iter().map(|segment| json!({
             "address": segment.address,
             "memory": segment.memory,

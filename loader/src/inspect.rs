@@ -44,6 +44,11 @@ pub struct Inspection {
     pub private_at_most: usize,
     /// Bytes that are never written. They exist once for all replicas.
     pub shared: usize,
+    /// Bytes of code and constants that text relocations write (DT_TEXTREL). Each replica has them for itself;
+    /// they are a part of [`Inspection::private_at_load`].
+    pub private_text: usize,
+    /// Whether the file asks for executable stacks (PT_GNU_STACK). None is granted.
+    pub executable_stack: bool,
     /// The needs of all objects that a load would add to the domain, breadth first.
     pub dependencies: Vec<DependencyInfo>,
 }
@@ -112,10 +117,11 @@ fn inspect(domain: &Domain, path: &Path) -> Result<Inspection> {
         None => (root.class, root.reason.as_str()),
     };
     let touched = pages_written(&image)?;
-    let bytes = |write| {
+    let bytes = |write| -> usize {
         let segments = image.segments.iter().filter(|segment| segment.write == write);
         segments.map(|segment| whole_pages(segment.address, segment.memory_size)).sum()
     };
+    let private_text = text_written(&image)?;
     Ok(Inspection {
         path: image.path.clone(),
         soname: image.soname().to_owned(),
@@ -142,8 +148,10 @@ fn inspect(domain: &Domain, path: &Path) -> Result<Inspection> {
         class,
         reason: reason.to_owned(),
         private_at_load: touched * PAGE,
-        private_at_most: bytes(true),
-        shared: bytes(false),
+        private_at_most: bytes(true) + private_text,
+        shared: bytes(false) - private_text,
+        private_text,
+        executable_stack: image.executable_stack,
         dependencies: dependencies(&closure),
     })
 }
@@ -174,6 +182,17 @@ fn pages_written(image: &Image) -> Result<usize> {
         .filter(|end| end % PAGE != 0)
         .filter(|end| !image.targets().is_ok_and(|t| t.pages().any(|run| run.contains(end))));
     Ok(relocated + cleared.count())
+}
+
+/// Bytes of the pages outside writable segments that relocation writes.
+fn text_written(image: &Image) -> Result<usize> {
+    let targets = image.targets()?;
+    let text = image.segments.iter().filter(|segment| !segment.write);
+    let runs = text.flat_map(|segment| {
+        let start = page_down(segment.address);
+        targets.within(start..start + whole_pages(segment.address, segment.memory_size))
+    });
+    Ok(runs.map(|run| run.len()).sum())
 }
 
 fn relocations(image: &Image) -> BTreeMap<String, usize> {

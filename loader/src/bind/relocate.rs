@@ -13,6 +13,7 @@ use crate::error::{Error, Result};
 use crate::image::ImageId;
 use crate::image::relocations::{Rela, relr_addresses};
 use crate::replica::Replica;
+use crate::replica::map;
 use crate::tls::Block;
 
 /// The definitions of one domain that a plan's bindings refer to.
@@ -72,13 +73,16 @@ pub(crate) fn relocate(
     Ok(deferred)
 }
 
-/// Calls the resolvers that [`relocate`] left.
-pub(crate) fn apply_deferred(deferred: &[Deferred]) {
+/// Calls the resolvers that [`relocate`] left for `replica`.
+pub(crate) fn apply_deferred(replica: &Replica, deferred: &[Deferred]) -> Result<()> {
     for entry in deferred {
         let value = call_resolver(entry.resolver).wrapping_add(entry.addend as usize);
-        // SAFETY: the target was checked when the entry was made, and RELRO is not yet protected.
-        unsafe { write_word(entry.target, value as u64) };
+        map::while_written(replica, entry.target, size_of::<u64>(), || {
+            // SAFETY: the target was checked when the entry was made, and RELRO is not yet protected.
+            unsafe { write_word(entry.target, value as u64) };
+        })?;
     }
+    Ok(())
 }
 
 struct Relocator<'a> {

@@ -42,7 +42,8 @@ pub(crate) struct Dynamic<'a> {
     pub version_symbols: Option<&'a [u8]>,
     pub version_needs: Option<(&'a [u8], usize)>,
     pub version_definitions: Option<(&'a [u8], usize)>,
-    text_relocations: bool,
+    /// DT_TEXTREL or DF_TEXTREL: relocations may write to segments that are not writable.
+    pub text_relocations: bool,
     rel: bool,
     android: bool,
 }
@@ -164,13 +165,6 @@ impl<'a> Dynamic<'a> {
 
     /// Reasons for which a well-formed image is not loaded.
     pub(crate) fn refuse_unsupported(&self) -> Result<(), String> {
-        if self.text_relocations {
-            return Err(
-                "it has text relocations (DT_TEXTREL), which would make its code private to \
-                        each replica; build it with -fPIC"
-                    .into(),
-            );
-        }
         if self.executable {
             return Err("cannot dynamically load position-independent executable: it relies on \
                         being the program"

@@ -51,6 +51,9 @@ pub(crate) struct Layout {
     pub tls: Option<Tls>,
     pub relro: Option<(usize, usize)>,
     pub unwind_header: Option<usize>,
+    /// Whether it asks for executable stacks: by PF_X of PT_GNU_STACK, or by having no PT_GNU_STACK (glibc,
+    /// DEFAULT_STACK_PERMS).
+    pub executable_stack: bool,
     /// PT_DYNAMIC: relative address and size.
     pub dynamic: (usize, usize),
     /// Lowest p_vaddr, rounded down to a page: what relative addresses are relative to.
@@ -140,6 +143,7 @@ impl Layout {
             tls: None,
             relro: None,
             unwind_header: None,
+            executable_stack: true,
             dynamic: (0, 0),
             first,
         };
@@ -149,6 +153,7 @@ impl Layout {
         if layout.dynamic.1 == 0 {
             return malformed("it has no dynamic section: a static object, or only a debug file");
         }
+        layout.refuse_trampolines(bytes)?;
         Ok(layout)
     }
 
@@ -197,12 +202,7 @@ impl Layout {
                 let end = page_down(start + size);
                 self.relro = (end > page_down(start)).then_some((page_down(start), end));
             }
-            PT_GNU_STACK if header.p_flags & PF_X != 0 => {
-                return refused(
-                    "it asks for an executable stack (PT_GNU_STACK with PF_X); fix the assembly \
-                     file that lacks .note.GNU-stack, or clear the flag with `patchelf --clear-execstack`",
-                );
-            }
+            PT_GNU_STACK => self.executable_stack = header.p_flags & PF_X != 0,
             PT_TLS if header.p_memsz > 0 => {
                 let alignment = header.p_align.max(1);
                 if header.p_filesz > header.p_memsz
@@ -225,6 +225,25 @@ impl Layout {
                 });
             }
             _ => {}
+        }
+        Ok(())
+    }
+
+    /// Refuses an image whose code would jump to the stack. Stacks stay as they are, so it would crash.
+    ///
+    /// Most images that ask for executable stacks never use one: an assembly or binary file in them lacks
+    /// .note.GNU-stack, and the linker assumes the worst (ld(1), -z noexecstack).
+    fn refuse_trampolines(&self, bytes: &[u8]) -> Result<(), Problem> {
+        let mut code = self.segments.iter().filter(|segment| segment.execute).map(|segment| {
+            let start = segment.offset as usize;
+            &bytes[start..start + segment.file_size]
+        });
+        if self.executable_stack && code.any(arch::makes_trampolines) {
+            return refused(
+                "it needs an executable stack (PT_GNU_STACK with PF_X), because it calls nested functions \
+                 through code that it writes onto the stack; compile it with -ftrampoline-impl=heap (gcc 14), \
+                 or clear the flag with `patchelf --clear-execstack` if it never calls them",
+            );
         }
         Ok(())
     }

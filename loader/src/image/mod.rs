@@ -60,6 +60,8 @@ pub(crate) struct Image {
     pub relro: Option<(usize, usize)>,
     /// Relative address of `.eh_frame_hdr`.
     pub unwind_header: Option<usize>,
+    /// Whether it asks for executable stacks. None is granted.
+    pub executable_stack: bool,
     pub dynamic: Dynamic<'static>,
     pub symbols: SymbolTable<'static>,
     /// The whole file.
@@ -122,6 +124,7 @@ impl Image {
             tls: layout.tls,
             relro: layout.relro,
             unwind_header: layout.unwind_header,
+            executable_stack: layout.executable_stack,
             dynamic,
             symbols,
             bytes,

@@ -2,16 +2,16 @@
 
 use std::ops::Range;
 
-use super::Image;
 use super::relocations::relr_addresses;
+use super::{Image, Segment};
 use crate::arch;
 use crate::error::{Error, Result};
 use crate::sys::{PAGE, page_down};
 
 /// The pages that relocation makes private to a replica.
 ///
-/// Invariant: every relocation of the image applies inside a writable segment, and inside these
-/// pages.
+/// Invariant: every relocation of the image applies inside these pages. Each page lies in a writable segment,
+/// or in any segment if the image announces text relocations.
 #[derive(Debug)]
 pub(crate) struct Targets {
     pages: Vec<Range<usize>>,
@@ -23,7 +23,8 @@ impl Targets {
         let mut touched = vec![false; image.span / PAGE];
         let mut mark = |offset: u64, size: usize| {
             let at = (offset as usize).wrapping_sub(image.first);
-            let mut writable = image.segments.iter().rev().filter(|segment| segment.write);
+            let may_write = |segment: &&Segment| segment.write || image.dynamic.text_relocations;
+            let mut writable = image.segments.iter().rev().filter(may_write);
             let inside = writable.any(|segment| segment.holds(at, size));
             if inside {
                 touched[at / PAGE] = true;
@@ -54,6 +55,14 @@ impl Targets {
     /// Runs of pages, as addresses relative to the image's lowest page.
     pub(crate) fn pages(&self) -> impl Iterator<Item = Range<usize>> + '_ {
         self.pages.iter().cloned()
+    }
+
+    /// The parts of these runs that lie within `pages`.
+    pub(crate) fn within(&self, pages: Range<usize>) -> impl Iterator<Item = Range<usize>> + '_ {
+        self.pages().filter_map(move |run| {
+            let run = run.start.max(pages.start)..run.end.min(pages.end);
+            (run.start < run.end).then_some(run)
+        })
     }
 }
 

@@ -545,14 +545,17 @@ fn relocate_all(domain: &Domain, replicas: &[Arc<Replica>], plans: &[Arc<Plan>])
         };
         deferred.push(relocate::relocate(replica, plan, &definitions)?);
     }
+    // Resolvers are code of the replicas, which is not executable while text relocations write to it.
+    for replica in replicas {
+        map::protect_text(&replica.image, &replica.memory)?;
+    }
     let touch = || replicas.iter().filter_map(|replica| replica.tls()).for_each(Placed::touch);
-    // Resolvers are code of the replicas.
     if deferred.iter().any(|entries| !entries.is_empty()) {
         touch();
     }
     // Dependencies stand later in breadth-first order. Their resolvers run first.
-    for entries in deferred.iter().rev() {
-        relocate::apply_deferred(entries);
+    for (replica, entries) in replicas.iter().zip(&deferred).rev() {
+        relocate::apply_deferred(replica, entries)?;
     }
     for replica in replicas {
         if let (Some(placed), Some(tls)) = (replica.tls(), replica.image.tls) {

@@ -6,6 +6,9 @@
 //! words that the plan knows of a page (see [`crate::replica::words`]) are written at once, while the page
 //! is in the processor's first cache. A page without a relocation stays the file's until the program
 //! writes it.
+//!
+//! Text relocations write to constants and code. Those pages become the replica's own too, all others stay
+//! the file's. From mapping to [`protect_text`] they are writable and not executable.
 
 use std::fs::File;
 use std::ops::Range;
@@ -14,6 +17,7 @@ use std::ptr;
 
 use crate::error::{Error, Result};
 use crate::image::{Image, Segment};
+use crate::replica::Replica;
 use crate::replica::words::{Unwritten, Words};
 use crate::sys::memory::{self, Protection, Reservation};
 use crate::sys::{PAGE, page_down, page_up};
@@ -33,41 +37,55 @@ pub(crate) fn map(image: &Image, words: &Words) -> Result<Reservation> {
     let memory =
         Reservation::new(image.span, image.alignment).map_err(failed("reserve", image.span))?;
     let mut words = words.unwritten(memory.base().wrapping_sub(image.first));
-    let mut rest = &image.segments[..];
-    while let Some(first) = rest.first() {
-        let run = constant_run(rest);
-        if run > 1 {
-            map_run(&memory, &file, &rest[..run])
+    for segments in mappings(&image.segments) {
+        let first = &segments[0];
+        if segments.len() > 1 {
+            map_run(&memory, &file, segments)
         } else {
             map_segment(&memory, image, &file, first, &mut words)
         }
         .map_err(failed("map a segment of", first.memory_size))?;
-        rest = &rest[run.max(1)..];
+        if let Some(text) = written_text(image, segments) {
+            let length = text.len();
+            write_text(&memory, image, text, &mut words)
+                .map_err(failed("make writable, for text relocations,", length))?;
+        }
     }
     Ok(memory)
 }
 
-/// The number of leading segments that are never written and lie in memory as in the file, without gaps.
+/// The segments, together as they are mapped: runs of constant ones, and all others alone.
+fn mappings(segments: &[Segment]) -> impl Iterator<Item = &[Segment]> {
+    let mut rest = segments;
+    std::iter::from_fn(move || {
+        let (mapping, later) = rest.split_at(constant_run(rest)?);
+        rest = later;
+        Some(mapping)
+    })
+}
+
+/// The number of leading segments that make one mapping; none if there are no segments. More than one are
+/// constant and lie in memory as in the file, without gaps.
 ///
 /// Linkers lay out headers and constants, code, constants. Such a run is one mapping instead of three. A
 /// process may have 65,530 mappings (vm.max_map_count), and that limits the number of replicas first. The
 /// price is that the constants beside code are executable, as in every object before linkers separated
 /// them (binutils 2.31, `-z separate-code`).
-fn constant_run(segments: &[Segment]) -> usize {
+fn constant_run(segments: &[Segment]) -> Option<usize> {
     let constant = |segment: &Segment| !segment.write && segment.file_size == segment.memory_size;
     let follows = |before: &Segment, next: &Segment| {
         next.offset.wrapping_sub(before.offset) == (next.address - before.address) as u64
             && Some(page_down(next.address)) == page_up(before.address + before.memory_size)
     };
-    let mut length = usize::from(constant(&segments[0]));
-    while length > 0
+    let mut length = 1;
+    while constant(segments.first()?)
         && length < segments.len()
         && constant(&segments[length])
         && follows(&segments[length - 1], &segments[length])
     {
         length += 1;
     }
-    length
+    Some(length)
 }
 
 /// Maps a run of segments that [`constant_run`] found.
@@ -75,10 +93,93 @@ fn map_run(memory: &Reservation, file: &File, run: &[Segment]) -> std::io::Resul
     let (first, last) = (&run[0], &run[run.len() - 1]);
     let start = page_down(first.address);
     let end = page_up(last.address + last.file_size).expect("the span was validated");
-    let executable = run.iter().any(|segment| segment.execute);
-    let protection = if executable { Protection::ReadExecute } else { Protection::Read };
     let offset = first.offset - (first.address - start) as u64;
-    memory.map_file(start, end - start, file, offset, protection)
+    memory.map_file(start, end - start, file, offset, protection(run))
+}
+
+/// The access rights of a mapping of `segments`.
+fn protection(segments: &[Segment]) -> Protection {
+    if segments[0].write {
+        Protection::ReadWrite
+    } else if segments.iter().any(|segment| segment.execute) {
+        Protection::ReadExecute
+    } else {
+        Protection::Read
+    }
+}
+
+/// The range of pages of a constant mapping that text relocations write to, from the first to the last. With its
+/// rights changed as one range it stays one mapping; page by page it would become as many as there are pages.
+fn written_text(image: &Image, segments: &[Segment]) -> Option<Range<usize>> {
+    let (first, last) = (segments.first()?, segments.last()?);
+    if first.write || !image.dynamic.text_relocations {
+        return None;
+    }
+    let end = page_up(last.address + last.memory_size).expect("the span was validated");
+    let mut runs = image.targets().ok()?.within(page_down(first.address)..end);
+    let first = runs.next()?;
+    Some(first.start..runs.last().map_or(first.end, |last| last.end))
+}
+
+/// Makes `text` of a mapping writable, and the pages in it that relocation writes the replica's own, with
+/// their words.
+fn write_text(
+    memory: &Reservation,
+    image: &Image,
+    text: Range<usize>,
+    words: &mut Unwritten<'_>,
+) -> std::io::Result<()> {
+    memory.protect(text.start, text.len(), Protection::ReadWrite)?;
+    for run in image.targets().ok().into_iter().flat_map(|targets| targets.within(text.clone())) {
+        memory::populate(memory.base() + run.start, run.len());
+        // SAFETY: the pages were just mapped privately, are writable, and are referred to by nobody. All
+        // words of earlier pages are written.
+        unsafe { words.write_before(run.end, memory.base()) };
+    }
+    Ok(())
+}
+
+/// Gives the pages that text relocations have written the rights of their segments.
+pub(crate) fn protect_text(image: &Image, memory: &Reservation) -> Result<()> {
+    for segments in mappings(&image.segments) {
+        if let Some(text) = written_text(image, segments) {
+            change(image, memory, text, protection(segments))?;
+        }
+    }
+    Ok(())
+}
+
+/// Calls `write`, which writes `length` bytes at `address` of a replica after [`protect_text`].
+pub(crate) fn while_written(
+    replica: &Replica,
+    address: usize,
+    length: usize,
+    write: impl FnOnce(),
+) -> Result<()> {
+    let (image, memory) = (&*replica.image, &replica.memory);
+    let at = address - memory.base();
+    let text = mappings(&image.segments)
+        .find(|segments| written_text(image, segments).is_some_and(|text| text.contains(&at)));
+    let pages = page_down(at)..page_up(at + length).expect("the span was validated");
+    if text.is_some() {
+        change(image, memory, pages.clone(), Protection::ReadWrite)?;
+    }
+    write();
+    text.map_or(Ok(()), |segments| change(image, memory, pages, protection(segments)))
+}
+
+fn change(
+    image: &Image,
+    memory: &Reservation,
+    pages: Range<usize>,
+    protection: Protection,
+) -> Result<()> {
+    memory.protect(pages.start, pages.len(), protection).map_err(|source| Error::Memory {
+        object: image.path.clone(),
+        action: "change the rights of text relocations' pages,",
+        length: pages.len(),
+        source,
+    })
 }
 
 /// As many pages in a row that relocation writes are copied; fewer are not worth the mapping of
@@ -96,11 +197,7 @@ fn map_segment(
     segment: &Segment,
     words: &mut Unwritten<'_>,
 ) -> std::io::Result<()> {
-    let protection = match (segment.write, segment.execute) {
-        (true, _) => Protection::ReadWrite,
-        (false, true) => Protection::ReadExecute,
-        (false, false) => Protection::Read,
-    };
+    let protection = protection(std::slice::from_ref(segment));
     let end = |size| page_up(segment.address + size).expect("the span was validated");
     let start = page_down(segment.address);
     let file_end = if segment.file_size > 0 { end(segment.file_size) } else { start };
@@ -159,10 +256,7 @@ fn written_runs<'a>(
 ) -> impl Iterator<Item = Range<usize>> + 'a {
     // An image whose relocations are no good is refused when they are to be applied.
     let targets = if segment.write { image.targets().ok() } else { None };
-    targets.into_iter().flat_map(|targets| targets.pages()).filter_map(move |run| {
-        let run = run.start.max(pages.start)..run.end.min(pages.end);
-        (run.start < run.end).then_some(run)
-    })
+    targets.into_iter().flat_map(move |targets| targets.within(pages.clone()))
 }
 
 /// Copies what a mapping of the file would show in `page`, of a segment's file part, into fresh
@@ -211,15 +305,16 @@ mod tests {
             segment(0x7000, 0x7000, 0x10, false),
             segment(0x8f00, 0x7f00, 0x200, true),
         ];
-        assert_eq!(constant_run(&text), 3);
-        assert_eq!(constant_run(&text[3..]), 0);
+        let lengths = |segments| mappings(segments).map(<[Segment]>::len).collect::<Vec<_>>();
+        assert_eq!(lengths(&text), [3, 1]);
+        assert_eq!(lengths(&text[3..]), [1]);
     }
 
     #[test]
     fn a_hole_or_another_offset_ends_a_run() {
         let hole = [segment(0, 0, 0x1000, false), segment(0x2000, 0x2000, 0x10, false)];
-        assert_eq!(constant_run(&hole), 1);
+        assert_eq!(constant_run(&hole), Some(1));
         let moved = [segment(0, 0, 0x1000, false), segment(0x1000, 0x800, 0x10, false)];
-        assert_eq!(constant_run(&moved), 1);
+        assert_eq!(constant_run(&moved), Some(1));
     }
 }

@@ -71,7 +71,7 @@ pub struct Bound {
     pub own: Option<Vec<u8>>,
 }
 
-/// A writable segment before and after relocation.
+/// A segment before and after relocation: a writable one, or any if text relocations are announced.
 #[derive(Clone, Debug)]
 pub struct Written {
     /// Address of its first page, as in the file.
@@ -232,13 +232,14 @@ impl Specimen {
             page_down(segment.address)..end
         };
         let contents = |base: usize| -> Vec<(u64, Vec<u8>)> {
-            let writable = image.segments.iter().filter(|segment| segment.write);
+            let text = image.dynamic.text_relocations;
+            let writable = image.segments.iter().filter(|segment| segment.write || text);
             writable
                 .map(|segment| {
                     let pages = pages(segment);
                     let start = base + pages.start;
-                    // SAFETY: the pages of a segment are mapped and, being writable, readable; no
-                    // other thread knows of them.
+                    // SAFETY: the pages of a segment are mapped and readable; no other thread knows of
+                    // them.
                     let bytes =
                         unsafe { std::slice::from_raw_parts(start as *const u8, pages.len()) };
                     ((image.first + pages.start) as u64, bytes.to_vec())
@@ -259,6 +260,7 @@ impl Specimen {
             .zip(contents(replica.base))
             .map(|((address, before), (_, after))| Written { address, before, after })
             .collect();
+        map::protect_text(image, &replica.memory)?;
         map::protect_relro(image, &replica.memory)?;
         Ok(Outcome {
             bias: replica.bias as u64,

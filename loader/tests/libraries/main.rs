@@ -6,4 +6,5 @@ mod program;
 mod refusals;
 mod replicas;
 mod shared;
+mod text;
 mod thread_local;

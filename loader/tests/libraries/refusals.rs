@@ -132,22 +132,27 @@ fn a_missing_dependency_is_named_with_its_requester() {
 }
 
 #[test]
-fn executable_stacks_and_text_relocations_are_refused_with_the_reason() {
-    let shop = Workshop::new("refused");
-    let stack = shop.build("libstack.so", "int f(void) { return 1; }", &["-Wl,-z,execstack"]);
-    let error = open(&domain(), &stack, OpenFlags::NOW).unwrap_err();
+fn an_executable_stack_is_refused_to_code_that_would_use_it_and_not_granted_to_other_code() {
+    let shop = Workshop::new("stacks");
+    let nested = "static int apply(int (*f)(int)) { return f(1); }
+        int f(int n) { int add(int m) { return n + m; } return apply(add); }";
+    let path = shop.build("libnested.so", nested, &["-fno-inline", "-O0"]);
+    let error = open(&domain(), &path, OpenFlags::NOW).unwrap_err();
     assert!(
-        matches!(&error, Error::Refused { reason, .. } if reason.contains("executable stack")),
+        matches!(&error, Error::Refused { reason, .. } if reason.contains("nested functions")),
         "{error}"
     );
-
-    let assembly = "__asm__(\".text\\n.globl t\\nt: .quad t\\n\"); int f(void) { return 1; }";
-    let text = shop.build("libtextrel.so", assembly, &["-Wl,-z,notext"]);
-    let error = open(&domain(), &text, OpenFlags::NOW).unwrap_err();
-    assert!(
-        matches!(&error, Error::Refused { reason, .. } if reason.contains("text relocations")),
-        "{error}"
-    );
+    let asking = shop.build("libasking.so", "int f(void) { return 1; }", &["-Wl,-z,execstack"]);
+    open(&domain(), &asking, OpenFlags::NOW).unwrap();
+    let here = std::ptr::from_ref(&path).addr();
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    let stack = maps.lines().find(|line| {
+        let (start, rest) = line.split_once('-').unwrap();
+        let [start, end] = [start, &rest[..rest.find(' ').unwrap()]]
+            .map(|text| usize::from_str_radix(text, 16).unwrap());
+        (start..end).contains(&here)
+    });
+    assert!(stack.unwrap().contains(" rw-p "), "{stack:?}");
 }
 
 #[test]

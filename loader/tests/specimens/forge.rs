@@ -29,6 +29,8 @@ pub struct Forge {
     pub sysv_hash: bool,
     /// The writable bytes behind the dynamic section.
     pub data: Vec<u8>,
+    /// DT_TEXTREL: relocations may write to the read-only segment.
+    pub text_relocations: bool,
     /// How many more bytes there are in memory than in the file.
     pub zeroes: u64,
 }
@@ -52,6 +54,7 @@ const DT_SYMTAB: u64 = 6;
 const DT_RELA: u64 = 7;
 const DT_RELASZ: u64 = 8;
 const DT_STRSZ: u64 = 10;
+const DT_TEXTREL: u64 = 22;
 const DT_JMPREL: u64 = 23;
 const DT_RELRSZ: u64 = 35;
 const DT_RELR: u64 = 36;
@@ -110,6 +113,9 @@ impl Forge {
         }
         if relr_size > 0 {
             dynamic.extend([(DT_RELR, relr), (DT_RELRSZ, relr_size)]);
+        }
+        if self.text_relocations {
+            dynamic.push((DT_TEXTREL, 0));
         }
         let dynamic: Vec<u64> =
             dynamic.into_iter().chain([(0, 0)]).flat_map(<[u64; 2]>::from).collect();

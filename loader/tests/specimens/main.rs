@@ -174,7 +174,8 @@ fn both_words_of_a_tls_index_lie_in_the_segment() {
 #[test]
 fn mutated_objects_are_relocated_as_they_ask_or_refused() {
     let initial_exec = Forge { rela: vec![(DATA, 4, TPOFF64, 0)], ..whole() };
-    let seeds = [whole(), Forge { sysv_hash: true, ..whole() }, initial_exec];
+    let text = Forge { rela: vec![(0x180, 1, R_64, 0)], text_relocations: true, ..whole() };
+    let seeds = [whole(), Forge { sysv_hash: true, ..whole() }, initial_exec, text];
     for seed in 0..3000 {
         let mut file = seeds[seed as usize % seeds.len()].build();
         // Some are mutated several times: the parser often refuses one change alone.
@@ -194,6 +195,20 @@ fn mutated_objects_are_relocated_as_they_ask_or_refused() {
             model::check(&file, &outcome);
         }
     }
+}
+
+#[test]
+fn a_read_only_segment_is_relocated_where_the_file_announces_that() {
+    // Behind the program headers; one word is known with the plan, one narrow one is not.
+    let rela = vec![(0x180, 0, RELATIVE, 0x123), (0x188, 1, SIZE32, 1), (DATA, 1, R_64, 0)];
+    let forge = Forge { rela, relr: vec![0x190], text_relocations: true, ..whole() };
+    let outcome = relocated(&forge);
+    assert_eq!(outcome.result, Ok(()));
+    let text = &outcome.written[0];
+    let word = |at: usize| u64::from_le_bytes(text.after[at..at + 8].try_into().unwrap());
+    assert_eq!([word(0x180), word(0x188), word(0x190)], [outcome.bias + 0x123, 9, outcome.bias]);
+    let reason = relocated(&Forge { text_relocations: false, relr: Vec::new(), ..forge }).result;
+    assert!(reason.unwrap_err().contains("outside the writable segments"));
 }
 
 #[test]

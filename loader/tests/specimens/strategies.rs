@@ -70,7 +70,7 @@ pub fn forge() -> impl Strategy<Value = Forge> {
                 (24 * start as u64, 24 * length.index(rela.len() - start + 1) as u64)
             });
             let tls = tls.map(|(in_file, more)| (in_file, in_file + more));
-            Forge { symbols, rela, jump, relr, tls, sysv_hash, data, zeroes, gnu_hash: None }
+            Forge { symbols, rela, jump, relr, tls, sysv_hash, data, zeroes, ..Forge::default() }
         },
     )
 }

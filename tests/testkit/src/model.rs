@@ -23,8 +23,8 @@ enum Value {
 /// Compares the memory of a relocated specimen with what its file asks for.
 ///
 /// # Panics
-/// If a changed byte belongs to no relocation or to no writable segment, or if a relocation without a
-/// symbol has another result than the psABI's.
+/// If a changed byte belongs to no relocation, or to no writable segment of a file that announces no text
+/// relocations, or if a relocation without a symbol has another result than the psABI's.
 pub fn check(file: &[u8], outcome: &Outcome) {
     let elf = Elf::read(file);
     let relocations = relocations(&elf, file, outcome.bias);
@@ -65,11 +65,16 @@ pub fn check(file: &[u8], outcome: &Outcome) {
     }
 }
 
-/// The address of the writable segment that holds all of `addresses`.
+/// The address of the segment that holds all of `addresses`, if relocations may write to it.
 fn segment_of(elf: &Elf<'_>, addresses: &Range<u64>) -> Option<u64> {
+    const DT_TEXTREL: u64 = 22;
+    const DT_FLAGS: u64 = 30;
+    const DF_TEXTREL: u64 = 4;
+    let text = elf.value(DT_TEXTREL).is_some()
+        || elf.value(DT_FLAGS).is_some_and(|flags| flags & DF_TEXTREL != 0);
     let inside = |load: &&crate::elf::ProgramHeader| {
         load.kind == LOAD
-            && load.flags & WRITABLE != 0
+            && (text || load.flags & WRITABLE != 0)
             && addresses.start <= addresses.end
             && addresses.start >= load.address
             && addresses.end - load.address <= load.memory_size

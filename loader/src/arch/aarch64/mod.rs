@@ -21,6 +21,12 @@ pub(crate) use late::write_late_thunk;
 #[cfg(target_arch = "aarch64")]
 pub(crate) use tls::{call_resolver, thread_pointer, tls_get_addr, tls_get_addr_for};
 
+/// Whether `code` makes trampolines on the stack. What compilers emit for that on this machine was not looked at, so
+/// an image that asks for an executable stack is taken at its word.
+pub(crate) fn makes_trampolines(_code: &[u8]) -> bool {
+    true
+}
+
 pub(crate) use relocation::{action, relocation_name};
 pub(crate) use thunk::{THUNK_SIZE, write_thunk};
 

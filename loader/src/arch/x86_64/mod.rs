@@ -6,12 +6,14 @@ mod registers;
 mod relocation;
 mod thunk;
 mod tls;
+mod trampoline;
 
 pub(crate) use descriptor::{descriptor, undefined_weak_descriptor};
 pub(crate) use late::write_late_thunk;
 pub(crate) use relocation::{action, relocation_name};
 pub(crate) use thunk::{THUNK_SIZE, write_thunk};
 pub(crate) use tls::{call_resolver, thread_pointer, tls_get_addr, tls_get_addr_for};
+pub(crate) use trampoline::makes_trampolines;
 
 /// EM_X86_64.
 pub(crate) const MACHINE: u16 = goblin::elf::header::EM_X86_64;
