@@ -23,6 +23,8 @@
 //!   until [`MOST`] arrays exist. That takes `MOST * ROOM` new variables, or `MOST` such changes. A reader that
 //!   slept for so long in the middle of its walk may miss a variable. It still meets only strings and a null
 //!   pointer.
+//! - A program may assign an address that it has kept to `environ`. If that is in an old array, the array is the
+//!   environment again. Its time as an old one begins anew when another array follows it.
 //!
 //! These functions free no strings either, as in glibc, since `getenv` hands them out. Equal ones are one string.
 //!
@@ -262,6 +264,7 @@ impl Table {
         one_more: bool,
     ) -> Result<&mut Array, NoMemory> {
         let published = environ.load(Ordering::Relaxed);
+        self.reinstate(published);
         let serves = |array: &Array| {
             // The last slot stays null whatever happens.
             let has_room = array.start + count + 1 < array.slots.len();
@@ -269,7 +272,7 @@ impl Table {
         };
         if !self.arrays.back().is_some_and(serves) {
             let slots = count + count.max(ROOM) + 1;
-            let mut array = match self.oldest(slots, published) {
+            let mut array = match self.oldest(slots) {
                 Some(array) => array,
                 None => Array::new(slots)?,
             };
@@ -280,17 +283,28 @@ impl Table {
         Ok(self.arrays.back_mut().expect("one was pushed"))
     }
 
-    /// The oldest array, if it may be used again for `count` slots. An array that is too small stays leaked,
-    /// since a reader may be in it.
-    fn oldest(&mut self, count: usize, published: *mut *mut c_char) -> Option<Array> {
+    /// Makes the array that `published` points into the last one, if it is one of these: other code has made it
+    /// the environment again.
+    fn reinstate(&mut self, published: *mut *mut c_char) {
+        let index = self.arrays.iter().rposition(|array| array.contains(published));
+        if let Some(index) = index.filter(|index| index + 1 < self.arrays.len())
+            && let Some(mut array) = self.arrays.remove(index)
+        {
+            array.since = Instant::now();
+            self.arrays.push_back(array);
+        }
+    }
+
+    /// The oldest array, if it may be used again for `count` slots. It is not the environment, which is one of
+    /// other code's or the last. An array that is too small stays leaked, since a reader may be in it.
+    fn oldest(&mut self, count: usize) -> Option<Array> {
         // It stopped being the environment when the next one became it.
         let left = self.arrays.get(1)?.since;
         if left.elapsed() < GRACE && self.arrays.len() < MOST {
             return None;
         }
         let oldest = self.arrays.pop_front()?;
-        // A program may have kept an old address and assigned it to `environ`.
-        (oldest.slots.len() >= count && !oldest.contains(published)).then_some(oldest)
+        (oldest.slots.len() >= count).then_some(oldest)
     }
 }
 
@@ -392,6 +406,45 @@ mod tests {
         assert!(seen.len() <= MOST, "{} arrays", seen.len());
         let largest = table.arrays.iter().map(|array| array.slots.len()).max();
         assert!(largest.unwrap() <= 4 * ROOM + 4);
+    }
+
+    #[test]
+    fn old_addresses_that_a_program_assigns_again_and_again_take_no_further_arrays() {
+        let environ = AtomicPtr::new(ptr::null_mut());
+        let mut table = Table::new();
+        let mut seen = BTreeSet::new();
+        for round in 0..3 * MOST {
+            if let Some(array) = table.arrays.front() {
+                // Its second entry, so that the array cannot serve as it is.
+                environ.store(array.slots[array.start + 1].as_ptr(), Ordering::Relaxed);
+            }
+            set(&mut table, &environ, "A", "1");
+            set(&mut table, &environ, &format!("B{}", round % 2), "2");
+            assert_eq!(texts(&environ).iter().filter(|text| *text == "A=1").count(), 1);
+            seen.extend(table.arrays.iter().map(|array| array.slots.as_ptr() as usize));
+        }
+        assert!(seen.len() <= MOST, "{} arrays", seen.len());
+    }
+
+    #[test]
+    fn an_array_that_a_program_has_assigned_again_is_left_alone_for_its_readers() {
+        let environ = AtomicPtr::new(ptr::null_mut());
+        let mut table = Table::new();
+        set(&mut table, &environ, "KEPT", "1");
+        let kept = environ.load(Ordering::Relaxed);
+        environ.store(ptr::null_mut(), Ordering::Relaxed);
+        set(&mut table, &environ, "OTHER", "1");
+        std::thread::sleep(GRACE);
+        environ.store(kept, Ordering::Relaxed);
+        assert_eq!(texts(&environ), ["KEPT=1"]);
+        set(&mut table, &environ, "KEPT", "2");
+        assert_eq!(environ.load(Ordering::Relaxed), kept, "it serves as it is");
+        // Readers of `kept` began a moment ago.
+        environ.store(ptr::null_mut(), Ordering::Relaxed);
+        set(&mut table, &environ, "NEXT", "1");
+        environ.store(ptr::null_mut(), Ordering::Relaxed);
+        set(&mut table, &environ, "LAST", "1");
+        assert_eq!(texts(&AtomicPtr::new(kept)), ["KEPT=2"]);
     }
 
     #[test]
