@@ -32,7 +32,8 @@ use once_cell::race::OnceBox;
 pub(crate) use reentrant::{Reentrant, Turn};
 
 /// What a lock guards. A thread takes locks in this order only, and no two of one rank. A debug build
-/// panics if a thread breaks the order. No code of a library runs while a thread holds one of these.
+/// panics if a thread breaks the order. A release build looks only where a thread has to wait: it panics if
+/// the thread holds a lock of that rank, since it may wait for itself. No code of a library runs while a thread holds one of these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Rank {
     /// The files that exist for this loader only ([`crate::image::provided`]).
@@ -81,7 +82,8 @@ thread_local! {
 }
 
 /// Notes that the calling thread takes a lock of `rank`, and lets it through the gate if it is its first.
-fn enter(rank: Rank) {
+/// Returns the ranks of the locks that it held before, one bit each.
+fn enter(rank: Rank) -> u32 {
     let held = HELD.get();
     debug_assert!(
         held >> rank as u32 == 0,
@@ -91,6 +93,7 @@ fn enter(rank: Rank) {
         fork::enter();
     }
     HELD.set(held | 1 << rank as u32);
+    held
 }
 
 fn leave(rank: Rank) {
@@ -143,16 +146,23 @@ impl<T> Mutex<T> {
 
     /// Waits until the lock is free and takes it.
     pub(crate) fn lock(&self) -> Guard<'_, T> {
-        enter(self.rank);
+        let held = enter(self.rank);
         let free = self.state.compare_exchange(FREE, TAKEN, Ordering::Acquire, Ordering::Relaxed);
         if free.is_err() {
-            self.wait();
+            self.wait(held);
         }
         Guard { lock: self, _of_this_thread: PhantomData }
     }
 
+    /// Waits, on a thread that `held` locks of these ranks before.
     #[cold]
-    fn wait(&self) {
+    fn wait(&self, held: u32) {
+        // What `enter` has noted was noted before, so nothing is to be taken back.
+        assert!(
+            held >> self.rank as u32 & 1 == 0,
+            "a thread that holds a lock of rank {:?} would wait for itself",
+            self.rank
+        );
         // Locks are held for moments.
         for _ in 0..100 {
             std::hint::spin_loop();
@@ -271,6 +281,18 @@ mod tests {
         assert!(wrong(&images, &files));
         assert!(wrong(&images, &Mutex::new(Rank::Images, ())), "of one rank there is no order");
         assert_eq!(HELD.get(), 0);
+    }
+
+    #[test]
+    fn a_thread_that_takes_its_own_lock_again_panics_and_does_not_wait() {
+        let lock = Mutex::new(Rank::Images, 0);
+        let mut value = lock.lock();
+        let again = || drop(lock.lock());
+        assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(again)).is_err());
+        *value = 1;
+        drop(value);
+        assert_eq!(HELD.get(), 0);
+        assert_eq!(*lock.lock(), 1);
     }
 
     #[test]
