@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 use crate::cache::Entry;
 use crate::progress::Progress;
 use crate::python::Python;
-use crate::{lock, python};
+use crate::{lock, python, venv};
 
 /// Options of every task that needs Python.
 // Not an argument group of clap's: the group would take the name of the arguments that contain this one.
@@ -72,11 +72,7 @@ impl Environment {
 
     /// The environment's own Python, without the environment variables that would change its behaviour.
     pub fn python(&self) -> Command {
-        let mut command = Command::new(self.root.join("bin/python"));
-        for name in ["PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP", "VIRTUAL_ENV"] {
-            command.env_remove(name);
-        }
-        command
+        venv::python(&self.root)
     }
 }
 
@@ -97,19 +93,7 @@ fn install(python: &Python, lock: &str, folder: &Path) -> Result<()> {
         count,
     );
     progress.note("creating the virtual environment");
-    let output = Command::new(&python.executable)
-        .arg("-m")
-        .arg("venv")
-        .arg(folder)
-        .output()
-        .context("starting venv")?;
-    if !output.status.success() {
-        bail!(
-            "{} -m venv failed:\n{}",
-            python.executable.display(),
-            String::from_utf8_lossy(&output.stderr)
-        );
-    }
+    venv::create(python, folder)?;
     let requirements = folder.join("requirements.txt");
     std::fs::write(&requirements, lock)
         .with_context(|| format!("writing {}", requirements.display()))?;

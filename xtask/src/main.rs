@@ -10,6 +10,7 @@ mod fuzz;
 mod gpu;
 mod large;
 mod libtest;
+mod limited;
 mod lock;
 mod models;
 mod package;
@@ -19,6 +20,8 @@ mod semver;
 mod soak;
 mod speed;
 mod suite;
+mod venv;
+mod wheels;
 
 use std::process::ExitCode;
 
@@ -51,6 +54,8 @@ enum Task {
     Speed(speed::Arguments),
     /// The fifteen models of torch::deploy's paper: packaged, loaded in two interpreters at once, compared bit for bit
     Models(models::Arguments),
+    /// A piece of work with each of the most used wheels, in three copies at once, beside plain python
+    Wheels(wheels::Arguments),
     /// Only the set-up: the virtual environment that the other tasks use
     Setup(environment::Arguments),
     /// The loader beside glibc's, on real files
@@ -87,6 +92,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Gpu(arguments) => gpu::run(&arguments),
         Task::Speed(arguments) => speed::run(&arguments),
         Task::Models(arguments) => models::run(&arguments),
+        Task::Wheels(arguments) => wheels::run(&arguments),
         Task::Setup(arguments) => {
             let environment = environment::Environment::prepare(&arguments)?;
             println!("{}", environment.root().display());

@@ -1,0 +1,285 @@
+//! One piece of work: twice in plain python, then in several copies of one process at once.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result};
+use serde::Deserialize;
+
+use super::finding::{Finding, Outcome};
+use super::list::{self, Row};
+use crate::limited::{self, End};
+use crate::venv;
+
+/// The part of a time limit after which the driver prints where each thread is.
+const TELLING: f64 = 0.9;
+
+/// What the rows of a run have in common.
+pub struct Trial {
+    /// The `hydrozoa` command.
+    pub command: PathBuf,
+    pub copies: usize,
+    pub rounds: usize,
+    /// The time limit of each process, in seconds.
+    pub limit: f64,
+}
+
+/// What tests/wheels/run.py writes.
+#[derive(Deserialize, Default)]
+struct Report {
+    /// For each round, the name, digest and first characters of each result.
+    rounds: Vec<Vec<(String, String, String)>>,
+    error: Option<String>,
+    versions: BTreeMap<String, String>,
+}
+
+impl Trial {
+    /// Runs the row in an environment that has its packages.
+    pub fn run(&self, row: &Row, environment: &Path, key: &str) -> Result<Finding> {
+        let folder = tempfile::tempdir().context("making a temporary folder")?;
+        let (first, second) = (folder.path().join("first"), folder.path().join("second"));
+        let inside = folder.path().join("copies");
+        for folder in [&first, &second, &inside] {
+            std::fs::create_dir(folder)
+                .with_context(|| format!("creating {}", folder.display()))?;
+        }
+        let (plain, again) = std::thread::scope(|scope| {
+            let second = scope.spawn(|| self.plain(row, environment, &second));
+            (self.plain(row, environment, &first), second.join().expect("no panic"))
+        });
+        let words = Words { environment, folder: folder.path() };
+        let (plain, again) = match (plain?, again?) {
+            (Ok(plain), Ok(again)) => (plain, again),
+            (Err(reason), _) | (_, Err(reason)) => {
+                return Ok(Finding::of(Outcome::Unusable, words.line(&reason), key));
+            }
+        };
+        let release = plain.versions.get(&row.packages[0]).cloned();
+        let mut finding = match difference(&plain, &again) {
+            Some(found) => {
+                Finding::of(Outcome::Unusable, words.line(&format!("two processes: {found}")), key)
+            }
+            None => {
+                let (outcome, cause) = self.copies(row, environment, &inside, &plain)?;
+                Finding {
+                    outcome,
+                    cause: cause.map(|cause| words.line(&cause)),
+                    release: None,
+                    key: key.to_owned(),
+                }
+            }
+        };
+        finding.release = release;
+        Ok(finding)
+    }
+
+    fn arguments(&self, command: &mut Command, row: &Row, folder: &Path) {
+        command.arg(list::folder().join("run.py")).arg(&row.work).arg("--folder").arg(folder);
+        command.args(["--rounds", &self.rounds.to_string()]);
+        command.args(["--seconds", &(self.limit * TELLING).to_string()]);
+        command.arg("--packages").args(&row.packages);
+    }
+
+    /// The report of plain python, or why there is none.
+    fn plain(
+        &self,
+        row: &Row,
+        environment: &Path,
+        folder: &Path,
+    ) -> Result<Result<Report, String>> {
+        let mut command = venv::python(environment);
+        self.arguments(&mut command, row, folder);
+        let log = folder.join("log");
+        let end = limited::run(&mut command, self.limit, &log)?;
+        Ok(match (report(folder, 0), end) {
+            (Some(Report { error: Some(error), .. }), _) => Err(error),
+            (Some(report), End::Exited(0)) => Ok(report),
+            _ => Err(format!("{}: {}", end.words(), last_words(&log))),
+        })
+    }
+
+    fn copies(
+        &self,
+        row: &Row,
+        environment: &Path,
+        folder: &Path,
+        plain: &Report,
+    ) -> Result<(Outcome, Option<String>)> {
+        let copies = self.copies.to_string();
+        let mut command = venv::clean(Command::new(&self.command));
+        command.arg("python").arg("--venv").arg(environment);
+        command.args(["--copies", &copies, "--in", "all", "--"]);
+        self.arguments(&mut command, row, folder);
+        command.args(["--copies", &copies]);
+        let log = folder.join("log");
+        let end = limited::run(&mut command, self.limit, &log)?;
+        let reports: Vec<_> = (1..=self.copies).map(|copy| (copy, report(folder, copy))).collect();
+        Ok(judge(plain, &reports, end, &log))
+    }
+}
+
+fn report(folder: &Path, copy: usize) -> Option<Report> {
+    serde_json::from_slice(&std::fs::read(folder.join(format!("copy-{copy}.json"))).ok()?).ok()
+}
+
+/// What the copies' reports and the end of their process come to. A dead or a late process matters most: the reports of
+/// the other copies do not say why.
+fn judge(
+    plain: &Report,
+    reports: &[(usize, Option<Report>)],
+    end: End,
+    log: &Path,
+) -> (Outcome, Option<String>) {
+    let raised = reports.iter().find_map(|(copy, report)| {
+        let error = report.as_ref()?.error.as_ref()?;
+        Some(format!("copy {copy}: {error}"))
+    });
+    let differs = reports.iter().find_map(|(copy, report)| {
+        Some(format!("copy {copy}: {}", difference(plain, report.as_ref()?)?))
+    });
+    match end {
+        End::Late => return (Outcome::Hangs, Some(place(log))),
+        End::Signal(_) => {
+            let words = format!("{}: {}", end.words(), last_words(log));
+            return (Outcome::Dies, Some(words));
+        }
+        End::Exited(_) => {}
+    }
+    if let Some(cause) = raised {
+        return (Outcome::Raises, Some(cause));
+    }
+    if end != End::Exited(0) || reports.iter().any(|(_, report)| report.is_none()) {
+        return (Outcome::Dies, Some(format!("{}: {}", end.words(), last_words(log))));
+    }
+    match differs {
+        Some(cause) => (Outcome::Differs, Some(cause)),
+        None => (Outcome::Equal, None),
+    }
+}
+
+/// The first result in which two reports differ.
+fn difference(expected: &Report, found: &Report) -> Option<String> {
+    for (number, (expected, found)) in (1..).zip(expected.rounds.iter().zip(&found.rounds)) {
+        for ((name, digest, text), (other_name, other_digest, other_text)) in
+            expected.iter().zip(found)
+        {
+            if name != other_name {
+                return Some(format!("round {number}: result {other_name} instead of {name}"));
+            }
+            if digest != other_digest {
+                return Some(format!("round {number}: {name} is {other_text} instead of {text}"));
+            }
+        }
+        if expected.len() != found.len() {
+            let (found, expected) = (found.len(), expected.len());
+            return Some(format!("round {number}: {found} results instead of {expected}"));
+        }
+    }
+    let (expected, found) = (expected.rounds.len(), found.rounds.len());
+    (expected != found).then(|| format!("{found} rounds instead of {expected}"))
+}
+
+fn lines(log: &Path) -> Vec<String> {
+    let bytes = std::fs::read(log).unwrap_or_default();
+    String::from_utf8_lossy(&bytes).lines().map(str::trim).map(str::to_owned).collect()
+}
+
+/// The last line that the process printed.
+fn last_words(log: &Path) -> String {
+    let lines = lines(log);
+    let line = lines.into_iter().rfind(|line| !line.is_empty());
+    line.unwrap_or_else(|| "it printed nothing".to_owned())
+}
+
+/// Where the first thread was when the driver printed all stacks (faulthandler, `File "…", line N in f`).
+fn place(log: &Path) -> String {
+    let lines = lines(log);
+    let stacks = lines.iter().skip_while(|line| !line.starts_with("Timeout"));
+    let mut frames = stacks.filter_map(|line| {
+        let (file, rest) = line.strip_prefix("File \"")?.split_once("\", ")?;
+        Some(format!("in {file}, {rest}"))
+    });
+    frames.next().unwrap_or_else(last_words_of_a_silent_process)
+}
+
+fn last_words_of_a_silent_process() -> String {
+    "no stack of Python was printed".to_owned()
+}
+
+/// Folders of this run, which a cause must not name.
+struct Words<'a> {
+    environment: &'a Path,
+    folder: &'a Path,
+}
+
+impl Words<'_> {
+    /// A text as one short line that is the same on every machine.
+    fn line(&self, text: &str) -> String {
+        const LONGEST: usize = 200;
+        let tests = list::folder();
+        let mut text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        for folder in [self.environment, self.folder, tests.as_path()] {
+            text = text.replace(&format!("{}/", folder.display()), "");
+        }
+        if let Some((end, _)) = text.char_indices().nth(LONGEST) {
+            text.truncate(end);
+            text.push('…');
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(results: &[(&str, &str)], error: Option<&str>) -> Report {
+        let round = |(name, digest): &(&str, &str)| {
+            ((*name).to_owned(), (*digest).to_owned(), format!("<{digest}>"))
+        };
+        Report {
+            rounds: vec![results.iter().map(round).collect()],
+            error: error.map(str::to_owned),
+            versions: BTreeMap::new(),
+        }
+    }
+
+    fn judged(end: End, first: Option<Report>, second: Option<Report>) -> (Outcome, String) {
+        let folder = tempfile::tempdir().expect("a folder");
+        let log = folder.path().join("log");
+        let stack = "Timeout (0:00:09)!\nThread 0x7f (most recent call first):\n  File \"a.py\", line 7 in wait\n";
+        std::fs::write(&log, format!("{stack}the last line\n\n")).expect("a log");
+        let plain = report(&[("a", "1"), ("b", "2")], None);
+        let (outcome, cause) = judge(&plain, &[(1, first), (2, second)], end, &log);
+        (outcome, cause.unwrap_or_default())
+    }
+
+    #[test]
+    fn a_copy_is_judged_by_its_process_its_error_and_its_results() {
+        let right = || Some(report(&[("a", "1"), ("b", "2")], None));
+        let wrong = || Some(report(&[("a", "1"), ("b", "3")], None));
+        let short = || Some(report(&[("a", "1")], None));
+        let raised = || Some(report(&[("a", "1")], Some("KeyError: 'x'")));
+        let ok = End::Exited(0);
+        assert_eq!(judged(ok, right(), right()), (Outcome::Equal, String::new()));
+        let (outcome, cause) = judged(ok, right(), wrong());
+        assert_eq!(
+            (outcome, cause.as_str()),
+            (Outcome::Differs, "copy 2: round 1: b is <3> instead of <2>")
+        );
+        let (outcome, cause) = judged(ok, short(), right());
+        assert_eq!(
+            (outcome, cause.as_str()),
+            (Outcome::Differs, "copy 1: round 1: 1 results instead of 2")
+        );
+        let (outcome, cause) = judged(End::Exited(1), right(), raised());
+        assert_eq!((outcome, cause.as_str()), (Outcome::Raises, "copy 2: KeyError: 'x'"));
+        let (outcome, cause) = judged(End::Signal(11), raised(), None);
+        assert_eq!((outcome, cause.as_str()), (Outcome::Dies, "SIGSEGV: the last line"));
+        assert_eq!(judged(ok, right(), None).0, Outcome::Dies);
+        assert_eq!(judged(End::Exited(1), right(), right()).0, Outcome::Dies);
+        let (outcome, cause) = judged(End::Late, right(), None);
+        assert_eq!((outcome, cause.as_str()), (Outcome::Hangs, "in a.py, line 7 in wait"));
+    }
+}
