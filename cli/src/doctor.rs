@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result};
-use hydrozoa::limits;
 use hydrozoa::python::{Installation, discover, examine};
 use hydrozoa::torch::Release;
+use hydrozoa::{TorchPolicy, limits};
 
 #[derive(clap::Args)]
 pub struct Options {
@@ -65,20 +65,22 @@ fn pythons(options: &Options, findings: &mut Findings) -> Result<()> {
         };
         usable += 1;
         let first = usable == 1;
-        if let Some(release) = Release::of(python) {
-            let policy = if release.can_be_shared() {
-                "shared"
-            } else {
-                "isolated: no adapter knows this release"
+        let release = Release::of(python);
+        if let Some(release) = &release {
+            let policy = match TorchPolicy::of(release) {
+                TorchPolicy::Shared => "shared: a CUDA device is visible",
+                _ if release.can_be_shared() => "isolated; `shared` is available",
+                _ => "isolated; `shared` does not know this release",
             };
-            say!("    torch {release}, policy {policy}");
+            say!("    torch {release}");
+            say!("      default policy {policy}");
         } else if first {
             say!("    no torch");
         }
         if options.quick {
             continue;
         }
-        match trial(python, first) {
+        match trial(python, first && release.is_some()) {
             Ok(what) => say!("    tried: {what}"),
             Err(error) => {
                 say!("    tried: {error:#}");
@@ -95,9 +97,8 @@ fn pythons(options: &Options, findings: &mut Findings) -> Result<()> {
     Ok(())
 }
 
-/// Starts two copies in a child process. They use torch if the installation has it and the user asks for `full`.
-fn trial(python: &Installation, full: bool) -> Result<String> {
-    let with_torch = full && Release::of(python).is_some();
+/// Starts two copies in a child process. They use torch if the caller asks for it.
+fn trial(python: &Installation, with_torch: bool) -> Result<String> {
     let program = if with_torch {
         "import torch; torch.ones(2).sum()"
     } else {

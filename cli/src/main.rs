@@ -68,11 +68,11 @@ impl Choice {
 
 #[derive(Clone, Copy, ValueEnum)]
 enum Torch {
-    /// `shared` where the installed release is known, else `isolated`
+    /// `isolated`; with a CUDA device `shared`, if the installed release is known
     Auto,
-    /// libtorch once in the process: the least memory
+    /// libtorch once in the process: the least memory, one CUDA allocator, some state in common
     Shared,
-    /// A libtorch for each copy: generators and flags of its own, any release
+    /// A libtorch for each copy: all state of its own, any release
     Isolated,
 }
 

@@ -35,16 +35,31 @@ pub struct Rule {
 ///
 /// Patterns are those of the `glob` crate, where `*` also matches `/`. A custom rule stands before the
 /// built-in rules and overrides them.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug)]
 pub struct Policy {
     rules: Vec<Rule>,
+    judge: Option<Judge>,
+}
+
+/// A function that decides about the file at a path where no pattern can: the decision depends on other
+/// files, or on what the process has loaded. It may be called several times for one file, and on any thread.
+pub type Judge = fn(&Path) -> Option<Verdict>;
+
+/// What a [`Judge`] decides about a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Verdict {
+    /// The class of the file, and the reason.
+    Class(Class, &'static str),
+    /// The file is not loaded. The reason is part of the [error](crate::Error::Refused).
+    Refuse(String),
 }
 
 /// The rules that hold for any program: the C library, the compiler's runtime libraries, and nothing else. Rules for
 /// other libraries are their user's, who adds them by [`Policy::with`] and [`Policy::with_last`].
 impl Default for Policy {
     fn default() -> Policy {
-        let mut policy = Policy { rules: Vec::new() };
+        let mut policy = Policy { rules: Vec::new(), judge: None };
         // The C library and what belongs to it own the process: threads, TLS, signals, unwinding.
         for pattern in [
             "*/libc.so*",
@@ -89,19 +104,37 @@ impl Policy {
         self
     }
 
+    /// Asks `judge` about each file, before all rules. The rules decide where it answers `None`.
+    #[must_use]
+    pub fn with_judge(mut self, judge: Judge) -> Policy {
+        self.judge = Some(judge);
+        self
+    }
+
     fn push(&mut self, pattern: &str, class: Class, reason: &'static str) {
         let pattern = Pattern::new(pattern)
             .unwrap_or_else(|error| panic!("policy pattern {pattern}: {error}"));
         self.rules.push(Rule { literal: literal(pattern.as_str()), pattern, class, reason });
     }
 
-    /// The class that a rule gives to the file at `path`, and why.
+    /// The class that the judge or a rule gives to the file at `path`, and why.
     pub fn rule(&self, path: &Path) -> Option<(Class, &'static str)> {
+        if let Some(Verdict::Class(class, reason)) = self.judge.and_then(|judge| judge(path)) {
+            return Some((class, reason));
+        }
         let path = path.to_str()?;
         self.rules
             .iter()
             .find(|rule| path.contains(&rule.literal) && rule.pattern.matches(path))
             .map(|rule| (rule.class, rule.reason))
+    }
+
+    /// Why the file at `path` must not be loaded, if so.
+    pub(crate) fn refusal(&self, path: &Path) -> Option<String> {
+        match self.judge.and_then(|judge| judge(path)) {
+            Some(Verdict::Refuse(reason)) => Some(reason),
+            _ => None,
+        }
     }
 
     /// The class that a rule gives to every file called `name`, in any directory; none if the directory
@@ -171,6 +204,21 @@ mod tests {
         assert_eq!(Policy::default().rule(path).unwrap().0, Class::System);
         let policy = Policy::default().with("*/libm.*", Class::Replicate, "test");
         assert_eq!(policy.rule(path).unwrap().0, Class::Replicate);
+    }
+
+    #[test]
+    fn a_judge_decides_before_every_rule_and_may_refuse() {
+        let judge: Judge = |path| match path.file_name()?.to_str()? {
+            "libm.so.6" => Some(Verdict::Class(Class::Commons, "judged")),
+            "libbad.so" => Some(Verdict::Refuse("it is bad".into())),
+            _ => None,
+        };
+        let policy = Policy::default().with("*/lib*", Class::Replicate, "test").with_judge(judge);
+        let rule = |path: &str| policy.rule(Path::new(path)).unwrap();
+        assert_eq!(rule("/usr/lib/libm.so.6"), (Class::Commons, "judged"));
+        assert_eq!(rule("/usr/lib/libx.so"), (Class::Replicate, "test"));
+        assert_eq!(policy.refusal(Path::new("/x/libbad.so")).as_deref(), Some("it is bad"));
+        assert_eq!(policy.refusal(Path::new("/x/libm.so.6")), None);
     }
 
     #[test]

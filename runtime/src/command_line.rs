@@ -2,7 +2,7 @@
 
 use crate::exit::Exit;
 use crate::interpreter::{Configuration, run_command};
-use crate::python::{self, Installation};
+use crate::python::{self, Installation, Search};
 use crate::thread::Thread;
 use crate::torch::TorchPolicy;
 use crate::torch_policy::Torch;
@@ -74,7 +74,7 @@ impl CommandLine {
     /// [`Error::Load`](crate::Error::Load) or [`Error::Start`](crate::Error::Start). The command reports
     /// its own failures by its exit status and on its standard error.
     pub fn run(self) -> Result<i32> {
-        let torch = Torch::settle(self.torch, &self.python, false)?;
+        let torch = Torch::settle(self.torch, &self.python, Search::Command, false)?;
         let program = self
             .python
             .executable()

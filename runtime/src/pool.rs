@@ -1,7 +1,7 @@
 //! A pool: several interpreters of one Python, and the choice between them.
 
 use crate::interpreter::{Configuration, Interpreter, start};
-use crate::python::{self, Installation};
+use crate::python::{self, Installation, Search};
 use crate::session::Session;
 use crate::thread::Thread;
 use crate::torch::TorchPolicy;
@@ -93,7 +93,7 @@ impl Builder {
             None => thread::available_parallelism().map_or(1, NonZeroUsize::get),
         };
         let python = python::choose(self.python.as_deref(), self.venv.as_deref())?;
-        let torch = Torch::settle(self.torch, &python, true)?;
+        let torch = Torch::settle(self.torch, &python, Search::Pool(&self.paths), true)?;
         let configuration = Configuration {
             arguments: self.arguments.into_iter().map(Into::into).collect(),
             paths: self.paths,

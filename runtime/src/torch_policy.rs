@@ -2,18 +2,20 @@
 
 use crate::Result;
 use crate::libraries;
-use crate::python::Installation;
-use crate::torch::{Adapter, Member, Release, TorchPolicy};
-use hydrozoa_loader::{Class, Domain, Interposition, Library, Loader, Policy};
+use crate::python::{Installation, Search};
+use crate::torch::{Adapter, Member, Release, TorchPolicy, files};
+use hydrozoa_loader::{Domain, Interposition, Judge, Library, Loader};
 use std::sync::{Arc, OnceLock};
 
 /// A policy that has been settled for an installation.
 #[derive(Clone, Debug)]
 pub(crate) enum Torch {
-    /// libtorch once, with the adapter if there is a torch at all.
-    Shared(Option<Arc<Adapter>>),
+    /// libtorch once, with the adapter of the process.
+    Shared(Arc<Adapter>),
     /// libtorch in each interpreter.
     Isolated,
+    /// The same, for a pool that asked for `shared` and whose interpreters find no torch yet.
+    Unshared,
 }
 
 /// Where an interpreter lives: its domain, and its membership in the adapter.
@@ -39,26 +41,37 @@ impl Drop for Place {
 }
 
 impl Torch {
-    /// Decides what `policy` means for the torch of `python`, if it has one. With `verify`, torch's
-    /// libraries are loaded now, so that an unsuitable build fails here and not in the middle of an
-    /// import.
-    pub(crate) fn settle(policy: TorchPolicy, python: &Installation, verify: bool) -> Result<Self> {
-        if policy == TorchPolicy::Isolated {
+    /// Decides what `policy` means for the torch that interpreters of `python` find, if they find one. With
+    /// `verify`, a shared libtorch is loaded now, so that an unsuitable build fails here and not in the middle of
+    /// an import.
+    pub(crate) fn settle(
+        policy: TorchPolicy,
+        python: &Installation,
+        search: Search<'_>,
+        verify: bool,
+    ) -> Result<Self> {
+        if policy == TorchPolicy::Isolated
+            || (policy == TorchPolicy::Auto && !TorchPolicy::depends_on_the_release())
+        {
             return Ok(Self::Isolated);
         }
-        let Some(release) = Release::of(python) else {
-            return Ok(Self::Shared(None));
-        };
-        match shared(&release, python, verify) {
-            Ok(adapter) => Ok(Self::Shared(Some(adapter))),
-            Err(error) if policy == TorchPolicy::Auto => {
-                tracing::warn!(
-                    %error,
-                    "each interpreter has its own copy of torch's libraries (policy isolated)"
-                );
-                Ok(Self::Isolated)
+        let asked = policy == TorchPolicy::Shared;
+        match Release::found(python, search) {
+            None if asked => Ok(Self::Unshared),
+            Some(release) if asked || TorchPolicy::of(&release) == TorchPolicy::Shared => {
+                match shared(&release, verify) {
+                    Ok(adapter) => Ok(Self::Shared(adapter)),
+                    Err(error) if asked => Err(error),
+                    Err(error) => {
+                        tracing::warn!(
+                            %error,
+                            "each interpreter has its own copy of torch's libraries (policy isolated)"
+                        );
+                        Ok(Self::Isolated)
+                    }
+                }
             }
-            Err(error) => Err(error),
+            _ => Ok(Self::Isolated),
         }
     }
 
@@ -69,7 +82,7 @@ impl Torch {
             builder = builder.interpose("exit", exit);
         }
         let member = match self {
-            Self::Shared(Some(adapter)) => Some(adapter.join()),
+            Self::Shared(adapter) => Some(adapter.join()),
             _ => None,
         };
         for (symbol, interposition) in member.iter().flat_map(|member| member.interpositions()) {
@@ -86,44 +99,30 @@ impl Torch {
     /// The loader with this policy: one for the process, so that all pools share the commons.
     fn loader(&self) -> Result<Loader> {
         match self {
-            Self::Shared(_) => loader(&SHARED, libraries::policy),
-            Self::Isolated => loader(&ISOLATED, isolated),
+            Self::Shared(_) => loader(&SHARED, files::shared),
+            Self::Isolated => loader(&ISOLATED, files::isolated),
+            Self::Unshared => loader(&UNSHARED, files::unshared),
         }
     }
 }
 
 static SHARED: OnceLock<Loader> = OnceLock::new();
 static ISOLATED: OnceLock<Loader> = OnceLock::new();
+static UNSHARED: OnceLock<Loader> = OnceLock::new();
 
-fn loader(place: &OnceLock<Loader>, policy: impl FnOnce() -> Policy) -> Result<Loader> {
+fn loader(place: &OnceLock<Loader>, torch: Judge) -> Result<Loader> {
     if let Some(loader) = place.get() {
         return Ok(loader.clone());
     }
-    let made = Loader::builder().policy(policy()).build()?;
+    let made = Loader::builder().policy(libraries::policy().with_judge(torch)).build()?;
     Ok(place.get_or_init(|| made).clone())
 }
 
-/// The adapter for an installed release.
-fn shared(release: &Release, python: &Installation, verify: bool) -> Result<Arc<Adapter>> {
-    let adapter = Adapter::of_process(&loader(&SHARED, libraries::policy)?, release)?;
+/// The adapter for a release.
+fn shared(release: &Release, verify: bool) -> Result<Arc<Adapter>> {
+    let adapter = Adapter::of_process(&loader(&SHARED, files::shared)?, release)?;
     if verify {
-        adapter.verify(&python.site_packages().join("torch/lib"))?;
+        adapter.verify()?;
     }
     Ok(adapter)
-}
-
-/// Policy `isolated`: torch's own libraries are replicated. Other libraries of its wheels keep their
-/// rules: OpenMP's threads and CUDA's driver serve the whole process.
-fn isolated() -> Policy {
-    [
-        "*/torch/lib/libtorch*.so*",
-        "*/torch/lib/libc10*.so*",
-        "*/torch/lib/libshm*.so*",
-        "*/torch/lib/libcaffe2*.so*",
-        "*/torch/lib/libaoti*.so*",
-    ]
-    .into_iter()
-    .fold(libraries::policy(), |policy, pattern| {
-        policy.with(pattern, Class::Replicate, "policy isolated: torch is private")
-    })
 }

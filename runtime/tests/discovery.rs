@@ -85,8 +85,7 @@ fn a_virtual_environment_leads_to_its_base_and_its_packages() {
     }
 }
 
-/// The runtime must not take this venv for one without torch. Interpreters of a venv without torch have no
-/// adapter, and the first `import torch` would end the process.
+/// The runtime must not take this venv for one without torch: `shared` is refused when the pool starts.
 #[test]
 fn a_torch_that_states_no_version_is_isolated_or_refused() {
     let (minor, library) = pythons().iter().next().unwrap();
@@ -96,6 +95,7 @@ fn a_torch_that_states_no_version_is_isolated_or_refused() {
     fs::write(venv.join("pyvenv.cfg"), format!("home = {}\n", home.display())).unwrap();
     let torch = venv.join(format!("lib/python3.{minor}/site-packages/torch"));
     fs::create_dir_all(&torch).unwrap();
+    fs::write(torch.join("__init__.py"), "").unwrap();
     fs::write(torch.join("version.py"), "from somewhere import __version__\n").unwrap();
     let installation = base.with_venv(&venv).unwrap();
     assert!(!Release::of(&installation).unwrap().can_be_shared());

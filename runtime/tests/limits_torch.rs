@@ -34,7 +34,7 @@ fn taken() -> Taken {
 fn one_more_interpreter_takes_what_is_documented() {
     const MORE: u64 = 3;
     let start = |interpreters: u64| {
-        let builder = Pool::builder().venv(venv()).torch(TorchPolicy::Shared);
+        let builder = Pool::builder().venv(venv()).torch(TorchPolicy::Isolated);
         let pool = builder.interpreters(interpreters as usize).build().unwrap();
         for interpreter in pool.interpreters() {
             interpreter.session().run("import torch, torchvision", "import.py").unwrap();

@@ -71,6 +71,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         steps.run("unit, integration and doc tests of the crates", || {
             tests(place, &["--workspace", "--exclude", "hydrozoa-tests", "--no-fail-fast"])
         });
+        steps.run("packages and devices under torch policy shared", || shared(place));
         steps.run("cargo feature tch: lints and tests", || tch(place));
         steps.run("a program built with panic = \"abort\"", || aborting(place));
         steps.run("layer rules and conformance", || {
@@ -144,6 +145,14 @@ impl<'a> Place<'a> {
             .env("HYDROZOA_TEST_REPETITIONS", self.repetitions.to_string())
             .env("OMP_NUM_THREADS", "1");
     }
+}
+
+/// A process has one policy in these tests. The other run has the default.
+fn shared(place: &Place<'_>) -> Result<Outcome> {
+    let mut command = workspace::cargo();
+    place.name(command.args(["test", "--package", "hydrozoa", "--no-fail-fast"]));
+    command.args(["--test", "packages_torch", "--test", "devices"]);
+    counted(command.env("HYDROZOA_TEST_TORCH", "shared"))
 }
 
 /// The feature is off by default. It builds against the environment's libtorch.

@@ -90,6 +90,7 @@ impl Closure {
         forced: Option<Class>,
         around: &Surroundings<'_>,
     ) -> Result<Closure> {
+        check_allowed(&root.path, around)?;
         let closure = Closure::survey(root, forced, around)?;
         closure.check_missing()?;
         closure.check_openable()?;
@@ -181,6 +182,7 @@ impl Closure {
                 });
             }
         };
+        check_allowed(&path, around)?;
         let rule = around.policy.rule(&path).map(|rule| rule.0);
         if rule != Some(Class::Replicate) || around.program {
             let loaded = match around.system.by_name(name) {
@@ -389,6 +391,14 @@ impl Node {
             opened: None,
             parent,
         }
+    }
+}
+
+/// An error if the policy refuses the file at `path`.
+fn check_allowed(path: &Path, around: &Surroundings<'_>) -> Result<()> {
+    match around.policy.refusal(path) {
+        Some(reason) => Err(Error::Refused { object: path.to_owned(), reason }),
+        None => Ok(()),
     }
 }
 

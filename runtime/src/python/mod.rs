@@ -5,8 +5,11 @@
 //! a version manager's shim.
 
 mod layout;
+mod packages;
 mod query;
 mod venv;
+
+pub(crate) use packages::Search;
 
 use crate::{Error, Result};
 use std::path::{Path, PathBuf};

@@ -3,7 +3,6 @@
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::ffi::{CString, c_void};
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
@@ -23,7 +22,7 @@ pub enum AdapterError {
          use policy `isolated`, which works with every release"
     )]
     UnknownRelease {
-        /// `torch.__version__`.
+        /// `torch.__version__`, and where that torch is.
         version: String,
     },
     /// The program is built with `panic = "abort"`.
@@ -33,15 +32,26 @@ pub enum AdapterError {
          profile in Cargo.toml, or use policy `isolated`"
     )]
     PanicAborts,
-    /// The process already serves another release.
+    /// The process already shares another torch: another release, or the same one in another folder.
     #[error(
         "this process already shares torch {serving}; torch {version} can join it only under policy `isolated`"
     )]
     OtherRelease {
-        /// The release that was asked for.
+        /// The release that was asked for, and where it is.
         version: String,
-        /// The one in use.
+        /// The one in use, and where it is.
         serving: String,
+    },
+    /// The package `torch` does not have its own libtorch: a distribution keeps it elsewhere.
+    #[error(
+        "torch {version} has no {}: policy `shared` serves torch as its wheels lay it out; use policy `isolated`",
+        path.display()
+    )]
+    NoLibrary {
+        /// `torch.__version__`, and where that torch is.
+        version: String,
+        /// The file that is missing.
+        path: std::path::PathBuf,
     },
     /// libtorch could not be opened.
     #[error("{}: cannot load torch for policy `shared`: {source}", path.display())]
@@ -103,7 +113,7 @@ impl Adapter {
     /// The process's adapter, for a release.
     ///
     /// # Errors
-    /// [`AdapterError::PanicAborts`], [`AdapterError::UnknownRelease`] and
+    /// [`AdapterError::PanicAborts`], [`AdapterError::UnknownRelease`], [`AdapterError::NoLibrary`] and
     /// [`AdapterError::OtherRelease`].
     pub(crate) fn of_process(
         loader: &Loader,
@@ -118,6 +128,10 @@ impl Adapter {
         let layout = release
             .layout()
             .ok_or_else(|| AdapterError::UnknownRelease { version: release.to_string() })?;
+        let path = release.library();
+        if !path.is_file() {
+            return Err(AdapterError::NoLibrary { version: release.to_string(), path });
+        }
         let adapter = ADAPTER.get_or_init(|| {
             Arc::new(Adapter {
                 loader: loader.clone(),
@@ -127,23 +141,23 @@ impl Adapter {
                 members: RwLock::default(),
             })
         });
-        if adapter.release.to_string() != release.to_string() {
+        if !adapter.release.is(release) {
             let (version, serving) = (release.to_string(), adapter.release.to_string());
             return Err(AdapterError::OtherRelease { version, serving });
         }
         Ok(Arc::clone(adapter))
     }
 
-    /// Loads libtorch from `torch/lib` and checks that it exports what the adapter calls. A build that
-    /// does not is refused before an interpreter depends on it.
+    /// Loads libtorch and checks that it exports what the adapter calls. A build that does not is refused
+    /// before an interpreter depends on it.
     ///
     /// # Errors
     /// [`AdapterError::Load`] and [`AdapterError::MissingSymbols`].
-    pub(crate) fn verify(&self, library_folder: &Path) -> Result<(), AdapterError> {
+    pub(crate) fn verify(&self) -> Result<(), AdapterError> {
         if self.symbols.get().is_some() {
             return Ok(());
         }
-        let path = library_folder.join("libtorch_cpu.so");
+        let path = self.release.library();
         // SAFETY: libtorch of a release that the adapter knows; torch itself opens it in every process.
         unsafe { self.loader.open_by_system(&path) }
             .map_err(|source| AdapterError::Load { path, source })?;
@@ -289,6 +303,11 @@ pub(super) fn symbols() -> &'static Symbols {
             panic!("torch {} does not export {missing:?}; use policy `isolated`", adapter.release)
         })
     })
+}
+
+/// The torch that interpreters share, if any do.
+pub(super) fn release() -> Option<&'static Release> {
+    Some(&ADAPTER.get()?.release)
 }
 
 /// The functions of libtorch, if it is loaded and was used.

@@ -32,17 +32,20 @@
 //! |---|---|
 //! | `dispatch/`, `hooks`, `classes` ... | what answers for libtorch |
 //! | `cells`, `forward` | a value for each interpreter; calls of any signature |
+//! | `files` | which libraries are torch's, and what a policy makes of each |
 //! | `adapter` | the one libtorch, and the interpreters that share it |
 //! | `symbols`, `libpython` | the functions that the adapter calls and answers |
-//! | `exported`, `kernel`, `cxx`, `release` | types and layouts of other libraries |
+//! | `exported`, `kernel`, `cxx`, `release`, `device` | types and layouts of other libraries; the machine |
 
 mod adapter;
 mod callbacks;
 mod cells;
 mod classes;
 mod cxx;
+mod device;
 mod dispatch;
 mod exported;
+pub(crate) mod files;
 mod forward;
 mod gil;
 mod hooks;
@@ -64,18 +67,41 @@ pub(crate) use thread_state::ThreadState;
 pub(crate) use thread_state::note_new_thread;
 
 /// How interpreters have torch.
+///
+/// The policy holds for the torch that an interpreter loads, wherever it finds the files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum TorchPolicy {
-    /// [`TorchPolicy::Shared`] where it serves the release ([`Release::can_be_shared`]), else isolated.
+    /// [`TorchPolicy::Isolated`], unless interpreters of this process can use a CUDA device: then
+    /// [`TorchPolicy::Shared`] where it serves the release ([`Release::can_be_shared`]), because the
+    /// interpreters should have one CUDA caching allocator. [`TorchPolicy::of`] is that decision.
     #[default]
     Auto,
     /// libtorch once in the process. It takes the least memory, has one CUDA caching allocator, and is
-    /// the library that `tch` in the host uses. It is not available in a program that is built with
-    /// `panic = "abort"`.
+    /// the library that `tch` in the host uses. What stays one for all interpreters is listed in
+    /// `docs/torch.md`. It is not available in a program that is built with `panic = "abort"`.
     Shared,
     /// libtorch in each interpreter, with generators and flags of its own. Any release works.
     Isolated,
+}
+
+impl TorchPolicy {
+    /// What [`TorchPolicy::Auto`] means for a torch on this machine.
+    ///
+    /// `Shared` if all of these hold: the build has CUDA and is one that can be shared, the kernel offers a device
+    /// (`/dev/nvidia0` or another number, or `/dev/dxg`), and `CUDA_VISIBLE_DEVICES` does not hide all devices.
+    /// No driver is loaded and no Python code is run to find out.
+    pub fn of(release: &Release) -> TorchPolicy {
+        match release.has_cuda() && release.can_be_shared() && device::is_visible() {
+            true => TorchPolicy::Shared,
+            false => TorchPolicy::Isolated,
+        }
+    }
+
+    /// Whether [`TorchPolicy::of`] can be anything but `Isolated` on this machine, for any torch.
+    pub(crate) fn depends_on_the_release() -> bool {
+        device::is_visible()
+    }
 }
 
 impl Member {

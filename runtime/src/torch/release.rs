@@ -4,37 +4,50 @@
 //! program compiled against the headers printed them. A new release needs a [`Layout`], and its
 //! mangled names in [`super::symbols`].
 
-use std::io::ErrorKind;
-use std::path::PathBuf;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::{fmt, fs};
 
-use crate::python::Installation;
+use crate::python::{Installation, Search};
 
-/// The release of torch that an installation of Python has.
+/// The release of torch that the interpreters of an installation find.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Release {
-    /// `torch/version.py` in the installation's site-packages.
-    file: PathBuf,
-    /// `torch.__version__`, e.g. `2.11.0+cu130`, if the file states it.
+    /// The folder of the package `torch`.
+    folder: PathBuf,
+    /// `torch.__version__`, e.g. `2.11.0+cu130`, if the package states it.
     version: Option<String>,
+    /// Whether it is built for CUDA.
+    cuda: bool,
 }
 
 impl Release {
-    /// The release in the site-packages of `python`, or `None` if there is no torch.
+    /// The torch that interpreters of a pool of `python` find, or `None` if they find none.
     ///
-    /// The file `torch/version.py` is read, and no code is run.
+    /// The installation's python says where the package is. The release is what `version.py` in that folder
+    /// states. torch is not imported.
     pub fn of(python: &Installation) -> Option<Release> {
-        let file = python.site_packages().join("torch/version.py");
-        let version = match fs::read_to_string(&file) {
-            Ok(text) => stated(&text),
-            Err(error)
-                if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) =>
-            {
-                return None;
-            }
-            Err(_) => None,
-        };
-        Some(Release { file, version })
+        Release::found(python, Search::Pool(&[]))
+    }
+
+    /// The torch that interpreters find which search in this way.
+    pub(crate) fn found(python: &Installation, search: Search<'_>) -> Option<Release> {
+        Some(Release::at(&python.package("torch", search)?))
+    }
+
+    /// The torch in this folder.
+    fn at(folder: &Path) -> Release {
+        let text = fs::read_to_string(folder.join("version.py")).unwrap_or_default();
+        Release {
+            folder: folder.to_owned(),
+            version: stated(&text, "__version__"),
+            cuda: stated(&text, "cuda").is_some(),
+        }
+    }
+
+    /// The folder of the package `torch`.
+    pub fn folder(&self) -> &Path {
+        &self.folder
     }
 
     /// Whether [`TorchPolicy::Shared`](super::TorchPolicy::Shared) serves the release.
@@ -42,10 +55,38 @@ impl Release {
         self.layout().is_some()
     }
 
-    /// One that no installation states.
+    /// Whether the build has CUDA.
+    pub(crate) fn has_cuda(&self) -> bool {
+        self.cuda
+    }
+
+    /// Whether a process that loads both loads one libtorch.
+    pub(super) fn is(&self, other: &Release) -> bool {
+        self.version == other.version && is_same_file(&self.library(), &other.library())
+    }
+
+    /// libtorch's main library.
+    pub(super) fn library(&self) -> PathBuf {
+        self.libraries().join("libtorch_cpu.so")
+    }
+
+    /// The folder of the libraries that a wheel of torch brings.
+    fn libraries(&self) -> PathBuf {
+        self.folder.join("lib")
+    }
+
+    /// Whether the library at `path` is the one of that name in this torch.
+    pub(super) fn has_library(&self, path: &Path) -> bool {
+        path.file_name().is_some_and(|name| is_same_file(path, &self.libraries().join(name)))
+    }
+
+    /// One that no installation has. Its library is an empty file.
     #[cfg(test)]
     pub(super) fn named(version: &str) -> Release {
-        Release { file: PathBuf::new(), version: Some(version.to_owned()) }
+        let folder = std::env::temp_dir().join(format!("hydrozoa-torch-{}", std::process::id()));
+        fs::create_dir_all(folder.join("lib")).unwrap();
+        fs::write(folder.join("lib/libtorch_cpu.so"), "").unwrap();
+        Release { folder, version: Some(version.to_owned()), cuda: false }
     }
 
     /// What the adapter knows of the release.
@@ -54,25 +95,32 @@ impl Release {
     }
 }
 
-/// The version, e.g. `2.11.0+cu130`.
+/// Whether both paths lead to one file. Installers link files, also between environments.
+fn is_same_file(one: &Path, other: &Path) -> bool {
+    let id = |path: &Path| fs::metadata(path).map(|found| (found.dev(), found.ino())).ok();
+    id(one).is_some_and(|one| Some(one) == id(other))
+}
+
+/// The version and the folder.
 impl fmt::Display for Release {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let folder = self.folder.display();
         match &self.version {
-            Some(version) => formatter.write_str(version),
-            None => write!(formatter, "of a version that {} does not state", self.file.display()),
+            Some(version) => write!(formatter, "{version} in {folder}"),
+            None => write!(formatter, "of a version that {folder}/version.py does not state"),
         }
     }
 }
 
-/// The value of `__version__` in the text of `torch/version.py`.
-fn stated(text: &str) -> Option<String> {
+/// The text that `name` has in the text of `torch/version.py`, if it has one.
+fn stated(text: &str, name: &str) -> Option<String> {
     text.lines().find_map(|line| {
-        // `tools/generate_torch_version.py` of torch writes the name without an annotation. Its other
-        // names have one.
-        let (name, value) = line.split_once('=')?;
-        let name = name.split(':').next()?;
-        let version = value.trim().trim_matches(['\'', '"']);
-        (name.trim_end() == "__version__" && !version.is_empty()).then(|| version.to_owned())
+        // `tools/generate_torch_version.py` of torch writes some names with an annotation.
+        let (before, value) = line.split_once('=')?;
+        let value = value.trim();
+        let text = value.trim_matches(['\'', '"']);
+        (before.split(':').next()?.trim_end() == name && !text.is_empty() && text != value)
+            .then(|| text.to_owned())
     })
 }
 
@@ -164,13 +212,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_version_is_what_torch_s_own_file_states() {
-        let file = "from typing import Optional\n\n__all__ = ['__version__', 'debug']\n\
+    fn a_release_is_what_torch_s_own_file_states() {
+        let file = "from typing import Optional\n\n__all__ = ['__version__', 'debug', 'cuda']\n\
                     __version__ = '2.11.0+cu130'\ndebug = False\ncuda: Optional[str] = '13.0'\n";
-        assert_eq!(stated(file).as_deref(), Some("2.11.0+cu130"));
-        assert_eq!(stated("__version__: str = \"2.12.0\"\n").as_deref(), Some("2.12.0"));
+        assert_eq!(stated(file, "__version__").as_deref(), Some("2.11.0+cu130"));
+        assert_eq!(stated(file, "cuda").as_deref(), Some("13.0"));
+        let file = "__version__: str = \"2.12.0\"\ncuda: Optional[str] = None\n";
+        assert_eq!(stated(file, "__version__").as_deref(), Some("2.12.0"));
+        assert_eq!(stated(file, "cuda"), None);
         for text in ["", "debug = False\n", "__version__ = ''\n", "__version__x = '1'\n"] {
-            assert_eq!(stated(text), None, "{text}");
+            assert_eq!(stated(text, "__version__"), None, "{text}");
         }
     }
 

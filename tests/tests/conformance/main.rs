@@ -7,6 +7,7 @@ mod models;
 mod projects;
 mod scripts;
 mod shared_text;
+mod torch_places;
 mod torch_shared;
 
 use std::process::ExitCode;
@@ -20,6 +21,8 @@ const TESTS: &[Test] = &[
     ("a_cpp_extension_has_its_own_state_in_each_copy_isolated", scripts::extension_isolated),
     ("interpreters_on_one_libtorch_register_for_themselves", torch_shared::registration),
     ("a_thread_takes_its_torch_modes_to_no_other_interpreter", torch_shared::thread_state),
+    ("torch_is_found_wherever_python_finds_it", torch_places::anywhere),
+    ("another_torch_than_the_shared_one_is_refused_in_words", torch_places::refused),
     ("the_command_behaves_as_python_does", scripts::command_line),
     ("the_command_tells_what_libraries_and_installations_are", scripts::command_tells),
     ("text_and_constants_are_shared_by_all_interpreters", shared_text::shared_text),

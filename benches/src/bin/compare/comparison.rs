@@ -132,7 +132,7 @@ fn is_decided(measured: &[Measured], options: &Options) -> bool {
 impl Field {
     fn start(options: &Options) -> Result<Self> {
         let mut field = Self { contenders: Vec::new(), lines: Vec::new() };
-        for isolated in [false, true] {
+        for isolated in [true, false] {
             for count in COUNTS {
                 field.add_pool(options, isolated, count)?;
             }
@@ -174,10 +174,10 @@ impl Field {
             vec![contender],
             count,
         );
-        if count == 1 && !isolated {
+        if count == 1 && isolated {
             // Threads take memory too (arenas of malloc, caches of kernels). Further interpreters are compared with
             // the pool of one; threads in that pool would make them look cheaper than they are.
-            let name = "pool of 1, shared, called by several threads";
+            let name = "pool of 1, isolated, called by several threads";
             let contender = self.add(name, &mut pool(options, isolated, count)?)?;
             for threads in &COUNTS[1..] {
                 self.line(

@@ -25,9 +25,15 @@ const MODEL: &str = "mobilenet_v3_small";
 /// A promise: its name, the two lines (kind, count) that it compares, and the least ratio of the first's throughput
 /// to the second's.
 type Promised = (&'static str, (&'static str, usize), (&'static str, usize), f64);
-const PROMISES: [Promised; 2] = [
-    ("2 interpreters against 1", ("shared", 2), ("shared", 1), TWO_AGAINST_ONE),
-    ("2 interpreters against 1 with 2 threads", ("shared", 2), ("threads", 2), TWO_AGAINST_THREADS),
+const PROMISES: [Promised; 3] = [
+    ("2 interpreters against 1, isolated", ("isolated", 2), ("isolated", 1), TWO_AGAINST_ONE),
+    ("2 interpreters against 1, shared", ("shared", 2), ("shared", 1), TWO_AGAINST_ONE),
+    (
+        "2 interpreters against 1 with 2 threads, isolated",
+        ("isolated", 2),
+        ("threads", 2),
+        TWO_AGAINST_THREADS,
+    ),
 ];
 
 /// The whole result.
@@ -69,7 +75,7 @@ struct Row {
     count: usize,
     /// Calls for each second.
     throughput: f64,
-    /// Throughput against one interpreter of policy `shared` in the same round.
+    /// Throughput against one interpreter of policy `isolated` in the same round.
     ratio: f64,
     p50_ms: f64,
     p99_ms: f64,
@@ -290,7 +296,7 @@ fn row(one: &Measured, all: &[Measured]) -> Row {
         kind: one.line.kind,
         count: one.line.count,
         throughput: each(Samples::throughput),
-        ratio: ratio(Some(one), find(all, &one.model, ("shared", 1))),
+        ratio: ratio(Some(one), find(all, &one.model, ("isolated", 1))),
         p50_ms: each(|samples| samples.latency_ms(0.5)),
         p99_ms: each(|samples| samples.latency_ms(0.99)),
         first_mib,

@@ -63,7 +63,7 @@ pub fn serve(options: &Options, folder: &Path) -> Result<()> {
 }
 
 fn pool(options: &Options, interpreters: usize) -> Result<Pool> {
-    let policy = if options.isolated { TorchPolicy::Isolated } else { TorchPolicy::Auto };
+    let policy = if options.isolated { TorchPolicy::Isolated } else { TorchPolicy::Shared };
     let mut builder = Pool::builder().interpreters(interpreters).torch(policy);
     if let Some(venv) = &options.venv {
         builder = builder.venv(venv);

@@ -83,7 +83,7 @@ impl Report {
         Self {
             device: device.to_owned(),
             torch: torch.to_owned(),
-            policy: if options.isolated { "isolated" } else { "auto" },
+            policy: if options.isolated { "isolated" } else { "shared" },
             layers: options.layers,
             seconds: options.seconds,
             rounds: options.rounds.max(1),
