@@ -6,38 +6,20 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
+use hydrozoa_testkit::alone::{PATIENCE, alone};
 use pythons::pools;
-
-/// Whether this process is the one for the test `name`. If it is not, runs the test in a process of its own:
-/// a failure there may end the process.
-fn is_alone(name: &str) -> bool {
-    const ALONE: &str = "HYDROZOA_TEST_ALONE";
-    if std::env::var_os(ALONE).is_some_and(|alone| alone == name) {
-        return true;
-    }
-    let output = Command::new(std::env::current_exe().unwrap())
-        .args([name, "--exact", "--nocapture"])
-        .env(ALONE, name)
-        .output()
-        .unwrap();
-    let text = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{}:\n{text}", output.status);
-    false
-}
 
 #[test]
 fn os_environ_in_one_interpreter_disturbs_nobody() {
-    if !is_alone("os_environ_in_one_interpreter_disturbs_nobody") {
-        return;
-    }
-    for pool in pools(3) {
-        let stop = AtomicBool::new(false);
-        let run = |index: usize, code: &str| {
-            let session = pool.acquire_on(index).unwrap();
-            session.eval(code).unwrap().call(()).map(drop).unwrap();
-        };
-        thread::scope(|scope| {
-            for code in [
+    alone(PATIENCE, || {
+        for pool in pools(3) {
+            let stop = AtomicBool::new(false);
+            let run = |index: usize, code: &str| {
+                let session = pool.acquire_on(index).unwrap();
+                session.eval(code).unwrap().call(()).map(drop).unwrap();
+            };
+            thread::scope(|scope| {
+                for code in [
                 "lambda: [__import__('time').tzset() for _ in range(200)]",
                 "lambda: [__import__('ctypes').CDLL(None).getenv(b'ABSENT') for _ in range(200)]",
             ]
@@ -51,29 +33,28 @@ fn os_environ_in_one_interpreter_disturbs_nobody() {
                     }
                 });
             }
-            scope.spawn(|| {
-                while !stop.load(Ordering::Relaxed) {
-                    assert!(std::env::var_os("HYDROZOA_ABSENT").is_none());
-                }
-            });
-            let come_and_go = "lambda: [
+                scope.spawn(|| {
+                    while !stop.load(Ordering::Relaxed) {
+                        assert!(std::env::var_os("HYDROZOA_ABSENT").is_none());
+                    }
+                });
+                let come_and_go = "lambda: [
                 [os.environ.__setitem__(f'HYDROZOA_GOES_{i}', 'a value') for i in range(1000)]
                 and [os.environ.__delitem__(f'HYDROZOA_GOES_{i}') for i in range(1000)]
                 for os in [__import__('os')] for _ in range(5)
             ]";
-            run(0, come_and_go);
-            stop.store(true, Ordering::Relaxed);
-        });
-    }
+                run(0, come_and_go);
+                stop.store(true, Ordering::Relaxed);
+            });
+        }
+    });
 }
 
 #[test]
 fn os_environ_means_what_it_means_in_plain_python() {
-    if !is_alone("os_environ_means_what_it_means_in_plain_python") {
-        return;
-    }
-    // The test expects the output that plain python gives.
-    let program = r#"
+    alone(PATIENCE, || {
+        // The test expects the output that plain python gives.
+        let program = r#"
 import os, subprocess, sys
 def refusal(call, *arguments):
     try:
@@ -100,20 +81,22 @@ seen += [refusal(os.unsetenv, "a=b"), refusal(os.environ.__setitem__, "a\0b", "x
 seen.append(refusal(os.environ.__delitem__, "HYDROZOA_ABSENT"))
 result = repr(seen)
 "#;
-    for pool in pools(2) {
-        let python = pool.python().executable().expect("this python has an executable").to_owned();
-        let expected = Command::new(python)
-            .args(["-c", &format!("{program}\nprint(result)")])
-            .output()
-            .unwrap();
-        let expected = String::from_utf8(expected.stdout).unwrap();
-        assert!(expected.contains("OSError") || expected.contains("ValueError"), "{expected}");
-        for index in 0..2 {
-            let session = pool.acquire_on(index).unwrap();
-            let run =
-                session.eval("lambda text: (d := {}, exec(text, d), d['result'])[2]").unwrap();
-            let found: String = run.call((program,)).unwrap().extract().unwrap();
-            assert_eq!(found, expected.trim());
+        for pool in pools(2) {
+            let python =
+                pool.python().executable().expect("this python has an executable").to_owned();
+            let expected = Command::new(python)
+                .args(["-c", &format!("{program}\nprint(result)")])
+                .output()
+                .unwrap();
+            let expected = String::from_utf8(expected.stdout).unwrap();
+            assert!(expected.contains("OSError") || expected.contains("ValueError"), "{expected}");
+            for index in 0..2 {
+                let session = pool.acquire_on(index).unwrap();
+                let run =
+                    session.eval("lambda text: (d := {}, exec(text, d), d['result'])[2]").unwrap();
+                let found: String = run.call((program,)).unwrap().extract().unwrap();
+                assert_eq!(found, expected.trim());
+            }
         }
-    }
+    });
 }

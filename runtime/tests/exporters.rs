@@ -1,11 +1,10 @@
 //! Exporters of memory that leave out optional fields, or give impossible values. The tests run on every
 //! Python of the machine.
 
-mod isolated;
 mod pythons;
 
 use hydrozoa::{Buffer, Error, Object, Session, Tensor};
-use isolated::isolated;
+use hydrozoa_testkit::alone::{PATIENCE, alone};
 use pythons::pools;
 
 fn each(test: impl Fn(&Session)) {
@@ -25,7 +24,7 @@ fn of_ctypes<'s>(session: &'s Session, expression: &str) -> Object<'s> {
 
 #[test]
 fn arrays_of_ctypes_are_read_although_they_have_no_strides() {
-    isolated(|| {
+    alone(PATIENCE, || {
         each(|session| {
             let flat: Buffer = of_ctypes(session, "(c_int * 4)(1, 2, 3, 4)").extract().unwrap();
             assert_eq!((flat.shape(), flat.strides()), (&[4][..], &[4][..]));
@@ -103,7 +102,7 @@ def offer(shape=(6,), strides=None, suboffsets=None, **fields):
 
 #[test]
 fn a_buffer_that_no_memory_can_be_is_refused_and_let_go_of() {
-    isolated(|| {
+    alone(PATIENCE, || {
         each(|session| {
             let names = session.run(EXPORTER, "exporter.py").unwrap();
             let offer = |fields: &str| {
@@ -195,7 +194,7 @@ class Offer:
 
 #[test]
 fn a_tensor_that_no_memory_can_be_is_refused_and_deleted() {
-    isolated(|| {
+    alone(PATIENCE, || {
         each(|session| {
             let names = session.run(DLPACK, "dlpack.py").unwrap();
             let offer = |fields: &str| {

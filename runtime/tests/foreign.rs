@@ -1,13 +1,12 @@
 //! Objects that are passed to an interpreter which does not own them. Lifetimes do not prevent that: leaked
 //! sessions all live as long as the process.
 
-mod isolated;
 mod pythons;
 
 use hydrozoa::{
     Arguments, Error, FromPython, Object, Result, Session, ToArguments, ToKeywords, ToPython, Value,
 };
-use isolated::isolated;
+use hydrozoa_testkit::alone::{PATIENCE, alone};
 use pythons::pools;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -64,7 +63,7 @@ fn is_foreign<T>(door: &str, outcome: Result<T>) {
 
 #[test]
 fn an_object_of_another_interpreter_is_refused_at_every_door() {
-    isolated(|| {
+    alone(PATIENCE, || {
         for [own, other] in leaked() {
             let smuggled = || Smuggled(other.eval("[object()]").unwrap());
             let f = own.eval("lambda *args, **kwargs: repr((args, kwargs))").unwrap();
@@ -105,7 +104,7 @@ fn an_object_of_another_interpreter_is_refused_at_every_door() {
 
 #[test]
 fn a_host_function_cannot_return_an_object_of_another_interpreter() {
-    isolated(|| {
+    alone(PATIENCE, || {
         for [own, other] in leaked() {
             let stranger = other.eval("[object()]").unwrap();
             let f = own.function("f", move |_, _: Arguments<'_>| Ok(stranger.clone())).unwrap();
@@ -126,7 +125,7 @@ def attempt(f):
 
 #[test]
 fn interpreters_of_the_same_name_in_two_pools_are_told_apart() {
-    isolated(|| {
+    alone(PATIENCE, || {
         for (one, other) in pools(1).zip(pools(1)) {
             let (one, other) = (one.acquire().unwrap(), other.acquire().unwrap());
             let error = one.object_from(&other.none().unwrap()).unwrap_err();
@@ -160,7 +159,7 @@ impl ToKeywords for Clearing {
 
 #[test]
 fn names_and_values_of_keyword_arguments_cannot_disagree() {
-    isolated(|| {
+    alone(PATIENCE, || {
         for pool in pools(1) {
             let session = pool.acquire().unwrap();
             let f = session.eval("lambda *args, **kwargs: (args, kwargs)").unwrap();
@@ -172,7 +171,7 @@ fn names_and_values_of_keyword_arguments_cannot_disagree() {
 
 #[test]
 fn bytes_are_read_in_one_turn_while_another_thread_changes_them() {
-    isolated(|| {
+    alone(PATIENCE, || {
         for pool in pools(1) {
             let session = pool.acquire().unwrap();
             let code = "

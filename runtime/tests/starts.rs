@@ -1,16 +1,16 @@
 //! Interpreters that do not start: each is an error that names its cause, and the others still work.
 
-mod own_process;
 mod pythons;
 
 use hydrozoa::{CommandLine, Error, Pool};
-use own_process::own_process;
+use hydrozoa_testkit::alone::alone;
 use pythons::{builders, pools, pythons};
 use std::ffi::{c_int, c_void};
 use std::fs;
 use std::path::Path;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 /// How many more threads this process may make.
 static THREADS: AtomicUsize = AtomicUsize::new(usize::MAX);
@@ -63,8 +63,7 @@ fn works(pool: &Pool) {
 
 #[test]
 fn a_thread_that_the_system_refuses_is_an_error_that_names_the_interpreter() {
-    let name = "a_thread_that_the_system_refuses_is_an_error_that_names_the_interpreter";
-    own_process(name, 100, || {
+    alone(Duration::from_secs(100), || {
         for builder in builders(4) {
             let other = builder.clone().interpreters(1).build().unwrap();
             let mut errors = 0;

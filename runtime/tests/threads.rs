@@ -1,11 +1,10 @@
 //! Threads that come, wait and end, and interpreters that end on any of them.
 
-mod own_process;
 mod pythons;
 
 use hydrozoa::movable::shared_memory;
 use hydrozoa::{Interpreter, Movable, Object, Pool};
-use own_process::own_process;
+use hydrozoa_testkit::alone::alone;
 use pythons::pools;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
@@ -14,7 +13,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 /// Seconds for one test on a busy machine.
-const PATIENCE: u32 = 60;
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A thread that has used the pool, and ends when the sender is dropped.
 fn visitor(pool: &Pool) -> (mpsc::Sender<()>, JoinHandle<()>) {
@@ -60,7 +59,7 @@ fn assert_ends(ended: &Arc<AtomicU8>) {
 
 #[test]
 fn a_thread_that_used_an_interpreter_ends_while_its_gil_is_held() {
-    own_process("a_thread_that_used_an_interpreter_ends_while_its_gil_is_held", PATIENCE, || {
+    alone(PATIENCE, || {
         for pool in pools(1) {
             let session = pool.acquire().unwrap();
             let (leave, thread) = visitor(&pool);
@@ -84,7 +83,7 @@ fn a_thread_that_used_an_interpreter_ends_while_its_gil_is_held() {
 
 #[test]
 fn who_frees_the_state_of_another_thread_keeps_its_own() {
-    own_process("who_frees_the_state_of_another_thread_keeps_its_own", PATIENCE, || {
+    alone(PATIENCE, || {
         for pool in pools(1) {
             let session = pool.acquire().unwrap();
             let code = "
@@ -115,8 +114,7 @@ def keep():
 
 #[test]
 fn a_forked_child_frees_no_state_of_a_thread_that_it_does_not_have() {
-    let name = "a_forked_child_frees_no_state_of_a_thread_that_it_does_not_have";
-    own_process(name, PATIENCE, || {
+    alone(PATIENCE, || {
         for pool in pools(1) {
             let session = pool.acquire().unwrap();
             let enter = pool.clone();
@@ -154,8 +152,7 @@ def fork(enter):
 /// the moment of the fork.
 #[test]
 fn a_forked_child_finds_no_lock_of_a_thread_that_it_does_not_have() {
-    let name = "a_forked_child_finds_no_lock_of_a_thread_that_it_does_not_have";
-    own_process(name, PATIENCE, || {
+    alone(PATIENCE, || {
         let pool = Pool::builder().interpreters(2).build().unwrap();
         let session = pool.acquire_on(0).unwrap();
         let other = pool.clone();
@@ -215,7 +212,7 @@ fn visitor_outside(pool: &Pool, session: &hydrozoa::Session) -> (mpsc::Sender<()
 
 #[test]
 fn a_host_function_lets_go_of_the_gil_to_wait() {
-    own_process("a_host_function_lets_go_of_the_gil_to_wait", PATIENCE, || {
+    alone(PATIENCE, || {
         for pool in pools(2) {
             let session = pool.acquire_on(0).unwrap();
             let other = pool.clone();
@@ -263,7 +260,7 @@ fn a_host_function_lets_go_of_the_gil_to_wait() {
 
 #[test]
 fn a_session_of_one_interpreter_lets_go_of_the_gil_of_another() {
-    own_process("a_session_of_one_interpreter_lets_go_of_the_gil_of_another", PATIENCE, || {
+    alone(PATIENCE, || {
         for pool in pools(2) {
             let (inner, outer) = (pool.acquire_on(0).unwrap(), pool.acquire_on(1).unwrap());
             outer.with_gil(|| {
@@ -279,8 +276,7 @@ fn a_session_of_one_interpreter_lets_go_of_the_gil_of_another() {
 
 #[test]
 fn the_last_handle_dropped_by_a_call_on_a_thread_of_python_ends_the_interpreter() {
-    let name = "the_last_handle_dropped_by_a_call_on_a_thread_of_python_ends_the_interpreter";
-    own_process(name, PATIENCE, || {
+    alone(PATIENCE, || {
         for pool in pools(1) {
             let session = pool.acquire().unwrap();
             let ended = end_of(session.interpreter());
@@ -314,8 +310,7 @@ def begin(call): threading.Timer(0.2, call).start()
 
 #[test]
 fn the_last_handle_dropped_with_a_function_on_a_thread_of_python_ends_the_interpreter() {
-    let name = "the_last_handle_dropped_with_a_function_on_a_thread_of_python_ends_the_interpreter";
-    own_process(name, PATIENCE, || {
+    alone(PATIENCE, || {
         for pool in pools(1) {
             let session = pool.acquire().unwrap();
             let ended = end_of(session.interpreter());
@@ -405,7 +400,6 @@ fn cross(code: &str, start: impl Fn(Object<'_>) -> Option<JoinHandle<()>>) {
 
 #[test]
 fn owners_dropped_on_threads_of_python_enter_each_others_interpreters() {
-    let name = "owners_dropped_on_threads_of_python_enter_each_others_interpreters";
     let code = "
 import threading
 def begin(lent):
@@ -413,12 +407,11 @@ def begin(lent):
     kept = [lent]
     threading.Timer(0.5, kept.clear).start()
 ";
-    own_process(name, PATIENCE, || cross(code, |_| None));
+    alone(PATIENCE, || cross(code, |_| None));
 }
 
 #[test]
 fn owners_dropped_in_callbacks_of_ctypes_enter_each_others_interpreters() {
-    let name = "owners_dropped_in_callbacks_of_ctypes_enter_each_others_interpreters";
     let code = "
 import ctypes
 callbacks = []
@@ -428,7 +421,7 @@ def begin(lent):
     callbacks.append(ctypes.CFUNCTYPE(None)(clear))
     return ctypes.cast(callbacks[-1], ctypes.c_void_p).value
 ";
-    own_process(name, PATIENCE, || {
+    alone(PATIENCE, || {
         cross(code, |address| {
             let address: usize = address.extract().unwrap();
             // A thread that enters by a plain function pointer, as threads of C libraries do.
@@ -445,8 +438,7 @@ def begin(lent):
 
 #[test]
 fn movables_that_need_each_other_on_two_threads_are_refused() {
-    let name = "movables_that_need_each_other_on_two_threads_are_refused";
-    own_process(name, PATIENCE, || {
+    alone(PATIENCE, || {
         for pool in pools(2) {
             let code = "
 import time

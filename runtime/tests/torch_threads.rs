@@ -1,14 +1,10 @@
 //! torch's state of a thread, while interpreters use the thread in turn and inside each other.
 
 mod common;
-mod own_process;
 
 use common::venv;
 use hydrozoa::{Object, Pool, Result, Session, TorchPolicy};
-use own_process::own_process;
-
-/// Seconds for one test: torch is loaded into three interpreters.
-const PATIENCE: u32 = 240;
+use hydrozoa_testkit::alone::{PATIENCE, alone};
 
 fn pool(policy: TorchPolicy) -> Pool {
     Pool::builder().interpreters(3).venv(venv()).torch(policy).build().unwrap()
@@ -146,12 +142,10 @@ fn seen_from_inside(pool: &Pool) {
 
 #[test]
 fn an_interpreter_entered_from_another_has_its_own_torch_state_shared() {
-    let name = "an_interpreter_entered_from_another_has_its_own_torch_state_shared";
-    own_process(name, PATIENCE, || nests(TorchPolicy::Shared));
+    alone(PATIENCE, || nests(TorchPolicy::Shared));
 }
 
 #[test]
 fn an_interpreter_entered_from_another_has_its_own_torch_state_isolated() {
-    let name = "an_interpreter_entered_from_another_has_its_own_torch_state_isolated";
-    own_process(name, PATIENCE, || nests(TorchPolicy::Isolated));
+    alone(PATIENCE, || nests(TorchPolicy::Isolated));
 }

@@ -7,9 +7,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
 use hydrozoa_loader::{Domain, Interposition, Library, Loader, OpenFlags};
+use hydrozoa_testkit::alone::{alone_with, is_alone};
 use hydrozoa_testkit::libraries::{Workshop, function, open};
 
-use crate::process::{alone, is_alone, rounds};
+use crate::rounds::rounds;
 
 /// The exit status of a child whose attempts all succeeded.
 const DONE: c_int = 42;
@@ -192,13 +193,12 @@ fn children_load_what_is_new_while_threads_load_plan_look_up_and_throw() {
         Scene::build(&shop);
     }
     for done in (0..forks).step_by(BATCH as usize) {
-        let test = "forks::children_load_what_is_new_while_threads_load_plan_look_up_and_throw";
         let count = BATCH.min(forks - done);
         let variables = [
             (DIRECTORY, shop.path("").into_os_string()),
             ("HYDROZOA_TEST_FORKS", count.to_string().into()),
         ];
-        alone(test, patience, &variables, || {
+        alone_with(patience, &variables, || {
             let scene = Scene::new();
             let outcome = thread::scope(|scope| {
                 for thread in 0..4 {

@@ -1,5 +1,5 @@
 //! Signal handlers that unwind, and forks, interrupt the loader at any point of its threads' work.
 
 mod forks;
-mod process;
+mod rounds;
 mod signals;

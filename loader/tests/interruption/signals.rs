@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
 use hydrozoa_loader::{Loader, OpenFlags};
 
-use crate::process::{alone, rounds};
+use crate::rounds::rounds;
+use hydrozoa_testkit::alone::alone;
 use hydrozoa_testkit::libraries::{Workshop, function, open};
 
 unsafe extern "C" {
@@ -78,7 +79,7 @@ fn start_timer() {
 #[test]
 fn a_handler_that_unwinds_may_interrupt_a_load_anywhere() {
     let (loads, patience) = rounds("HYDROZOA_TEST_LOADS", 4000);
-    alone("signals::a_handler_that_unwinds_may_interrupt_a_load_anywhere", patience, &[], || {
+    alone(patience, || {
         let shop = Workshop::new("interrupted");
         let resident = shop.build(
             "libresident.so",

@@ -6,35 +6,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use crate::replicas::{call, domains, open_in};
+use hydrozoa_testkit::alone::{PATIENCE, alone};
 use hydrozoa_testkit::libraries::{Workshop, function};
 
 /// Variables that come and go.
 const VARIABLES: usize = 1000;
 
-/// Whether this process is the one for the test `name`. If it is not, runs the test in a process of its own:
-/// a failure there may end the process.
-fn is_alone(name: &str) -> bool {
-    const ALONE: &str = "HYDROZOA_TEST_ALONE";
-    if std::env::var_os(ALONE).is_some_and(|alone| alone == name) {
-        return true;
-    }
-    let output = Command::new(std::env::current_exe().unwrap())
-        .args([format!("environment::{name}").as_str(), "--exact", "--nocapture"])
-        .env(ALONE, name)
-        .output()
-        .unwrap();
-    let text = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{}:\n{text}", output.status);
-    false
-}
-
 #[test]
 fn one_domain_changes_the_environment_while_another_and_the_program_read_it() {
-    if !is_alone("one_domain_changes_the_environment_while_another_and_the_program_read_it") {
-        return;
-    }
-    let shop = Workshop::new("environment");
-    let source = r#"
+    alone(PATIENCE, || {
+        let shop = Workshop::new("environment");
+        let source = r#"
         #include <stdio.h>
         #include <stdlib.h>
         #include <string.h>
@@ -63,38 +45,37 @@ fn one_domain_changes_the_environment_while_another_and_the_program_read_it() {
             return stays && !strcmp(stays, "1") && !getenv("HYDROZOA_ABSENT") ? 0 : 1;
         }
     "#;
-    let count = format!("-DVARIABLES={VARIABLES}");
-    let library = shop.build("libenvironment.so", source, &[&count]);
-    let [writer, reader] = open_in(&domains(2), &library).try_into().unwrap();
-    assert_eq!(call(&writer, "stay"), 0);
-    let stop = AtomicBool::new(false);
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            while !stop.load(Ordering::Relaxed) {
-                assert_eq!(call(&reader, "look"), 0);
+        let count = format!("-DVARIABLES={VARIABLES}");
+        let library = shop.build("libenvironment.so", source, &[&count]);
+        let [writer, reader] = open_in(&domains(2), &library).try_into().unwrap();
+        assert_eq!(call(&writer, "stay"), 0);
+        let stop = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    assert_eq!(call(&reader, "look"), 0);
+                }
+            });
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    assert_eq!(std::env::var_os("HYDROZOA_STAYS").unwrap(), "1");
+                    assert!(std::env::var_os("HYDROZOA_ABSENT").is_none());
+                }
+            });
+            for _ in 0..6 {
+                assert_eq!(call(&writer, "come_and_go"), 0);
             }
+            stop.store(true, Ordering::Relaxed);
         });
-        scope.spawn(|| {
-            while !stop.load(Ordering::Relaxed) {
-                assert_eq!(std::env::var_os("HYDROZOA_STAYS").unwrap(), "1");
-                assert!(std::env::var_os("HYDROZOA_ABSENT").is_none());
-            }
-        });
-        for _ in 0..6 {
-            assert_eq!(call(&writer, "come_and_go"), 0);
-        }
-        stop.store(true, Ordering::Relaxed);
+        assert_eq!(call(&reader, "look"), 0);
     });
-    assert_eq!(call(&reader, "look"), 0);
 }
 
 #[test]
 fn the_functions_of_the_environment_mean_what_posix_and_glibc_say() {
-    if !is_alone("the_functions_of_the_environment_mean_what_posix_and_glibc_say") {
-        return;
-    }
-    let shop = Workshop::new("environment-meaning");
-    let source = r#"
+    alone(PATIENCE, || {
+        let shop = Workshop::new("environment-meaning");
+        let source = r#"
         #include <errno.h>
         #include <stdlib.h>
         #include <string.h>
@@ -133,49 +114,49 @@ fn the_functions_of_the_environment_mean_what_posix_and_glibc_say() {
             return 0;
         }
     "#;
-    let library = shop.build("libmeaning.so", source, &[]);
-    let replica = &open_in(&domains(1), &library)[0];
-    assert_eq!(call(replica, "main_part"), 0, "the line of the source that does not hold");
-    // The program sees what a replica has set, and its children get it.
-    assert_eq!(std::env::var("C").unwrap(), "1");
-    let printed = Command::new("/usr/bin/env").output().unwrap().stdout;
-    assert_eq!(String::from_utf8(printed).unwrap(), "C=1\n");
+        let library = shop.build("libmeaning.so", source, &[]);
+        let replica = &open_in(&domains(1), &library)[0];
+        assert_eq!(call(replica, "main_part"), 0, "the line of the source that does not hold");
+        // The program sees what a replica has set, and its children get it.
+        assert_eq!(std::env::var("C").unwrap(), "1");
+        let printed = Command::new("/usr/bin/env").output().unwrap().stdout;
+        assert_eq!(String::from_utf8(printed).unwrap(), "C=1\n");
+    });
 }
 
 #[test]
 fn the_program_and_a_replica_change_the_environment_in_turns() {
-    if !is_alone("the_program_and_a_replica_change_the_environment_in_turns") {
-        return;
-    }
-    let shop = Workshop::new("environment-turns");
-    let library = shop.build(
-        "libturns.so",
-        "#include <stdlib.h>
+    alone(PATIENCE, || {
+        let shop = Workshop::new("environment-turns");
+        let library = shop.build(
+            "libturns.so",
+            "#include <stdlib.h>
          int set(const char *name, const char *value) { return setenv(name, value, 1); }
          int unset(const char *name) { return unsetenv(name); }",
-        &[],
-    );
-    let replica = &open_in(&domains(1), &library)[0];
-    // SAFETY: the library declares them so.
-    let (set, unset): (
-        extern "C" fn(*const c_char, *const c_char) -> c_int,
-        extern "C" fn(*const c_char) -> c_int,
-    ) = unsafe { (function(replica, "set"), function(replica, "unset")) };
-    let name = |kind: &str, round: usize| format!("HYDROZOA_{kind}_{round}");
-    let text = |text: String| CString::new(text).unwrap();
-    for round in 0..500 {
-        // SAFETY: no other thread of this process uses the environment.
-        unsafe { std::env::set_var(name("HOST", round), "h") };
-        assert_eq!(set(text(name("REPLICA", round)).as_ptr(), c"r".as_ptr()), 0);
-        if round % 3 == 0 {
-            // SAFETY: as above.
-            unsafe { std::env::remove_var(name("REPLICA", round)) };
-            assert_eq!(unset(text(name("HOST", round)).as_ptr()), 0);
+            &[],
+        );
+        let replica = &open_in(&domains(1), &library)[0];
+        // SAFETY: the library declares them so.
+        let (set, unset): (
+            extern "C" fn(*const c_char, *const c_char) -> c_int,
+            extern "C" fn(*const c_char) -> c_int,
+        ) = unsafe { (function(replica, "set"), function(replica, "unset")) };
+        let name = |kind: &str, round: usize| format!("HYDROZOA_{kind}_{round}");
+        let text = |text: String| CString::new(text).unwrap();
+        for round in 0..500 {
+            // SAFETY: no other thread of this process uses the environment.
+            unsafe { std::env::set_var(name("HOST", round), "h") };
+            assert_eq!(set(text(name("REPLICA", round)).as_ptr(), c"r".as_ptr()), 0);
+            if round % 3 == 0 {
+                // SAFETY: as above.
+                unsafe { std::env::remove_var(name("REPLICA", round)) };
+                assert_eq!(unset(text(name("HOST", round)).as_ptr()), 0);
+            }
         }
-    }
-    for round in 0..500 {
-        let stays = round % 3 != 0;
-        assert_eq!(std::env::var_os(name("HOST", round)).is_some(), stays, "{round}");
-        assert_eq!(std::env::var_os(name("REPLICA", round)).is_some(), stays, "{round}");
-    }
+        for round in 0..500 {
+            let stays = round % 3 != 0;
+            assert_eq!(std::env::var_os(name("HOST", round)).is_some(), stays, "{round}");
+            assert_eq!(std::env::var_os(name("REPLICA", round)).is_some(), stays, "{round}");
+        }
+    });
 }

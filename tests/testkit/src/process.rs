@@ -1,4 +1,4 @@
-//! Processes of a test's own, and the list of what a process has.
+//! Forked children of a test, and the list of what a process has.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fs::File;
