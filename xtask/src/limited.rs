@@ -76,6 +76,14 @@ pub fn run(command: &mut Command, limit: f64, log: &Path) -> Result<End> {
     }
 }
 
+/// The last line in a log that has text.
+pub fn last_line(log: &Path) -> String {
+    let bytes = std::fs::read(log).unwrap_or_default();
+    let text = String::from_utf8_lossy(&bytes);
+    let line = text.lines().map(str::trim).rfind(|line| !line.is_empty());
+    line.unwrap_or("it printed nothing").to_owned()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

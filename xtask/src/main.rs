@@ -5,6 +5,7 @@
 mod cache;
 mod debugger;
 mod demo;
+mod digest;
 mod environment;
 mod fuzz;
 mod gpu;
@@ -20,6 +21,7 @@ mod semver;
 mod soak;
 mod speed;
 mod suite;
+mod suites;
 mod venv;
 mod wheels;
 
@@ -56,6 +58,8 @@ enum Task {
     Models(models::Arguments),
     /// A piece of work with each of the most used wheels, in three copies at once, beside plain python
     Wheels(wheels::Arguments),
+    /// Test suites that wheels have with them, test by test in plain python and in two copies at once
+    Suites(suites::Arguments),
     /// Only the set-up: the virtual environment that the other tasks use
     Setup(environment::Arguments),
     /// The loader beside glibc's, on real files
@@ -93,6 +97,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Speed(arguments) => speed::run(&arguments),
         Task::Models(arguments) => models::run(&arguments),
         Task::Wheels(arguments) => wheels::run(&arguments),
+        Task::Suites(arguments) => suites::run(&arguments),
         Task::Setup(arguments) => {
             let environment = environment::Environment::prepare(&arguments)?;
             println!("{}", environment.root().display());

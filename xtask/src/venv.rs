@@ -84,6 +84,16 @@ impl Venv {
         ensure!(reason.is_some(), "pip failed ({}):\n{text}", output.status);
         Ok(Err(reason.unwrap_or_default().to_owned()))
     }
+
+    /// The installed packages with their releases, one on each line.
+    pub fn releases(&self) -> Result<String> {
+        let output = python(&self.root)
+            .args(["-m", "pip", "list", "--format=freeze"])
+            .output()
+            .context("starting pip")?;
+        ensure!(output.status.success(), "pip list failed: {}", output.status);
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
 }
 
 impl Drop for Venv {

@@ -7,14 +7,13 @@ mod list;
 mod page;
 mod trial;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail, ensure};
-use sha2::{Digest, Sha256};
 
 use crate::python::{self, Python};
 use crate::venv::Venv;
-use crate::{cache, environment, workspace};
+use crate::{cache, digest, environment, workspace};
 use finding::{Finding, Kept, Outcome};
 use list::Row;
 use trial::Trial;
@@ -103,9 +102,9 @@ impl<'a> Run<'a> {
         let kept = Kept::open(&folder)?;
         let driver = list::folder().join("run.py");
         let options = format!("{} {}", arguments.copies, arguments.rounds);
-        let key = digest(&[
-            &read(&command)?,
-            &read(&driver)?,
+        let key = digest::of(&[
+            &digest::read(&command)?,
+            &digest::read(&driver)?,
             options.as_bytes(),
             python.executable.as_os_str().as_encoded_bytes(),
         ]);
@@ -120,7 +119,11 @@ impl<'a> Run<'a> {
 
     /// What a finding of the row depends on. The releases are not part of it: pip decides them.
     fn key(&self, row: &Row) -> Result<String> {
-        Ok(digest(&[self.key.as_bytes(), &read(&row.file())?, row.packages.join(" ").as_bytes()]))
+        Ok(digest::of(&[
+            self.key.as_bytes(),
+            &digest::read(&row.file())?,
+            row.packages.join(" ").as_bytes(),
+        ]))
     }
 
     fn wants(&self, row: &Row) -> bool {
@@ -214,17 +217,4 @@ fn install(venv: &Venv, rows: &[&Row]) -> Result<Vec<Option<String>>> {
             Ok(venv.install(&packages)?.err())
         })
         .collect()
-}
-
-fn read(path: &Path) -> Result<Vec<u8>> {
-    std::fs::read(path).with_context(|| format!("reading {}", path.display()))
-}
-
-fn digest(parts: &[&[u8]]) -> String {
-    let mut hasher = Sha256::new();
-    for part in parts {
-        hasher.update((part.len() as u64).to_le_bytes());
-        hasher.update(part);
-    }
-    hasher.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect()
 }

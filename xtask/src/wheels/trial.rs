@@ -95,7 +95,7 @@ impl Trial {
         Ok(match (report(folder, 0), end) {
             (Some(Report { error: Some(error), .. }), _) => Err(error),
             (Some(report), End::Exited(0)) => Ok(report),
-            _ => Err(format!("{}: {}", end.words(), last_words(&log))),
+            _ => Err(format!("{}: {}", end.words(), limited::last_line(&log))),
         })
     }
 
@@ -141,7 +141,7 @@ fn judge(
     match end {
         End::Late => return (Outcome::Hangs, Some(place(log))),
         End::Signal(_) => {
-            let words = format!("{}: {}", end.words(), last_words(log));
+            let words = format!("{}: {}", end.words(), limited::last_line(log));
             return (Outcome::Dies, Some(words));
         }
         End::Exited(_) => {}
@@ -150,7 +150,7 @@ fn judge(
         return (Outcome::Raises, Some(cause));
     }
     if end != End::Exited(0) || reports.iter().any(|(_, report)| report.is_none()) {
-        return (Outcome::Dies, Some(format!("{}: {}", end.words(), last_words(log))));
+        return (Outcome::Dies, Some(format!("{}: {}", end.words(), limited::last_line(log))));
     }
     match differs {
         Some(cause) => (Outcome::Differs, Some(cause)),
@@ -185,13 +185,6 @@ fn lines(log: &Path) -> Vec<String> {
     String::from_utf8_lossy(&bytes).lines().map(str::trim).map(str::to_owned).collect()
 }
 
-/// The last line that the process printed.
-fn last_words(log: &Path) -> String {
-    let lines = lines(log);
-    let line = lines.into_iter().rfind(|line| !line.is_empty());
-    line.unwrap_or_else(|| "it printed nothing".to_owned())
-}
-
 /// Where the first thread was when the driver printed all stacks (faulthandler, `File "…", line N in f`).
 fn place(log: &Path) -> String {
     let lines = lines(log);
@@ -200,11 +193,7 @@ fn place(log: &Path) -> String {
         let (file, rest) = line.strip_prefix("File \"")?.split_once("\", ")?;
         Some(format!("in {file}, {rest}"))
     });
-    frames.next().unwrap_or_else(last_words_of_a_silent_process)
-}
-
-fn last_words_of_a_silent_process() -> String {
-    "no stack of Python was printed".to_owned()
+    frames.next().unwrap_or_else(|| "no stack of Python was printed".to_owned())
 }
 
 /// Folders of this run, which a cause must not name.

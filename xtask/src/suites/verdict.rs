@@ -1,0 +1,112 @@
+//! One shard: its tests in plain python, in copies, and those that differ once more.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::Result;
+use serde::{Deserialize, Serialize};
+
+use super::report::{compare, passing};
+use super::sides::{Choice, Sides};
+use super::suite::Shard;
+use crate::limited::End;
+
+/// How often a shard's process may die or be late before its other tests are given up.
+const ATTEMPTS: usize = 6;
+
+/// What plain python makes of a shard. It is kept apart: it does not depend on the program that is tried.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Plain {
+    pub key: String,
+    /// Tests that some process began and ended.
+    pub tests: usize,
+    /// Tests that pass in every plain process.
+    pub passing: BTreeSet<String>,
+}
+
+/// A test that passes plainly and not in copies.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Difference {
+    pub test: String,
+    /// What happened, in one line.
+    pub what: String,
+    /// Whether it happened again when only the tests that differ ran.
+    pub again: bool,
+}
+
+/// What copies make of a shard.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Verdict {
+    pub key: String,
+    pub differences: Vec<Difference>,
+    /// Processes that ended before their tests did.
+    pub deaths: Vec<String>,
+}
+
+/// Runs a shard in plain python.
+pub fn plain(sides: &Sides<'_>, shard: &Shard, key: &str) -> Result<Plain> {
+    let reports = sides.plain(shard, &Choice::Leave(&BTreeSet::new()))?;
+    let tests: BTreeSet<&String> = reports.iter().flat_map(|report| report.tests.keys()).collect();
+    Ok(Plain { key: key.to_owned(), tests: tests.len(), passing: passing(&reports) })
+}
+
+/// Runs a shard in copies. When the process dies, the tests that ran then are left out and the rest runs again.
+pub fn copies(sides: &Sides<'_>, shard: &Shard, plain: &Plain, key: &str) -> Result<Verdict> {
+    let mut different: BTreeMap<String, String> = BTreeMap::new();
+    let mut cut_off: BTreeMap<String, String> = BTreeMap::new();
+    let mut deaths = Vec::new();
+    let mut leave = BTreeSet::new();
+    for _ in 0..ATTEMPTS {
+        let outcome = sides.copies(shard, &Choice::Leave(&leave))?;
+        let found = compare(&plain.passing, &outcome.reports, outcome.end);
+        different.extend(found.different);
+        leave.extend(found.ended);
+        if found.complete {
+            // The tests ended and the process did not end well.
+            if outcome.end != End::Exited(0) {
+                deaths.push(format!("at its end: {}: {}", outcome.end.words(), outcome.last));
+            }
+            break;
+        }
+        let during: Vec<&str> = found.cut_off.keys().map(String::as_str).collect();
+        let during = if during.is_empty() { "no test".to_owned() } else { during.join(", ") };
+        deaths.push(format!("{} during {during}: {}", outcome.end.words(), outcome.last));
+        if found.cut_off.is_empty() {
+            break;
+        }
+        leave.extend(found.cut_off.keys().cloned());
+        cut_off.extend(found.cut_off);
+    }
+    for test in plain.passing.iter().filter(|test| !leave.contains(*test)) {
+        different.entry(test.clone()).or_insert_with(|| "it did not run in every copy".to_owned());
+    }
+    cut_off.retain(|test, _| plain.passing.contains(test) && !different.contains_key(test));
+    let mut differences = confirm(sides, shard, different)?;
+    // A test that ran when the process died is run alone: another one may have been the cause.
+    for (test, what) in cut_off {
+        differences.extend(confirm(sides, shard, BTreeMap::from([(test, what)]))?);
+    }
+    Ok(Verdict { key: key.to_owned(), differences, deaths })
+}
+
+/// Runs the tests that differ once more, on both sides: which of them differ again?
+fn confirm(
+    sides: &Sides<'_>,
+    shard: &Shard,
+    different: BTreeMap<String, String>,
+) -> Result<Vec<Difference>> {
+    if different.is_empty() {
+        return Ok(Vec::new());
+    }
+    let select: BTreeSet<String> = different.keys().cloned().collect();
+    let choice = Choice::Select(&select);
+    let plain = passing(&sides.plain(shard, &choice)?);
+    let outcome = sides.copies(shard, &choice)?;
+    let passed = passing(&outcome.reports);
+    Ok(different
+        .into_iter()
+        .map(|(test, what)| {
+            let again = plain.contains(&test) && !passed.contains(&test);
+            Difference { test, what, again }
+        })
+        .collect())
+}
