@@ -6,8 +6,8 @@ import z3
 def work(tell):
     solver = z3.Solver()
     queens = [z3.Int(f"q{i}") for i in range(8)]
-    solver.add([z3.And(0 <= q, q < 8) for q in queens], z3.Distinct(queens))
-    solver.add([z3.And(queens[i] - queens[j] != i - j, queens[i] - queens[j] != j - i) for i in range(8) for j in range(i)])
+    solver.add(*[z3.And(0 <= q, q < 8) for q in queens], z3.Distinct(queens))
+    solver.add(*[z3.And(queens[i] - queens[j] != i - j, queens[i] - queens[j] != j - i) for i in range(8) for j in range(i)])
     tell("queens", str(solver.check()))
     model = solver.model()
     places = [model[q].as_long() for q in queens]
