@@ -105,6 +105,15 @@ pub enum Error {
         /// The operating system's answer.
         source: std::io::Error,
     },
+    /// A constructor of the object threw an exception. The object stays in its domain, and each further open of it,
+    /// or of an object that needs it, gives this error again.
+    #[error("{object}: a constructor threw an exception: {exception}")]
+    Exception {
+        /// The object whose code threw.
+        object: PathBuf,
+        /// The exception's type and, where it has one, its text.
+        exception: String,
+    },
     /// `Library::symbol` found nothing.
     #[error("{object}: symbol {symbol} is not defined by it or its dependencies")]
     NoSuchSymbol {

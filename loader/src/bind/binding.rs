@@ -6,6 +6,7 @@ use crate::image::symbols::Symbol;
 use crate::image::versions::Version;
 use crate::replica::Replica;
 use crate::sys;
+use crate::sys::guard;
 use crate::system::SystemObject;
 use crate::tls::Block;
 
@@ -56,9 +57,14 @@ pub(crate) struct Missing {
     pub version: Option<Version<'static>>,
 }
 
-/// Asks the resolver of an indirect function (gABI extension STT_GNU_IFUNC) at `address`.
+/// Asks the resolver of an indirect function (gABI extension STT_GNU_IFUNC) at `address`, which is the address of
+/// one in a relocated object. It must not throw: unwinders do not know its object before the load is done, as
+/// under glibc (elf/dl-open.c, _dl_find_object_update).
 pub(crate) fn call_resolver(address: usize) -> usize {
-    arch::call_resolver(address, sys::hardware_capabilities)
+    arch::call_resolver(sys::hardware_capabilities, |arguments| {
+        // SAFETY: the caller's promise; these are a resolver's arguments on this machine.
+        unsafe { guard::call_or_end("the resolver of an indirect function", address, arguments) }
+    })
 }
 
 impl Replica {

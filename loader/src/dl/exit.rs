@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use crate::current;
 use crate::replica::Replica;
+use crate::sys::guard;
 use crate::sys::lock::undisturbed;
 use crate::visible::publish;
 
@@ -95,8 +96,9 @@ unsafe extern "C-unwind" fn destroy_object(pending: *mut c_void) {
     let ThreadDestructor { function, object, replica } = *pending;
     {
         let _inside = current::enter(replica.domain);
+        let arguments = [object.expose_provenance(), 0, 0];
         // SAFETY: registered so by the replica's code, which is mapped as long as `replica` lives.
-        unsafe { function(object) };
+        unsafe { guard::call_or_end("a thread's destructor", function as usize, arguments) };
     }
     if replica.registered.end_thread_destructor() {
         publish::withdraw(&[replica]);

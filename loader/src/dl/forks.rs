@@ -12,6 +12,7 @@ use crate::dl::exit;
 use crate::domain;
 use crate::id::DomainId;
 use crate::replica::thunk::{Interposition, Thunks};
+use crate::sys::guard;
 
 type Handler = Option<unsafe extern "C-unwind" fn()>;
 
@@ -25,7 +26,10 @@ struct Registered {
 pub(super) extern "C" fn fork(context: usize) -> libc::pid_t {
     let _inside = current::enter(DomainId(context as u32));
     // SAFETY: the calling code's own fork; what follows in the child is a thread-local's change.
-    unsafe { libc::fork() }
+    unsafe {
+        guard::call_or_end("a handler of fork", libc::fork as *const () as usize, [0; 3])
+            as libc::pid_t
+    }
 }
 
 /// `__register_atfork(prepare, parent, child, handle)`, which `pthread_atfork` is made of.

@@ -17,6 +17,7 @@ use crate::load::library::Library;
 use crate::load::unload;
 use crate::replica::Replica;
 use crate::sys::functions::functions;
+use crate::sys::guard;
 use crate::system::SYSTEM;
 use crate::system::SystemObject;
 use crate::system::search::{self, Absence, Level};
@@ -177,7 +178,10 @@ pub(super) unsafe extern "C-unwind" fn dlclose(handle: *mut c_void, context: usi
             -1
         }
         Handle::Domain | Handle::Replica(..) => 0,
-        // SAFETY: the caller's promise.
-        Handle::System => unsafe { (functions().dlclose)(handle) },
+        Handle::System => {
+            let (close, handle) = (functions().dlclose as usize, handle.expose_provenance());
+            // SAFETY: the caller's promise.
+            unsafe { guard::call_or_end("a destructor in dlclose", close, [handle, 0, 0]) as c_int }
+        }
     }
 }

@@ -1,9 +1,11 @@
 //! `pthread_create`: a thread begins in the domain of the code that creates it.
 
 use std::ffi::{c_int, c_void};
+use std::ptr;
 
 use crate::current;
 use crate::id::DomainId;
+use crate::sys::guard;
 use crate::sys::thread::{self, Start};
 use crate::tls::Pattern;
 
@@ -41,12 +43,16 @@ pub(super) unsafe extern "C" fn pthread_create(
     status
 }
 
-extern "C" fn begin(birth: *mut c_void) -> *mut c_void {
+extern "C-unwind" fn begin(birth: *mut c_void) -> *mut c_void {
     // SAFETY: made by `pthread_create` above for this thread alone.
     let Birth { start, argument, domain, pattern } =
         *unsafe { Box::from_raw(birth.cast::<Birth>()) };
     pattern.refresh();
     // Not a guard: the start routine may end by pthread_exit, which unwinds by force.
     current::replace(Some(domain));
-    start(argument)
+    let arguments = [argument.expose_provenance(), 0, 0];
+    // SAFETY: the creator gave the routine and its argument for this thread.
+    let result =
+        unsafe { guard::call_or_end("the start routine of a thread", start as usize, arguments) };
+    ptr::with_exposed_provenance_mut(result)
 }

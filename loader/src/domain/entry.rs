@@ -25,6 +25,8 @@ pub(crate) struct Entry {
     pub bound: HashSet<ImageId>,
     /// Bound images that end after it, in the order in which they were found.
     pub ends_before: Vec<ImageId>,
+    /// The exception that one of its constructors has thrown.
+    pub failure: Option<Arc<str>>,
     stage: Stage,
 }
 
@@ -48,6 +50,7 @@ impl Entry {
             scopes: vec![scope],
             bound: HashSet::new(),
             ends_before: Vec::new(),
+            failure: None,
             stage: Stage::Waiting,
         }
     }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use crate::bind::plan::Plan;
 use crate::bind::scope::Scope;
 use crate::domain::{Domain, State};
+use crate::error::{Error, Result};
 use crate::image::ImageId;
 use crate::replica::Replica;
 use crate::system::{SYSTEM, SystemObject};
@@ -38,6 +39,42 @@ pub(crate) struct Needed {
     pub replicas: Vec<Arc<Replica>>,
     pub commons: Vec<Arc<Replica>>,
     pub system: Vec<Arc<SystemObject>>,
+}
+
+/// Refuses `replicas` if one of them, or a replica that they need, has a constructor that threw an exception. Each
+/// further open of such a library gives the error of the first.
+///
+/// # Errors
+/// [`Error::Exception`].
+pub(crate) fn refuse_failed(domain: &Domain, replicas: &[Arc<Replica>]) -> Result<()> {
+    let failed = |domain: &Domain| -> Vec<(Arc<Replica>, Arc<str>)> {
+        let state = domain.0.state.lock();
+        let entries = state.entries.iter();
+        entries.filter_map(|entry| Some((entry.replica.clone(), entry.failure.clone()?))).collect()
+    };
+    let mut all = failed(domain);
+    all.extend(domain.0.commons.clone().map(Domain).iter().flat_map(failed));
+    if all.is_empty() {
+        return Ok(());
+    }
+    for replica in replicas {
+        let needed = needed_by(domain, replica);
+        for found in needed.replicas.iter().chain(&needed.commons) {
+            if let Some((failed, exception)) =
+                all.iter().find(|failed| Arc::ptr_eq(&failed.0, found))
+            {
+                return Err(Error::constructor(failed, exception));
+            }
+        }
+    }
+    Ok(())
+}
+
+impl Error {
+    /// A constructor of `replica` threw.
+    pub(crate) fn constructor(replica: &Replica, exception: &str) -> Error {
+        Error::Exception { object: replica.image.path.clone(), exception: exception.to_owned() }
+    }
 }
 
 /// The objects that `dlsym` searches on a handle of `root` (gABI, "Shared Object Dependencies").

@@ -122,7 +122,7 @@ fn open_uncounted(
                 let scope = Arc::new(scope.of_other(local));
                 needs::extend_scopes(&mut domain.0.state.lock(), &scope, true);
             }
-            construct(domain, std::slice::from_ref(&replica), Root::AlreadyLoaded);
+            construct(domain, std::slice::from_ref(&replica), Root::AlreadyLoaded)?;
         }
         if flags.has(OpenFlags::GLOBAL) {
             make_global(domain, &image);
@@ -355,7 +355,7 @@ fn load_group(domain: &Domain, closure: &Closure, class: Class, flags: OpenFlags
     let published = started.elapsed();
     run::destroy_at_exit();
     let is_root = closure.nodes[0].class == class;
-    construct(domain, &replicas, if is_root { Root::New } else { Root::None });
+    construct(domain, &replicas, if is_root { Root::New } else { Root::None })?;
     // They stand behind the libraries that its constructors have opened (glibc, elf/dl-open.c,
     // dl_open_worker).
     if flags.has(OpenFlags::GLOBAL) && !is_commons {
@@ -393,7 +393,12 @@ fn enter(state: &mut State, group: Group, program: bool) {
 /// Runs the constructors of `replicas`. If the first of them was opened, this returns after all its needs
 /// are constructed. A constructor that opens a library of its own load, or one that needs such a library,
 /// therefore runs others of its load early (glibc, elf/dl-init.c).
-pub(crate) fn construct(domain: &Domain, replicas: &[Arc<Replica>], root: Root) {
+///
+/// # Errors
+/// [`Error::Exception`] if a constructor of one of them, or of a library that they need, throws or has thrown
+/// before.
+pub(crate) fn construct(domain: &Domain, replicas: &[Arc<Replica>], root: Root) -> Result<()> {
+    needs::refuse_failed(domain, replicas)?;
     let waiting = |replicas: &[Arc<Replica>]| {
         let entries = &domain.0.state.lock().entries;
         let of_them = replicas.iter().filter_map(|replica| entries.of(replica));
@@ -420,8 +425,14 @@ pub(crate) fn construct(domain: &Domain, replicas: &[Arc<Replica>], root: Root) 
         ordered
     };
     if waiting(&all) > 0 {
-        order::with_first(ordered).iter().for_each(|replica| run::construct(domain, replica));
+        let mut constructed = order::with_first(ordered).into_iter();
+        if let Err(error) = constructed.try_for_each(|replica| run::construct(domain, &replica)) {
+            // A further open must not take it for constructed.
+            domain.0.state.lock().uses.opened.remove(&all[0].image.id);
+            return Err(error);
+        }
     }
+    Ok(())
 }
 
 /// Replicas that are relocated, and that only their load knows.

@@ -1,26 +1,27 @@
 //! Running: constructors in dependency order, destructors in the reverse.
 
-use std::ffi::{c_char, c_int};
-
 use crate::current;
 use crate::domain::entry::Entry;
 use crate::domain::{self, Domain, State, order};
+use crate::error::{Error, Result};
 use crate::replica::Replica;
 use crate::sys::dynamic::{ProgramArguments, environment};
+use crate::sys::guard;
 use crate::sys::lock::{Once, undisturbed};
-use crate::visible::publish;
-
-type Constructor = unsafe extern "C-unwind" fn(c_int, *const *const c_char, *const *const c_char);
-type Destructor = unsafe extern "C-unwind" fn();
+use crate::visible::{exception, publish};
 
 static ARGUMENTS: Once<ProgramArguments> = Once::new();
 
 /// Runs DT_INIT, then DT_INIT_ARRAY in order (gABI, "Initialization and Termination Functions"),
 /// with the arguments that glibc passes. Runs them once.
-pub(crate) fn construct(domain: &Domain, replica: &Replica) {
+///
+/// # Errors
+/// [`Error::Exception`] if one of them throws. The others do not run. glibc's loader has no way out of a
+/// constructor's exception either, and the process ends in `std::terminate`.
+pub(crate) fn construct(domain: &Domain, replica: &Replica) -> Result<()> {
     let begins = domain.0.state.lock().entries.of_mut(replica).is_some_and(Entry::begin);
     if !begins {
-        return;
+        return Ok(());
     }
     let _inside = current::enter(replica.domain);
     let dynamic = &replica.image.dynamic;
@@ -29,16 +30,18 @@ pub(crate) fn construct(domain: &Domain, replica: &Replica) {
         dynamic.init.map(|at| replica.address(at)).into_iter().chain(pointers(replica, at, count));
     let arguments = ARGUMENTS.get_or_init(ProgramArguments::of_process);
     for function in functions {
+        let arguments = [arguments.count as usize, arguments.values.addr(), environment().addr()];
         // SAFETY: the image names the function as a constructor; the replica is relocated and its
         // dependencies' constructors have run.
-        unsafe {
-            std::mem::transmute::<usize, Constructor>(function)(
-                arguments.count,
-                arguments.values,
-                environment(),
-            );
+        if let Err(thrown) = unsafe { guard::call(function, arguments) } {
+            let exception = exception::consume(thrown);
+            if let Some(entry) = domain.0.state.lock().entries.of_mut(replica) {
+                entry.failure = Some(exception.as_str().into());
+            }
+            return Err(Error::constructor(replica, &exception));
         }
     }
+    Ok(())
 }
 
 /// Runs DT_FINI_ARRAY in reverse, then DT_FINI.
@@ -52,9 +55,10 @@ pub(crate) fn destroy(domain: &Domain, replica: &Replica) {
     let dynamic = &replica.image.dynamic;
     let (at, count) = dynamic.fini_array;
     let functions: Vec<usize> = pointers(replica, at, count).collect();
+    let name = format!("{}: a destructor", replica.image.path.display());
     for function in functions.into_iter().rev().chain(dynamic.fini.map(|at| replica.address(at))) {
         // SAFETY: the image names the function as a destructor, and it runs once.
-        unsafe { std::mem::transmute::<usize, Destructor>(function)() };
+        unsafe { guard::call_or_end(&name, function, [0; 3]) };
     }
     // Most objects do this themselves, in the destructor that their start files add.
     replica.registered.finalize();

@@ -5,9 +5,9 @@
 
 use std::collections::BTreeSet;
 use std::ffi::c_void;
-use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use crate::sys::guard;
 use crate::sys::lock::{Mutex, Rank};
 
 /// The registrations of one replica.
@@ -47,7 +47,13 @@ impl Registered {
         for handle in handles {
             // SAFETY: the handle is only compared; the handlers are functions of the replica, which
             // is mapped.
-            unsafe { __cxa_finalize(ptr::with_exposed_provenance_mut(handle)) };
+            unsafe {
+                guard::call_or_end(
+                    "an exit handler",
+                    __cxa_finalize as *const () as usize,
+                    [handle, 0, 0],
+                )
+            };
         }
     }
 

@@ -4,6 +4,7 @@ use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::ptr;
 
 use crate::sys::functions::functions;
+use crate::sys::guard;
 
 /// An object that the system loader has opened. Dropping it closes the reference, unless it is kept.
 #[derive(Debug)]
@@ -17,8 +18,12 @@ unsafe impl Sync for SystemHandle {}
 impl SystemHandle {
     /// `dlopen(name, flags)`; the error is the text of `dlerror`.
     pub(crate) fn open(name: &CStr, flags: c_int) -> Result<SystemHandle, String> {
+        let what = format!("{}: a constructor", name.to_string_lossy());
+        let arguments = [name.as_ptr().expose_provenance(), flags as usize, 0];
+        // An exception would leave glibc's lock and its record of the load as they are in the middle of it.
         // SAFETY: `name` is NUL-terminated. Constructors of the library run, as the caller wants.
-        let handle = unsafe { (functions().dlopen)(name.as_ptr(), flags) };
+        let handle = unsafe { guard::call_or_end(&what, functions().dlopen as usize, arguments) };
+        let handle = ptr::with_exposed_provenance_mut::<c_void>(handle);
         if handle.is_null() { Err(last_error()) } else { Ok(SystemHandle(handle)) }
     }
 
@@ -154,7 +159,7 @@ pub(crate) fn objects() -> Vec<LoadedObject> {
 
 /// Calls `visit` for every object of the system loader, in its order. None of them is unloaded meanwhile.
 pub(crate) fn for_each_object<F: FnMut(LoadedObject)>(mut visit: F) {
-    unsafe extern "C" fn call<F: FnMut(LoadedObject)>(
+    unsafe extern "C-unwind" fn call<F: FnMut(LoadedObject)>(
         info: *mut libc::dl_phdr_info,
         _size: usize,
         visit: *mut c_void,
@@ -182,7 +187,7 @@ pub(crate) fn for_each_object<F: FnMut(LoadedObject)>(mut visit: F) {
 
 /// The counters of `dl_iterate_phdr`: objects ever added, objects ever removed.
 pub(crate) fn generation() -> (u64, u64) {
-    unsafe extern "C" fn visit(
+    unsafe extern "C-unwind" fn visit(
         info: *mut libc::dl_phdr_info,
         _size: usize,
         place: *mut c_void,

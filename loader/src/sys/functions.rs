@@ -12,7 +12,7 @@ use super::lock::Once;
 
 /// The callback of `dl_iterate_phdr(3)`.
 pub(crate) type Visit =
-    unsafe extern "C" fn(*mut libc::dl_phdr_info, libc::size_t, *mut c_void) -> c_int;
+    unsafe extern "C-unwind" fn(*mut libc::dl_phdr_info, libc::size_t, *mut c_void) -> c_int;
 
 pub(crate) type Open = unsafe extern "C" fn(*const c_char, c_int) -> *mut c_void;
 pub(crate) type Close = unsafe extern "C" fn(*mut c_void) -> c_int;
@@ -24,7 +24,8 @@ pub(crate) type Address = unsafe extern "C" fn(*const c_void, *mut libc::Dl_info
 pub(crate) type AddressAndMore =
     unsafe extern "C" fn(*const c_void, *mut libc::Dl_info, *mut *mut c_void, c_int) -> c_int;
 pub(crate) type Information = unsafe extern "C" fn(*mut c_void, c_int, *mut c_void) -> c_int;
-pub(crate) type Iterate = unsafe extern "C" fn(Option<Visit>, *mut c_void) -> c_int;
+/// The callback's exceptions pass through it.
+pub(crate) type Iterate = unsafe extern "C-unwind" fn(Option<Visit>, *mut c_void) -> c_int;
 
 /// Pointers to the functions; their contracts are those of the manual pages.
 pub(crate) struct Functions {
@@ -49,6 +50,10 @@ unsafe extern "C" {
     ) -> c_int;
 }
 
+unsafe extern "C-unwind" {
+    fn dl_iterate_phdr(callback: Option<Visit>, data: *mut c_void) -> c_int;
+}
+
 static LINKED: Functions = Functions {
     dlopen: libc::dlopen,
     dlclose: libc::dlclose,
@@ -58,7 +63,7 @@ static LINKED: Functions = Functions {
     dladdr: libc::dladdr,
     dladdr1,
     dlinfo: libc::dlinfo,
-    dl_iterate_phdr: libc::dl_iterate_phdr,
+    dl_iterate_phdr,
 };
 
 static FOUND: Once<Functions> = Once::new();

@@ -5,6 +5,7 @@ pub(crate) mod dynamic;
 pub(crate) mod environ;
 pub(crate) mod file;
 pub(crate) mod functions;
+pub(crate) mod guard;
 pub(crate) mod lock;
 pub(crate) mod memory;
 pub(crate) mod thread;

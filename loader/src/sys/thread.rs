@@ -4,7 +4,7 @@ use std::ffi::c_void;
 use std::io;
 
 /// A start routine as `pthread_create` takes it.
-pub(crate) type Start = extern "C" fn(*mut c_void) -> *mut c_void;
+pub(crate) type Start = extern "C-unwind" fn(*mut c_void) -> *mut c_void;
 
 /// Makes a key whose `destructor` runs at the exit of each thread that has set it.
 pub(crate) fn key(destructor: extern "C" fn(*mut c_void)) -> io::Result<libc::pthread_key_t> {
@@ -50,8 +50,11 @@ pub(crate) unsafe fn create(
     start: Start,
     argument: *mut c_void,
 ) -> i32 {
-    // SAFETY: passed on from the caller.
-    unsafe { libc::pthread_create(thread, attributes, start, argument) }
+    // SAFETY: passed on from the caller. The type that glibc wants does not say whether the routine unwinds.
+    unsafe {
+        let start = std::mem::transmute::<Start, extern "C" fn(*mut c_void) -> *mut c_void>(start);
+        libc::pthread_create(thread, attributes, start, argument)
+    }
 }
 
 /// The result of `ask` on a thread of its own, which has ended then. The thread is made without
@@ -61,7 +64,7 @@ pub(crate) fn elsewhere<F: FnOnce() -> isize + Send>(ask: F) -> io::Result<isize
         ask: Option<F>,
         answer: isize,
     }
-    extern "C" fn answer<F: FnOnce() -> isize + Send>(question: *mut c_void) -> *mut c_void {
+    extern "C-unwind" fn answer<F: FnOnce() -> isize + Send>(question: *mut c_void) -> *mut c_void {
         // SAFETY: the question that the thread was made for; who made it waits.
         let question = unsafe { &mut *question.cast::<Question<F>>() };
         question.answer = question.ask.take().map_or(0, |ask| ask());

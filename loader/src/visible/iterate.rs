@@ -24,7 +24,7 @@ pub(crate) unsafe extern "C-unwind" fn iterate_phdr(
     callback: Option<Callback>,
     data: *mut c_void,
 ) -> c_int {
-    unsafe extern "C" fn adjust(
+    unsafe extern "C-unwind" fn adjust(
         info: *mut libc::dl_phdr_info,
         size: usize,
         pass: *mut c_void,

@@ -2,6 +2,7 @@
 
 pub(crate) mod address;
 pub(crate) mod debugger;
+pub(crate) mod exception;
 pub(crate) mod iterate;
 pub(crate) mod publish;
 pub(crate) mod unwind;

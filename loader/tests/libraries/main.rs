@@ -1,6 +1,7 @@
 //! The loader on small libraries that are built for each test.
 
 mod environment;
+mod exceptions;
 mod fork;
 mod program;
 mod refusals;

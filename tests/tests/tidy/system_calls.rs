@@ -6,7 +6,7 @@ use crate::sources::{Source, assert_none, rust};
 use crate::syntax::{self, Kind, Use};
 
 /// Functions of libc that any file of the loader may use, each with its reason.
-const ALLOWED: [(&str, &str); 11] = [
+const ALLOWED: [(&str, &str); 12] = [
     ("__cxa_atexit", "forwarded for replicas"),
     ("__cxa_at_quick_exit", "forwarded for replicas"),
     ("__cxa_finalize", "forwarded for replicas"),
@@ -15,6 +15,7 @@ const ALLOWED: [(&str, &str); 11] = [
     ("__tls_get_addr", "forwarded for replicas"),
     ("atexit", "registers with the C library alone"),
     ("fork", "forwarded for replicas"),
+    ("free", "frees what a C++ runtime allocates by malloc"),
     ("gnu_get_libc_version", "returns a constant"),
     ("strerror", "returns a text"),
     ("_exit", "ends a process that called a function which is nowhere defined"),

@@ -10,12 +10,16 @@ mod thunk;
 #[cfg(target_arch = "aarch64")]
 mod descriptor;
 #[cfg(target_arch = "aarch64")]
+mod guard;
+#[cfg(target_arch = "aarch64")]
 mod late;
 #[cfg(target_arch = "aarch64")]
 mod tls;
 
 #[cfg(target_arch = "aarch64")]
 pub(crate) use descriptor::{descriptor, undefined_weak_descriptor};
+#[cfg(target_arch = "aarch64")]
+pub(crate) use guard::{EXCEPTION_REGISTER, RECORD_REGISTER, call_guarded, landing};
 #[cfg(target_arch = "aarch64")]
 pub(crate) use late::write_late_thunk;
 #[cfg(target_arch = "aarch64")]

@@ -45,9 +45,12 @@ pub(crate) fn tls_get_addr_for(_modules: impl Iterator<Item = u64> + Clone) -> u
     tls_get_addr as *const () as usize
 }
 
-/// Calls the resolver of an indirect function. It gets the hardware capabilities with a mark that
-/// says that the second argument is there (glibc, sysdeps/aarch64/dl-irel.h).
-pub(crate) fn call_resolver(address: usize, capabilities: fn() -> [u64; 2]) -> usize {
+/// Lets `call` call the resolver of an indirect function with its arguments. It gets the hardware capabilities
+/// with a mark that says that the second argument is there (glibc, sysdeps/aarch64/dl-irel.h).
+pub(crate) fn call_resolver<R>(
+    capabilities: fn() -> [u64; 2],
+    call: impl FnOnce([usize; 3]) -> R,
+) -> R {
     /// `__ifunc_arg_t` of `<sys/ifunc.h>`.
     #[repr(C)]
     struct Argument {
@@ -58,7 +61,5 @@ pub(crate) fn call_resolver(address: usize, capabilities: fn() -> [u64; 2]) -> u
     const HAS_ARGUMENT: u64 = 1 << 62;
     let [hwcap, hwcap2] = capabilities();
     let argument = Argument { size: size_of::<Argument>() as u64, hwcap, hwcap2 };
-    // SAFETY: the symbol table says that a resolver is at `address`; its object is relocated.
-    let resolver: extern "C" fn(u64, &Argument) -> usize = unsafe { std::mem::transmute(address) };
-    resolver(hwcap | HAS_ARGUMENT, &argument)
+    call([(hwcap | HAS_ARGUMENT) as usize, (&raw const argument).expose_provenance(), 0])
 }

@@ -1,6 +1,7 @@
 //! x86-64 (System V psABI, AMD64 supplement).
 
 mod descriptor;
+mod guard;
 mod late;
 mod registers;
 mod relocation;
@@ -9,6 +10,7 @@ mod tls;
 mod trampoline;
 
 pub(crate) use descriptor::{descriptor, undefined_weak_descriptor};
+pub(crate) use guard::{EXCEPTION_REGISTER, RECORD_REGISTER, call_guarded, landing};
 pub(crate) use late::write_late_thunk;
 pub(crate) use relocation::{action, relocation_name};
 pub(crate) use thunk::{THUNK_SIZE, write_thunk};

@@ -115,10 +115,11 @@ pub(crate) fn tls_get_addr_for(mut modules: impl Iterator<Item = u64> + Clone) -
     shortest as usize
 }
 
-/// Calls the resolver of an indirect function, which takes no argument here (glibc,
+/// Lets `call` call the resolver of an indirect function, which takes no argument here (glibc,
 /// sysdeps/x86_64/dl-irel.h).
-pub(crate) fn call_resolver(address: usize, _capabilities: fn() -> [u64; 2]) -> usize {
-    // SAFETY: the symbol table says that a resolver is at `address`; its object is relocated.
-    let resolver: extern "C" fn() -> usize = unsafe { std::mem::transmute(address) };
-    resolver()
+pub(crate) fn call_resolver<R>(
+    _capabilities: fn() -> [u64; 2],
+    call: impl FnOnce([usize; 3]) -> R,
+) -> R {
+    call([0; 3])
 }

@@ -54,7 +54,11 @@ pub(super) fn reset() {
 }
 
 fn find() -> Option<&'static NativeMutex> {
-    unsafe extern "C" fn visit(_: *mut libc::dl_phdr_info, _: usize, owned: *mut c_void) -> c_int {
+    unsafe extern "C-unwind" fn visit(
+        _: *mut libc::dl_phdr_info,
+        _: usize,
+        owned: *mut c_void,
+    ) -> c_int {
         // SAFETY: `find` passes the place of its pair: ld.so's data, and the mutexes that are owned there.
         let (data, owned) = unsafe { &mut *owned.cast::<(&[AtomicU64], Vec<(usize, u32)>)>() };
         *owned = owned_in(data);
@@ -132,7 +136,7 @@ mod tests {
 
     #[test]
     fn the_lock_is_owned_during_a_callback_and_free_in_a_child() {
-        unsafe extern "C" fn visit(
+        unsafe extern "C-unwind" fn visit(
             _: *mut libc::dl_phdr_info,
             _: usize,
             child: *mut c_void,
