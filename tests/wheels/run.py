@@ -109,7 +109,10 @@ def main():
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--seconds", type=float, default=0.0)
     parser.add_argument("--packages", nargs="*", default=[])
+    parser.add_argument("--faults", action="store_true", help="a fatal signal prints the stack of its thread")
     arguments = parser.parse_args()
+    if arguments.faults:
+        faulthandler.enable(all_threads=False)
     if arguments.seconds:
         # What hangs says where, before the time limit ends it.
         faulthandler.dump_traceback_later(arguments.seconds)

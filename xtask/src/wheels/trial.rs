@@ -106,16 +106,35 @@ impl Trial {
         folder: &Path,
         plain: &Report,
     ) -> Result<(Outcome, Option<String>)> {
+        let log = folder.join("log");
+        let end = limited::run(&mut self.in_copies(row, environment, folder), self.limit, &log)?;
+        let reports: Vec<_> = (1..=self.copies).map(|copy| (copy, report(folder, copy))).collect();
+        let (outcome, mut cause) = judge(plain, &reports, end, &log);
+        if let (Outcome::Dies, End::Signal(_)) = (outcome, end) {
+            // A second run tells where. It is not the one that is judged: its signal handlers might change the result.
+            let second = folder.join("faults");
+            std::fs::create_dir(&second)
+                .with_context(|| format!("creating {}", second.display()))?;
+            let log = second.join("log");
+            let mut command = self.in_copies(row, environment, &second);
+            let again = limited::run(command.arg("--faults"), self.limit, &log)?;
+            if again == end
+                && let Some(place) = place(&log)
+            {
+                cause = cause.map(|cause| format!("{cause}, {place}"));
+            }
+        }
+        Ok((outcome, cause))
+    }
+
+    fn in_copies(&self, row: &Row, environment: &Path, folder: &Path) -> Command {
         let copies = self.copies.to_string();
         let mut command = venv::clean(Command::new(&self.command));
         command.arg("python").arg("--venv").arg(environment);
         command.args(["--copies", &copies, "--in", "all", "--"]);
         self.arguments(&mut command, row, folder);
         command.args(["--copies", &copies]);
-        let log = folder.join("log");
-        let end = limited::run(&mut command, self.limit, &log)?;
-        let reports: Vec<_> = (1..=self.copies).map(|copy| (copy, report(folder, copy))).collect();
-        Ok(judge(plain, &reports, end, &log))
+        command
     }
 }
 
@@ -139,7 +158,11 @@ fn judge(
         Some(format!("copy {copy}: {}", difference(plain, report.as_ref()?)?))
     });
     match end {
-        End::Late => return (Outcome::Hangs, Some(place(log))),
+        End::Late => {
+            let place = place(log);
+            let unknown = || "no stack of Python was printed".to_owned();
+            return (Outcome::Hangs, Some(place.unwrap_or_else(unknown)));
+        }
         End::Signal(_) => {
             let words = format!("{}: {}", end.words(), limited::last_line(log));
             return (Outcome::Dies, Some(words));
@@ -185,15 +208,16 @@ fn lines(log: &Path) -> Vec<String> {
     String::from_utf8_lossy(&bytes).lines().map(str::trim).map(str::to_owned).collect()
 }
 
-/// Where the first thread was when the driver printed all stacks (faulthandler, `File "…", line N in f`).
-fn place(log: &Path) -> String {
+/// Where the first thread was when the driver or a fault printed the stacks (faulthandler, `File "…", line N in f`).
+fn place(log: &Path) -> Option<String> {
     let lines = lines(log);
-    let stacks = lines.iter().skip_while(|line| !line.starts_with("Timeout"));
-    let mut frames = stacks.filter_map(|line| {
+    let begins =
+        |line: &String| line.starts_with("Timeout (") || line.starts_with("Fatal Python error: ");
+    let mut stacks = lines.iter().skip_while(|line| !begins(line));
+    stacks.find_map(|line| {
         let (file, rest) = line.strip_prefix("File \"")?.split_once("\", ")?;
         Some(format!("in {file}, {rest}"))
-    });
-    frames.next().unwrap_or_else(|| "no stack of Python was printed".to_owned())
+    })
 }
 
 /// Folders of this run, which a cause must not name.
@@ -211,11 +235,26 @@ impl Words<'_> {
         for folder in [self.environment, self.folder, tests.as_path()] {
             text = text.replace(&format!("{}/", folder.display()), "");
         }
+        text = text.split(' ').map(without_folders).collect::<Vec<_>>().join(" ");
         if let Some((end, _)) = text.char_indices().nth(LONGEST) {
             text.truncate(end);
             text.push('…');
         }
         text
+    }
+}
+
+/// A word whose path, if it has one, is the file's name alone: libraries name folders of the machine that built them.
+fn without_folders(word: &str) -> String {
+    let begins = |(at, _): &(usize, &str)| {
+        let before = word[..*at].chars().next_back();
+        let url = word[*at..].starts_with("//");
+        !url && before.is_none_or(|before| !before.is_alphanumeric() && !"./_-".contains(before))
+    };
+    let Some((start, _)) = word.match_indices('/').find(begins) else { return word.to_owned() };
+    match word[start..].rsplit_once('/') {
+        Some((folders, file)) if folders.contains('/') => format!("{}{file}", &word[..start]),
+        _ => word.to_owned(),
     }
 }
 
@@ -242,6 +281,17 @@ mod tests {
         let plain = report(&[("a", "1"), ("b", "2")], None);
         let (outcome, cause) = judge(&plain, &[(1, first), (2, second)], end, &log);
         (outcome, cause.unwrap_or_default())
+    }
+
+    #[test]
+    fn a_cause_names_no_folder_of_a_machine() {
+        let folder = Path::new("/cache/venv");
+        let words = Words { environment: folder, folder: Path::new("/tmp/x") };
+        let line = words.line(
+            "in \"/cache/venv/lib/a.py\",\n line 3 (/build/llvm/lib/Value.cpp:286) a/b /dev/null",
+        );
+        assert_eq!(line, "in \"lib/a.py\", line 3 (Value.cpp:286) a/b null");
+        assert_eq!(words.line(&"é".repeat(300)).chars().count(), 201);
     }
 
     #[test]
