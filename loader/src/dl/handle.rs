@@ -6,13 +6,15 @@ use std::ffi::c_void;
 use std::ptr;
 use std::sync::Arc;
 
-use crate::domain::Domain;
+use crate::domain::{self, Domain};
 use crate::load::library::Library;
 use crate::replica::Replica;
+use crate::visible::publish;
 
 /// The object of a handle.
 pub(super) enum Handle {
-    Domain,
+    /// All of a domain.
+    Domain(Domain),
     Replica(Domain, Arc<Replica>),
     System,
 }
@@ -32,10 +34,13 @@ fn of_replica(replica: &Replica) -> *mut c_void {
     ptr::from_ref(&*replica.link_map).cast_mut().cast()
 }
 
-/// The object of `handle` in `domain`. glibc decides about a handle that is not ours.
+/// The object of `handle`, which code of `domain` passes. glibc decides about a handle that is not ours.
+///
+/// Code passes handles on: a domain's to a library that domains share, and back. So a handle of another domain
+/// means what it means there.
 pub(super) fn resolve(domain: &Domain, handle: *mut c_void) -> Handle {
     if handle == of_domain(domain) {
-        return Handle::Domain;
+        return Handle::Domain(domain.clone());
     }
     let find = |domain: &Domain| {
         let state = domain.0.state.lock();
@@ -48,6 +53,14 @@ pub(super) fn resolve(domain: &Domain, handle: *mut c_void) -> Handle {
         && let Some(replica) = find(&commons)
     {
         return Handle::Replica(commons, replica);
+    }
+    if let Some(owner) = domain::find(|domain| handle == of_domain(domain)) {
+        return Handle::Domain(owner);
+    }
+    if let Some(replica) = publish::find_by_link_map(handle as usize)
+        && let Some(owner) = domain::by_id(replica.domain)
+    {
+        return Handle::Replica(owner, replica);
     }
     Handle::System
 }

@@ -57,7 +57,7 @@ pub(super) unsafe extern "C" fn dlinfo(
     }
     let ours = match handle::resolve(&domain, handle) {
         Handle::Replica(_, replica) => Some(replica),
-        Handle::Domain => domain.0.state.lock().entries.replicas().next().cloned(),
+        Handle::Domain(domain) => domain.0.state.lock().entries.replicas().next().cloned(),
         Handle::System => None,
     };
     let Some(replica) = ours else {

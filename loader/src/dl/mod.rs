@@ -50,7 +50,7 @@ pub(crate) fn interpositions(domain: DomainId) -> Vec<(&'static str, Interpositi
         ("setenv", plain(environment::setenv as *const c_void)),
         ("unsetenv", plain(environment::unsetenv as *const c_void)),
         ("_dl_find_object", plain(unwind::find_object as *const c_void)),
-        ("dl_iterate_phdr", plain(iterate::iterate_phdr as *const c_void)),
+        ("dl_iterate_phdr", with_domain(iterate::iterate_phdr_in as *const c_void, 2)),
         ("dladdr", plain(address::dladdr as *const c_void)),
         ("dladdr1", plain(address::dladdr1 as *const c_void)),
         ("dlclose", with_domain(open::dlclose as *const c_void, 1)),

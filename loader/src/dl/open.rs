@@ -177,7 +177,7 @@ pub(super) unsafe extern "C-unwind" fn dlclose(handle: *mut c_void, context: usi
             set_error(format!("{}: shared object not open", replica.image.path.display()));
             -1
         }
-        Handle::Domain | Handle::Replica(..) => 0,
+        Handle::Domain(_) | Handle::Replica(..) => 0,
         Handle::System => {
             let (close, handle) = (functions().dlclose as usize, handle.expose_provenance());
             // SAFETY: the caller's promise.

@@ -8,6 +8,7 @@ use super::handle::{self, Handle};
 use super::{clear_error, set_error, text};
 use crate::bind::binding::Binding;
 use crate::bind::scope::Scope;
+use crate::current;
 use crate::domain::needs;
 use crate::domain::{self, Domain};
 use crate::id::DomainId;
@@ -87,7 +88,7 @@ unsafe fn lookup(
         (query.default(), query.calling_object())
     } else {
         match handle::resolve(&domain, handle) {
-            Handle::Domain => (query.global(), program_name()),
+            Handle::Domain(owner) => (query.global(&owner), program_name()),
             Handle::Replica(owner, replica) => {
                 let found = find_definition(&owner, &replica, query.name, query.wanted);
                 let found = found.and_then(|found| owner.hand_out(found));
@@ -153,14 +154,22 @@ impl Query<'_> {
             // (glibc, elf/dl-lookup.c, add_dependency).
             self.domain.0.state.lock().uses.keep(image);
         }
-        self.address_of(found)
+        self.address_of(found).or_else(|| self.of_current(self.domain))
     }
 
-    /// A symbol of the whole program, as the handle of `dlopen(NULL)` gives it.
-    fn global(&self) -> Option<usize> {
+    /// A symbol of the whole program, as the handle of `dlopen(NULL)` in `owner` gives it.
+    fn global(&self, owner: &Domain) -> Option<usize> {
         // Not kept for the caller either.
-        let found = || self.find_in(&self.domain.default_scope());
-        self.domain.hand_out(self.interposed().or_else(found)?)
+        let found = || self.find_in(&owner.default_scope());
+        let found = owner.interposed(self.name.text).or_else(found);
+        found.and_then(|found| owner.hand_out(found)).or_else(|| self.of_current(owner))
+    }
+
+    /// To a library that is loaded once for all domains, the process is the domain whose code the thread runs.
+    fn of_current(&self, asked: &Domain) -> Option<usize> {
+        let current = asked.is_commons().then(current::domain).flatten()?;
+        let current = domain::by_id(current).filter(|current| !current.is_commons())?;
+        self.global(&current)
     }
 
     /// RTLD_NEXT: the definition that follows the caller's object in its scope.

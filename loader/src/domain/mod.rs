@@ -118,7 +118,17 @@ pub(crate) fn by_id(id: DomainId) -> Option<Domain> {
     DOMAINS.lock().get(&id).cloned().map(Domain)
 }
 
+/// A domain that `is_it` accepts.
+pub(crate) fn find(is_it: impl Fn(&Domain) -> bool) -> Option<Domain> {
+    DOMAINS.lock().values().map(|inner| Domain(inner.clone())).find(is_it)
+}
+
 impl Domain {
+    /// Whether its libraries are loaded once for all domains.
+    pub(crate) fn is_commons(&self) -> bool {
+        self.0.commons.is_none() && !self.0.program
+    }
+
     /// The domain's id.
     pub fn id(&self) -> DomainId {
         self.0.id

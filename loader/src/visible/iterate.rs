@@ -1,8 +1,12 @@
 //! `dl_iterate_phdr`: the system's objects, then ours.
+//!
+//! Code of a domain gets the objects of its domain first. So who looks for a library by its name finds that of its
+//! domain. Unwinders need all of them: frames of several domains may be on one stack.
 
 use std::ffi::{CString, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
 
+use crate::id::DomainId;
 use crate::sys::functions::functions;
 use crate::visible::publish;
 
@@ -24,6 +28,30 @@ pub(crate) unsafe extern "C-unwind" fn iterate_phdr(
     callback: Option<Callback>,
     data: *mut c_void,
 ) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { iterate(callback, data, None) }
+}
+
+/// As [`iterate_phdr`], for code of the domain `context`.
+///
+/// # Safety
+/// As dl_iterate_phdr(3).
+pub(crate) unsafe extern "C-unwind" fn iterate_phdr_in(
+    callback: Option<Callback>,
+    data: *mut c_void,
+    context: usize,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { iterate(callback, data, Some(DomainId(context as u32))) }
+}
+
+/// # Safety
+/// As dl_iterate_phdr(3).
+unsafe fn iterate(
+    callback: Option<Callback>,
+    data: *mut c_void,
+    domain: Option<DomainId>,
+) -> c_int {
     unsafe extern "C-unwind" fn adjust(
         info: *mut libc::dl_phdr_info,
         size: usize,
@@ -39,7 +67,10 @@ pub(crate) unsafe extern "C-unwind" fn iterate_phdr(
         }
     }
     let Some(callback) = callback else { return 0 };
-    let (replicas, added, removed) = publish::snapshot();
+    let (mut replicas, added, removed) = publish::snapshot();
+    if let Some(domain) = domain {
+        replicas.sort_by_key(|replica| replica.domain != domain);
+    }
     let mut pass = Pass { callback, data, added, removed };
     // SAFETY: `adjust` has the signature and `pass` outlives the call.
     let status = unsafe { (functions().dl_iterate_phdr)(Some(adjust), (&raw mut pass).cast()) };

@@ -225,6 +225,12 @@ pub(crate) fn find(address: usize) -> Option<Arc<Replica>> {
     (address < replica.range().end).then(|| replica.clone())
 }
 
+/// The replica with the link map at this address.
+pub(crate) fn find_by_link_map(address: usize) -> Option<Arc<Replica>> {
+    let directory = DIRECTORY.lock();
+    directory.in_order.iter().find(|replica| replica.range().link_map == address).cloned()
+}
+
 /// All published replicas in the order in which they were loaded, and how many were ever added and removed.
 pub(crate) fn snapshot() -> (Vec<Arc<Replica>>, u64, u64) {
     let directory = DIRECTORY.lock();

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use crate::replicas::{call, domains, open_in};
-use hydrozoa_loader::{Class, Error, Loader, OpenFlags, Policy};
+use hydrozoa_loader::{Class, Error, Library, Loader, OpenFlags, Policy};
 use hydrozoa_testkit::libraries::{Workshop, function, open};
 
 #[test]
@@ -345,4 +345,67 @@ fn what_a_global_library_needs_serves_those_that_name_it_nowhere() {
     assert_eq!(call(&user, "use"), 7);
     // As dlsym(RTLD_DEFAULT) asks.
     assert!(domain.symbol("needed").is_some());
+}
+
+#[test]
+fn a_library_of_the_commons_that_asks_for_the_process_gets_the_domain_whose_code_runs() {
+    let shop = Workshop::new("commons-asks");
+    let core = shop.build("libcore.so", "int answer; int *whose(void) { return &answer; }", &[]);
+    shop.build(
+        "libasks.so",
+        "#define _GNU_SOURCE
+         #include <dlfcn.h>
+         void *by_default(void) { return dlsym(RTLD_DEFAULT, \"answer\"); }
+         void *shared_program(void) { return dlopen(0, RTLD_NOW); }
+         static void *kept;
+         void *by_kept(void) { if (!kept) kept = shared_program(); return dlsym(kept, \"answer\"); }
+         void *by_handle(void *handle) { return dlsym(handle, \"answer\"); }",
+        &[],
+    );
+    let own = shop.build(
+        "libown.so",
+        "#include <dlfcn.h>
+         void *program(void) { return dlopen(0, RTLD_NOW); }
+         void *core(const char *path) { return dlopen(path, RTLD_NOW); }",
+        &["-L{dir}", "-Wl,--no-as-needed", "-l:libasks.so", "-Wl,-rpath,$ORIGIN"],
+    );
+    let policy = Policy::default().with("*/libasks.so", Class::Commons, "test");
+    let loader = Loader::builder().policy(policy).build().unwrap();
+    let users: Vec<_> = (0..3)
+        .map(|index| {
+            let domain = loader.domain(&format!("user {index}")).build().unwrap();
+            let core = open(&domain, &core, OpenFlags::NOW | OpenFlags::GLOBAL).unwrap();
+            let own = open(&domain, &own, OpenFlags::NOW).unwrap();
+            (domain, core, own)
+        })
+        .collect();
+    type Ask = extern "C-unwind" fn() -> usize;
+    type AskBy = extern "C-unwind" fn(usize) -> usize;
+    let ask = |library: &Library, name: &str| {
+        // SAFETY: the functions are declared so in the sources above.
+        let ask: Ask = unsafe { function(library, name) };
+        ask()
+    };
+    let by_handle = |library: &Library, handle: usize| {
+        // SAFETY: as above.
+        let by_handle: AskBy = unsafe { function(library, "by_handle") };
+        by_handle(handle)
+    };
+    let path = std::ffi::CString::new(core.to_str().unwrap()).unwrap();
+    for (domain, core, own) in users.iter().chain(&users) {
+        let answer = core.symbol("answer").unwrap().addr();
+        {
+            let _inside = hydrozoa_loader::current::enter(domain.id());
+            assert_eq!(ask(own, "by_default"), answer);
+            assert_eq!(ask(own, "by_kept"), answer);
+            assert_eq!(by_handle(own, ask(own, "shared_program")), answer);
+        }
+        // Handles that are passed on mean what they mean to those who have got them.
+        assert_eq!(by_handle(own, ask(own, "program")), answer);
+        // SAFETY: as above.
+        let open_core: AskBy = unsafe { function(own, "core") };
+        let handle = open_core(path.as_ptr().addr());
+        assert_eq!(by_handle(own, handle), answer);
+        assert_eq!(ask(own, "by_default"), 0, "outside of all domains");
+    }
 }
