@@ -1,6 +1,7 @@
 //! Reports of failures to the host.
 
 use crate::HOST;
+use crate::barrier;
 use crate::fault::{Fault, Outcome};
 use crate::reference::Ref;
 use crate::table::{Failure, Status, Text};
@@ -14,14 +15,15 @@ use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 
-/// Runs a table function's body. Catches panics, and reports failures to the host.
+/// Runs a table function's body. Catches panics, and reports failures to the host. An exception of C++ that
+/// Python code lets out ends the process (see [`barrier`]).
 ///
 /// # Safety
 ///
 /// `sink` is what the host passed for this call. The body may only return [`Fault::Raised`] while
 /// the thread is attached and an exception is set.
 pub(crate) unsafe fn guarded(sink: *mut c_void, body: impl FnOnce() -> Outcome<()>) -> Status {
-    let fault = match catch_unwind(AssertUnwindSafe(body)) {
+    let fault = match catch_unwind(AssertUnwindSafe(|| barrier::call(body))) {
         Ok(Ok(())) => return Status::DONE,
         Ok(Err(fault)) => fault,
         // SAFETY: by contract.
