@@ -181,6 +181,29 @@ impl Loader {
         Ok(Library::of_system(self.commons.clone(), handle, object.base, path))
     }
 
+    /// Redirects the calls that the system's object `soname` makes to functions of these names, its own ones among
+    /// them, as far as they go through its table of slots. Returns the number of redirected slots: 0 if no such
+    /// object is loaded. The object stays loaded from then on. What it has called before is not undone.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] if the table cannot be made writable.
+    ///
+    /// # Safety
+    /// Each address is a function that does for the object what the function of that name promises to its callers.
+    pub unsafe fn redirect_system(
+        &self,
+        soname: &str,
+        functions: &[(&str, *const c_void)],
+    ) -> Result<usize> {
+        let Some(object) = SYSTEM.by_name(soname).filter(|object| SYSTEM.pin(object)) else {
+            return Ok(0);
+        };
+        unwind::redirect(&object, |name| {
+            let known = functions.iter().find(|(known, _)| known.as_bytes() == name);
+            known.map(|(_, address)| *address as usize)
+        })
+    }
+
     /// The address of `name` in the executable, its dependencies, and what the system loader
     /// loaded globally or for a domain.
     pub fn system_symbol(&self, name: &str) -> Option<*const c_void> {

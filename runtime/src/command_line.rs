@@ -74,7 +74,12 @@ impl CommandLine {
     /// [`Error::Load`](crate::Error::Load) or [`Error::Start`](crate::Error::Start). The command reports
     /// its own failures by its exit status and on its standard error.
     pub fn run(self) -> Result<i32> {
-        let torch = Torch::settle(self.torch, &self.python, Search::Command, false)?;
+        let torch = Torch::settle(
+            self.torch,
+            &self.python,
+            Search::Command,
+            self.torch == TorchPolicy::Shared,
+        )?;
         let program = self
             .python
             .executable()

@@ -3,7 +3,7 @@
 use crate::Result;
 use crate::libraries;
 use crate::python::{Installation, Search};
-use crate::torch::{Adapter, Member, Release, TorchPolicy, files};
+use crate::torch::{Adapter, Member, Release, TorchPolicy, files, slots};
 use hydrozoa_loader::{Domain, Interposition, Judge, Library, Loader};
 use std::sync::{Arc, OnceLock};
 
@@ -120,7 +120,7 @@ fn loader(place: &OnceLock<Loader>, torch: Judge) -> Result<Loader> {
 
 /// The adapter for a release.
 fn shared(release: &Release, verify: bool) -> Result<Arc<Adapter>> {
-    let adapter = Adapter::of_process(&loader(&SHARED, files::shared)?, release)?;
+    let adapter = Adapter::of_process(&loader(&SHARED, files::shared)?, release, slots::redirect)?;
     if verify {
         adapter.verify()?;
     }

@@ -33,6 +33,16 @@ pub fn command() -> Result<PathBuf> {
     named("HYDROZOA_TEST_COMMAND")
 }
 
+/// How often a race is run: `HYDROZOA_TEST_REPETITIONS`, else 20.
+///
+/// # Errors
+///
+/// The variable is no number.
+pub fn repetitions() -> Result<usize> {
+    env::var("HYDROZOA_TEST_REPETITIONS")
+        .map_or(Ok(20), |text| text.parse().context("HYDROZOA_TEST_REPETITIONS"))
+}
+
 /// A script in `tests/scripts`.
 pub fn script(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts").join(name)

@@ -103,27 +103,38 @@ pub(crate) fn install(system: &System) -> Result<()> {
                 })?
             }
         };
-        redirect(&libgcc)
+            let replacements = replacements();
+        let ours = |name: &[u8]| {
+            replacements.iter().find(|(known, _)| *known == name).map(|(_, address)| *address)
+        };
+        if redirect(&libgcc, ours)? == 0 {
+            return Err(Error::Unsupported(format!(
+                "{}: it asks neither _dl_find_object nor dl_iterate_phdr, so exceptions could not cross replicas",
+                libgcc.path.display()
+            )));
+        }
+        Ok(())
     })?;
     Ok(())
 }
 
-/// Writes our functions into the slots of `object` that name theirs.
-fn redirect(object: &SystemObject) -> Result<()> {
+/// Writes an address into each slot of `object`'s procedure linkage table whose symbol `replacement` knows, and
+/// returns the number of those slots. The object is never unloaded.
+pub(crate) fn redirect(
+    object: &SystemObject,
+    replacement: impl Fn(&[u8]) -> Option<usize>,
+) -> Result<usize> {
     let mut redirected = 0;
     for (table, size) in [(DT_JMPREL, DT_PLTRELSZ), (DT_RELA, DT_RELASZ)] {
         let (Some(address), Some(size)) = (object.table(table), object.value(size)) else {
             continue;
         };
-        // SAFETY: the table belongs to a loaded object that is never unloaded (libgcc_s).
+        // SAFETY: the table belongs to a loaded object that is never unloaded.
         let table = unsafe { std::slice::from_raw_parts(address as *const u8, size as usize) };
         for rela in Rela::all(table).filter(|rela| arch::action(rela.kind) == Some(Action::Slot)) {
             let name =
                 object.symbols.symbol(rela.symbol).and_then(|symbol| object.symbols.name(&symbol));
-            let Some((_, ours)) = replacements().into_iter().find(|(known, _)| name == Some(known))
-            else {
-                continue;
-            };
+            let Some(ours) = name.and_then(&replacement) else { continue };
             let slot = object.base + rela.offset as usize;
             write_slot(slot, ours).map_err(|error| {
                 Error::Unsupported(format!(
@@ -134,18 +145,12 @@ fn redirect(object: &SystemObject) -> Result<()> {
             redirected += 1;
         }
     }
-    if redirected == 0 {
-        return Err(Error::Unsupported(format!(
-            "{}: it asks neither _dl_find_object nor dl_iterate_phdr, so exceptions could not cross replicas",
-            object.path.display()
-        )));
-    }
-    Ok(())
+    Ok(redirected)
 }
 
 fn write_slot(slot: usize, value: usize) -> std::io::Result<()> {
     while_writable(slot, size_of::<usize>(), || {
-        // SAFETY: the slot is an aligned word of libgcc's table, writable now, that only atomically
+        // SAFETY: the slot is an aligned word of the object's table, writable now, that only atomically
         // read jumps use.
         unsafe { &*(slot as *const AtomicUsize) }.store(value, Ordering::Release);
     })

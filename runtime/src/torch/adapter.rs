@@ -96,8 +96,12 @@ pub(crate) struct Adapter {
     release: Release,
     layout: &'static Layout,
     symbols: OnceLock<Symbols>,
+    on_load: OnLoad,
     members: RwLock<Members>,
 }
+
+/// What is done when libraries of torch may have been loaded. It may be done again.
+pub(crate) type OnLoad = fn(&Adapter);
 
 #[derive(Debug, Default)]
 struct Members {
@@ -118,6 +122,7 @@ impl Adapter {
     pub(crate) fn of_process(
         loader: &Loader,
         release: &Release,
+        on_load: OnLoad,
     ) -> Result<Arc<Adapter>, AdapterError> {
         // An exception that reaches a function of such a program, also an `extern "C-unwind"` one, is
         // "panic in a function that cannot unwind" (RFC 2945 of Rust). Cargo builds all crates of a
@@ -138,6 +143,7 @@ impl Adapter {
                 release: release.clone(),
                 layout,
                 symbols: OnceLock::new(),
+                on_load,
                 members: RwLock::default(),
             })
         });
@@ -167,6 +173,7 @@ impl Adapter {
         })?;
         // Another thread may have done the same; both tables are alike.
         let _ = self.symbols.set(symbols);
+        self.notice_libraries();
         Ok(())
     }
 
@@ -196,6 +203,20 @@ impl Adapter {
     /// The functions of libtorch, or the names of those that no system object of the process defines.
     fn resolve(&self) -> Result<Symbols, Vec<&'static str>> {
         Symbols::resolve(|name| self.loader.system_symbol(name))
+    }
+
+    /// Whether one interpreter at most shares libtorch now.
+    pub(super) fn is_alone(&self) -> bool {
+        self.members.read().unwrap_or_else(PoisonError::into_inner).by_domain.len() <= 1
+    }
+
+    /// To be called when libraries of torch may have been loaded.
+    pub(super) fn notice_libraries(&self) {
+        (self.on_load)(self);
+    }
+
+    pub(super) fn loader(&self) -> &Loader {
+        &self.loader
     }
 
     pub(super) fn layout(&self) -> &'static Layout {
@@ -297,12 +318,17 @@ pub(super) fn adapter() -> &'static Arc<Adapter> {
 /// since the library that calls it needs libtorch.
 pub(super) fn symbols() -> &'static Symbols {
     let adapter = adapter();
-    adapter.symbols.get_or_init(|| {
+    if let Some(symbols) = adapter.symbols.get() {
+        return symbols;
+    }
+    let symbols = adapter.symbols.get_or_init(|| {
         adapter.resolve().unwrap_or_else(|missing| {
             // Only reached without `verify`. The caller is C++, which takes no error here.
             panic!("torch {} does not export {missing:?}; use policy `isolated`", adapter.release)
         })
-    })
+    });
+    adapter.notice_libraries();
+    symbols
 }
 
 /// The torch that interpreters share, if any do.

@@ -24,6 +24,7 @@ pub(super) fn interpositions(member: &'static Member) -> Vec<Answer> {
             EXPORTS.stack_trace_set.answered_by(set_stack_trace, member),
             EXPORTS.handler_register.answered_by(register_handler, member),
             EXPORTS.emit_hooks_set.answered_by(set_emit_hooks, member),
+            EMIT_HOOKS.answered_by(emit_hooks, member),
             GIL_CHECKER.answered_by(gil_checker, member),
             PYTHON_FRAMES.answered_by(python_frames, member),
             COMPILED_AUTOGRAD.answered_by(set_compiled_autograd, member),
@@ -40,6 +41,13 @@ const GIL_CHECKER: Exported<unsafe extern "C-unwind" fn() -> *const c_void> =
 const PYTHON_FRAMES: Exported<unsafe extern "C-unwind" fn() -> *const c_void> =
     // SAFETY: as above.
     unsafe { Exported::new("_ZN5torch4lazy23GetPythonFramesFunctionEv") };
+
+/// `torch::jit::getEmitHooks()`: a pair of `std::function`s.
+const EMIT_HOOKS: Exported<
+    unsafe extern "C-unwind" fn(*mut [CxxFunction; 2]) -> *mut [CxxFunction; 2],
+> =
+    // SAFETY: the name states that there are no parameters; the pair is returned in the caller's memory.
+    unsafe { Exported::new("_ZN5torch3jit12getEmitHooksEv") };
 
 /// `torch::autograd::Engine::set_compiled_autograd(compiled_autograd_fn)`, a static function.
 const COMPILED_AUTOGRAD: Exported<unsafe extern "C-unwind" fn(*const c_void)> =
@@ -77,10 +85,13 @@ impl Kept {
 /// The functions of one callback, one of each interpreter at most.
 type Callback = Mutex<Vec<Kept>>;
 
+/// Sets the function of `kept`'s interpreter. One without a target is kept as nothing.
 fn keep(callback: &Callback, kept: Kept) {
     let mut all = lock(callback);
     all.retain(|other| other.serial != kept.serial);
-    all.push(kept);
+    if kept.function.is_callable() {
+        all.push(kept);
+    }
 }
 
 fn of_current(callback: &Callback) -> Option<Kept> {
@@ -200,6 +211,22 @@ unsafe extern "C-unwind" fn set_emit_hooks(
             (symbols().emit_hooks_set)(&mut router(&EMIT_MODULE), &mut router(&EMIT_FUNCTION))
         };
     });
+}
+
+/// `torch::jit::getEmitHooks()`: what this interpreter has set. libtorch's own answer would be the functions that
+/// `set_emit_hooks` gave it, and an interpreter that sets them again would call itself for ever.
+unsafe extern "C-unwind" fn emit_hooks(
+    result: *mut [CxxFunction; 2],
+    member: &'static Member,
+) -> *mut [CxxFunction; 2] {
+    let copy = |callback: &Callback| {
+        let kept = lock(callback).iter().find(|kept| kept.serial == member.serial()).copied();
+        // SAFETY: what pybind11 binds can be copied; its interpreter asks for it, and so is alive.
+        kept.map_or(CxxFunction::EMPTY, |kept| unsafe { kept.function.copy() })
+    };
+    // SAFETY: the caller's room for the pair.
+    unsafe { result.write([copy(&EMIT_MODULE), copy(&EMIT_FUNCTION)]) };
+    result
 }
 
 /// Both take one object, by address.

@@ -300,6 +300,18 @@ impl CxxFunction {
         unsafe { std::ptr::replace(place, CxxFunction::EMPTY) }
     }
 
+    /// Another function with a copy of the target.
+    ///
+    /// # Safety
+    /// The target can be copied, and what it belongs to is alive.
+    pub(super) unsafe fn copy(&self) -> CxxFunction {
+        let Some(manager) = self.manager else { return CxxFunction::EMPTY };
+        let mut copy = CxxFunction { ..CxxFunction::EMPTY };
+        // SAFETY: libstdc++ copies a function so (std_function.h, the copy constructor).
+        unsafe { manager(&mut copy.target, &self.target, CLONE) };
+        CxxFunction { manager: self.manager, invoker: self.invoker, ..copy }
+    }
+
     /// Whether it can be called.
     pub(super) fn is_callable(&self) -> bool {
         self.manager.is_some()
@@ -362,6 +374,37 @@ impl CxxShared {
         if !self.control.is_null() {
             // SAFETY: as in `retain`; the object outlives this, since the count stays above zero.
             unsafe { (*self.control).owners.fetch_sub(1, Ordering::Release) };
+        }
+    }
+
+    /// The owner of an object that was just made.
+    ///
+    /// # Safety
+    /// `control` is an `_Sp_counted_base` that counts one owner of `object`.
+    pub(super) unsafe fn of(object: *mut c_void, control: *mut c_void) -> CxxShared {
+        CxxShared { object, control: control.cast() }
+    }
+
+    /// Removes one owner, and destroys the object with the last one (libstdc++, `_Sp_counted_base::_M_release`).
+    ///
+    /// # Safety
+    /// The owner is this value, which is not used any more.
+    pub(super) unsafe fn drop_owner(self) {
+        type Method = unsafe extern "C-unwind" fn(*mut ControlBlock);
+        let control = self.control;
+        if control.is_null() {
+            return;
+        }
+        // SAFETY: the block lives until its last observer is gone; all owners together are one. The third and
+        // fourth functions of its virtual table are `_M_dispose` and `_M_destroy`, behind two destructors.
+        unsafe {
+            let method = |place: usize| *(*control).vtable.cast::<Method>().add(place);
+            if (*control).owners.fetch_sub(1, Ordering::AcqRel) == 1 {
+                method(2)(control);
+                if (*control).observers.fetch_sub(1, Ordering::AcqRel) == 1 {
+                    method(3)(control);
+                }
+            }
         }
     }
 

@@ -26,6 +26,16 @@ impl<F: Copy> Exported<F> {
         Exported { name, _type: PhantomData }
     }
 
+    /// The symbol, and a function that stands for it everywhere: in replicas and in libtorch itself. It finds out
+    /// for which interpreter it is called.
+    ///
+    /// # Safety
+    /// `function` does for its caller what the symbol promises.
+    pub(super) const unsafe fn means(&self, function: F) -> Stand {
+        const { assert!(size_of::<F>() == size_of::<*const c_void>()) };
+        Stand { name: self.name, function: Pointer { of: function }.address() }
+    }
+
     /// The symbol at `address`.
     ///
     /// # Safety
@@ -34,6 +44,34 @@ impl<F: Copy> Exported<F> {
         const { assert!(size_of::<F>() == size_of::<*const c_void>()) };
         // SAFETY: `F` is the symbol's pointer type, by the contract of `new`.
         unsafe { std::mem::transmute_copy(&address) }
+    }
+}
+
+/// A function that stands for a symbol.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stand {
+    pub(super) name: &'static str,
+    pub(super) function: *const c_void,
+}
+
+impl Stand {
+    /// What references of a domain bind to.
+    pub(super) fn answer(self) -> Answer {
+        // SAFETY: `Exported::means` was given a function of the symbol's type and meaning.
+        (self.name, unsafe { Interposition::function(self.function) })
+    }
+}
+
+/// A pointer to a function or to data, as an address.
+union Pointer<F: Copy> {
+    of: F,
+    address: *const c_void,
+}
+
+impl<F: Copy> Pointer<F> {
+    const fn address(self) -> *const c_void {
+        // SAFETY: the caller has compared the sizes; a pointer has the bytes of its address.
+        unsafe { self.address }
     }
 }
 

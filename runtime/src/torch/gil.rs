@@ -16,6 +16,7 @@ use std::ffi::c_void;
 use hydrozoa_loader::{DomainId, current};
 
 use super::adapter::{Member, symbols};
+use super::anomaly;
 use super::exported::Answer;
 use super::libpython::PYTHON;
 use super::symbols::EXPORTS;
@@ -153,6 +154,7 @@ unsafe extern "C-unwind" fn delete_current(member: &'static Member) {
 
 /// `PyEval_SaveThread()`.
 unsafe extern "C-unwind" fn save_thread(member: &'static Member) -> *mut c_void {
+    anomaly::notice(member);
     // SAFETY: the caller's call.
     let state = unsafe { (member.libpython().save_thread)() };
     leave(member, End::Save);

@@ -14,13 +14,18 @@
 //! | [`classes`] | custom classes by name | class types each |
 //! | [`jit_operators`] | TorchScript operators | operations each |
 //! | [`traceback`] | gatherers of Python frames | each asked on its own threads |
+//! | [`anomaly`] | two variables | one interpreter, while it is alone |
 //! | [`profiler`] | one profiler session | it, one at a time |
+//! | [`state`] | flags, default dtype and generator | each its own |
+//! | [`forward_ad`], [`groups`] | levels of forward AD, process groups | each its own |
 //! | [`thread_state`] | modes and guards by thread | exchanged around visits |
 //! | [`gil`] | - | which interpreter a thread runs |
 //!
-//! These stay one for the process, because libtorch has them so: the default generators, default
-//! dtype, thread counts, precision and determinism flags, anomaly mode, warnings given once, the caching
-//! allocators, the profiler, compiled autograd (refused), RPC.
+//! The functions behind the last three are called by libtorch too. [`slots`] redirects those calls.
+//!
+//! These stay one for the process, because libtorch has them so: thread counts, warnings given once,
+//! the caching allocators and generators of devices, the profiler, compiled autograd (refused), RPC. `docs/torch.md`
+//! is the list.
 //!
 //! A function that answers for a C++ function has the parameters of the original in the terms of the
 //! psABI (see [`cxx`] and [`exported`]), and behind them the [`Member`] that it answers for. It is
@@ -38,6 +43,7 @@
 //! | `exported`, `kernel`, `cxx`, `release`, `device` | types and layouts of other libraries; the machine |
 
 mod adapter;
+mod anomaly;
 mod callbacks;
 mod cells;
 mod classes;
@@ -47,7 +53,9 @@ mod dispatch;
 mod exported;
 pub(crate) mod files;
 mod forward;
+mod forward_ad;
 mod gil;
+mod groups;
 mod hooks;
 mod interpreter;
 mod jit_operators;
@@ -55,6 +63,8 @@ mod kernel;
 mod libpython;
 mod profiler;
 mod release;
+pub(crate) mod slots;
+mod state;
 mod symbols;
 mod thread_state;
 mod traceback;
@@ -108,6 +118,7 @@ impl Member {
     /// What the interpreter's domain interposes, for its builder.
     pub(crate) fn interpositions(&'static self) -> Vec<Answer> {
         [
+            anomaly::interpositions(self),
             gil::interpositions(self),
             interpreter::interpositions(self),
             dispatch::interpositions(self),
@@ -117,6 +128,7 @@ impl Member {
             jit_operators::interpositions(self),
             profiler::interpositions(self),
             hooks::interpositions(self),
+            slots::interpositions(),
         ]
         .concat()
     }
@@ -134,6 +146,8 @@ impl Member {
         jit_operators::forget(self);
         classes::forget(self);
         dispatch::forget(self);
+        slots::forget(self);
+        anomaly::forget(self);
         self.end_retirement();
     }
 }

@@ -1,6 +1,7 @@
 //! The exported functions of libtorch and libstdc++ that the adapter calls, or answers, or both.
 
 use std::ffi::{c_char, c_void};
+use std::sync::atomic::AtomicBool;
 
 use super::cxx::{Allocator, CxxFunction, CxxShared, CxxString, CxxVector};
 use super::exported::exports;
@@ -143,6 +144,59 @@ exports! {
     /// `torch::jit::setEmitHooks(std::function<void(Module)>, std::function<void(StrongFunctionPtr)>)`.
     emit_hooks_set: "_ZN5torch3jit12setEmitHooksESt8functionIFvNS0_6ModuleEEES1_IFvNS0_17StrongFunctionPtrEEE"
         => unsafe extern "C-unwind" fn(*mut CxxFunction, *mut CxxFunction),
+    /// `at::globalContext()`.
+    context: "_ZN2at13globalContextEv" => unsafe extern "C-unwind" fn() -> *mut c_void,
+    /// `at::Context::Context()`.
+    context_new: "_ZN2at7ContextC1Ev" => unsafe extern "C-unwind" fn(*mut c_void),
+    /// `c10::get_default_dtype()`: a `TypeMeta`, whose number is that of the `ScalarType`.
+    dtype: "_ZN3c1017get_default_dtypeEv" => unsafe extern "C-unwind" fn() -> u16,
+    /// `c10::get_default_dtype_as_scalartype()`.
+    dtype_as_scalar: "_ZN3c1031get_default_dtype_as_scalartypeEv" => unsafe extern "C-unwind" fn() -> u8,
+    /// `c10::get_default_complex_dtype()`.
+    complex_dtype: "_ZN3c1025get_default_complex_dtypeEv" => unsafe extern "C-unwind" fn() -> u16,
+    /// `c10::set_default_dtype(caffe2::TypeMeta)`.
+    dtype_set: "_ZN3c1017set_default_dtypeEN6caffe28TypeMetaE" => unsafe extern "C-unwind" fn(u16),
+    /// `c10::WarningUtils::get_warnAlways()`.
+    warn_always: "_ZN3c1012WarningUtils14get_warnAlwaysEv" => unsafe extern "C-unwind" fn() -> bool,
+    /// `c10::WarningUtils::set_warnAlways(bool)`.
+    warn_always_set: "_ZN3c1012WarningUtils14set_warnAlwaysEb" => unsafe extern "C-unwind" fn(bool),
+    /// `at::detail::getDefaultCPUGenerator()`: a reference to a `Generator`, which is one pointer.
+    generator: "_ZN2at6detail22getDefaultCPUGeneratorEv" => unsafe extern "C-unwind" fn() -> *const *mut c_void,
+    /// `at::detail::createCPUGenerator(uint64_t)`.
+    generator_new: "_ZN2at6detail18createCPUGeneratorEm" => unsafe extern "C-unwind" fn(*mut *mut c_void, u64) -> *mut *mut c_void,
+    /// `c10::detail::getNonDeterministicRandom(bool)`.
+    random: "_ZN3c106detail25getNonDeterministicRandomEb" => unsafe extern "C-unwind" fn(bool) -> u64,
+    /// `torch::autograd::ForwardADLevel::get_next_idx()`.
+    level_enter: "_ZN5torch8autograd14ForwardADLevel12get_next_idxEv" => unsafe extern "C-unwind" fn() -> u64,
+    /// `torch::autograd::ForwardADLevel::release_idx(uint64_t)`.
+    level_leave: "_ZN5torch8autograd14ForwardADLevel11release_idxEm" => unsafe extern "C-unwind" fn(u64),
+    /// `torch::autograd::ForwardADLevel::get_by_idx(uint64_t)`: a `std::shared_ptr`.
+    level: "_ZN5torch8autograd14ForwardADLevel10get_by_idxEm"
+        => unsafe extern "C-unwind" fn(*mut CxxShared, u64) -> *mut CxxShared,
+    /// `torch::autograd::ForwardADLevel::try_get_by_idx(uint64_t)`: a `std::shared_ptr`, empty if there is no such level.
+    level_or_none: "_ZN5torch8autograd14ForwardADLevel14try_get_by_idxEm"
+        => unsafe extern "C-unwind" fn(*mut CxxShared, u64) -> *mut CxxShared,
+    /// The virtual table of what `std::make_shared<ForwardADLevel>` allocates.
+    level_vtable: "_ZTVSt23_Sp_counted_ptr_inplaceIN5torch8autograd14ForwardADLevelESaIvELN9__gnu_cxx12_Lock_policyE2EE"
+        => *const *const c_void,
+    /// `torch::autograd::impl::gradient_edge(const Variable&)`.
+    gradient_edge: "_ZN5torch8autograd4impl13gradient_edgeERKN2at6TensorE"
+        => unsafe extern "C-unwind" fn(*mut c_void, *const c_void) -> *mut c_void,
+    /// `torch::autograd::AnomalyMode::_enabled`.
+    anomaly: "_ZN5torch8autograd11AnomalyMode8_enabledE" => *const AtomicBool,
+    /// `torch::autograd::AnomalyMode::_check_nan`.
+    anomaly_nan: "_ZN5torch8autograd11AnomalyMode10_check_nanE" => *const AtomicBool,
+    /// `c10d::register_process_group(const std::string&, const intrusive_ptr<ProcessGroup>&)`.
+    group_register: "_ZN4c10d22register_process_groupERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEERKN3c1013intrusive_ptrINS_12ProcessGroupENS8_6detail34intrusive_target_default_null_typeISA_EEEE"
+        => unsafe extern "C-unwind" fn(*const CxxString, *const c_void),
+    /// `c10d::resolve_process_group(const std::string&)`: an `intrusive_ptr`.
+    group_resolve: "_ZN4c10d21resolve_process_groupERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE"
+        => unsafe extern "C-unwind" fn(*mut *mut c_void, *const CxxString) -> *mut *mut c_void,
+    /// `c10d::unregister_process_group(const std::string&)`.
+    group_unregister: "_ZN4c10d24unregister_process_groupERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE"
+        => unsafe extern "C-unwind" fn(*const CxxString),
+    /// `c10d::unregister_all_process_groups()`.
+    group_unregister_all: "_ZN4c10d29unregister_all_process_groupsEv" => unsafe extern "C-unwind" fn(),
     /// `torch::CapturedTraceback::addPythonUnwinder(Python*)`.
     traceback_add: "_ZN5torch17CapturedTraceback17addPythonUnwinderEPNS0_6PythonE" => unsafe extern "C-unwind" fn(*mut c_void),
     /// `torch::jit::registerOperator(Operator&&)`.

@@ -243,7 +243,7 @@ mod tests {
 
     fn adapter() -> Arc<Adapter> {
         let loader = Loader::builder().build().unwrap();
-        Adapter::of_process(&loader, &Release::named("2.11.0")).unwrap()
+        Adapter::of_process(&loader, &Release::named("2.11.0"), |_| {}).unwrap()
     }
 
     #[test]

@@ -20,6 +20,8 @@ const TESTS: &[Test] = &[
     ("a_cpp_extension_has_its_own_state_in_each_copy_shared", scripts::extension_shared),
     ("a_cpp_extension_has_its_own_state_in_each_copy_isolated", scripts::extension_isolated),
     ("interpreters_on_one_libtorch_register_for_themselves", torch_shared::registration),
+    ("what_one_interpreter_sets_in_torch_no_other_one_has_shared", torch_shared::state_shared),
+    ("what_one_interpreter_sets_in_torch_no_other_one_has_isolated", torch_shared::state_isolated),
     ("a_thread_takes_its_torch_modes_to_no_other_interpreter", torch_shared::thread_state),
     ("torch_is_found_wherever_python_finds_it", torch_places::anywhere),
     ("another_torch_than_the_shared_one_is_refused_in_words", torch_places::refused),

@@ -42,19 +42,13 @@ fn run(command: &mut Command) -> Result<String> {
     Ok(text(&output))
 }
 
-/// How often the areas run under each policy: `HYDROZOA_TEST_REPETITIONS`, else 20.
-fn repetitions() -> Result<usize> {
-    std::env::var("HYDROZOA_TEST_REPETITIONS")
-        .map_or(Ok(20), |text| text.parse().context("HYDROZOA_TEST_REPETITIONS"))
-}
-
 fn areas(policy: &str) -> Result<()> {
     let script = place::script("torch_areas.py");
     let folder = place::scratch("areas")?;
     let expected = folder.path().join("expected.json");
     run(plain_python()?.arg(&script).arg("--record").arg(&expected))?;
     let mut failures = Vec::new();
-    let repetitions = repetitions()?;
+    let repetitions = place::repetitions()?;
     for repetition in 1..=repetitions {
         let mut command = hydrozoa(COPIES, policy)?;
         command.args(["--in", "all", "--"]).arg(&script).arg("--expect").arg(&expected);

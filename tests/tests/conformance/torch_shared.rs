@@ -32,6 +32,32 @@ pub fn registration() -> Result<()> {
     Ok(())
 }
 
+/// torch's state in three copies at once, as often as `HYDROZOA_TEST_REPETITIONS` says (20).
+fn state(policy: &str) -> Result<()> {
+    const COPIES: usize = 3;
+    let script = place::script("torch_state.py");
+    run(Command::new(place::venv()?.join("bin/python")).arg(&script))?;
+    for repetition in 1..=place::repetitions()? {
+        let mut command = Command::new(place::command()?);
+        command.arg("python").arg("--venv").arg(place::venv()?);
+        command.args(["--torch", policy, "--copies", &COPIES.to_string(), "--in", "all", "--"]);
+        let folder = place::scratch("state")?;
+        command.arg(&script).arg(folder.path()).arg(COPIES.to_string()).arg(policy);
+        let printed = run(&mut command).with_context(|| format!("repetition {repetition}"))?;
+        let done = printed.lines().filter(|line| line.ends_with(": 0 failed")).count();
+        ensure!(done == COPIES, "repetition {repetition}: {done} copies reported:\n{printed}");
+    }
+    Ok(())
+}
+
+pub fn state_shared() -> Result<()> {
+    state("shared")
+}
+
+pub fn state_isolated() -> Result<()> {
+    state("isolated")
+}
+
 /// The state that the first interpreter leaves on the thread.
 const LEAVE_MODES: &str = "
 import torch

@@ -21,8 +21,7 @@ pub struct Options {
     /// How often each interpreter is called
     #[arg(long, default_value_t = 3)]
     rounds: usize,
-    /// The model draws from torch's generator. libtorch has one generator: under policy `shared` the calls whose results are
-    /// compared take turns
+    /// The model draws from torch's generator. Under policy `shared` the calls whose results are compared take turns
     #[arg(long)]
     draws: bool,
     /// A top-level module that the package brings: it is as if the machine did not have it

@@ -1,0 +1,67 @@
+//! libtorch's calls of its own functions, answered for the interpreter whose code the thread runs.
+//!
+//! libtorch is one object of the system's loader, so no interposition of a domain reaches its references. But it is
+//! linked without `-Bsymbolic`: it calls its own exported functions through its procedure linkage table, so that a
+//! program can replace them. This module writes into that table.
+
+use std::collections::HashSet;
+use std::ffi::c_void;
+use std::sync::Mutex;
+
+use super::adapter::{Adapter, Member, lock};
+use super::exported::{Answer, Stand};
+use super::{forward_ad, groups, state};
+
+/// The system objects that call such functions (torch 2.11).
+const OBJECTS: [&str; 5] = [
+    "libc10.so",
+    "libtorch_cpu.so",
+    "libc10_cuda.so",
+    "libtorch_cuda.so",
+    "libtorch_cuda_linalg.so",
+];
+
+fn stands() -> Vec<Stand> {
+    [&state::stands()[..], &forward_ad::stands(), &groups::stands()].concat()
+}
+
+/// What a domain interposes: libtorch_python calls the same functions.
+pub(super) fn interpositions() -> Vec<Answer> {
+    stands().into_iter().map(Stand::answer).collect()
+}
+
+/// Redirects what is loaded and was not redirected before.
+pub(crate) fn redirect(adapter: &Adapter) {
+    static DONE: Mutex<Option<HashSet<&'static str>>> = Mutex::new(None);
+    let mut done = lock(&DONE);
+    let done = done.get_or_insert_default();
+    let functions: Vec<(&str, *const c_void)> =
+        stands().into_iter().map(|stand| (stand.name, stand.function)).collect();
+    for object in OBJECTS {
+        if done.contains(object) {
+            continue;
+        }
+        // SAFETY: `Exported::means` was given functions of the symbols' types and meanings.
+        match unsafe { adapter.loader().redirect_system(object, &functions) } {
+            // It is not loaded.
+            Ok(0) => {}
+            Ok(_) => {
+                done.insert(object);
+            }
+            Err(error) => {
+                done.insert(object);
+                tracing::warn!(
+                    %error,
+                    "{object}: interpreters that share it have its flags in common (docs/torch.md)"
+                );
+            }
+        }
+    }
+}
+
+/// Forgets an interpreter's state.
+pub(super) fn forget(member: &Member) {
+    groups::forget(member);
+    forward_ad::forget(member);
+    state::forget(member);
+}
