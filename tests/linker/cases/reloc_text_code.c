@@ -1,5 +1,7 @@
 //# Area: relocations
 //# Lib: main.so -fno-pic -mcmodel=large -Wl,-z,notext
+//# Compilers: gcc clang
+//# Linkers: bfd lld mold gold
 //# Sharing: off (code has relocated words)
 /* Code that is not position-independent: calls and data by absolute addresses in the instructions. */
 #include "case.h"

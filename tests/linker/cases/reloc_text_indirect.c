@@ -1,6 +1,8 @@
 //# Area: relocations
 //# Lib: dep.so -fPIC
 //# Lib: main.so dep.so -fno-pic -mcmodel=large -Wl,-z,notext
+//# Compilers: gcc clang
+//# Linkers: bfd lld mold gold
 //# Sharing: off (code has relocated words)
 /* Code that is not position-independent calls indirect functions: its own, whose resolver lies in code with
    relocated words, and another object's. */

@@ -1,5 +1,6 @@
 //# Area: mapping
 //# Lib: main.so -Wl,-z,execstack
+//# Linkers: bfd lld mold gold
 //# Differs: glibc before 2.41 makes the stacks of the process executable, later ones refuse the library
 //# Expect-ours: executable stacks: 0
 //# Steps: 1
