@@ -33,8 +33,15 @@ impl Graph {
              static int f1(void) { return 1000; }
              static int (*resolve(void))(void) { return f1; }
              int chosen(void) __attribute__((ifunc(\"resolve\")));
-             int middle(void) { return common() + of_system() + lazy + zeroes[3] + chosen(); }",
-            &with(&["-l:libcommon.so", "-l:libsystem.so"]),
+             // Text relocations: one that mapping writes, one that needs a resolver.
+             int counter = 0;
+             __asm__(\".text\\n.balign 8\\nin_text: .quad counter, chosen\\n\");
+             extern int *const in_text[2] __attribute__((visibility(\"hidden\")));
+             int middle(void) {
+                 int (*function)(void) = (int (*)(void))in_text[1];
+                 return common() + of_system() + lazy + zeroes[3] + function() + *in_text[0];
+             }",
+            &with(&["-l:libcommon.so", "-l:libsystem.so", "-Wl,-z,notext"]),
         );
         let root = shop.build(
             "libroot.so",
