@@ -65,10 +65,18 @@ impl Venv {
         &self.root
     }
 
-    /// Installs wheels, never sources. Returns pip's reason where it cannot.
+    /// Installs wheels, never sources; only modules that are imported are compiled. Returns pip's reason where it cannot.
     pub fn install(&self, packages: &[&str]) -> Result<Result<(), String>> {
         let output = python(&self.root)
-            .args(["-m", "pip", "install", "--quiet", "--only-binary=:all:", "--progress-bar=off"])
+            .args([
+                "-m",
+                "pip",
+                "install",
+                "--quiet",
+                "--only-binary=:all:",
+                "--progress-bar=off",
+                "--no-compile",
+            ])
             .args(packages)
             .stdin(Stdio::null())
             .output()
