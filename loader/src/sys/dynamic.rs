@@ -1,6 +1,7 @@
 //! The system's own dynamic loader (glibc): the objects it holds, and its `dl*` functions.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::path::Path;
 use std::ptr;
 
 use crate::sys::functions::functions;
@@ -214,15 +215,33 @@ unsafe impl Send for ProgramArguments {}
 unsafe impl Sync for ProgramArguments {}
 
 impl ProgramArguments {
+    /// The arguments, and behind them the environment and the auxiliary vector, as the kernel lays them out (psABI,
+    /// "Initial Stack and Register State"). glibc passes its constructors that very block, and the runtime of Go
+    /// reads on behind the arguments (runtime/os_linux.go, `sysargs`).
     pub(crate) fn of_process() -> ProgramArguments {
         use std::os::unix::ffi::OsStringExt;
-        let strings: Vec<*const c_char> = std::env::args_os()
-            .filter_map(|argument| CString::new(argument.into_vec()).ok())
-            .map(|argument| argument.into_raw().cast_const())
+        let leak = |text: std::ffi::OsString| {
+            CString::new(text.into_vec()).ok().map(|text| text.into_raw().expose_provenance())
+        };
+        let arguments: Vec<usize> = std::env::args_os().filter_map(leak).collect();
+        let count = arguments.len() as c_int;
+        let variables = std::env::vars_os().filter_map(|(mut name, value)| {
+            name.push("=");
+            name.push(value);
+            leak(name)
+        });
+        // Without /proc, or where the process may not read it, the vector is empty, which it may be.
+        let auxiliary = super::file::read(Path::new("/proc/self/auxv")).unwrap_or_default();
+        let (words, _) = auxiliary.as_chunks::<{ size_of::<usize>() }>();
+        let block: Vec<usize> = arguments
+            .into_iter()
+            .chain([0])
+            .chain(variables)
+            .chain([0])
+            .chain(words.iter().map(|word| usize::from_ne_bytes(*word)))
+            .chain([libc::AT_NULL as usize, 0])
             .collect();
-        let count = strings.len() as c_int;
-        let terminated: Vec<_> = strings.into_iter().chain([ptr::null()]).collect();
-        ProgramArguments { count, values: Box::leak(terminated.into_boxed_slice()).as_ptr() }
+        ProgramArguments { count, values: Box::leak(block.into_boxed_slice()).as_ptr().cast() }
     }
 }
 
