@@ -71,6 +71,6 @@ pub use image::provided::provide;
 pub use inspect::{DependencyInfo, Inspection, SegmentInfo, TlsInfo};
 pub use load::library::Library;
 pub use loader::{DomainBuilder, Loader, LoaderBuilder};
-pub use policy::{Class, Judge, Policy, Rule, Verdict};
+pub use policy::{Class, Decision, Judge, Policy, Rule, Verdict};
 pub use replica::thunk::Interposition;
 pub use sys::lock::undisturbed;

@@ -5,7 +5,12 @@
 //! lock of its single user, or a library that should be private (or shared) by choice. The loader has
 //! rules of its own for the libraries of the C library and of the compiler, since these serve the whole
 //! process in any program. Its user adds rules for other libraries.
+//!
+//! A user whose domains bring libraries of their own adds a rule of place
+//! ([`Policy::replicate_outside_system`]): what lies outside of the system's library directories belongs
+//! to the domain that loads it.
 
+use std::borrow::Cow;
 use std::path::Path;
 
 use glob::Pattern;
@@ -21,14 +26,34 @@ pub enum Class {
     System,
 }
 
-/// One line of a policy: files whose path matches get the class.
+/// What a rule decides about the files that match it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Decision {
+    /// They have this class.
+    Class(Class),
+    /// Their symbols decide, wherever the files lie. They are replicated only if they need a symbol that
+    /// belongs to the domain.
+    Symbols,
+    /// As [`Decision::Symbols`], and the same holds for each file that needs one of them, directly or not.
+    /// It is for a shared library with which its users register: a second replica of a user would
+    /// register again.
+    SymbolsOfUsers,
+}
+
+impl From<Class> for Decision {
+    fn from(class: Class) -> Decision {
+        Decision::Class(class)
+    }
+}
+
+/// One line of a policy: what it decides about files whose path matches.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Rule {
     pattern: Pattern,
     /// A text that every matching path contains: cheaper to search for first.
     literal: String,
-    class: Class,
-    reason: &'static str,
+    decision: Decision,
+    reason: Cow<'static, str>,
 }
 
 /// An ordered table of rules; the first that matches a file's path decides.
@@ -39,6 +64,7 @@ pub struct Rule {
 pub struct Policy {
     rules: Vec<Rule>,
     judge: Option<Judge>,
+    outside: Option<&'static str>,
 }
 
 /// A function that decides about the file at a path where no pattern can: the decision depends on other
@@ -49,8 +75,8 @@ pub type Judge = fn(&Path) -> Option<Verdict>;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Verdict {
-    /// The class of the file, and the reason.
-    Class(Class, &'static str),
+    /// What is decided about the file, and the reason.
+    Decision(Decision, &'static str),
     /// The file is not loaded. The reason is part of the [error](crate::Error::Refused).
     Refuse(String),
 }
@@ -59,7 +85,7 @@ pub enum Verdict {
 /// other libraries are their user's, who adds them by [`Policy::with`] and [`Policy::with_last`].
 impl Default for Policy {
     fn default() -> Policy {
-        let mut policy = Policy { rules: Vec::new(), judge: None };
+        let mut policy = Policy { rules: Vec::new(), judge: None, outside: None };
         // The C library and what belongs to it own the process: threads, TLS, signals, unwinding.
         for pattern in [
             "*/libc.so*",
@@ -84,11 +110,16 @@ impl Policy {
     /// Puts a rule in front of all others.
     ///
     /// # Panics
-    /// If `pattern` is not a valid pattern of the `glob` crate.
+    /// If `pattern` is not a valid pattern of the `glob` crate ([`Policy::check`]).
     #[must_use]
-    pub fn with(mut self, pattern: &str, class: Class, reason: &'static str) -> Policy {
+    pub fn with(
+        mut self,
+        pattern: &str,
+        decision: impl Into<Decision>,
+        reason: impl Into<Cow<'static, str>>,
+    ) -> Policy {
         let last = self.rules.len();
-        self.push(pattern, class, reason);
+        self.push(pattern, decision, reason);
         let rule = self.rules.remove(last);
         self.rules.insert(0, rule);
         self
@@ -97,10 +128,15 @@ impl Policy {
     /// Puts a rule behind all others.
     ///
     /// # Panics
-    /// If `pattern` is not a valid pattern of the `glob` crate.
+    /// If `pattern` is not a valid pattern of the `glob` crate ([`Policy::check`]).
     #[must_use]
-    pub fn with_last(mut self, pattern: &str, class: Class, reason: &'static str) -> Policy {
-        self.push(pattern, class, reason);
+    pub fn with_last(
+        mut self,
+        pattern: &str,
+        decision: impl Into<Decision>,
+        reason: impl Into<Cow<'static, str>>,
+    ) -> Policy {
+        self.push(pattern, decision, reason);
         self
     }
 
@@ -111,22 +147,63 @@ impl Policy {
         self
     }
 
-    fn push(&mut self, pattern: &str, class: Class, reason: &'static str) {
-        let pattern = Pattern::new(pattern)
-            .unwrap_or_else(|error| panic!("policy pattern {pattern}: {error}"));
-        self.rules.push(Rule { literal: literal(pattern.as_str()), pattern, class, reason });
+    /// Replicates each file that no rule matches, unless it lies in one of the system's library directories
+    /// (ld.so(8): the default directories, and those of `ld.so.cache`), or the program began with it (the
+    /// executable, preloaded objects, and what they need), or a library that is shared by a rule needs it.
+    /// What the program opened later by `dlopen` is not the program's own in this sense: it belongs to the
+    /// code that opened it.
+    #[must_use]
+    pub fn replicate_outside_system(mut self, reason: &'static str) -> Policy {
+        self.outside = Some(reason);
+        self
     }
 
-    /// The class that the judge or a rule gives to the file at `path`, and why.
-    pub fn rule(&self, path: &Path) -> Option<(Class, &'static str)> {
-        if let Some(Verdict::Class(class, reason)) = self.judge.and_then(|judge| judge(path)) {
-            return Some((class, reason));
+    /// Checks a pattern that a rule is to have.
+    ///
+    /// # Errors
+    /// A text that says what is wrong, and where in the pattern.
+    pub fn check(pattern: &str) -> Result<(), String> {
+        Pattern::new(pattern).map(drop).map_err(|error| error.to_string())
+    }
+
+    fn push(
+        &mut self,
+        pattern: &str,
+        decision: impl Into<Decision>,
+        reason: impl Into<Cow<'static, str>>,
+    ) {
+        let pattern = Pattern::new(pattern)
+            .unwrap_or_else(|error| panic!("policy pattern {pattern}: {error}"));
+        self.rules.push(Rule {
+            literal: literal(pattern.as_str()),
+            pattern,
+            decision: decision.into(),
+            reason: reason.into(),
+        });
+    }
+
+    /// What the judge or a rule decides about the file at `path`, and why. The rule of place is not among them.
+    pub fn decision(&self, path: &Path) -> Option<(Decision, &str)> {
+        if let Some(Verdict::Decision(decision, reason)) = self.judge.and_then(|judge| judge(path))
+        {
+            return Some((decision, reason));
         }
         let path = path.to_str()?;
         self.rules
             .iter()
             .find(|rule| path.contains(&rule.literal) && rule.pattern.matches(path))
-            .map(|rule| (rule.class, rule.reason))
+            .map(|rule| (rule.decision, &*rule.reason))
+    }
+
+    /// Whether something may be decided about the users of a library.
+    pub(crate) fn may_have_registries(&self) -> bool {
+        self.judge.is_some()
+            || self.rules.iter().any(|rule| rule.decision == Decision::SymbolsOfUsers)
+    }
+
+    /// Why files outside of the system's library directories are replicated, if they are.
+    pub(crate) fn outside(&self) -> Option<&'static str> {
+        self.outside
     }
 
     /// Why the file at `path` must not be loaded, if so.
@@ -144,9 +221,9 @@ impl Policy {
         let matches = |rule: &Rule| path.contains(&rule.literal) && rule.pattern.matches(&path);
         let decides = |rule: &Rule| rule.is_for_names() && matches(rule);
         let index = self.rules.iter().position(decides)?;
-        let class = self.rules[index].class;
+        let Decision::Class(class) = self.rules[index].decision else { return None };
         // An earlier one may match by what a directory is called.
-        let undecided = |rule: &Rule| rule.class != class && rule.may_match(name);
+        let undecided = |rule: &Rule| rule.decision != class.into() && rule.may_match(name);
         (!self.rules[..index].iter().any(undecided)).then_some(class)
     }
 }
@@ -184,39 +261,40 @@ mod tests {
             Class::Replicate,
             "test",
         );
-        let class = |path: &str| policy.rule(Path::new(path)).map(|rule| rule.0);
-        assert_eq!(class("/x/libac1.so"), Some(Class::Commons));
+        let class = |path: &str| policy.decision(Path::new(path)).map(|rule| rule.0);
+        assert_eq!(class("/x/libac1.so"), Some(Class::Commons.into()));
         assert_eq!(class("/x/libcc1.so"), None);
-        assert_eq!(class("/x/libxyz.so"), Some(Class::Replicate));
+        assert_eq!(class("/x/libxyz.so"), Some(Class::Replicate.into()));
         assert_eq!(class("/x/liby.so"), None);
     }
 
     #[test]
     fn without_rules_of_a_user_only_the_c_library_and_the_compilers_have_one() {
-        let ruled = |rule: &Rule| rule.class == Class::System;
+        let ruled = |rule: &Rule| rule.decision == Class::System.into();
         assert!(Policy::default().rules.iter().all(ruled));
-        assert_eq!(Policy::default().rule(Path::new("/usr/lib/libreadline.so.8")), None);
+        assert_eq!(Policy::default().decision(Path::new("/usr/lib/libreadline.so.8")), None);
+        assert_eq!(Policy::default().outside(), None);
     }
 
     #[test]
     fn a_custom_rule_overrides_a_built_in_one() {
         let path = Path::new("/usr/lib/libm.so.6");
-        assert_eq!(Policy::default().rule(path).unwrap().0, Class::System);
+        assert_eq!(Policy::default().decision(path).unwrap().0, Class::System.into());
         let policy = Policy::default().with("*/libm.*", Class::Replicate, "test");
-        assert_eq!(policy.rule(path).unwrap().0, Class::Replicate);
+        assert_eq!(policy.decision(path).unwrap().0, Class::Replicate.into());
     }
 
     #[test]
     fn a_judge_decides_before_every_rule_and_may_refuse() {
         let judge: Judge = |path| match path.file_name()?.to_str()? {
-            "libm.so.6" => Some(Verdict::Class(Class::Commons, "judged")),
+            "libm.so.6" => Some(Verdict::Decision(Class::Commons.into(), "judged")),
             "libbad.so" => Some(Verdict::Refuse("it is bad".into())),
             _ => None,
         };
         let policy = Policy::default().with("*/lib*", Class::Replicate, "test").with_judge(judge);
-        let rule = |path: &str| policy.rule(Path::new(path)).unwrap();
-        assert_eq!(rule("/usr/lib/libm.so.6"), (Class::Commons, "judged"));
-        assert_eq!(rule("/usr/lib/libx.so"), (Class::Replicate, "test"));
+        let decision = |path: &str| policy.decision(Path::new(path)).unwrap();
+        assert_eq!(decision("/usr/lib/libm.so.6"), (Class::Commons.into(), "judged"));
+        assert_eq!(decision("/usr/lib/libx.so"), (Class::Replicate.into(), "test"));
         assert_eq!(policy.refusal(Path::new("/x/libbad.so")).as_deref(), Some("it is bad"));
         assert_eq!(policy.refusal(Path::new("/x/libm.so.6")), None);
     }
@@ -224,9 +302,9 @@ mod tests {
     #[test]
     fn a_last_rule_decides_where_no_other_does() {
         let policy = Policy::default().with_last("*/lib[mx].so*", Class::Replicate, "test");
-        let class = |path: &str| policy.rule(Path::new(path)).unwrap().0;
-        assert_eq!(class("/usr/lib/libm.so.6"), Class::System);
-        assert_eq!(class("/usr/lib/libx.so.6"), Class::Replicate);
+        let class = |path: &str| policy.decision(Path::new(path)).unwrap().0;
+        assert_eq!(class("/usr/lib/libm.so.6"), Class::System.into());
+        assert_eq!(class("/usr/lib/libx.so.6"), Class::Replicate.into());
     }
 
     #[test]
@@ -243,10 +321,12 @@ mod tests {
         assert_eq!(class(&policy, "libm.so.6"), None);
         let policy = policy.with("*/libm.so*", Class::Replicate, "test");
         assert_eq!(class(&policy, "libm.so.6"), Some(Class::Replicate));
+        let policy = Policy::default().with("*/libm.so*", Decision::Symbols, "test");
+        assert_eq!(class(&policy, "libm.so.6"), None);
     }
 
     #[test]
     fn a_library_without_a_rule_is_left_to_its_symbols() {
-        assert_eq!(Policy::default().rule(Path::new("/opt/x/libfoo.so.1")), None);
+        assert_eq!(Policy::default().decision(Path::new("/opt/x/libfoo.so.1")), None);
     }
 }

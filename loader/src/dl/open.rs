@@ -13,6 +13,7 @@ use crate::flags::OpenFlags;
 use crate::id::DomainId;
 use crate::image::IMAGES;
 use crate::load;
+use crate::load::classify;
 use crate::load::library::Library;
 use crate::load::unload;
 use crate::replica::Replica;
@@ -84,8 +85,7 @@ fn open(domain: &Domain, name: &str, flags: OpenFlags, caller: usize) -> Result<
         return load::open_by_system(domain, &object.path, flags);
     }
     let image = IMAGES.open(&path)?;
-    let ruled = domain.0.policy.rule(&image.path).is_some() && !domain.0.program;
-    if !ruled && SYSTEM.by_file(image.file_id).is_some() {
+    if classify::is_left_to_system(domain, &image)? && SYSTEM.by_file(image.file_id).is_some() {
         return load::open(domain, image, Some(crate::policy::Class::System), flags);
     }
     load::open(domain, image, None, flags)

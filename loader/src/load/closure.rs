@@ -6,19 +6,15 @@
 //!    \--> object of the commons or the system       loaded earlier, once for all
 //! ```
 //!
-//! A node is *replicated* if a rule demands it, if it refers to a symbol that one of the domain's
-//! global replicas defines, or if it refers to a symbol that only a replicated object defines. The
-//! other nodes go to the system loader, with one exception. A node that names a replicated object in
-//! DT_NEEDED without using it, directly or through its needs, goes to the commons, where such an entry is
-//! dropped: the system loader would load the replicated object again.
+//! [`super::classify`] gives each node its class.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::image::provided;
-use crate::image::symbols::Name;
 use crate::image::{Image, ImageCache};
+use crate::load::classify::Ruling;
 use crate::policy::{Class, Policy};
 use crate::replica::Replica;
 use crate::system::search::{self, Absence, Level};
@@ -39,6 +35,7 @@ pub(crate) struct Node {
 }
 
 /// One entry of DT_NEEDED, DT_FILTER or DT_AUXILIARY.
+#[derive(Clone)]
 pub(crate) enum Edge {
     Node(usize),
     /// Loaded in this domain already.
@@ -53,6 +50,14 @@ pub(crate) enum Edge {
         name: String,
         searched: Vec<String>,
     },
+}
+
+/// The node that needs something.
+#[derive(Clone, Copy)]
+struct From {
+    index: usize,
+    /// Whether a rule shares it. What is private by its place then exists once more for it.
+    shared: bool,
 }
 
 /// The closure of one root, node 0, in breadth-first order.
@@ -76,6 +81,11 @@ pub(crate) struct Surroundings<'a> {
 }
 
 impl Surroundings<'_> {
+    /// What rules say of the file at `path`.
+    pub(crate) fn ruling(&self, path: &Path) -> Result<Ruling<'_>> {
+        Ruling::of(self.policy, self.program, self.system, path)
+    }
+
     /// Whether the system loader has `object`. A load pins the object, so that it stays. False if the program
     /// has closed it meanwhile.
     fn has(&self, object: &SystemObject) -> bool {
@@ -106,8 +116,13 @@ impl Closure {
         let mut closure = Closure { nodes: vec![Node::new(root, None)] };
         let mut next = 0;
         while next < closure.nodes.len() {
+            let shared = forced.filter(|_| next == 0).map_or_else(
+                || around.is_shared_by_rule(&closure.nodes[next].image),
+                |class| Ok(class != Class::Replicate),
+            )?;
+            let from = From { index: next, shared };
             for (name, required) in closure.nodes[next].image.dynamic.filtees.clone() {
-                let edge = closure.edge(next, name, around)?;
+                let edge = closure.edge(from, name, around)?;
                 if required || !matches!(edge, Edge::Missing { .. }) {
                     closure.nodes[next].edges.push(edge);
                     closure.nodes[next].filtees += 1;
@@ -115,12 +130,12 @@ impl Closure {
             }
             let needed = closure.nodes[next].image.dynamic.needed.clone();
             for name in needed {
-                let edge = closure.edge(next, name, around)?;
+                let edge = closure.edge(from, name, around)?;
                 closure.nodes[next].edges.push(edge);
             }
             next += 1;
         }
-        closure.classify(forced, around);
+        closure.classify(forced, around)?;
         Ok(closure)
     }
 
@@ -155,12 +170,14 @@ impl Closure {
         (0..self.nodes.len()).filter(move |&index| self.nodes[index].class == class)
     }
 
-    fn edge(&mut self, from: usize, name: &str, around: &Surroundings<'_>) -> Result<Edge> {
+    fn edge(&mut self, from: From, name: &str, around: &Surroundings<'_>) -> Result<Edge> {
         let by_soname = |image: &Image| image.soname() == name;
         if let Some(index) = self.nodes.iter().position(|node| by_soname(&node.image)) {
             return Ok(Edge::Node(index));
         }
-        if let Some(replica) = around.replicas.iter().find(|replica| by_soname(&replica.image)) {
+        if let Some(replica) = around.replicas.iter().find(|replica| by_soname(&replica.image))
+            && !(from.shared && around.is_private_by_place(&replica.image)?)
+        {
             return Ok(Edge::Replica(replica.clone()));
         }
         // A domain that extends the program takes the loaded object of that name, wherever its file is. So does
@@ -172,7 +189,7 @@ impl Closure {
                 return Ok(Edge::System(object));
             }
         }
-        let path = match search::find(name, &self.chain(from)) {
+        let path = match search::find(name, &self.chain(from.index)) {
             Ok(path) => path,
             Err(Absence::Unknown(error)) => return Err(error),
             Err(Absence::Nowhere(searched)) => {
@@ -183,8 +200,8 @@ impl Closure {
             }
         };
         check_allowed(&path, around)?;
-        let rule = around.policy.rule(&path).map(|rule| rule.0);
-        if rule != Some(Class::Replicate) || around.program {
+        let ruling = around.ruling(&path)?;
+        if !ruling.replicates() || around.program {
             let loaded = match around.system.by_name(name) {
                 Some(object) => Some(object),
                 None => around.system.by_path(&path)?,
@@ -192,7 +209,7 @@ impl Closure {
             if let Some(object) = loaded.filter(|object| around.has(object)) {
                 return Ok(Edge::System(object));
             }
-            if rule == Some(Class::System) && !provided::is_provided(&path) {
+            if matches!(ruling, Ruling::Class(Class::System, _)) && !provided::is_provided(&path) {
                 return Ok(Edge::SystemName(path.to_string_lossy().into_owned()));
             }
         }
@@ -200,19 +217,24 @@ impl Closure {
     }
 
     /// The edge to the file at `path`. No usable system object is known to be that file.
-    fn edge_to(&mut self, from: usize, path: &Path, around: &Surroundings<'_>) -> Result<Edge> {
+    fn edge_to(&mut self, from: From, path: &Path, around: &Surroundings<'_>) -> Result<Edge> {
         let image = around.images.open(path)?;
         let same = |replica: &&Arc<Replica>| replica.image.id == image.id;
         if let Some(index) = self.nodes.iter().position(|node| node.image.id == image.id) {
             return Ok(Edge::Node(index));
         }
-        if let Some(replica) = around.replicas.iter().find(same) {
+        let by_place = around.is_private_by_place(&image)?;
+        if let Some(replica) = around.replicas.iter().find(same)
+            && !(by_place && from.shared)
+        {
             return Ok(Edge::Replica(replica.clone()));
         }
-        if let Some(replica) = around.commons.iter().find(same) {
+        if let Some(replica) = around.commons.iter().find(same)
+            && (!by_place || from.shared)
+        {
             return Ok(Edge::Commons(replica.clone()));
         }
-        self.nodes.push(Node::new(image, Some(from)));
+        self.nodes.push(Node::new(image, Some(from.index)));
         Ok(Edge::Node(self.nodes.len() - 1))
     }
 
@@ -232,91 +254,6 @@ impl Closure {
             .collect()
     }
 
-    fn classify(&mut self, forced: Option<Class>, around: &Surroundings<'_>) {
-        let mut settled = vec![false; self.nodes.len()];
-        for (index, node) in self.nodes.iter_mut().enumerate() {
-            let rule = around.policy.rule(&node.image.path);
-            if let Some(class) = forced.filter(|_| index == 0) {
-                (node.class, node.reason) = (class, "the caller asked for it".into());
-            } else if let Some((class, reason)) = rule {
-                (node.class, node.reason) = (class, format!("a rule: {reason}"));
-            } else if let Some(symbol) = refers_to(&node.image, |name| {
-                around.globals.iter().any(|global| defines(&global.image, name))
-            }) {
-                (node.class, node.reason) =
-                    (Class::Replicate, format!("it needs {symbol} of its domain"));
-            } else {
-                continue;
-            }
-            settled[index] = true;
-        }
-        while self.settle_by_exclusive_symbols(&mut settled, around) {}
-        for node in &mut self.nodes {
-            if node.class == Class::System && provided::is_provided(&node.image.path) {
-                (node.class, node.reason) =
-                    (Class::Commons, "the system's loader does not know its path".into());
-            }
-        }
-        for index in (0..self.nodes.len()).filter(|&index| !settled[index]) {
-            if self.reaches_replica(index, &mut vec![false; self.nodes.len()]) {
-                let node = &mut self.nodes[index];
-                (node.class, node.reason) = (
-                    Class::Commons,
-                    "it names a replicated object in DT_NEEDED but uses none of its symbols".into(),
-                );
-            }
-        }
-    }
-
-    /// Replicates the nodes that refer to a symbol which only a replicated object defines. True if there
-    /// was one.
-    fn settle_by_exclusive_symbols(
-        &mut self,
-        settled: &mut [bool],
-        around: &Surroundings<'_>,
-    ) -> bool {
-        for index in (0..self.nodes.len()).filter(|&index| !settled[index]).collect::<Vec<_>>() {
-            let reachable = self.reachable(index);
-            let mut private: Vec<&Image> =
-                around.globals.iter().map(|replica| &*replica.image).collect();
-            let mut shared: Vec<&Image> = Vec::new();
-            let mut system: Vec<Arc<SystemObject>> = around.system.global();
-            for &node in &reachable {
-                let into = if self.nodes[node].class == Class::Replicate {
-                    &mut private
-                } else {
-                    &mut shared
-                };
-                into.push(&self.nodes[node].image);
-                for edge in &self.nodes[node].edges {
-                    match edge {
-                        Edge::Replica(replica) => private.push(&replica.image),
-                        Edge::Commons(replica) => shared.push(&replica.image),
-                        Edge::System(object) => system.extend(around.system.closure(object)),
-                        Edge::Node(_) | Edge::SystemName(_) | Edge::Missing { .. } => {}
-                    }
-                }
-            }
-            let exclusive = |name: Name<'_>| {
-                private.iter().any(|image| defines(image, name))
-                    && !shared.iter().any(|image| defines(image, name))
-                    && !system
-                        .iter()
-                        .any(|object| object.symbols.lookup(name, None, true).is_some())
-            };
-            if let Some(symbol) = refers_to(&self.nodes[index].image, exclusive) {
-                let node = &mut self.nodes[index];
-                (node.class, node.reason) = (
-                    Class::Replicate,
-                    format!("it needs {symbol}, which only a replicated object defines"),
-                );
-                settled[index] = true;
-                return true;
-            }
-        }
-        false
-    }
-
     /// `index` and every node that it needs, directly or not.
     pub(crate) fn reachable(&self, index: usize) -> Vec<usize> {
         let mut found = vec![index];
@@ -332,19 +269,6 @@ impl Closure {
             next += 1;
         }
         found
-    }
-
-    fn reaches_replica(&self, index: usize, seen: &mut Vec<bool>) -> bool {
-        if std::mem::replace(&mut seen[index], true) {
-            return false;
-        }
-        self.nodes[index].edges.iter().any(|edge| match *edge {
-            Edge::Node(to) => {
-                self.nodes[to].class != Class::System || self.reaches_replica(to, seen)
-            }
-            Edge::Replica(_) | Edge::Commons(_) => true,
-            Edge::System(_) | Edge::SystemName(_) | Edge::Missing { .. } => false,
-        })
     }
 
     /// A missing dependency is an error of an object that we load; the system loader finds (or
@@ -385,7 +309,7 @@ impl Node {
         Node {
             image,
             class: Class::System,
-            reason: "nothing in it belongs to one domain".into(),
+            reason: String::new(),
             edges: Vec::new(),
             filtees: 0,
             opened: None,
@@ -400,33 +324,4 @@ fn check_allowed(path: &Path, around: &Surroundings<'_>) -> Result<()> {
         Some(reason) => Err(Error::Refused { object: path.to_owned(), reason }),
         None => Ok(()),
     }
-}
-
-fn defines(image: &Image, name: Name<'_>) -> bool {
-    image.symbols.lookup(name, None, true).is_some()
-}
-
-/// The first undefined symbol that a relocation of `image` names and that satisfies `condition`.
-fn refers_to(image: &Image, condition: impl Fn(Name<'_>) -> bool) -> Option<String> {
-    let mut seen = vec![];
-    for rela in image.dynamic.rela() {
-        let index = rela.symbol as usize;
-        if index == 0 || seen.get(index) == Some(&true) {
-            continue;
-        }
-        if seen.len() <= index {
-            seen.resize(index + 1, false);
-        }
-        seen[index] = true;
-        let Some(symbol) = image.symbols.symbol(rela.symbol) else { continue };
-        if !symbol.is_undefined() {
-            continue;
-        }
-        if let Some(text) = image.symbols.name(&symbol)
-            && condition(Name::new(text))
-        {
-            return Some(String::from_utf8_lossy(text).into_owned());
-        }
-    }
-    None
 }

@@ -2,6 +2,7 @@
 //!
 //! Nothing is visible before `publish`. An earlier error drops the mappings.
 
+pub(crate) mod classify;
 pub(crate) mod closure;
 pub(crate) mod late;
 pub(crate) mod library;

@@ -69,6 +69,11 @@ impl SystemObject {
         known.ok().copied().flatten()
     }
 
+    /// Whether it is this file, as glibc tells files apart (`_dl_map_object_from_fd`): by device and inode.
+    pub(crate) fn comes_from(&self, id: FileId) -> bool {
+        self.file_id().is_some_and(|own| (own.device, own.inode) == (id.device, id.inode))
+    }
+
     /// Whether its DT_NEEDED names `other`.
     pub(crate) fn needs(&self, other: &SystemObject) -> bool {
         self.needed.iter().any(|name| other.is_called(name))
@@ -152,6 +157,11 @@ impl System {
         state.global.clone()
     }
 
+    /// Whether the program began with this file: as its executable, as a preloaded object, or as a need of these.
+    pub(crate) fn began_with(&self, id: FileId) -> bool {
+        self.current().global.iter().any(|object| object.comes_from(id))
+    }
+
     /// Makes the objects that are loaded at this moment the global scope, in the order of glibc's list. At
     /// the start of a program these are the executable, preloaded objects, and their needs.
     pub(crate) fn settle_program(&self) {
@@ -176,13 +186,7 @@ impl System {
     /// The loaded object that is this file, if any.
     pub(crate) fn by_file(&self, id: FileId) -> Option<Arc<SystemObject>> {
         let state = self.current();
-        state
-            .objects
-            .iter()
-            .find(|object| {
-                object.file_id().is_some_and(|own| (own.device, own.inode) == (id.device, id.inode))
-            })
-            .cloned()
+        state.objects.iter().find(|object| object.comes_from(id)).cloned()
     }
 
     /// The loaded object that is the file at `path`, if any. A path without a file belongs to no object.

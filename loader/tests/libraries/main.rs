@@ -3,6 +3,7 @@
 mod environment;
 mod exceptions;
 mod fork;
+mod places;
 mod program;
 mod refusals;
 mod replicas;
