@@ -5,7 +5,6 @@ use std::io::Write as _;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
-use hydrozoa::Pool;
 use hydrozoa::loader::{Class, Inspection};
 use hydrozoa::python::{self, Installation};
 use serde_json::{Value, json};
@@ -28,10 +27,10 @@ pub struct Options {
 }
 
 pub fn run(options: &Options) -> Result<i32> {
-    let Choice { python, venv, torch } = &options.choice;
+    let Choice { python, venv, torch, .. } = &options.choice;
     let python = python::choose(python.as_deref(), venv.as_deref())?;
     let inspection = if options.modules.is_empty() {
-        hydrozoa::inspect(&options.file, &python, (*torch).into())?
+        hydrozoa::inspect(&options.file, &python, (*torch).into(), &options.choice.libraries())?
     } else {
         after(options, &python)?
     };
@@ -55,8 +54,7 @@ pub fn run(options: &Options) -> Result<i32> {
 
 /// Inspects in an interpreter that has imported the modules.
 fn after(options: &Options, python: &Installation) -> Result<Inspection> {
-    let mut builder =
-        Pool::builder().interpreters(1).python(python.library()).torch(options.choice.torch.into());
+    let mut builder = options.choice.builder().interpreters(1).python(python.library());
     if let Some(venv) = python.venv() {
         builder = builder.venv(venv);
     }

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand, ValueEnum};
-use hydrozoa::TorchPolicy;
+use hydrozoa::{LibraryRules, TorchPolicy};
 
 #[derive(Parser)]
 #[command(name = "hydrozoa", about = "Many complete CPython interpreters in one process", version)]
@@ -49,20 +49,37 @@ struct Choice {
     /// Whether the copies share torch's C++ libraries
     #[arg(long, value_enum, default_value_t = Torch::Auto)]
     torch: Torch,
+    /// Libraries whose path matches exist once for all copies, unless they need the interpreter's own symbols
+    #[arg(long, value_name = "PATTERN")]
+    share: Vec<String>,
+    /// Each copy has its own replica of libraries whose path matches; stands before --share
+    #[arg(long, value_name = "PATTERN")]
+    replicate: Vec<String>,
 }
 
 impl Choice {
-    /// A pool of interpreters of that Python.
-    fn pool(&self, interpreters: usize) -> hydrozoa::Result<hydrozoa::Pool> {
+    /// The rules for libraries.
+    fn libraries(&self) -> LibraryRules {
+        let shared = self.share.iter().fold(LibraryRules::new(), LibraryRules::share);
+        self.replicate.iter().fold(shared, LibraryRules::replicate)
+    }
+
+    /// Settings of a pool of that Python.
+    fn builder(&self) -> hydrozoa::Builder {
         let mut builder =
-            hydrozoa::Pool::builder().interpreters(interpreters).torch(self.torch.into());
+            hydrozoa::Pool::builder().torch(self.torch.into()).libraries(&self.libraries());
         if let Some(python) = &self.python {
             builder = builder.python(python);
         }
         if let Some(venv) = &self.venv {
             builder = builder.venv(venv);
         }
-        builder.build()
+        builder
+    }
+
+    /// A pool of interpreters of that Python.
+    fn pool(&self, interpreters: usize) -> hydrozoa::Result<hydrozoa::Pool> {
+        self.builder().interpreters(interpreters).build()
     }
 }
 

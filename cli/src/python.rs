@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use std::thread;
 
 use anyhow::{Context, Result, ensure};
-use hydrozoa::{CommandLine, Pool};
+use hydrozoa::CommandLine;
 
 use crate::Choice;
 
@@ -52,23 +52,17 @@ pub fn run(options: Options) -> Result<i32> {
 }
 
 fn command(options: &Options, copy: usize) -> Result<CommandLine> {
-    let Choice { python, venv, torch } = &options.choice;
+    let Choice { python, venv, torch, .. } = &options.choice;
     Ok(CommandLine::new(python.clone(), venv.as_deref(), &options.arguments)?
         .torch((*torch).into())
+        .libraries(&options.choice.libraries())
         .variable("HYDROZOA_COPY", copy.to_string()))
 }
 
 /// The other copies are started and idle. The program runs on the main thread, where Python expects to handle signals.
 fn in_one(options: &Options, copy: usize, copies: usize) -> Result<i32> {
     let idle = if copies > 1 {
-        let mut builder =
-            Pool::builder().interpreters(copies - 1).torch(options.choice.torch.into());
-        if let Some(python) = &options.choice.python {
-            builder = builder.python(python);
-        }
-        if let Some(venv) = &options.choice.venv {
-            builder = builder.venv(venv);
-        }
+        let builder = options.choice.builder().interpreters(copies - 1);
         Some(builder.build().context("starting the other copies")?)
     } else {
         None

@@ -2,6 +2,7 @@
 
 use crate::exit::Exit;
 use crate::interpreter::{Configuration, run_command};
+use crate::libraries::LibraryRules;
 use crate::python::{self, Installation, Search};
 use crate::thread::Thread;
 use crate::torch::TorchPolicy;
@@ -17,6 +18,7 @@ use std::path::{Path, PathBuf};
 pub struct CommandLine {
     python: Installation,
     torch: TorchPolicy,
+    libraries: LibraryRules,
     arguments: Vec<OsString>,
     environment: Vec<(OsString, OsString)>,
     signal_handlers: bool,
@@ -38,6 +40,7 @@ impl CommandLine {
         Ok(Self {
             python: python::choose(python.as_deref(), venv)?,
             torch: TorchPolicy::default(),
+            libraries: LibraryRules::new(),
             arguments: arguments.into_iter().map(Into::into).collect(),
             environment: Vec::new(),
             signal_handlers: false,
@@ -47,6 +50,12 @@ impl CommandLine {
     /// How the interpreter has torch.
     pub fn torch(mut self, policy: TorchPolicy) -> Self {
         self.torch = policy;
+        self
+    }
+
+    /// Which native libraries the interpreter has for itself, where the default is wrong.
+    pub fn libraries(mut self, rules: &LibraryRules) -> Self {
+        self.libraries.extend(rules);
         self
     }
 
@@ -87,6 +96,7 @@ impl CommandLine {
         let mut configuration = Configuration {
             arguments: [program].into_iter().chain(self.arguments).collect(),
             environment: self.environment,
+            libraries: self.libraries,
             command_line: true,
             signal_handlers: self.signal_handlers,
             ..Configuration::new(self.python, torch)

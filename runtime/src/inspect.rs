@@ -5,6 +5,7 @@ use std::path::Path;
 use hydrozoa_loader::{Inspection, OpenFlags};
 
 use crate::Result;
+use crate::libraries::LibraryRules;
 use crate::python::{Installation, Search};
 use crate::torch::TorchPolicy;
 use crate::torch_policy::Torch;
@@ -19,9 +20,14 @@ use crate::torch_policy::Torch;
 ///
 /// The file cannot be read, is not an ELF file, or is refused by the loader; libpython cannot be
 /// loaded; torch's release is unknown and `torch` is [`TorchPolicy::Shared`].
-pub fn inspect(file: &Path, python: &Installation, torch: TorchPolicy) -> Result<Inspection> {
+pub fn inspect(
+    file: &Path,
+    python: &Installation,
+    torch: TorchPolicy,
+    rules: &LibraryRules,
+) -> Result<Inspection> {
     let place =
-        Torch::settle(torch, python, Search::Pool(&[]), false)?.place("inspection", None)?;
+        Torch::settle(torch, python, Search::Pool(&[]), false)?.place("inspection", rules, None)?;
     // SAFETY: an installation names a libpython, whose state is all in its own variables; it may be loaded
     // several times.
     unsafe { place.domain.open(python.library(), OpenFlags::LAZY | OpenFlags::GLOBAL)? };

@@ -55,6 +55,7 @@ pub use function::Arguments;
 pub use hydrozoa_loader as loader;
 pub use inspect::inspect;
 pub use interpreter::Interpreter;
+pub use libraries::LibraryRules;
 pub use movable::{Movable, Reply};
 pub use object::{Iter, Object};
 pub use package::Package;

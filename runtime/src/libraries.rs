@@ -1,12 +1,31 @@
-//! Rules for libraries that Python's modules and wheels bring, for the loader.
+//! Which libraries each interpreter has for itself, and which exist once.
 //!
-//! The loader decides by a library's symbols. These rules are for libraries whose state does not show in
-//! their symbols.
+//! Bytes are shared, state is not. Text and constants of a library are in memory once however many
+//! interpreters load it. Its variables are another matter: plain python has one of them for each interpreter,
+//! because it has one interpreter. So an interpreter gets its own replica of every library that it brings with it:
+//! what lies in its environment, and what its code loads from elsewhere by ctypes, cffi or `dlopen`.
+//!
+//! | file | decided by |
+//! |---|---|
+//! | the C library's family, the compilers' runtime libraries | the loader's own rules: shared |
+//! | torch's libraries | the torch policy |
+//! | a file that the user has a pattern for | [`LibraryRules`] |
+//! | [`PRIVATE`] | replicated, in the system's directories too |
+//! | [`SHARED`] | their symbols: shared, unless they need one of the interpreter's |
+//! | in the system's library directories, or what the program began with | their symbols, likewise |
+//! | any other file | replicated |
+//!
+//! docs/decisions.md has the reasons, and what the rule costs.
 
-use hydrozoa_loader::{Class, Policy};
+use std::sync::{Mutex, PoisonError};
 
-/// Libraries with process-wide state and no lock of their own. They are correct only while one program at
-/// a time uses them; in plain python the GIL, or a lock of the one extension module, sees to that.
+use hydrozoa_loader::{Class, Decision, Judge, Loader, Policy};
+
+use crate::{Error, Result};
+
+/// Libraries of the system's directories with process-wide state. Some have no lock of their own: in plain python
+/// the GIL, or a lock of the one extension module, keeps two threads out. The others know one registration
+/// of each name, and each interpreter registers its own.
 ///
 /// | library | state |
 /// |---|---|
@@ -17,7 +36,11 @@ use hydrozoa_loader::{Class, Policy};
 /// | HDF5 as wheels build it, netCDF on it | the identifiers; h5py has one lock for each interpreter |
 /// | MuPDF as PyMuPDF uses it | the contexts |
 /// | FFTW | the planner (its manual, "Thread safety") |
-const PRIVATE: [&str; 14] = [
+/// | GLib, GObject | the default main context, the table of types |
+/// | Arrow | the types and functions that Python registers |
+/// | protobuf | the generated files, by name: a second registration ends the process |
+/// | LLVM | the options; and its JIT looks up the interpreter's symbols |
+const PRIVATE: [&str; 20] = [
     "*/libreadline*.so*",
     "*/libhistory*.so*",
     "*/libedit*.so*",
@@ -32,15 +55,174 @@ const PRIVATE: [&str; 14] = [
     "*/libnetcdf*.so*",
     "*/libmupdf*.so*",
     "*/libfftw3*.so*",
+    "*/libglib-2*.so*",
+    "*/libgobject-2*.so*",
+    "*/libarrow*.so*",
+    "*/libparquet*.so*",
+    "*/libprotobuf*.so*",
+    "*/libLLVM*.so*",
 ];
 
-/// The policy of every interpreter's domain. The rules stand behind the loader's own: a name that those
-/// give to the system is still decided without a look at directories.
-pub(crate) fn policy() -> Policy {
-    PRIVATE.into_iter().fold(Policy::default(), |policy, pattern| {
-        let reason = "its state is not protected by a lock of its own";
-        policy.with_last(pattern, Class::Replicate, reason)
-    })
+/// Libraries that an interpreter may bring and that exist once all the same.
+struct Shared {
+    patterns: &'static [&'static str],
+    /// Why one for all is right, and why one for each is not.
+    reason: &'static str,
+}
+
+/// Each entry is either harmless or bound to the process by its nature.
+///
+/// - **BLAS**: the results depend on the arguments alone. What the library keeps is a pool of threads and
+///   buffers, which it guards by locks (OpenBLAS, driver/others/blas_server.c and memory.c; MKL's developer guide, "Intel
+///   oneMKL and threads"). A copy for each interpreter would bring as many threads as the machine has cores.
+///   Its number of threads is one setting for the process.
+/// - **OpenMP**: the same. LLVM's and Intel's runtime end a process in which they find a second one of them
+///   (openmp/runtime/src/kmp_runtime.cpp, `__kmp_register_library_startup`). The loader's own rules share libgomp.
+/// - **CUDA**: a process has one primary context on each device (CUDA driver API, "Primary context management"),
+///   and interpreters pass memory of it to each other.
+/// - **SQLite**: POSIX drops a process's locks on a file when it closes any descriptor of that file
+///   (fcntl(2)). One SQLite knows all its descriptors and keeps them open. Two would break each other's locks (sqlite.org,
+///   "How To Corrupt An SQLite Database File", 2.2.1).
+/// - **MPI**: a process is one rank and calls `MPI_Init` once (MPI 4.1, 11.2). UCX below it rewrites the code of the C
+///   library's `mmap` and its kin (ucm/bistro). A second UCX that does so ends in SIGSEGV.
+/// - **The Java VM**: JNI allows one in a process. It finds null pointers by its handler of SIGSEGV.
+const SHARED: [Shared; 6] = [
+    Shared {
+        patterns: &["*/libopenblas*.so*", "*/libscipy_openblas*.so*", "*/libmkl_*.so*"],
+        reason: "one BLAS, and its threads, serve the whole process",
+    },
+    Shared {
+        patterns: &["*/libiomp5*.so*", "*/libomp.so*", "*/libomp-*.so*"],
+        reason: "one OpenMP runtime, and its threads, serve the whole process",
+    },
+    Shared {
+        patterns: &[
+            "*-packages/nvidia/*.so*",
+            "*/libcuda.so*",
+            "*/libcudart*.so*",
+            "*/libcublas*.so*",
+            "*/libcudnn*.so*",
+            "*/libcufft*.so*",
+            "*/libcurand*.so*",
+            "*/libcusolver*.so*",
+            "*/libcusparse*.so*",
+            "*/libcupti*.so*",
+            "*/libnccl*.so*",
+            "*/libnvrtc*.so*",
+            "*/libnvJitLink*.so*",
+            "*/libnvToolsExt*.so*",
+            "*/libnvidia-*.so*",
+        ],
+        reason: "the process has one CUDA context on each device",
+    },
+    Shared {
+        patterns: &["*/libsqlite3*.so*"],
+        reason: "two SQLites of a process break each other's locks of files",
+    },
+    Shared {
+        patterns: &["*/libmpi.so*", "*/libmpi_*.so*", "*/libmpich*.so*", "*/libuc[mpst].so*"],
+        reason: "a process is one rank of MPI",
+    },
+    Shared { patterns: &["*/libjvm.so*"], reason: "a process has one Java VM" },
+];
+
+/// Why the other files are replicated.
+const OUTSIDE: &str =
+    "the interpreter brings it: it lies outside of the system's library directories";
+
+/// Rules of a user for libraries: which exist once for all interpreters, and which each interpreter has for
+/// itself.
+///
+/// Patterns are those of the [`glob`](https://docs.rs/glob) crate on the library's path without symbolic links;
+/// `*` also matches `/`. A later rule stands before an earlier one. The rules stand before the runtime's own, and
+/// behind those for the C library's family and for torch.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LibraryRules {
+    rules: Vec<(String, Decision)>,
+}
+
+impl LibraryRules {
+    /// No rules.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Libraries whose path matches exist once for all interpreters, and so do those that they need. A library that
+    /// uses the interpreter's own symbols is replicated all the same: there is no one interpreter that it could
+    /// use.
+    #[must_use]
+    pub fn share(mut self, pattern: impl Into<String>) -> Self {
+        self.rules.push((pattern.into(), Decision::Symbols));
+        self
+    }
+
+    /// Each interpreter has its own replica of the libraries whose path matches.
+    #[must_use]
+    pub fn replicate(mut self, pattern: impl Into<String>) -> Self {
+        self.rules.push((pattern.into(), Class::Replicate.into()));
+        self
+    }
+
+    /// Adds `rules` behind those that are there.
+    pub(crate) fn extend(&mut self, rules: &LibraryRules) {
+        self.rules.extend_from_slice(&rules.rules);
+    }
+
+    /// The rules of interpreters' domains, without those for torch.
+    ///
+    /// # Errors
+    /// [`Error::Configuration`] for a pattern that is none.
+    pub(crate) fn policy(&self) -> Result<Policy> {
+        let mut policy = Policy::default();
+        // The loader's own rules stay in front: a name that those give to the system is decided without a look at
+        // directories.
+        for (pattern, decision) in self.rules.iter().rev() {
+            Policy::check(pattern).map_err(|problem| {
+                Error::Configuration(format!("the pattern {pattern:?} of a library: {problem}"))
+            })?;
+            let reason = match decision {
+                Decision::Class(_) => format!("{pattern:?} is to be replicated"),
+                _ => format!("{pattern:?} is to be shared"),
+            };
+            policy = policy.with_last(pattern, *decision, reason);
+        }
+        for pattern in PRIVATE {
+            let reason = "its state is not protected by a lock of its own";
+            policy = policy.with_last(pattern, Class::Replicate, reason);
+        }
+        for Shared { patterns, reason } in SHARED {
+            for pattern in patterns {
+                policy = policy.with_last(pattern, Decision::Symbols, reason);
+            }
+        }
+        Ok(policy.replicate_outside_system(OUTSIDE))
+    }
+}
+
+/// The loaders of one torch policy: one for each set of rules in the process, so that all pools with the same rules
+/// share what is shared.
+pub(crate) struct Loaders {
+    torch: Judge,
+    by_rules: Mutex<Vec<(LibraryRules, Loader)>>,
+}
+
+impl Loaders {
+    /// With the policy's judge of torch's own libraries.
+    pub(crate) const fn new(torch: Judge) -> Self {
+        Self { torch, by_rules: Mutex::new(Vec::new()) }
+    }
+
+    /// The loader for `rules`.
+    pub(crate) fn of(&self, rules: &LibraryRules) -> Result<Loader> {
+        let mut loaders = self.by_rules.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, loader)) = loaders.iter().find(|(known, _)| known == rules) {
+            return Ok(loader.clone());
+        }
+        let policy = rules.policy()?.with_judge(self.torch);
+        let made = Loader::builder().policy(policy).build()?;
+        loaders.push((rules.clone(), made.clone()));
+        Ok(made)
+    }
 }
 
 #[cfg(test)]
@@ -48,6 +230,10 @@ mod tests {
     use std::path::Path;
 
     use super::*;
+
+    fn decision(rules: &LibraryRules, path: &str) -> Option<Decision> {
+        rules.policy().unwrap().decision(Path::new(path)).map(|decision| decision.0)
+    }
 
     #[test]
     fn what_only_one_interpreter_may_use_is_private() {
@@ -58,11 +244,54 @@ mod tests {
             "libreadline.so.8",
             "libtcl8.6.so",
             "libfftw3f.so.3",
+            "libprotobuf.so.32",
         ] {
-            let path = Path::new("/opt/x.libs").join(name);
-            assert_eq!(policy().rule(&path).unwrap().0, Class::Replicate, "{name}");
+            let found = decision(&LibraryRules::new(), &format!("/usr/lib/{name}"));
+            assert_eq!(found, Some(Class::Replicate.into()), "{name}");
         }
-        let c_library = Path::new("/usr/lib/libm.so.6");
-        assert_eq!(policy().rule(c_library).unwrap().0, Class::System);
+        let c_library = decision(&LibraryRules::new(), "/usr/lib/libm.so.6");
+        assert_eq!(c_library, Some(Class::System.into()));
+    }
+
+    #[test]
+    fn what_belongs_to_the_process_is_shared_and_its_namesakes_are_not() {
+        for name in [
+            "numpy.libs/libscipy_openblas64_-ab12.so",
+            "nvidia/cu13/lib/libcublas.so.13",
+            "torch/lib/libcudart-1234.so.12",
+            "x.libs/libomp-a1.so.5",
+            "x/libsqlite3.so.0",
+        ] {
+            let found = decision(&LibraryRules::new(), &format!("/v/site-packages/{name}"));
+            assert_eq!(found, Some(Decision::Symbols), "{name}");
+        }
+        for other in [
+            "/data/nvidia/venv/lib/python3.11/site-packages/x.libs/libx.so",
+            "/v/lib/libomptarget.so",
+            "/v/site-packages/pyarrow/libparquetry.txt",
+        ] {
+            assert_eq!(decision(&LibraryRules::new(), other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn rules_of_a_user_stand_behind_the_c_library_s_and_before_all_others() {
+        let rules = LibraryRules::new()
+            .replicate("*")
+            .share("*/libhdf5*")
+            .share("*/libx.so")
+            .replicate("/opt/*/libx.so");
+        let class = |path: &str| decision(&rules, path);
+        assert_eq!(class("/usr/lib/libc.so.6"), Some(Class::System.into()));
+        assert_eq!(class("/usr/lib/libhdf5.so.310"), Some(Decision::Symbols));
+        assert_eq!(class("/v/numpy.libs/libscipy_openblas.so"), Some(Class::Replicate.into()));
+        assert_eq!(class("/v/libx.so"), Some(Decision::Symbols));
+        assert_eq!(class("/opt/v/libx.so"), Some(Class::Replicate.into()));
+    }
+
+    #[test]
+    fn a_pattern_that_is_none_is_named() {
+        let error = LibraryRules::new().share("a/***/b").policy().unwrap_err().to_string();
+        assert!(error.contains("a/***/b") && error.contains("wildcards"), "{error}");
     }
 }

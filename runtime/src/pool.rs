@@ -1,6 +1,7 @@
 //! A pool: several interpreters of one Python, and the choice between them.
 
 use crate::interpreter::{Configuration, Interpreter, start};
+use crate::libraries::LibraryRules;
 use crate::python::{self, Installation, Search};
 use crate::session::Session;
 use crate::thread::Thread;
@@ -33,6 +34,7 @@ pub struct Builder {
     python: Option<PathBuf>,
     venv: Option<PathBuf>,
     torch: TorchPolicy,
+    libraries: LibraryRules,
     arguments: Vec<String>,
     paths: Vec<PathBuf>,
 }
@@ -61,6 +63,26 @@ impl Builder {
     /// Whether the interpreters share torch's C++ libraries.
     pub fn torch(mut self, policy: TorchPolicy) -> Self {
         self.torch = policy;
+        self
+    }
+
+    /// Native libraries whose path matches `pattern` exist once for all interpreters ([`LibraryRules::share`]).
+    /// By default an interpreter has its own replica of each library that it brings with it.
+    pub fn share(mut self, pattern: impl Into<String>) -> Self {
+        self.libraries = self.libraries.share(pattern);
+        self
+    }
+
+    /// Each interpreter has its own replica of native libraries whose path matches `pattern`
+    /// ([`LibraryRules::replicate`]), although they are shared by default.
+    pub fn replicate(mut self, pattern: impl Into<String>) -> Self {
+        self.libraries = self.libraries.replicate(pattern);
+        self
+    }
+
+    /// Adds these rules for native libraries behind those of earlier calls.
+    pub fn libraries(mut self, rules: &LibraryRules) -> Self {
+        self.libraries.extend(rules);
         self
     }
 
@@ -97,6 +119,7 @@ impl Builder {
         let configuration = Configuration {
             arguments: self.arguments.into_iter().map(Into::into).collect(),
             paths: self.paths,
+            libraries: self.libraries,
             ..Configuration::new(python.clone(), torch)
         };
         let interpreters = start_all(count, &configuration)?.into();

@@ -1,11 +1,11 @@
 //! The effect of a pool's torch policy on the domains of its interpreters.
 
 use crate::Result;
-use crate::libraries;
+use crate::libraries::{LibraryRules, Loaders};
 use crate::python::{Installation, Search};
 use crate::torch::{Adapter, Member, Release, TorchPolicy, files, slots};
-use hydrozoa_loader::{Domain, Interposition, Judge, Library, Loader};
-use std::sync::{Arc, OnceLock};
+use hydrozoa_loader::{Domain, Interposition, Library, Loader};
+use std::sync::Arc;
 
 /// A policy that has been settled for an installation.
 #[derive(Clone, Debug)]
@@ -75,9 +75,15 @@ impl Torch {
         }
     }
 
-    /// A new domain for an interpreter; `exit` answers its calls of the function of that name.
-    pub(crate) fn place(&self, name: &str, exit: Option<Interposition>) -> Result<Place> {
-        let mut builder = self.loader()?.domain(name);
+    /// A new domain for an interpreter with these rules for libraries; `exit` answers its calls of the function of
+    /// that name.
+    pub(crate) fn place(
+        &self,
+        name: &str,
+        rules: &LibraryRules,
+        exit: Option<Interposition>,
+    ) -> Result<Place> {
+        let mut builder = self.loader(rules)?.domain(name);
         if let Some(exit) = exit {
             builder = builder.interpose("exit", exit);
         }
@@ -96,31 +102,24 @@ impl Torch {
         Ok(Place { domain, member })
     }
 
-    /// The loader with this policy: one for the process, so that all pools share the commons.
-    fn loader(&self) -> Result<Loader> {
+    /// The loader with this policy and these rules: one for the process, so that all pools share the commons.
+    fn loader(&self, rules: &LibraryRules) -> Result<Loader> {
         match self {
-            Self::Shared(_) => loader(&SHARED, files::shared),
-            Self::Isolated => loader(&ISOLATED, files::isolated),
-            Self::Unshared => loader(&UNSHARED, files::unshared),
+            Self::Shared(_) => SHARED.of(rules),
+            Self::Isolated => ISOLATED.of(rules),
+            Self::Unshared => UNSHARED.of(rules),
         }
     }
 }
 
-static SHARED: OnceLock<Loader> = OnceLock::new();
-static ISOLATED: OnceLock<Loader> = OnceLock::new();
-static UNSHARED: OnceLock<Loader> = OnceLock::new();
-
-fn loader(place: &OnceLock<Loader>, torch: Judge) -> Result<Loader> {
-    if let Some(loader) = place.get() {
-        return Ok(loader.clone());
-    }
-    let made = Loader::builder().policy(libraries::policy().with_judge(torch)).build()?;
-    Ok(place.get_or_init(|| made).clone())
-}
+static SHARED: Loaders = Loaders::new(files::shared);
+static ISOLATED: Loaders = Loaders::new(files::isolated);
+static UNSHARED: Loaders = Loaders::new(files::unshared);
 
 /// The adapter for a release.
 fn shared(release: &Release, verify: bool) -> Result<Arc<Adapter>> {
-    let adapter = Adapter::of_process(&loader(&SHARED, files::shared)?, release, slots::redirect)?;
+    let loader = SHARED.of(&LibraryRules::new())?;
+    let adapter = Adapter::of_process(&loader, release, slots::redirect)?;
     if verify {
         adapter.verify()?;
     }

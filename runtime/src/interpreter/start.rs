@@ -4,6 +4,7 @@ use super::attach::{Gate, Outside};
 use super::leases::Leases;
 use super::main_thread::MainThread;
 use super::{Inner, Interpreter, live};
+use crate::libraries::LibraryRules;
 use crate::payload::{self, Sink, table};
 use crate::python::Installation;
 use crate::torch_policy::{Place, Torch};
@@ -19,6 +20,7 @@ use std::sync::{Arc, OnceLock};
 pub(crate) struct Configuration {
     pub(crate) python: Installation,
     pub(crate) torch: Torch,
+    pub(crate) libraries: LibraryRules,
     /// `sys.argv`, or the whole command line.
     pub(crate) arguments: Vec<OsString>,
     /// Put in front of `sys.path`.
@@ -37,6 +39,7 @@ impl Configuration {
         Self {
             python,
             torch,
+            libraries: LibraryRules::new(),
             arguments: Vec::new(),
             paths: Vec::new(),
             environment: Vec::new(),
@@ -86,7 +89,7 @@ pub(crate) fn run_command(configuration: &Configuration) -> Result<i32> {
 /// A domain with libpython and the payload in it.
 fn prepare(name: &str, configuration: &Configuration) -> Result<(Place, table::PayloadTable)> {
     let python = &configuration.python;
-    let place = configuration.torch.place(name, configuration.exit)?;
+    let place = configuration.torch.place(name, &configuration.libraries, configuration.exit)?;
     let found = load(&place, python).and_then(|payload| {
         let entry = payload.symbol(table::ENTRY)?;
         // SAFETY: the symbol is that of the payload just loaded, which is the one for this version.

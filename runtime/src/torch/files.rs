@@ -7,15 +7,17 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use hydrozoa_loader::{Class, Verdict};
+use hydrozoa_loader::{Class, Decision, Verdict};
 
 use super::adapter;
 
 /// Policy `isolated`: every interpreter has its own. Other libraries of torch's wheels keep their rules: OpenMP's
 /// threads and CUDA's driver serve the whole process.
 pub(crate) fn isolated(path: &Path) -> Option<Verdict> {
-    is_torch_s(path)
-        .then_some(Verdict::Class(Class::Replicate, "policy isolated: torch is private"))
+    is_torch_s(path).then_some(Verdict::Decision(
+        Decision::Class(Class::Replicate),
+        "policy isolated: torch is private",
+    ))
 }
 
 /// Policy `shared`: the libraries of the torch that the adapter serves exist once. libtorch_python is written for
@@ -32,12 +34,13 @@ pub(crate) fn shared(path: &Path) -> Option<Verdict> {
              torch; start the pool in an environment where it is the first torch on sys.path, or use policy `isolated`"
         )));
     }
-    let class = match stem(path) {
-        Some("libtorch_python") => Class::Replicate,
-        _ => Class::System,
+    let decision = match stem(path) {
+        Some("libtorch_python") => Decision::Class(Class::Replicate),
+        // Libraries of operators register with libtorch when they are loaded, and it knows each operator once.
+        _ => Decision::SymbolsOfUsers,
     };
-    Some(Verdict::Class(
-        class,
+    Some(Verdict::Decision(
+        decision,
         "policy shared: one libtorch, and a libtorch_python for each interpreter",
     ))
 }
@@ -58,8 +61,8 @@ pub(crate) fn unshared(path: &Path) -> Option<Verdict> {
             path.display()
         );
     }
-    Some(Verdict::Class(
-        Class::Replicate,
+    Some(Verdict::Decision(
+        Decision::Class(Class::Replicate),
         "no torch was found when the pool started: torch is private",
     ))
 }
@@ -100,7 +103,11 @@ mod tests {
             "/opt/x/libshm.so",
         ] {
             let verdict = isolated(Path::new(name));
-            assert!(matches!(verdict, Some(Verdict::Class(Class::Replicate, _))), "{name}");
+            let private = Decision::Class(Class::Replicate);
+            assert!(
+                matches!(verdict, Some(Verdict::Decision(found, _)) if found == private),
+                "{name}"
+            );
         }
         for name in [
             "/x/torchaudio/lib/libtorchaudio.so",

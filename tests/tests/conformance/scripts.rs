@@ -228,7 +228,7 @@ pub fn command_tells() -> Result<()> {
     let extension = find(&packages.join("numpy/_core"), "_multiarray_umath")?;
     let blas = find(&packages.join("numpy.libs"), "libscipy_openblas")?;
     for (file, class, reason) in
-        [(extension, "replicated", "needs Py"), (blas, "system", "nothing in it belongs")]
+        [(extension, "replicated", "needs Py"), (blas, "system", "one BLAS")]
     {
         let (status, told) = tell(&["inspect", "--json", &file.to_string_lossy()])?;
         let told: serde_json::Value =
