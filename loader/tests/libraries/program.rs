@@ -152,12 +152,13 @@ fn the_program_comes_first_unless_the_library_binds_deeply() {
 
 #[test]
 fn destructors_run_before_those_of_what_they_need() {
-    let shop = Workshop::new("order");
+    let shop = Workshop::new("order-of-ends");
     let driver = Driver::new(&shop);
-    let log = shop.build("liblog.so", "int log; int entries(void) { return log; }", &[]);
+    // Not `log`: libm, which another test may have brought into the program, has a function of that name.
+    let log = shop.build("liblog.so", "int ends; int entries(void) { return ends; }", &[]);
     let note = |digit: u32| {
         format!(
-            "extern int log; __attribute__((destructor)) static void end(void) {{ log = log * 10 + {digit}; }}
+            "extern int ends; __attribute__((destructor)) static void end(void) {{ ends = ends * 10 + {digit}; }}
              int f{digit}(void) {{ return 0; }}"
         )
     };
