@@ -39,8 +39,9 @@ use crate::{Error, Result};
 /// | GLib, GObject | the default main context, the table of types |
 /// | Arrow | the types and functions that Python registers |
 /// | protobuf | the generated files, by name: a second registration ends the process |
+/// | gflags, glog, ONNX | flags and operators, by name, likewise; a distribution's torch registers with them |
 /// | LLVM | the options; and its JIT looks up the interpreter's symbols |
-const PRIVATE: [&str; 20] = [
+const PRIVATE: [&str; 24] = [
     "*/libreadline*.so*",
     "*/libhistory*.so*",
     "*/libedit*.so*",
@@ -60,6 +61,10 @@ const PRIVATE: [&str; 20] = [
     "*/libarrow*.so*",
     "*/libparquet*.so*",
     "*/libprotobuf*.so*",
+    "*/libgflags*.so*",
+    "*/libglog*.so*",
+    "*/libonnx.so*",
+    "*/libonnx_proto.so*",
     "*/libLLVM*.so*",
 ];
 
@@ -245,6 +250,8 @@ mod tests {
             "libtcl8.6.so",
             "libfftw3f.so.3",
             "libprotobuf.so.32",
+            "libgflags.so.2.2",
+            "libonnx_proto.so.1",
         ] {
             let found = decision(&LibraryRules::new(), &format!("/usr/lib/{name}"));
             assert_eq!(found, Some(Class::Replicate.into()), "{name}");
