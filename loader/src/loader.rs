@@ -1,7 +1,7 @@
 //! The loader: what domains are made from.
 
 use std::collections::HashMap;
-use std::ffi::c_void;
+use std::ffi::{CString, c_void};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -15,6 +15,7 @@ use crate::load::library::Library;
 use crate::load::run;
 use crate::policy::Policy;
 use crate::replica::thunk::{Interposition, Thunks};
+use crate::sys::environ::Environment;
 use crate::sys::lock::{Mutex, Rank, Reentrant};
 use crate::sys::{dynamic, lock};
 use crate::system::SYSTEM;
@@ -70,6 +71,7 @@ pub struct DomainBuilder {
     commons: Option<Domain>,
     program: bool,
     interpositions: HashMap<String, Interposition>,
+    environment: Option<Vec<CString>>,
 }
 
 /// The name whose references are bound to the form that is shortest for each object.
@@ -83,6 +85,7 @@ impl DomainBuilder {
             commons,
             program: false,
             interpositions: HashMap::new(),
+            environment: None,
         }
     }
 
@@ -92,6 +95,22 @@ impl DomainBuilder {
     #[must_use]
     pub fn interpose(mut self, symbol: &str, interposition: Interposition) -> DomainBuilder {
         self.interpositions.insert(symbol.to_owned(), interposition);
+        self
+    }
+
+    /// Gives the domain an environment (environ(7)) of its own, with these entries, each `NAME=value`. Without it,
+    /// the domain's replicas use the environment of the process.
+    ///
+    /// The domain's replicas then read and change their own environment alone: by `environ`, `getenv`, `setenv`
+    /// and their relatives. The programs that they start get it: by `execv`, `execl`, `execvp`, `execlp`, `system` and
+    /// `popen`. `execvpe` and `posix_spawnp` search its `PATH`.
+    ///
+    /// It does not reach further than references of the domain's replicas. From the process's environment comes what
+    /// the C library reads for itself: `TZ`, `LC_ALL` and `LANG`, `LANGUAGE`, `RES_OPTIONS`, `HOME` in `glob` and
+    /// `wordexp`, `TMPDIR` in `tempnam`. So does what system objects and the commons read, and what the program reads.
+    #[must_use]
+    pub fn environment(mut self, entries: impl IntoIterator<Item = CString>) -> DomainBuilder {
+        self.environment = Some(entries.into_iter().collect());
         self
     }
 
@@ -113,20 +132,32 @@ impl DomainBuilder {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let id = DomainId(NEXT.fetch_add(1, Ordering::Relaxed));
         let own_tls_get_addr = !self.interpositions.contains_key(TLS_GET_ADDR);
-        let mut table: HashMap<String, Interposition> = dl::interpositions(id)
-            .into_iter()
-            .map(|(name, entry)| (name.to_owned(), entry))
-            .collect();
+        let memory = |action, length, source| Error::Memory {
+            object: PathBuf::from(&self.name),
+            action,
+            length,
+            source,
+        };
+        let environment = match self.environment {
+            Some(entries) => {
+                let length = entries.len() * size_of::<usize>();
+                let made = Environment::new(entries).map(Box::new);
+                Some(made.map_err(|source| memory("make the environment of", length, source))?)
+            }
+            None => None,
+        };
+        let mut table: HashMap<String, Interposition> =
+            dl::interpositions(id, environment.as_deref())
+                .into_iter()
+                .map(|(name, entry)| (name.to_owned(), entry))
+                .collect();
         table.extend(self.interpositions);
         let mut table: Vec<(String, Interposition)> = table.into_iter().collect();
         table.sort_by(|a, b| a.0.cmp(&b.0));
         let (names, entries): (Vec<_>, Vec<_>) = table.into_iter().unzip();
-        let thunks = Thunks::generate(&entries).map_err(|source| Error::Memory {
-            object: PathBuf::from(&self.name),
-            action: "map the thunks of",
-            length: entries.len() * crate::arch::THUNK_SIZE,
-            source,
-        })?;
+        let length = entries.len() * crate::arch::THUNK_SIZE;
+        let thunks = Thunks::generate(&entries)
+            .map_err(|source| memory("map the thunks of", length, source))?;
         if self.program {
             SYSTEM.settle_program();
             // Before what the program registers: its destructors run first.
@@ -144,6 +175,7 @@ impl DomainBuilder {
             interposed: names.into(),
             tls_get_addr: tls_get_addr.filter(|_| own_tls_get_addr).map(|index| index as u32),
             thunks,
+            environment,
         });
         let domain = Domain(inner);
         domain::register(&domain);

@@ -21,12 +21,27 @@ use crate::error::Error;
 
 use crate::id::DomainId;
 use crate::replica::thunk::Interposition;
+use crate::sys::environ::{Environment, PROCESS};
 use crate::sys::functions::functions;
 use crate::sys::lock::{Mutex, Rank};
 use crate::visible::{address, iterate, unwind};
 
-/// The functions that every domain interposes.
-pub(crate) fn interpositions(domain: DomainId) -> Vec<(&'static str, Interposition)> {
+/// A name, and what references to it bind to.
+type Interposed = (&'static str, Interposition);
+
+/// The names that a domain interposes: those of every domain, and further ones if it has an `environment` of its
+/// own, which must live as long as code of the domain can run.
+pub(crate) fn interpositions(
+    domain: DomainId,
+    environment: Option<&Environment>,
+) -> Vec<Interposed> {
+    let mut all = of_every_domain(domain);
+    all.extend(environment::changes(environment.unwrap_or(&PROCESS)));
+    all.extend(environment.into_iter().flat_map(environment::uses));
+    all
+}
+
+fn of_every_domain(domain: DomainId) -> Vec<Interposed> {
     let context = domain.0 as usize;
     // SAFETY: each function below has the signature that <dlfcn.h>, <link.h>, <pthread.h>, <unistd.h> or
     // the C++ ABI gives the name that stands beside it, then the context and the caller where it says so;
@@ -45,10 +60,6 @@ pub(crate) fn interpositions(domain: DomainId) -> Vec<(&'static str, Interpositi
         ("__cxa_thread_atexit", plain(exit::cxa_thread_atexit as *const c_void)),
         ("__cxa_thread_atexit_impl", plain(exit::cxa_thread_atexit as *const c_void)),
         ("__register_atfork", plain(forks::register_atfork as *const c_void)),
-        ("clearenv", plain(environment::clearenv as *const c_void)),
-        ("putenv", plain(environment::putenv as *const c_void)),
-        ("setenv", plain(environment::setenv as *const c_void)),
-        ("unsetenv", plain(environment::unsetenv as *const c_void)),
         ("_dl_find_object", plain(unwind::find_object as *const c_void)),
         ("dl_iterate_phdr", with_domain(iterate::iterate_phdr_in as *const c_void, 2)),
         ("dladdr", plain(address::dladdr as *const c_void)),

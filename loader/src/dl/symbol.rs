@@ -4,6 +4,7 @@ use std::ffi::{CStr, c_char, c_void};
 use std::ptr;
 use std::sync::Arc;
 
+use super::environment;
 use super::handle::{self, Handle};
 use super::{clear_error, set_error, text};
 use crate::bind::binding::Binding;
@@ -82,8 +83,12 @@ unsafe fn lookup(
         caller: publish::find(caller).filter(|caller| caller.domain == domain.id()),
         address: caller,
     };
+    let own = |found| {
+        let is_other = environment::is_of_the_process(&domain, query.name.text, found);
+        if is_other { query.global(&domain) } else { Some(found) }
+    };
     let (found, object) = if handle == libc::RTLD_NEXT {
-        (query.next(), query.calling_object())
+        (query.next().and_then(own), query.calling_object())
     } else if handle == libc::RTLD_DEFAULT {
         (query.default(), query.calling_object())
     } else {
@@ -91,18 +96,19 @@ unsafe fn lookup(
             Handle::Domain(owner) => (query.global(&owner), program_name()),
             Handle::Replica(owner, replica) => {
                 let found = find_definition(&owner, &replica, query.name, query.wanted);
-                let found = found.and_then(|found| owner.hand_out(found));
+                let found = found.and_then(|found| owner.hand_out(found)).and_then(own);
                 (found, replica.image.path.display().to_string())
             }
             Handle::System => {
                 // SAFETY: not one of our handles, so glibc's, or as wrong for glibc as for us; the
                 // names are the caller's. glibc sets the error text, which `dlerror` passes on.
-                return unsafe {
+                let found = unsafe {
                     match wanted {
                         None => (functions().dlsym)(handle, name),
                         Some(version) => dynamic::versioned_symbol(handle, name, version.as_ptr()),
                     }
                 };
+                return own(found as usize).map_or(found, |address| address as *mut c_void);
             }
         }
     };

@@ -21,6 +21,7 @@ use crate::image::symbols::{Name, Symbol};
 use crate::policy::Policy;
 use crate::replica::Replica;
 use crate::replica::thunk::Thunks;
+use crate::sys::environ::Environment;
 use crate::sys::lock::{Mutex, Rank, Reentrant};
 use crate::system::SYSTEM;
 use crate::system::SystemObject;
@@ -82,6 +83,9 @@ pub(crate) struct DomainInner {
     /// The place of the loader's own `__tls_get_addr` in the table; none if another function answers for it.
     pub tls_get_addr: Option<u32>,
     pub thunks: Thunks,
+    /// The environment that only this domain has; none if it uses the process's.
+    /// Boxed: thunks and relocated words hold its address.
+    pub environment: Option<Box<Environment>>,
 }
 
 /// The symbol scope of one program among several. Its replicas see each other, and not those of other

@@ -5,12 +5,10 @@ use crate::domain::entry::Entry;
 use crate::domain::{self, Domain, State, order};
 use crate::error::{Error, Result};
 use crate::replica::Replica;
-use crate::sys::dynamic::{ProgramArguments, environment};
+use crate::sys::environ::PROCESS;
 use crate::sys::guard;
 use crate::sys::lock::{Once, undisturbed};
 use crate::visible::{exception, publish};
-
-static ARGUMENTS: Once<ProgramArguments> = Once::new();
 
 /// Runs DT_INIT, then DT_INIT_ARRAY in order (gABI, "Initialization and Termination Functions"),
 /// with the arguments that glibc passes. Runs them once.
@@ -28,9 +26,11 @@ pub(crate) fn construct(domain: &Domain, replica: &Replica) -> Result<()> {
     let (at, count) = dynamic.init_array;
     let functions =
         dynamic.init.map(|at| replica.address(at)).into_iter().chain(pointers(replica, at, count));
-    let arguments = ARGUMENTS.get_or_init(ProgramArguments::of_process);
+    let environment = domain.0.environment.as_deref().unwrap_or(&PROCESS);
+    let arguments = environment.arguments();
     for function in functions {
-        let arguments = [arguments.count as usize, arguments.values.addr(), environment().addr()];
+        let arguments =
+            [arguments.count as usize, arguments.values.addr(), environment.pointers().addr()];
         // SAFETY: the image names the function as a constructor; the replica is relocated and its
         // dependencies' constructors have run.
         if let Err(thrown) = unsafe { guard::call(function, arguments) } {

@@ -6,7 +6,7 @@ use std::ffi::c_void;
 use std::io;
 use std::ops::Deref;
 
-use crate::arch::{THUNK_SIZE, write_late_thunk, write_thunk};
+use crate::arch::{STATIC_CHAIN, THUNK_SIZE, write_late_thunk, write_thunk};
 use crate::sys::memory::{Protection, Reservation};
 
 /// The definition to which references to an interposed symbol bind, in the replicas of one domain.
@@ -75,6 +75,21 @@ impl Interposition {
     ) -> Interposition {
         assert!(arguments <= 4, "no argument register is left for the caller");
         let context = Context { argument: arguments, value: context, caller: true };
+        Interposition { target: target as usize, context: Some(context) }
+    }
+}
+
+impl Interposition {
+    /// References bind to a thunk that leaves all arguments as they are, puts `context` where no argument is, and
+    /// jumps to `target`.
+    ///
+    /// # Safety
+    /// As for [`Interposition::function`]. `target` is a function of [`crate::arch::gathering`].
+    pub(crate) unsafe fn with_hidden_context(
+        target: *const c_void,
+        context: usize,
+    ) -> Interposition {
+        let context = Context { argument: STATIC_CHAIN, value: context, caller: false };
         Interposition { target: target as usize, context: Some(context) }
     }
 }
@@ -206,5 +221,31 @@ mod tests {
             unsafe { std::mem::transmute(thunks.addresses[0]) };
         let near = a_thunk_with_caller_passes_the_address_that_it_returns_to as *const () as usize;
         assert!(function().abs_diff(near) < 1 << 24);
+    }
+
+    extern "C" fn count(list: *const usize, context: usize) -> usize {
+        // SAFETY: the test's list ends with a zero.
+        let listed = (0..).take_while(|&index| unsafe { *list.add(index) } != 0);
+        listed.map(|index| 100 * context + index).last().unwrap()
+    }
+
+    crate::arch::gathering!(counting => count);
+
+    #[test]
+    fn arguments_beyond_the_registers_are_gathered_in_one_list() {
+        // SAFETY: `counting` is defined by `gathering`.
+        let entry = unsafe { Interposition::with_hidden_context(counting as *const c_void, 3) };
+        let thunks = Thunks::generate(&[entry]).unwrap();
+        // SAFETY: the generated code takes integers, however many.
+        let function: unsafe extern "C" fn(usize, ...) -> usize =
+            unsafe { std::mem::transmute(thunks.addresses[0]) };
+        let (one, none) = (1usize, 0usize);
+        // SAFETY: lists that end with a zero.
+        unsafe {
+            assert_eq!(function(one, none), 300);
+            assert_eq!(function(one, one, one, one, one, none), 304);
+            assert_eq!(function(one, one, one, one, one, one, none), 305);
+            assert_eq!(function(one, one, one, one, one, one, one, one, one, one, none), 309);
+        }
     }
 }

@@ -204,6 +204,7 @@ pub(crate) fn generation() -> (u64, u64) {
 }
 
 /// Program arguments and environment as constructors of shared objects receive them from glibc.
+#[derive(Debug)]
 pub(crate) struct ProgramArguments {
     pub count: c_int,
     pub values: *const *const c_char,
@@ -215,21 +216,16 @@ unsafe impl Send for ProgramArguments {}
 unsafe impl Sync for ProgramArguments {}
 
 impl ProgramArguments {
-    /// The arguments, and behind them the environment and the auxiliary vector, as the kernel lays them out (psABI,
+    /// The arguments, and behind them an environment with these entries and the auxiliary vector, as the kernel lays them out (psABI,
     /// "Initial Stack and Register State"). glibc passes its constructors that very block, and the runtime of Go
     /// reads on behind the arguments (runtime/os_linux.go, `sysargs`).
-    pub(crate) fn of_process() -> ProgramArguments {
+    pub(crate) fn with<'a>(variables: impl Iterator<Item = &'a CStr>) -> ProgramArguments {
         use std::os::unix::ffi::OsStringExt;
-        let leak = |text: std::ffi::OsString| {
-            CString::new(text.into_vec()).ok().map(|text| text.into_raw().expose_provenance())
-        };
-        let arguments: Vec<usize> = std::env::args_os().filter_map(leak).collect();
+        let leak = |text: CString| text.into_raw().expose_provenance();
+        let arguments = std::env::args_os().filter_map(|text| CString::new(text.into_vec()).ok());
+        let arguments: Vec<usize> = arguments.map(leak).collect();
         let count = arguments.len() as c_int;
-        let variables = std::env::vars_os().filter_map(|(mut name, value)| {
-            name.push("=");
-            name.push(value);
-            leak(name)
-        });
+        let variables = variables.map(|entry| leak(entry.to_owned()));
         // Without /proc, or where the process may not read it, the vector is empty, which it may be.
         let auxiliary = super::file::read(Path::new("/proc/self/auxv")).unwrap_or_default();
         let (words, _) = auxiliary.as_chunks::<{ size_of::<usize>() }>();
@@ -243,13 +239,4 @@ impl ProgramArguments {
             .collect();
         ProgramArguments { count, values: Box::leak(block.into_boxed_slice()).as_ptr().cast() }
     }
-}
-
-/// The process's environment block at this moment.
-pub(crate) fn environment() -> *const *const c_char {
-    unsafe extern "C" {
-        static environ: *const *const c_char;
-    }
-    // SAFETY: glibc defines `environ`; reading the pointer is what every C program does.
-    unsafe { environ }
 }

@@ -3,6 +3,7 @@
 mod environment;
 mod exceptions;
 mod fork;
+mod own_environment;
 mod places;
 mod program;
 mod refusals;

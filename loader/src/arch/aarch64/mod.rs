@@ -10,6 +10,8 @@ mod thunk;
 #[cfg(target_arch = "aarch64")]
 mod descriptor;
 #[cfg(target_arch = "aarch64")]
+mod gather;
+#[cfg(target_arch = "aarch64")]
 mod guard;
 #[cfg(target_arch = "aarch64")]
 mod late;
@@ -18,6 +20,8 @@ mod tls;
 
 #[cfg(target_arch = "aarch64")]
 pub(crate) use descriptor::{descriptor, undefined_weak_descriptor};
+#[cfg(target_arch = "aarch64")]
+pub(crate) use gather::gathering;
 #[cfg(target_arch = "aarch64")]
 pub(crate) use guard::{EXCEPTION_REGISTER, RECORD_REGISTER, call_guarded, landing};
 #[cfg(target_arch = "aarch64")]
@@ -32,7 +36,7 @@ pub(crate) fn makes_trampolines(_code: &[u8]) -> bool {
 }
 
 pub(crate) use relocation::{action, relocation_name};
-pub(crate) use thunk::{THUNK_SIZE, write_thunk};
+pub(crate) use thunk::{STATIC_CHAIN, THUNK_SIZE, write_thunk};
 
 /// EM_AARCH64.
 pub(crate) const MACHINE: u16 = goblin::elf::header::EM_AARCH64;

@@ -5,10 +5,14 @@ use super::instruction::{BTI_C, Register, X16, X30, branch, copy, load_immediate
 /// Bytes of one thunk, a multiple of 16 so that each begins a fetch block.
 pub(crate) const THUNK_SIZE: usize = 48;
 
-/// Writes code that puts `context` into argument register `x<argument>`, if `caller` the return
-/// address into the next one, and branches to `target`.
+/// As the number of an argument: `x17`, which no argument uses. Linkage code may change it, and there is none
+/// between a thunk and its target.
+pub(crate) const STATIC_CHAIN: usize = 17;
+
+/// Writes code that puts `context` into argument register `x<argument>` (or [`STATIC_CHAIN`]), if `caller` the
+/// return address into the next one, and branches to `target`.
 ///
-/// It is a tail call with no frame of its own, so unwinders never see it; it changes `x16` only,
+/// It is a tail call with no frame of its own, so unwinders never see it; besides that it changes `x16` only,
 /// which the procedure call standard leaves to linkage code.
 ///
 /// # Panics
@@ -20,7 +24,8 @@ pub(crate) fn write_thunk(
     context: usize,
     caller: bool,
 ) {
-    assert!(argument + usize::from(caller) < 8, "no argument register is left");
+    let chained = argument == STATIC_CHAIN && !caller;
+    assert!(chained || argument + usize::from(caller) < 8, "no argument register is left");
     let register = Register(argument as u8);
     let mut words = vec![BTI_C];
     words.extend(load_immediate(register, context as u64));
@@ -65,5 +70,13 @@ mod tests {
                 0xd61f_0200, // br x16
             ]
         );
+    }
+
+    #[test]
+    fn a_thunk_may_pass_its_context_where_no_argument_is() {
+        let mut code = [0; THUNK_SIZE];
+        write_thunk(&mut code, 0x1122_3344_5566_7788, STATIC_CHAIN, 0x99, false);
+        // movz x17, #0x99
+        assert_eq!(code[4..8], 0xd280_1331_u32.to_le_bytes());
     }
 }

@@ -1,6 +1,7 @@
 //! x86-64 (System V psABI, AMD64 supplement).
 
 mod descriptor;
+mod gather;
 mod guard;
 mod late;
 mod registers;
@@ -10,10 +11,11 @@ mod tls;
 mod trampoline;
 
 pub(crate) use descriptor::{descriptor, undefined_weak_descriptor};
+pub(crate) use gather::gathering;
 pub(crate) use guard::{EXCEPTION_REGISTER, RECORD_REGISTER, call_guarded, landing};
 pub(crate) use late::write_late_thunk;
 pub(crate) use relocation::{action, relocation_name};
-pub(crate) use thunk::{THUNK_SIZE, write_thunk};
+pub(crate) use thunk::{STATIC_CHAIN, THUNK_SIZE, write_thunk};
 pub(crate) use tls::{call_resolver, thread_pointer, tls_get_addr, tls_get_addr_for};
 pub(crate) use trampoline::makes_trampolines;
 

@@ -3,14 +3,18 @@
 /// Bytes of one thunk, a multiple of 16 so that each begins a fetch block.
 pub(crate) const THUNK_SIZE: usize = 48;
 
-/// `movabs $imm64, %reg` for the INTEGER argument registers in order: REX prefix and opcode.
-const MOVE_IMMEDIATE: [[u8; 2]; 6] = [
+/// As the number of an argument: `r10`, the static chain, which no argument of C uses (psABI, "Register Usage").
+pub(crate) const STATIC_CHAIN: usize = 6;
+
+/// `movabs $imm64, %reg` for the INTEGER argument registers in order, and [`STATIC_CHAIN`]: REX prefix and opcode.
+const MOVE_IMMEDIATE: [[u8; 2]; 7] = [
     [0x48, 0xbf], // rdi
     [0x48, 0xbe], // rsi
     [0x48, 0xba], // rdx
     [0x48, 0xb9], // rcx
     [0x49, 0xb8], // r8
     [0x49, 0xb9], // r9
+    [0x49, 0xba], // r10
 ];
 
 /// `mov (%rsp), %reg` for the same registers.
@@ -23,8 +27,8 @@ const LOAD_RETURN_ADDRESS: [[u8; 4]; 6] = [
     [0x4c, 0x8b, 0x0c, 0x24],
 ];
 
-/// Writes code that puts `context` into INTEGER argument register number `argument`, if `caller`
-/// the return address into the next one, and jumps to `target`.
+/// Writes code that puts `context` into INTEGER argument register number `argument` (or [`STATIC_CHAIN`]), if
+/// `caller` the return address into the next one, and jumps to `target`.
 ///
 /// It is a tail jump with no frame of its own, so unwinders never see it; it clobbers `r11` only,
 /// which the psABI leaves to linkage code.

@@ -56,8 +56,10 @@ pub(crate) enum Rank {
     Names,
     /// The errors of threads that end.
     Errors,
-    /// The environment's arrays.
+    /// The arrays of an environment.
     Environment,
+    /// The shells that run for domains with an environment of their own.
+    Shells,
     /// The places of thread-local data of system objects.
     ThreadOffsets,
     /// The modules with lazily allocated thread-local data.

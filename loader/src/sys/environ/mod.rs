@@ -1,0 +1,171 @@
+//! Environments (environ(7)): the process's, and those that domains have for themselves.
+
+mod programs;
+mod shell;
+mod table;
+
+use std::ffi::{CStr, CString, c_char, c_int};
+use std::io;
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use self::table::{NoMemory, Table, entries, is_named};
+use super::dynamic::ProgramArguments;
+use super::lock::{Mutex, Once, Rank};
+
+pub(crate) use self::programs::Strings;
+pub(crate) use self::shell::{pclose, popen, run_shell};
+
+/// The environment of the process.
+pub(crate) static PROCESS: Environment = Environment {
+    own: None,
+    table: Mutex::new(Rank::Environment, Table::new()),
+    arguments: Once::new(),
+};
+
+/// A variable `environ`, and the functions that read and change what it leads to.
+///
+/// Functions that read it take no lock and allocate nothing, so code between `vfork` and `execve` may call them.
+#[derive(Debug)]
+pub(crate) struct Environment {
+    /// `environ`; none if it is the C library's.
+    own: Option<AtomicPtr<*mut c_char>>,
+    table: Mutex<Table>,
+    /// What constructors get, with the environment as the first of them finds it.
+    arguments: Once<ProgramArguments>,
+}
+
+impl Environment {
+    /// One with these entries, each `NAME=value`. What is allocated for it is never freed.
+    pub(crate) fn new(entries: Vec<CString>) -> io::Result<Environment> {
+        let own = AtomicPtr::new(ptr::null_mut());
+        let mut table = Table::new();
+        let begun = table.begin(&own, entries);
+        begun.map_err(|NoMemory| io::Error::from_raw_os_error(libc::ENOMEM))?;
+        let table = Mutex::new(Rank::Environment, table);
+        Ok(Environment { own: Some(own), table, arguments: Once::new() })
+    }
+
+    /// Its variable `environ`: the address of an array of strings that ends with a null pointer, or null. Other
+    /// code may change it without an atomic store, by one store of a word.
+    pub(crate) fn variable(&self) -> &AtomicPtr<*mut c_char> {
+        match &self.own {
+            Some(own) => own,
+            None => process_variable(),
+        }
+    }
+
+    /// The arguments of constructors.
+    pub(crate) fn arguments(&self) -> &ProgramArguments {
+        self.arguments.get_or_init(|| {
+            let entries = entries(self.variable());
+            // SAFETY: entries of an environment are NUL-terminated strings.
+            ProgramArguments::with(entries.map(|entry| unsafe { CStr::from_ptr(entry) }))
+        })
+    }
+
+    /// The array, as functions of the `exec` family take it.
+    pub(crate) fn pointers(&self) -> *const *const c_char {
+        self.variable().load(Ordering::Acquire).cast_const().cast()
+    }
+
+    /// `getenv`: the value of a variable, or null.
+    pub(crate) fn value(&self, name: &CStr) -> *mut c_char {
+        let name = name.to_bytes();
+        if name.is_empty() {
+            return ptr::null_mut();
+        }
+        let found = entries(self.variable()).find(|&entry| is_named(entry, name));
+        found.map_or(ptr::null_mut(), |entry| entry.wrapping_add(name.len() + 1))
+    }
+
+    /// `setenv`. `name` and `value` are none where the caller has passed null.
+    pub(crate) fn set(&self, name: Option<&CStr>, value: Option<&CStr>, overwrite: bool) -> c_int {
+        let (Some(name), Some(value)) = (name.and_then(valid), value) else {
+            return failed(libc::EINVAL);
+        };
+        let environ = self.variable();
+        let mut table = self.table.lock();
+        if !overwrite && entries(environ).any(|entry| is_named(entry, name)) {
+            return 0;
+        }
+        let entry = table.intern(name, value.to_bytes());
+        status(entry.and_then(|entry| table.set(environ, name, entry)))
+    }
+
+    /// `putenv`: the string itself becomes part of the environment; without `=` it names a variable to remove
+    /// (glibc's extension).
+    ///
+    /// # Safety
+    /// A string that is not null is NUL-terminated, and stays for as long as it is part of the environment.
+    pub(crate) unsafe fn put(&self, string: *mut c_char) -> c_int {
+        if string.is_null() {
+            return failed(libc::EINVAL);
+        }
+        // SAFETY: the caller's promise.
+        let text = unsafe { CStr::from_ptr(string) }.to_bytes();
+        match text.iter().position(|&byte| byte == b'=') {
+            Some(end) => status(self.table.lock().set(self.variable(), &text[..end], string)),
+            None if text.is_empty() => 0,
+            None => status(self.table.lock().remove(self.variable(), text)),
+        }
+    }
+
+    /// `unsetenv`. `name` is none where the caller has passed null.
+    pub(crate) fn unset(&self, name: Option<&CStr>) -> c_int {
+        match name.and_then(valid) {
+            Some(name) => status(self.table.lock().remove(self.variable(), name)),
+            None => failed(libc::EINVAL),
+        }
+    }
+
+    /// `clearenv`.
+    pub(crate) fn clear(&self) -> c_int {
+        let _table = self.table.lock();
+        self.variable().store(ptr::null_mut(), Ordering::Release);
+        0
+    }
+}
+
+/// The C library's variable `environ`.
+fn process_variable() -> &'static AtomicPtr<*mut c_char> {
+    unsafe extern "C" {
+        static mut environ: *mut *mut c_char;
+    }
+    // SAFETY: it is the C library's variable, aligned and there for the process's life. Other code may
+    // change it without an atomic store, by one store of a word.
+    unsafe { AtomicPtr::from_ptr(&raw mut environ) }
+}
+
+/// Whether the process runs with rights that its caller lacks (getauxval(3), AT_SECURE).
+pub(crate) fn is_secure() -> bool {
+    // SAFETY: asks for a number.
+    unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
+}
+
+/// The bytes of a name that `setenv` and `unsetenv` take: not empty, without `=` (POSIX).
+fn valid(name: &CStr) -> Option<&[u8]> {
+    let name = name.to_bytes();
+    (!name.is_empty() && !name.contains(&b'=')).then_some(name)
+}
+
+fn failed(code: c_int) -> c_int {
+    set_errno(code);
+    -1
+}
+
+fn status(outcome: Result<(), NoMemory>) -> c_int {
+    outcome.map_or_else(|NoMemory| failed(libc::ENOMEM), |()| 0)
+}
+
+/// Sets the calling thread's `errno`.
+fn set_errno(code: c_int) {
+    // SAFETY: the address of the thread's own variable.
+    unsafe { *libc::__errno_location() = code };
+}
+
+/// The calling thread's `errno`.
+fn errno() -> c_int {
+    // SAFETY: as above.
+    unsafe { *libc::__errno_location() }
+}
