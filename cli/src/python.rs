@@ -1,5 +1,6 @@
 //! `hydrozoa python`.
 
+use std::env;
 use std::ffi::OsString;
 use std::num::NonZeroUsize;
 use std::thread;
@@ -19,6 +20,9 @@ pub struct Options {
     /// In which copy ARGS run: a number from 1, or `all` for all at once; the last one by default
     #[arg(long = "in", value_name = "K|all", value_parser = place)]
     place: Option<Place>,
+    /// Gives each copy an environment of its own, which begins as that of the command
+    #[arg(long)]
+    own_environment: bool,
     /// Arguments as python takes them; HYDROZOA_COPY in os.environ is the copy's number
     #[arg(value_name = "ARGS", trailing_var_arg = true, allow_hyphen_values = true)]
     arguments: Vec<OsString>,
@@ -53,10 +57,14 @@ pub fn run(options: Options) -> Result<i32> {
 
 fn command(options: &Options, copy: usize) -> Result<CommandLine> {
     let Choice { python, venv, torch, .. } = &options.choice;
-    Ok(CommandLine::new(python.clone(), venv.as_deref(), &options.arguments)?
+    let command = CommandLine::new(python.clone(), venv.as_deref(), &options.arguments)?
         .torch((*torch).into())
         .libraries(&options.choice.libraries())
-        .variable("HYDROZOA_COPY", copy.to_string()))
+        .variable("HYDROZOA_COPY", copy.to_string());
+    Ok(match options.own_environment {
+        true => command.environment(env::vars_os()),
+        false => command,
+    })
 }
 
 /// The other copies are started and idle. The program runs on the main thread, where Python expects to handle signals.

@@ -115,20 +115,28 @@ unsafe fn initialize(start: &Start) -> Outcome<()> {
             )
         } else {
             PyPreConfig_InitIsolatedConfig(before.as_mut_ptr());
+            let before = &mut *before.as_mut_ptr();
             // The locale is the host's. Text is UTF-8 under every locale.
-            (*before.as_mut_ptr()).utf8_mode = 1;
-            Py_PreInitialize(before.as_ptr())
+            before.utf8_mode = 1;
+            if start.own_environment != 0 {
+                (before.isolated, before.use_environment, before.dev_mode) = (0, 1, -1);
+            }
+            Py_PreInitialize(before)
         };
         if checked(start, status)?.is_exit() {
             return Ok(());
         }
         let mut config = MaybeUninit::<PyConfig>::uninit();
-        if start.command_line != 0 {
+        if start.command_line != 0 || start.own_environment != 0 {
             PyConfig_InitPythonConfig(config.as_mut_ptr());
         } else {
             PyConfig_InitIsolatedConfig(config.as_mut_ptr());
         }
         let config = &mut *config.as_mut_ptr();
+        if start.command_line == 0 {
+            // Also where the environment counts: the C streams are the host's, and the user's packages its user's.
+            (config.configure_c_stdio, config.user_site_directory) = (0, 0);
+        }
         let outcome = configure(start, config, &arguments)
             .and_then(|()| checked(start, Py_InitializeFromConfig(config)));
         PyConfig_Clear(config);

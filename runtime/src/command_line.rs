@@ -1,5 +1,6 @@
 //! `python ARGUMENTS…`, inside an interpreter of this process.
 
+use crate::environment::{Environment, Variables};
 use crate::exit::Exit;
 use crate::interpreter::{Configuration, run_command};
 use crate::libraries::LibraryRules;
@@ -20,7 +21,8 @@ pub struct CommandLine {
     torch: TorchPolicy,
     libraries: LibraryRules,
     arguments: Vec<OsString>,
-    environment: Vec<(OsString, OsString)>,
+    environment: Option<Variables>,
+    variables: Vec<(OsString, OsString)>,
     signal_handlers: bool,
 }
 
@@ -42,7 +44,8 @@ impl CommandLine {
             torch: TorchPolicy::default(),
             libraries: LibraryRules::new(),
             arguments: arguments.into_iter().map(Into::into).collect(),
-            environment: Vec::new(),
+            environment: None,
+            variables: Vec::new(),
             signal_handlers: false,
         })
     }
@@ -59,9 +62,20 @@ impl CommandLine {
         self
     }
 
-    /// Sets a variable in this interpreter's `os.environ`, and not in the process's environment.
+    /// Gives the interpreter an environment of its own, as [`Builder::environment`](crate::Builder::environment) does.
+    pub fn environment<N: Into<OsString>, V: Into<OsString>>(
+        mut self,
+        variables: impl IntoIterator<Item = (N, V)>,
+    ) -> Self {
+        let pairs = variables.into_iter().map(|(name, value)| (name.into(), value.into()));
+        self.environment = Some(pairs.collect());
+        self
+    }
+
+    /// Sets a variable in this interpreter's `os.environ`, and not in the process's environment. Its children get it
+    /// if the interpreter has an [environment](CommandLine::environment) of its own.
     pub fn variable(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
-        self.environment.push((name.into(), value.into()));
+        self.variables.push((name.into(), value.into()));
         self
     }
 
@@ -80,8 +94,9 @@ impl CommandLine {
     ///
     /// # Errors
     ///
-    /// [`Error::Load`](crate::Error::Load) or [`Error::Start`](crate::Error::Start). The command reports
-    /// its own failures by its exit status and on its standard error.
+    /// [`Error::Load`](crate::Error::Load), [`Error::Start`](crate::Error::Start), or
+    /// [`Error::Configuration`](crate::Error::Configuration) for a variable that cannot be in an environment. The
+    /// command reports its own failures by its exit status and on its standard error.
     pub fn run(self) -> Result<i32> {
         let torch = Torch::settle(
             self.torch,
@@ -93,9 +108,15 @@ impl CommandLine {
             .python
             .executable()
             .map_or_else(|| OsString::from("python3"), |path| path.as_os_str().to_owned());
+        // Variables for this interpreter belong to its environment, if it has one.
+        let (environment, variables) = match self.environment {
+            Some(environment) => (Some([environment, self.variables].concat()), Vec::new()),
+            None => (None, self.variables),
+        };
         let mut configuration = Configuration {
             arguments: [program].into_iter().chain(self.arguments).collect(),
-            environment: self.environment,
+            environment: environment.map(Environment::new).transpose()?,
+            variables,
             libraries: self.libraries,
             command_line: true,
             signal_handlers: self.signal_handlers,

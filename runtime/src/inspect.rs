@@ -26,8 +26,12 @@ pub fn inspect(
     torch: TorchPolicy,
     rules: &LibraryRules,
 ) -> Result<Inspection> {
-    let place =
-        Torch::settle(torch, python, Search::Pool(&[]), false)?.place("inspection", rules, None)?;
+    let place = Torch::settle(torch, python, Search::Pool(&[]), false)?.place(
+        "inspection",
+        rules,
+        None,
+        None,
+    )?;
     // SAFETY: an installation names a libpython, whose state is all in its own variables; it may be loaded
     // several times.
     unsafe { place.domain.open(python.library(), OpenFlags::LAZY | OpenFlags::GLOBAL)? };

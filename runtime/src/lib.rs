@@ -24,6 +24,7 @@
 mod command_line;
 pub mod convert;
 mod device;
+mod environment;
 mod error;
 mod exit;
 mod function;

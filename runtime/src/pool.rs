@@ -1,5 +1,6 @@
 //! A pool: several interpreters of one Python, and the choice between them.
 
+use crate::environment::{Environment, Variables};
 use crate::interpreter::{Configuration, Interpreter, start};
 use crate::libraries::LibraryRules;
 use crate::python::{self, Installation, Search};
@@ -9,6 +10,7 @@ use crate::torch::TorchPolicy;
 use crate::torch_policy::Torch;
 use crate::{Error, Result};
 use std::cell::Cell;
+use std::ffi::OsString;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -37,6 +39,7 @@ pub struct Builder {
     libraries: LibraryRules,
     arguments: Vec<String>,
     paths: Vec<PathBuf>,
+    environment: Option<Variables>,
 }
 
 impl Builder {
@@ -98,6 +101,35 @@ impl Builder {
         self
     }
 
+    /// Gives each interpreter an environment of its own, with these variables and no others. Of several variables of
+    /// one name the last counts. `std::env::vars_os()` is what the process has now; chain more to it.
+    ///
+    /// Without it, interpreters share the environment of the process, as threads of plain python do: what one
+    /// interpreter sets in `os.environ`, the others and their children get too.
+    ///
+    /// With it, an interpreter starts as a python process with this environment does. It reads `PYTHON*` variables from
+    /// it; the pool's other settings come first. What Python code and extension modules change is their interpreter's
+    /// alone: by `os.environ`, `os.putenv`, the C functions `setenv`, `putenv`, `unsetenv` and `clearenv`, or the
+    /// C variable `environ`. `getenv` reads it, and children get it: by `subprocess`, `multiprocessing`, `os.fork`,
+    /// `os.exec*`, `os.posix_spawn*`, `os.system` and the C functions of the same names.
+    ///
+    /// The environment of the process remains where libraries read it that interpreters share:
+    ///
+    /// - The C library: the time zone (`TZ`, also after `time.tzset`), the locale (`LC_*`, `LANG`), translations
+    ///   (`LANGUAGE`), name resolution (`RES_OPTIONS`, `LOCALDOMAIN`), memory allocation (`GLIBC_TUNABLES`).
+    /// - OpenMP and BLAS libraries, and CUDA's: `OMP_NUM_THREADS`, `OPENBLAS_NUM_THREADS`, `CUDA_VISIBLE_DEVICES`.
+    /// - The loader: `LD_LIBRARY_PATH`, as it was when the process started.
+    ///
+    /// Set these before the process starts.
+    pub fn environment<N: Into<OsString>, V: Into<OsString>>(
+        mut self,
+        variables: impl IntoIterator<Item = (N, V)>,
+    ) -> Self {
+        let pairs = variables.into_iter().map(|(name, value)| (name.into(), value.into()));
+        self.environment = Some(pairs.collect());
+        self
+    }
+
     /// Starts the interpreters.
     ///
     /// # Errors
@@ -120,6 +152,7 @@ impl Builder {
             arguments: self.arguments.into_iter().map(Into::into).collect(),
             paths: self.paths,
             libraries: self.libraries,
+            environment: self.environment.map(Environment::new).transpose()?,
             ..Configuration::new(python.clone(), torch)
         };
         let interpreters = start_all(count, &configuration)?.into();

@@ -1,6 +1,7 @@
 //! The effect of a pool's torch policy on the domains of its interpreters.
 
 use crate::Result;
+use crate::environment::Environment;
 use crate::libraries::{LibraryRules, Loaders};
 use crate::python::{Installation, Search};
 use crate::torch::{Adapter, Member, Release, TorchPolicy, files, slots};
@@ -76,14 +77,18 @@ impl Torch {
     }
 
     /// A new domain for an interpreter with these rules for libraries; `exit` answers its calls of the function of
-    /// that name.
+    /// that name, and `environment` is its own, if it shall not use the process's.
     pub(crate) fn place(
         &self,
         name: &str,
         rules: &LibraryRules,
         exit: Option<Interposition>,
+        environment: Option<&Environment>,
     ) -> Result<Place> {
         let mut builder = self.loader(rules)?.domain(name);
+        if let Some(environment) = environment {
+            builder = builder.environment(environment.entries());
+        }
         if let Some(exit) = exit {
             builder = builder.interpose("exit", exit);
         }

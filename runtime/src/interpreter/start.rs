@@ -4,6 +4,7 @@ use super::attach::{Gate, Outside};
 use super::leases::Leases;
 use super::main_thread::MainThread;
 use super::{Inner, Interpreter, live};
+use crate::environment::Environment;
 use crate::libraries::LibraryRules;
 use crate::payload::{self, Sink, table};
 use crate::python::Installation;
@@ -25,8 +26,10 @@ pub(crate) struct Configuration {
     pub(crate) arguments: Vec<OsString>,
     /// Put in front of `sys.path`.
     pub(crate) paths: Vec<PathBuf>,
+    /// The interpreter's own environment, if it shall not use the process's.
+    pub(crate) environment: Option<Environment>,
     /// For this interpreter's `os.environ` only.
-    pub(crate) environment: Vec<(OsString, OsString)>,
+    pub(crate) variables: Vec<(OsString, OsString)>,
     pub(crate) command_line: bool,
     pub(crate) signal_handlers: bool,
     /// What answers `exit(3)`, if it shall not end the process.
@@ -42,7 +45,8 @@ impl Configuration {
             libraries: LibraryRules::new(),
             arguments: Vec::new(),
             paths: Vec::new(),
-            environment: Vec::new(),
+            environment: None,
+            variables: Vec::new(),
             command_line: false,
             signal_handlers: false,
             exit: None,
@@ -89,7 +93,12 @@ pub(crate) fn run_command(configuration: &Configuration) -> Result<i32> {
 /// A domain with libpython and the payload in it.
 fn prepare(name: &str, configuration: &Configuration) -> Result<(Place, table::PayloadTable)> {
     let python = &configuration.python;
-    let place = configuration.torch.place(name, &configuration.libraries, configuration.exit)?;
+    let place = configuration.torch.place(
+        name,
+        &configuration.libraries,
+        configuration.exit,
+        configuration.environment.as_ref(),
+    )?;
     let found = load(&place, python).and_then(|payload| {
         let entry = payload.symbol(table::ENTRY)?;
         // SAFETY: the symbol is that of the payload just loaded, which is the one for this version.
@@ -139,7 +148,7 @@ pub(super) fn run(
     let arguments: Vec<_> = configuration.arguments.iter().map(|word| text(word)).collect();
     let paths: Vec<_> = configuration.paths.iter().map(|path| text(path.as_os_str())).collect();
     let environment: Vec<_> =
-        configuration.environment.iter().map(|(name, value)| [text(name), text(value)]).collect();
+        configuration.variables.iter().map(|(name, value)| [text(name), text(value)]).collect();
     for word in configuration.arguments.iter().map(OsString::as_os_str).chain([executable, home]) {
         if word.as_bytes().contains(&0) {
             return Err(Error::Configuration(format!("{word:?} contains a NUL byte")));
@@ -156,6 +165,7 @@ pub(super) fn run(
         environment: environment.as_ptr(),
         environment_count: environment.len(),
         command_line: c_int::from(configuration.command_line),
+        own_environment: c_int::from(configuration.environment.is_some()),
         signal_handlers: c_int::from(configuration.signal_handlers),
     };
     let mut sink = Sink::default();

@@ -26,6 +26,7 @@ const TESTS: &[Test] = &[
     ("torch_is_found_wherever_python_finds_it", torch_places::anywhere),
     ("another_torch_than_the_shared_one_is_refused_in_words", torch_places::refused),
     ("the_command_behaves_as_python_does", scripts::command_line),
+    ("copies_of_the_command_have_environments_of_their_own", scripts::own_environments),
     ("the_command_tells_what_libraries_and_installations_are", scripts::command_tells),
     ("text_and_constants_are_shared_by_all_interpreters", shared_text::shared_text),
     ("weights_exist_once_and_a_dropped_movable_is_freed", models::weights_exist_once),

@@ -266,3 +266,15 @@ fn find(directory: &Path, beginning: &str) -> Result<PathBuf> {
         .map(|entry| entry.path())
         .with_context(|| format!("{} has no {beginning}*", directory.display()))
 }
+
+/// `hydrozoa python --own-environment`: what a copy sets, its children get, and other copies do not see.
+pub fn own_environments() -> Result<()> {
+    let program = "import os, time\nassert os.environ['OUTER'] == '1' and 'MINE' not in os.environ\ntime.sleep(0.5)\n\
+                   os.environ['MINE'] = os.environ['HYDROZOA_COPY']\ntime.sleep(0.5)\n\
+                   assert os.system('test \"$OUTER-$MINE\" = \"1-$HYDROZOA_COPY\"') == 0\nprint('done')\n";
+    let mut command = hydrozoa(3, "isolated")?;
+    command.args(["--own-environment", "--in", "all", "--", "-c", program]).env("OUTER", "1");
+    let printed = run(&mut command)?;
+    ensure!(printed.matches("done").count() == 3, "{printed}");
+    Ok(())
+}
