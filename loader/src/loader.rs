@@ -14,6 +14,7 @@ use crate::id::DomainId;
 use crate::load::library::Library;
 use crate::load::run;
 use crate::policy::Policy;
+use crate::replica::link_map::LinkMap;
 use crate::replica::thunk::{Interposition, Thunks};
 use crate::sys::environ::Environment;
 use crate::sys::lock::{Mutex, Rank, Reentrant};
@@ -176,6 +177,7 @@ impl DomainBuilder {
             tls_get_addr: tls_get_addr.filter(|_| own_tls_get_addr).map(|index| index as u32),
             thunks,
             environment,
+            handle: LinkMap::like_the_program(),
         });
         let domain = Domain(inner);
         domain::register(&domain);

@@ -1,6 +1,6 @@
 //! Handles. The handle of a replica is the address of its link map, which some programs read as glibc's.
-//! The handle of the domain itself (`dlopen(NULL)`) is the address of the domain's record. A library of
-//! the system loader has glibc's own handle.
+//! The handle of the domain itself (`dlopen(NULL)`) is the address of a link map too, since glibc's is the
+//! executable's (ROOT walks the list of libraries from it). A library of the system loader has glibc's own handle.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -20,7 +20,7 @@ pub(super) enum Handle {
 }
 
 pub(super) fn of_domain(domain: &Domain) -> *mut c_void {
-    Arc::as_ptr(&domain.0).cast_mut().cast()
+    ptr::from_ref(&*domain.0.handle).cast_mut().cast()
 }
 
 pub(super) fn of_library(library: &Library) -> *mut c_void {

@@ -55,7 +55,13 @@ pub(super) unsafe extern "C" fn dlinfo(
         set_error("dlinfo: no handle was given");
         return -1;
     }
-    let ours = match handle::resolve(&domain, handle) {
+    let resolved = handle::resolve(&domain, handle);
+    if matches!(resolved, Handle::Domain(_)) && request == libc::RTLD_DI_LINKMAP {
+        // SAFETY: the caller's promise: the request wants a pointer.
+        unsafe { *place.cast::<*mut c_void>() = handle };
+        return 0;
+    }
+    let ours = match resolved {
         Handle::Replica(_, replica) => Some(replica),
         Handle::Domain(domain) => domain.0.state.lock().entries.replicas().next().cloned(),
         Handle::System => None,

@@ -20,6 +20,7 @@ use crate::image::ImageId;
 use crate::image::symbols::{Name, Symbol};
 use crate::policy::Policy;
 use crate::replica::Replica;
+use crate::replica::link_map::LinkMap;
 use crate::replica::thunk::Thunks;
 use crate::sys::environ::Environment;
 use crate::sys::lock::{Mutex, Rank, Reentrant};
@@ -86,6 +87,8 @@ pub(crate) struct DomainInner {
     /// The environment that only this domain has; none if it uses the process's.
     /// Boxed: thunks and relocated words hold its address.
     pub environment: Option<Box<Environment>>,
+    /// Its address is the handle of `dlopen(NULL)`.
+    pub handle: Box<LinkMap>,
 }
 
 /// The symbol scope of one program among several. Its replicas see each other, and not those of other

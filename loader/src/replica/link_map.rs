@@ -5,7 +5,9 @@ use std::ffi::{CString, c_char};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr;
-use std::sync::atomic::AtomicPtr;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use crate::sys::dynamic;
 
 /// The public head of `struct link_map` (`<link.h>`): all that debuggers read. It owns its name.
 #[repr(C)]
@@ -34,6 +36,16 @@ impl LinkMap {
             next: AtomicPtr::new(ptr::null_mut()),
             previous: AtomicPtr::new(ptr::null_mut()),
         })
+    }
+
+    /// A record that begins as the executable's own. The list behind it is that of the system's objects.
+    pub(crate) fn like_the_program() -> Box<LinkMap> {
+        let Some(program) = dynamic::program_link_map() else {
+            return LinkMap::new(Path::new(""), 0, 0);
+        };
+        let map = LinkMap::new(Path::new(""), program.address, program.dynamic.addr());
+        map.next.store(program.next.cast_mut().cast(), Ordering::Relaxed);
+        map
     }
 }
 

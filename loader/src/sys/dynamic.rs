@@ -67,12 +67,18 @@ impl Drop for SystemHandle {
 
 /// The public head of glibc's `struct link_map` (`<link.h>`).
 #[repr(C)]
-struct LinkMap {
-    address: usize,
+pub(crate) struct LinkMap {
+    pub address: usize,
     name: *const c_char,
-    dynamic: *const c_void,
-    next: *const LinkMap,
+    pub dynamic: *const c_void,
+    pub next: *const LinkMap,
     previous: *const LinkMap,
+}
+
+/// The executable's link map, which glibc gives as the handle of `dlopen(NULL)`.
+pub(crate) fn program_link_map() -> Option<&'static LinkMap> {
+    // SAFETY: no name and a valid mode. The executable is never unloaded.
+    unsafe { (functions().dlopen)(ptr::null(), libc::RTLD_LAZY).cast::<LinkMap>().as_ref() }
 }
 
 /// The text of the calling thread's last dl* error.
