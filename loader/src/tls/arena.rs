@@ -260,7 +260,8 @@ pub(super) fn allocate(shape: Shape) -> Result<Extent, String> {
     match space.take_fresh(SIZE, shape) {
         Some(range) => Ok(extent(arena, range)),
         None => Err(format!(
-            "it asks for {} bytes of static TLS, and {} of {SIZE} are free in a row{reason}",
+            "it asks for {} bytes of static TLS, and {} of {SIZE} are free in a row{reason}; a rule \
+             that shares it needs them once for all domains",
             shape.size,
             space.largest()
         )),

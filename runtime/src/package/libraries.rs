@@ -2,8 +2,7 @@
 //!
 //! Each becomes a file of the loader's own ([`hydrozoa_loader::provide`]). The file's path shows where
 //! the library lies in the archive, so that rules, RPATHs and the libraries beside it (`*.libs`) mean
-//! what they mean on disk. As with any file, a library that uses Python's symbols is replicated for
-//! each interpreter, and any other is loaded once.
+//! what they mean on disk. Each interpreter has its own replica, unless a rule shares the library.
 
 use super::Archive;
 use crate::Result;

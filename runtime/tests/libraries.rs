@@ -1,0 +1,247 @@
+//! Native libraries that interpreters bring: each has its own state in each interpreter, unless a rule shares it. The
+//! tests run on every Python of the machine.
+
+mod pythons;
+
+use std::path::Path;
+use std::sync::Barrier;
+use std::thread;
+
+use hydrozoa::{Error, Pool, Session};
+use hydrozoa_testkit::alone::{PATIENCE, alone};
+use hydrozoa_testkit::libraries::Workshop;
+use pythons::{builders, pools};
+
+/// Copies that run at once.
+const COPIES: usize = 3;
+
+/// A library without a Python symbol that keeps names. A name can be registered once.
+const REGISTRY: &str = "
+    #include <string.h>
+    static char names[64][32]; static int count;
+    int register_name(const char *name) {
+        for (int i = 0; i < count; i++) if (!strcmp(names[i], name)) return -1;
+        strncpy(names[count], name, 31);
+        return count++;
+    }";
+
+/// An extension module that registers names with it. It declares the parts of Python's C API that it uses, so that one
+/// build serves all versions.
+const EXTENSION: &str = r#"
+    extern void *PyModule_Create2(void *, int), *PyLong_FromLong(long);
+    extern const char *PyUnicode_AsUTF8(void *);
+    extern int register_name(const char *);
+    static void *enter(void *self, void *name) { return PyLong_FromLong(register_name(PyUnicode_AsUTF8(name))); }
+    static struct { const char *name; void *function; int flags; const char *doc; } methods[2] = {
+        { "enter", enter, 8 /* METH_O */, 0 } };
+    static void *definition[13] = { (void *)1, 0, 0, 0, 0, "typed", 0, (void *)-1, methods };
+    void *PyInit_typed(void) { return PyModule_Create2(definition, 1013); }"#;
+
+/// Runs `work` in all interpreters of a pool at once.
+fn at_once(pool: &Pool, work: impl Fn(usize, &Session) + Sync) {
+    let count = pool.interpreters().len();
+    let barrier = Barrier::new(count);
+    thread::scope(|scope| {
+        for index in 0..count {
+            let (work, barrier) = (&work, &barrier);
+            scope.spawn(move || {
+                let session = pool.acquire_on(index).unwrap();
+                barrier.wait();
+                work(index, &session);
+            });
+        }
+    });
+}
+
+/// A function of the library at `path`, by ctypes.
+fn call(session: &Session, path: &Path, function: &str) -> i64 {
+    let library = session.import("ctypes").unwrap().call_method("CDLL", (path.to_str().unwrap(),));
+    library.unwrap().call_method(function, ()).unwrap().extract().unwrap()
+}
+
+#[test]
+fn each_interpreter_has_its_own_registry_however_it_loads_it() {
+    alone(PATIENCE, || {
+        let shop = Workshop::new("registry");
+        let registry = shop.build("libregistry.so", REGISTRY, &[]);
+        let needs = ["-L{dir}", "-l:libregistry.so", "-Wl,-rpath,$ORIGIN"];
+        let extension = shop.build("typed.so", EXTENSION, &needs);
+        let code = format!(
+            "
+import ctypes, sys
+sys.path.insert(0, {:?})
+import typed
+library = ctypes.CDLL({registry:?})
+def register(name):
+    return typed.enter(name), library.register_name(name.encode())
+",
+            extension.parent().unwrap()
+        );
+        for pool in pools(COPIES) {
+            at_once(&pool, |_, session| {
+                let names = session.run(&code, "registry.py").unwrap();
+                let register = names.get_item("register").unwrap();
+                for round in 0..20 {
+                    let name = format!("pandas.period.{round}");
+                    // The extension's library is the one that ctypes opens, and no other interpreter's.
+                    let found: (i64, i64) = register.call((name,)).unwrap().extract().unwrap();
+                    assert_eq!(found, (round, -1));
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn generated_files_that_register_as_they_are_loaded_do_so_in_each_interpreter() {
+    alone(PATIENCE, || {
+        let shop = Workshop::new("generated");
+        shop.build(
+            "libdescriptors.so",
+            "#include <stdlib.h>
+             #include <string.h>
+             static const char *files[8]; static int count;
+             void add_file(const char *name) {
+                 for (int i = 0; i < count; i++) if (!strcmp(files[i], name)) abort();
+                 files[count++] = name;
+             }
+             int file_count(void) { return count; }",
+            &[],
+        );
+        let needs = ["-L{dir}", "-l:libdescriptors.so", "-Wl,-rpath,$ORIGIN"];
+        let generated = ["events", "tensors"].map(|name| {
+            let source = format!(
+                "void add_file(const char *); int file_count(void);
+                 __attribute__((constructor)) static void begin(void) {{ add_file(\"{name}.proto\"); }}
+                 int files(void) {{ return file_count(); }}"
+            );
+            shop.build(&format!("lib{name}.so"), &source, &needs)
+        });
+        for pool in pools(COPIES) {
+            at_once(&pool, |_, session| {
+                let counts = generated.each_ref().map(|path| call(session, path, "files"));
+                assert_eq!(counts, [1, 2]);
+            });
+        }
+    });
+}
+
+#[test]
+fn code_that_looks_up_symbols_of_the_process_finds_its_interpreter_s() {
+    alone(PATIENCE, || {
+        let shop = Workshop::new("jit");
+        // As a compiler does that links what it has just compiled. Nothing of it names Python.
+        let jit = shop.build(
+            "libjit.so",
+            "#define _GNU_SOURCE
+             #include <dlfcn.h>
+             void *find(const char *name) { return dlsym(dlopen(0, RTLD_NOW), name); }",
+            &[],
+        );
+        let code = format!(
+            "
+import ctypes
+library = ctypes.CDLL({jit:?})
+library.find.restype = ctypes.c_void_p
+found = library.find(b'PyLong_Type')
+own = ctypes.addressof(ctypes.c_char.in_dll(ctypes.pythonapi, 'PyLong_Type'))
+same = (found, found == own == id(int))
+"
+        );
+        for pool in pools(COPIES) {
+            let found: Vec<(i64, bool)> = (0..COPIES)
+                .map(|index| {
+                    let session = pool.acquire_on(index).unwrap();
+                    let names = session.run(&code, "jit.py").unwrap();
+                    names.get_item("same").unwrap().extract().unwrap()
+                })
+                .collect();
+            assert!(found.iter().all(|(_, same)| *same), "{found:?}");
+            assert!(found[0].0 != found[1].0 && found[1].0 != found[2].0, "{found:?}");
+        }
+    });
+}
+
+#[test]
+fn what_is_bound_to_the_process_exists_once_for_all_interpreters() {
+    alone(PATIENCE, || {
+        let shop = Workshop::new("bound");
+        for pool in pools(COPIES) {
+            // The system loader knows a library by its soname, so each version of Python has its own here.
+            let version = pool.python().minor();
+            for (name, end) in [
+                ("libscipy_openblas64_-", ".so"),
+                ("libmkl_rt", ".so.3"),
+                ("libomp-", ".so.5"),
+                ("libcudart-", ".so.12"),
+                ("libsqlite3-", ".so.0"),
+                ("libmpi_", ".so.12"),
+                ("libjvm.so.", ""),
+            ] {
+                let name = format!("{name}{version}{end}");
+                let path = shop.build(&name, "static int n; int next(void) { return ++n; }", &[]);
+                for index in 0..COPIES {
+                    let session = pool.acquire_on(index).unwrap();
+                    assert_eq!(call(&session, &path, "next"), index as i64 + 1, "{name}");
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn rules_of_a_user_share_and_replicate_libraries() {
+    alone(PATIENCE, || {
+        let shop = Workshop::new("rules");
+        for (builder, number) in builders(2).zip(0..) {
+            let source = "static int n; int next(void) { return ++n; }";
+            let [plain, blas] = ["libplain", "libopenblas-"]
+                .map(|name| shop.build(&format!("{name}{number}.so"), source, &[]));
+            let counts = |pool: &Pool, path: &Path| {
+                [0, 1].map(|index| call(&pool.acquire_on(index).unwrap(), path, "next"))
+            };
+            let by_default = builder.clone().build().unwrap();
+            assert_eq!(counts(&by_default, &plain), [1, 1]);
+            assert_eq!(counts(&by_default, &blas), [1, 2]);
+            let ruled = builder.share("*/libplain*.so").replicate("*/libopenblas-*.so");
+            let ruled = ruled.build().unwrap();
+            assert_eq!(counts(&ruled, &plain), [1, 2]);
+            assert_eq!(counts(&ruled, &blas), [1, 1]);
+        }
+    });
+}
+
+#[test]
+fn a_pattern_that_is_none_is_an_error_that_names_it() {
+    for builder in builders(1) {
+        let error = builder.share("lib[x.so").build().unwrap_err();
+        let Error::Configuration(text) = error else { panic!("{error}") };
+        assert!(text.contains("lib[x.so"), "{text}");
+    }
+}
+
+#[test]
+fn static_tls_that_many_copies_use_up_is_an_error_that_says_what_to_do() {
+    alone(PATIENCE, || {
+        let shop = Workshop::new("static-tls");
+        let source =
+            "static __thread char block[1000] __attribute__((tls_model(\"initial-exec\")));
+                      int next(void) { return ++block[0]; }";
+        let library = shop.build("libblock.so", source, &[]);
+        let open = format!("__import__('ctypes').CDLL({library:?}).next()");
+        let builder = builders(24).next().unwrap();
+        let pool = builder.clone().build().unwrap();
+        let outcomes: Vec<_> =
+            (0..24).map(|index| pool.acquire_on(index).unwrap().eval(&open).map(drop)).collect();
+        let refused = outcomes.iter().filter_map(|outcome| outcome.as_ref().err());
+        let messages: Vec<String> = refused.map(Error::to_string).collect();
+        assert!(!messages.is_empty() && messages.len() < 24, "{}", messages.len());
+        for message in messages {
+            assert!(message.contains("static TLS") && message.contains("a rule"), "{message}");
+        }
+        let pool = builder.share("*/libblock.so").build().unwrap();
+        for index in 0..24 {
+            pool.acquire_on(index).unwrap().eval(&open).unwrap();
+        }
+    });
+}
