@@ -118,7 +118,8 @@ impl Builder {
     /// - The C library: the time zone (`TZ`, also after `time.tzset`), the locale (`LC_*`, `LANG`), translations
     ///   (`LANGUAGE`), name resolution (`RES_OPTIONS`, `LOCALDOMAIN`), memory allocation (`GLIBC_TUNABLES`).
     /// - OpenMP and BLAS libraries, and CUDA's: `OMP_NUM_THREADS`, `OPENBLAS_NUM_THREADS`, `CUDA_VISIBLE_DEVICES`.
-    /// - The loader: `LD_LIBRARY_PATH`, as it was when the process started.
+    /// - libtorch, where interpreters share it ([`TorchPolicy::Shared`]).
+    /// - The loader: `LD_LIBRARY_PATH`.
     ///
     /// Set these before the process starts.
     pub fn environment<N: Into<OsString>, V: Into<OsString>>(
