@@ -220,6 +220,9 @@ impl<'a> Run<'a> {
                 self.suite.name(),
                 one.words()
             );
+            for test in &plain.cut_off {
+                println!("  plain python did not get beyond {test}");
+            }
             for death in &verdict.deaths {
                 println!("  died: {death}");
             }

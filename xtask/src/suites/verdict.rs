@@ -6,7 +6,7 @@ use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
 use super::report::{compare, passing};
-use super::sides::{Choice, Sides};
+use super::sides::{Choice, Outcome, Sides};
 use super::suite::Shard;
 use crate::limited::End;
 
@@ -21,6 +21,8 @@ pub struct Plain {
     pub tests: usize,
     /// Tests that pass in every plain process.
     pub passing: BTreeSet<String>,
+    /// The tests that ran when a plain process died or was late: what came after them did not run.
+    pub cut_off: Vec<String>,
 }
 
 /// A test that passes plainly and not in copies.
@@ -46,7 +48,14 @@ pub struct Verdict {
 pub fn plain(sides: &Sides<'_>, shard: &Shard, key: &str) -> Result<Plain> {
     let reports = sides.plain(shard, &Choice::Leave(&BTreeSet::new()))?;
     let tests: BTreeSet<&String> = reports.iter().flat_map(|report| report.tests.keys()).collect();
-    Ok(Plain { key: key.to_owned(), tests: tests.len(), passing: passing(&reports) })
+    let cut_off = reports.iter().filter(|report| !report.complete);
+    let cut_off = cut_off.map(|report| report.running.clone().unwrap_or_else(|| "no test".into()));
+    Ok(Plain {
+        key: key.to_owned(),
+        tests: tests.len(),
+        passing: passing(&reports),
+        cut_off: cut_off.collect(),
+    })
 }
 
 /// Runs a shard in copies. When the process dies, the tests that ran then are left out and the rest runs again.
@@ -67,9 +76,7 @@ pub fn copies(sides: &Sides<'_>, shard: &Shard, plain: &Plain, key: &str) -> Res
             }
             break;
         }
-        let during: Vec<&str> = found.cut_off.keys().map(String::as_str).collect();
-        let during = if during.is_empty() { "no test".to_owned() } else { during.join(", ") };
-        deaths.push(format!("{} during {during}: {}", outcome.end.words(), outcome.last));
+        deaths.extend(death(&found.cut_off, &plain.passing, &outcome));
         if found.cut_off.is_empty() {
             break;
         }
@@ -86,6 +93,22 @@ pub fn copies(sides: &Sides<'_>, shard: &Shard, plain: &Plain, key: &str) -> Res
         differences.extend(confirm(sides, shard, BTreeMap::from([(test, what)]))?);
     }
     Ok(Verdict { key: key.to_owned(), differences, deaths })
+}
+
+/// The tests during which the process ended early, in words. A process that dies in a test that does not pass plainly either
+/// says nothing about copies.
+fn death(
+    cut_off: &BTreeMap<String, String>,
+    passing: &BTreeSet<String>,
+    outcome: &Outcome,
+) -> Option<String> {
+    let during: Vec<&str> = cut_off.keys().map(String::as_str).collect();
+    let words = format!("{} during", outcome.end.words());
+    if during.is_empty() {
+        return Some(format!("{words} no test: {}", outcome.last));
+    }
+    let says = during.iter().any(|test| passing.contains(*test));
+    says.then(|| format!("{words} {}: {}", during.join(", "), outcome.last))
 }
 
 /// Runs the tests that differ once more, on both sides: which of them differ again?
@@ -109,4 +132,23 @@ fn confirm(
             Difference { test, what, again }
         })
         .collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_death_counts_unless_plain_python_does_not_pass_the_test_either() {
+        let outcome = Outcome { end: End::Late, reports: Vec::new(), last: "last".to_owned() };
+        let cut_off = |tests: &[&str]| -> BTreeMap<String, String> {
+            tests.iter().map(|test| ((*test).to_owned(), String::new())).collect()
+        };
+        let passing = BTreeSet::from(["a".to_owned()]);
+        let late = "killed at its time limit during";
+        let died = |tests: &[&str]| death(&cut_off(tests), &passing, &outcome);
+        assert_eq!(died(&["a", "b"]), Some(format!("{late} a, b: last")));
+        assert_eq!(died(&[]), Some(format!("{late} no test: last")));
+        assert_eq!(died(&["b"]), None);
+    }
 }
