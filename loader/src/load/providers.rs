@@ -60,13 +60,6 @@ pub(crate) fn scope_of(
 ) -> Scope {
     let program = domain.0.program;
     let mut scope = scope_before(domain, images, flags);
-    // A domain that extends the program has glibc's order. In others the group stands before earlier
-    // loads.
-    if !program {
-        for &index in members {
-            closure.with_filtees(index).iter().for_each(|image| scope.add_local(image));
-        }
-    }
     // The group's root is the first member, unless the root is of another class: then every
     // member is reached from it in breadth-first order, which is the order of the members.
     let mut queue: VecDeque<Provider> =
@@ -103,15 +96,15 @@ pub(crate) fn scope_of(
                 }
                 queue.extend(node.edges.iter().filter_map(provider_of));
             }
-            Provider::Replica(replica) if program => {
-                // Replicas that need each other lead back to each other.
-                if seen_replicas.insert(replica.image.id) {
-                    queue.extend(add_replica(domain, &mut scope, &replica));
-                }
-            }
             Provider::Replica(replica) => {
-                scope.add_local(&replica.image);
-                inherited.extend(first_scope(&domain.0, &replica).map(|scope| (scope, None)));
+                // Replicas that need each other lead back to each other.
+                if !seen_replicas.insert(replica.image.id) {
+                    continue;
+                }
+                queue.extend(add_replica(domain, &mut scope, &replica));
+                if !program {
+                    inherited.extend(first_scope(&domain.0, &replica).map(|scope| (scope, None)));
+                }
             }
             Provider::Commons(replica) => {
                 let commons = domain.0.commons.as_ref();
@@ -195,7 +188,7 @@ fn add_replica(domain: &Domain, scope: &mut Scope, replica: &Replica) -> Vec<Pro
         .filter_map(|need| match need {
             Need::Replica(image) | Need::Filtee(image) => loaded(image).map(Provider::Replica),
             Need::System(object) => Some(Provider::System(object.clone())),
-            // Only domains beside the program have commons.
+            // The scope that the replica was bound in has them.
             Need::Commons(_) => None,
         })
         .collect()
