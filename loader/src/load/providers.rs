@@ -48,9 +48,8 @@ enum Provider {
     System(Arc<SystemObject>),
 }
 
-/// The scope of a group: the group itself, then the ends of the closure's edges, breadth first in the
-/// order of DT_NEEDED (gABI, "Shared Object Dependencies"). If two objects define a name, the one at
-/// fewer steps counts.
+/// The scope of a group: what its root leads to, new and loaded before, breadth first in the order of DT_NEEDED
+/// (gABI, "Shared Object Dependencies"). If two objects define a name, the one at fewer steps counts.
 pub(crate) fn scope_of(
     domain: &Domain,
     closure: &Closure,
@@ -78,6 +77,10 @@ pub(crate) fn scope_of(
                 }
                 let node = &closure.nodes[index];
                 match node.class {
+                    // In a load of the commons the group is of class Commons, and the domain has no commons.
+                    Class::Commons if members.contains(&index) => {
+                        closure.with_filtees(index).iter().for_each(|image| scope.add_local(image));
+                    }
                     Class::Replicate => {
                         closure.with_filtees(index).iter().for_each(|image| scope.add_local(image));
                     }
