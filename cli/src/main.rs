@@ -49,6 +49,9 @@ struct Choice {
     /// Whether the copies share torch's C++ libraries
     #[arg(long, value_enum, default_value_t = Torch::Auto)]
     torch: Torch,
+    /// An error, not a warning, if a copy changes a native setting that the copies share
+    #[arg(long)]
+    strict: bool,
     /// Libraries whose path matches exist once for all copies, unless they need the interpreter's own symbols
     #[arg(long, value_name = "PATTERN")]
     share: Vec<String>,
@@ -68,6 +71,7 @@ impl Choice {
     fn builder(&self) -> hydrozoa::Builder {
         let mut builder =
             hydrozoa::Pool::builder().torch(self.torch.into()).libraries(&self.libraries());
+        builder = builder.strict(self.strict);
         if let Some(python) = &self.python {
             builder = builder.python(python);
         }

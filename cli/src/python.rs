@@ -56,9 +56,10 @@ pub fn run(options: Options) -> Result<i32> {
 }
 
 fn command(options: &Options, copy: usize) -> Result<CommandLine> {
-    let Choice { python, venv, torch, .. } = &options.choice;
+    let Choice { python, venv, torch, strict, .. } = &options.choice;
     let command = CommandLine::new(python.clone(), venv.as_deref(), &options.arguments)?
         .torch((*torch).into())
+        .strict(*strict)
         .libraries(&options.choice.libraries())
         .variable("HYDROZOA_COPY", copy.to_string());
     Ok(match options.own_environment {

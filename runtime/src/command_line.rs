@@ -19,6 +19,7 @@ use std::path::{Path, PathBuf};
 pub struct CommandLine {
     python: Installation,
     torch: TorchPolicy,
+    strict: bool,
     libraries: LibraryRules,
     arguments: Vec<OsString>,
     environment: Option<Variables>,
@@ -42,6 +43,7 @@ impl CommandLine {
         Ok(Self {
             python: python::choose(python.as_deref(), venv)?,
             torch: TorchPolicy::default(),
+            strict: false,
             libraries: LibraryRules::new(),
             arguments: arguments.into_iter().map(Into::into).collect(),
             environment: None,
@@ -53,6 +55,13 @@ impl CommandLine {
     /// How the interpreter has torch.
     pub fn torch(mut self, policy: TorchPolicy) -> Self {
         self.torch = policy;
+        self
+    }
+
+    /// Whether the interpreter is refused to change a native setting that others share, as by
+    /// [`Builder::strict`](crate::Builder::strict).
+    pub fn strict(mut self, strict: bool) -> Self {
+        self.strict = strict;
         self
     }
 
@@ -103,7 +112,8 @@ impl CommandLine {
             &self.python,
             Search::Command,
             self.torch == TorchPolicy::Shared,
-        )?;
+        )?
+        .strictly(self.strict);
         let program = self
             .python
             .executable()

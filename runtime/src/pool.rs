@@ -36,6 +36,7 @@ pub struct Builder {
     python: Option<PathBuf>,
     venv: Option<PathBuf>,
     torch: TorchPolicy,
+    strict: bool,
     libraries: LibraryRules,
     arguments: Vec<String>,
     paths: Vec<PathBuf>,
@@ -66,6 +67,14 @@ impl Builder {
     /// Whether the interpreters share torch's C++ libraries.
     pub fn torch(mut self, policy: TorchPolicy) -> Self {
         self.torch = policy;
+        self
+    }
+
+    /// In strict mode an interpreter cannot change a native setting that others share: the call raises a
+    /// `RuntimeError` that names it. Without it the call takes effect and gives a `RuntimeWarning`. Interpreters share
+    /// such settings under [`TorchPolicy::Shared`]; `docs/torch.md` lists them.
+    pub fn strict(mut self, strict: bool) -> Self {
+        self.strict = strict;
         self
     }
 
@@ -148,7 +157,8 @@ impl Builder {
             None => thread::available_parallelism().map_or(1, NonZeroUsize::get),
         };
         let python = python::choose(self.python.as_deref(), self.venv.as_deref())?;
-        let torch = Torch::settle(self.torch, &python, Search::Pool(&self.paths), true)?;
+        let torch = Torch::settle(self.torch, &python, Search::Pool(&self.paths), true)?
+            .strictly(self.strict);
         let configuration = Configuration {
             arguments: self.arguments.into_iter().map(Into::into).collect(),
             paths: self.paths,

@@ -11,8 +11,8 @@ use std::sync::Arc;
 /// A policy that has been settled for an installation.
 #[derive(Clone, Debug)]
 pub(crate) enum Torch {
-    /// libtorch once, with the adapter of the process.
-    Shared(Arc<Adapter>),
+    /// libtorch once, with the adapter of the process. With `strict`, no interpreter may change what they share.
+    Shared { adapter: Arc<Adapter>, strict: bool },
     /// libtorch in each interpreter.
     Isolated,
     /// The same, for a pool that asked for `shared` and whose interpreters find no torch yet.
@@ -61,7 +61,7 @@ impl Torch {
             None if asked => Ok(Self::Unshared),
             Some(release) if asked || TorchPolicy::of(&release) == TorchPolicy::Shared => {
                 match shared(&release, verify) {
-                    Ok(adapter) => Ok(Self::Shared(adapter)),
+                    Ok(adapter) => Ok(Self::Shared { adapter, strict: false }),
                     Err(error) if asked => Err(error),
                     Err(error) => {
                         tracing::warn!(
@@ -73,6 +73,14 @@ impl Torch {
                 }
             }
             _ => Ok(Self::Isolated),
+        }
+    }
+
+    /// The same, with or without strict mode.
+    pub(crate) fn strictly(self, strict: bool) -> Self {
+        match self {
+            Self::Shared { adapter, .. } => Self::Shared { adapter, strict },
+            other => other,
         }
     }
 
@@ -93,7 +101,7 @@ impl Torch {
             builder = builder.interpose("exit", exit);
         }
         let member = match self {
-            Self::Shared(adapter) => Some(adapter.join()),
+            Self::Shared { adapter, strict } => Some(adapter.join(*strict)),
             _ => None,
         };
         for (symbol, interposition) in member.iter().flat_map(|member| member.interpositions()) {
@@ -110,7 +118,7 @@ impl Torch {
     /// The loader with this policy and these rules: one for the process, so that all pools share the commons.
     fn loader(&self, rules: &LibraryRules) -> Result<Loader> {
         match self {
-            Self::Shared(_) => SHARED.of(rules),
+            Self::Shared { .. } => SHARED.of(rules),
             Self::Isolated => ISOLATED.of(rules),
             Self::Unshared => UNSHARED.of(rules),
         }

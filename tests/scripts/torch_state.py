@@ -120,6 +120,59 @@ def flags():
     torch.backends.quantized.engine = before
 
 
+def switches():
+    torch_c = torch._C
+    mine = int(COPY) % 2 == 0
+    pairs = [
+        (torch_c._jit_texpr_fuser_enabled, torch_c._jit_set_texpr_fuser_enabled),
+        (torch_c._jit_get_te_must_use_llvm_cpu, torch_c._jit_set_te_must_use_llvm_cpu),
+        (torch_c._debug_get_fusion_group_inlining, torch_c._debug_set_fusion_group_inlining),
+        (torch_c._functorch._is_vmap_fallback_enabled, torch_c._functorch._set_vmap_fallback_enabled),
+    ]
+    before = [get() for get, _ in pairs]
+    runs = torch_c._jit_get_num_profiled_runs()
+    together("switches-read")
+    for _, set_ in pairs:
+        set_(mine)
+    torch_c._jit_set_num_profiled_runs(runs + int(COPY))
+    check("profiling is on", torch_c._jit_set_profiling_mode(mine))
+    together("switches-set")
+    for get, set_ in pairs:
+        check(f"{set_.__name__} as set", get() == mine)
+    check("profiled runs as set", torch_c._jit_get_num_profiled_runs() == runs + int(COPY))
+    check("profiling as set", torch_c._jit_set_profiling_mode(True) == mine)
+    together("switches-checked")
+    for (_, set_), value in zip(pairs, before):
+        set_(value)
+    torch_c._jit_set_num_profiled_runs(runs)
+
+
+def settings():
+    shared = POLICY == "shared" and COPIES > 1
+    for value, name in [(10 + int(COPY), "torch.set_num_threads"), (None, "torch.jit.set_fusion_strategy")]:
+        together(f"{name}-set")
+        with warnings.catch_warnings(record=True) as given:
+            warnings.simplefilter("always")
+            if value:
+                torch.set_num_threads(value)
+            else:
+                torch.jit.set_fusion_strategy([("STATIC", 2), ("DYNAMIC", 10)])
+        texts = [str(warning.message) for warning in given if warning.category is RuntimeWarning]
+        check(f"{name} warns: {texts}", [name in text for text in texts] == [True] * shared)
+    if shared:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", RuntimeWarning)
+            try:
+                torch.jit.set_fusion_strategy([("STATIC", 2), ("DYNAMIC", 10)])
+                check("a warning as an error", False)
+            except RuntimeError as error:
+                check("a warning as an error", "torch.jit.set_fusion_strategy changes" in str(error))
+    together("settings-set")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.set_num_threads(1)
+
+
 def attention():
     torch.manual_seed(0)
     query = torch.rand(2, 4, 32, 16)
@@ -187,7 +240,7 @@ def groups():
     dist.destroy_process_group()
 
 
-for area in [emit_hooks, script, forward_mode, flags, attention, generator, anomaly, groups]:
+for area in [emit_hooks, script, forward_mode, flags, switches, settings, attention, generator, anomaly, groups]:
     together(area.__name__)
     try:
         area()

@@ -97,6 +97,7 @@ pub(crate) struct Adapter {
     layout: &'static Layout,
     symbols: OnceLock<Symbols>,
     on_load: OnLoad,
+    process: u32,
     members: RwLock<Members>,
 }
 
@@ -144,6 +145,7 @@ impl Adapter {
                 layout,
                 symbols: OnceLock::new(),
                 on_load,
+                process: std::process::id(),
                 members: RwLock::default(),
             })
         });
@@ -179,7 +181,9 @@ impl Adapter {
 
     /// Makes a member for an interpreter that is about to be created. It is never freed: replicas of
     /// a finalized interpreter stay mapped, and their destructors may call its thunks.
-    pub(crate) fn join(self: &Arc<Adapter>) -> &'static Member {
+    ///
+    /// A `strict` member must not change a setting of the process while others live.
+    pub(crate) fn join(self: &Arc<Adapter>, strict: bool) -> &'static Member {
         let mut members = write(&self.members);
         let index = members.used.iter().position(|used| !used).unwrap_or(members.used.len());
         if index == members.used.len() {
@@ -193,6 +197,7 @@ impl Adapter {
         Box::leak(Box::new(Member {
             index,
             serial,
+            strict,
             domain: OnceLock::new(),
             retired: AtomicBool::new(false),
             interpreter: AtomicPtr::new(std::ptr::null_mut()),
@@ -208,6 +213,11 @@ impl Adapter {
     /// Whether one interpreter at most shares libtorch now.
     pub(super) fn is_alone(&self) -> bool {
         self.members.read().unwrap_or_else(PoisonError::into_inner).by_domain.len() <= 1
+    }
+
+    /// Whether this is the process that the interpreters live in, and not a forked child of it.
+    pub(super) fn is_in_its_process(&self) -> bool {
+        std::process::id() == self.process
     }
 
     /// To be called when libraries of torch may have been loaded.
@@ -231,6 +241,7 @@ pub(crate) struct Member {
     index: usize,
     /// Its number in the process, which no other interpreter ever gets.
     serial: u64,
+    strict: bool,
     domain: OnceLock<Domain>,
     retired: AtomicBool,
     /// The `c10::impl::PyInterpreter` of the interpreter's libtorch_python.
@@ -295,6 +306,10 @@ impl Member {
 
     pub(super) fn serial(&self) -> u64 {
         self.serial
+    }
+
+    pub(super) fn is_strict(&self) -> bool {
+        self.strict
     }
 
     pub(super) fn domain(&self) -> Option<&Domain> {

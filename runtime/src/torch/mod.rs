@@ -17,6 +17,8 @@
 //! | [`anomaly`] | two variables | one interpreter, while it is alone |
 //! | [`profiler`] | one profiler session | it, one at a time |
 //! | [`state`] | flags, default dtype and generator | each its own |
+//! | [`switches`] | switches of TorchScript, its fuser and functorch | each its own |
+//! | [`common`] | thread counts and other settings | a warning for who changes them |
 //! | [`forward_ad`], [`groups`] | levels of forward AD, process groups | each its own |
 //! | [`thread_state`] | modes and guards by thread | exchanged around visits |
 //! | [`gil`] | - | which interpreter a thread runs |
@@ -47,6 +49,7 @@ mod anomaly;
 mod callbacks;
 mod cells;
 mod classes;
+mod common;
 mod cxx;
 mod device;
 mod dispatch;
@@ -65,6 +68,7 @@ mod profiler;
 mod release;
 pub(crate) mod slots;
 mod state;
+mod switches;
 mod symbols;
 mod thread_state;
 mod traceback;
@@ -127,6 +131,7 @@ impl Member {
             traceback::interpositions(self),
             jit_operators::interpositions(self),
             profiler::interpositions(self),
+            common::interpositions(self),
             hooks::interpositions(self),
             slots::interpositions(),
         ]

@@ -10,7 +10,7 @@ use std::sync::Mutex;
 
 use super::adapter::{Adapter, Member, lock};
 use super::exported::{Answer, Stand};
-use super::{forward_ad, groups, state};
+use super::{forward_ad, groups, state, switches};
 
 /// The system objects that call such functions (torch 2.11).
 const OBJECTS: [&str; 5] = [
@@ -22,7 +22,7 @@ const OBJECTS: [&str; 5] = [
 ];
 
 fn stands() -> Vec<Stand> {
-    [&state::stands()[..], &forward_ad::stands(), &groups::stands()].concat()
+    [&state::stands()[..], &switches::stands(), &forward_ad::stands(), &groups::stands()].concat()
 }
 
 /// What a domain interposes: libtorch_python calls the same functions.
@@ -63,5 +63,6 @@ pub(crate) fn redirect(adapter: &Adapter) {
 pub(super) fn forget(member: &Member) {
     groups::forget(member);
     forward_ad::forget(member);
+    switches::forget(member);
     state::forget(member);
 }

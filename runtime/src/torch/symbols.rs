@@ -166,6 +166,80 @@ exports! {
     generator_new: "_ZN2at6detail18createCPUGeneratorEm" => unsafe extern "C-unwind" fn(*mut *mut c_void, u64) -> *mut *mut c_void,
     /// `c10::detail::getNonDeterministicRandom(bool)`.
     random: "_ZN3c106detail25getNonDeterministicRandomEb" => unsafe extern "C-unwind" fn(bool) -> u64,
+    /// `torch::jit::getExecutorMode()`.
+    executor_mode: "_ZN5torch3jit15getExecutorModeEv" => unsafe extern "C-unwind" fn() -> *mut u8,
+    /// `torch::jit::getProfilingMode()`.
+    profiling_mode: "_ZN5torch3jit16getProfilingModeEv" => unsafe extern "C-unwind" fn() -> *mut u8,
+    /// `torch::jit::getNumProfiledRuns()`.
+    profiled_runs: "_ZN5torch3jit18getNumProfiledRunsEv" => unsafe extern "C-unwind" fn() -> *mut u64,
+    /// `torch::jit::tensorexpr::getTEMustUseLLVMOnCPU()`.
+    fuser_needs_llvm: "_ZN5torch3jit10tensorexpr21getTEMustUseLLVMOnCPUEv" => unsafe extern "C-unwind" fn() -> *mut u8,
+    /// `torch::jit::tensorexpr::getTEGenerateBlockCode()`.
+    fuser_block_code: "_ZN5torch3jit10tensorexpr22getTEGenerateBlockCodeEv" => unsafe extern "C-unwind" fn() -> *mut u8,
+    /// `torch::jit::tensorexpr::getOptConditionals()`.
+    fuser_conditionals: "_ZN5torch3jit10tensorexpr18getOptConditionalsEv" => unsafe extern "C-unwind" fn() -> *mut u8,
+    /// `torch::jit::tensorexpr::getCatWoConditionals()`.
+    fuser_cat_without_conditionals: "_ZN5torch3jit10tensorexpr20getCatWoConditionalsEv" => unsafe extern "C-unwind" fn() -> *mut u8,
+    /// `torch::jit::tensorexpr::getTECudaPointwiseLoopLevels()`.
+    fuser_loop_levels: "_ZN5torch3jit10tensorexpr28getTECudaPointwiseLoopLevelsEv" => unsafe extern "C-unwind" fn() -> *mut u32,
+    /// `torch::jit::tensorexpr::getTECudaPointwiseBlockCount()`.
+    fuser_block_count: "_ZN5torch3jit10tensorexpr28getTECudaPointwiseBlockCountEv" => unsafe extern "C-unwind" fn() -> *mut u32,
+    /// `torch::jit::tensorexpr::getTECudaPointwiseBlockSize()`.
+    fuser_block_size: "_ZN5torch3jit10tensorexpr27getTECudaPointwiseBlockSizeEv" => unsafe extern "C-unwind" fn() -> *mut u32,
+    /// `torch::jit::tensorExprFuserEnabled()`.
+    fuser: "_ZN5torch3jit22tensorExprFuserEnabledEv" => unsafe extern "C-unwind" fn() -> u8,
+    /// `torch::jit::setTensorExprFuserEnabled(bool)`.
+    fuser_set: "_ZN5torch3jit25setTensorExprFuserEnabledEb" => unsafe extern "C-unwind" fn(u8),
+    /// `torch::jit::tensorExprDynamicShapeFusionEnabled()`.
+    fuser_dynamic_shapes: "_ZN5torch3jit35tensorExprDynamicShapeFusionEnabledEv" => unsafe extern "C-unwind" fn() -> u8,
+    /// `torch::jit::setTensorExprDynamicShapeFusionEnabled(bool)`.
+    fuser_dynamic_shapes_set: "_ZN5torch3jit38setTensorExprDynamicShapeFusionEnabledEb" => unsafe extern "C-unwind" fn(u8),
+    /// `torch::jit::getFusionGroupInlining()`.
+    fuser_inlining: "_ZN5torch3jit22getFusionGroupInliningEv" => unsafe extern "C-unwind" fn() -> u8,
+    /// `torch::jit::debugSetFusionGroupInlining(bool)`.
+    fuser_inlining_set: "_ZN5torch3jit27debugSetFusionGroupInliningEb" => unsafe extern "C-unwind" fn(u8),
+    /// `torch::jit::getAutodiffSubgraphInlining()`.
+    autodiff_inlining: "_ZN5torch3jit27getAutodiffSubgraphInliningEv" => unsafe extern "C-unwind" fn() -> u8,
+    /// `torch::jit::debugSetAutodiffSubgraphInlining(bool)`.
+    autodiff_inlining_set: "_ZN5torch3jit32debugSetAutodiffSubgraphInliningEb" => unsafe extern "C-unwind" fn(u8),
+    /// `torch::jit::canFuseOnCPULegacy()`.
+    fuses_on_cpu_legacy: "_ZN5torch3jit18canFuseOnCPULegacyEv" => unsafe extern "C-unwind" fn() -> u8,
+    /// `torch::jit::overrideCanFuseOnCPULegacy(bool)`.
+    fuses_on_cpu_legacy_set: "_ZN5torch3jit26overrideCanFuseOnCPULegacyEb" => unsafe extern "C-unwind" fn(u8),
+    /// `at::functorch::isVmapFallbackEnabled()`.
+    vmap_fallback: "_ZN2at9functorch21isVmapFallbackEnabledEv" => unsafe extern "C-unwind" fn() -> u8,
+    /// `at::functorch::setVmapFallbackEnabled(bool)`.
+    vmap_fallback_set: "_ZN2at9functorch22setVmapFallbackEnabledEb" => unsafe extern "C-unwind" fn(u8),
+    /// `torch::autograd::getAutogradFallbackMode()`.
+    autograd_fallback: "_ZN5torch8autograd23getAutogradFallbackModeEv" => unsafe extern "C-unwind" fn() -> u32,
+    /// `torch::autograd::setAutogradFallbackMode(AutogradFallbackMode)`.
+    autograd_fallback_set: "_ZN5torch8autograd23setAutogradFallbackModeENS0_20AutogradFallbackModeE" => unsafe extern "C-unwind" fn(u32),
+    /// `torch::jit::tensorexpr::fallbackAllowed()`.
+    fuser_fallback: "_ZN5torch3jit10tensorexpr15fallbackAllowedEv" => unsafe extern "C-unwind" fn() -> u8,
+    /// `torch::jit::tensorexpr::setFallbackAllowed(bool)`.
+    fuser_fallback_set: "_ZN5torch3jit10tensorexpr18setFallbackAllowedEb" => unsafe extern "C-unwind" fn(u8) -> u8,
+    /// `torch::jit::autocastEnabled()`.
+    script_autocast: "_ZN5torch3jit15autocastEnabledEv" => unsafe extern "C-unwind" fn() -> u8,
+    /// `torch::jit::setAutocastMode(bool)`.
+    script_autocast_set: "_ZN5torch3jit15setAutocastModeEb" => unsafe extern "C-unwind" fn(u8) -> u8,
+    /// `at::set_num_threads(int)`.
+    threads_set: "_ZN2at15set_num_threadsEi" => unsafe extern "C-unwind" fn(i32),
+    /// `at::set_num_interop_threads(int)`.
+    interop_threads_set: "_ZN2at23set_num_interop_threadsEi" => unsafe extern "C-unwind" fn(i32),
+    /// `c10d::setDebugLevel(DebugLevel)`.
+    debug_level_set: "_ZN4c10d13setDebugLevelENS_10DebugLevelE" => unsafe extern "C-unwind" fn(u32),
+    /// `at::functorch::setVmapFallbackWarningEnabled(bool)`.
+    vmap_warning_set: "_ZN2at9functorch29setVmapFallbackWarningEnabledEb" => unsafe extern "C-unwind" fn(bool),
+    /// `torch::jit::setTexprReductionsEnabled(bool)`.
+    fuser_reductions_set: "_ZN5torch3jit25setTexprReductionsEnabledEb" => unsafe extern "C-unwind" fn(bool),
+    /// `torch::jit::overrideCanFuseOnCPU(bool)`.
+    fuses_on_cpu_set: "_ZN5torch3jit20overrideCanFuseOnCPUEb" => unsafe extern "C-unwind" fn(bool),
+    /// `torch::jit::overrideCanFuseOnGPU(bool)`.
+    fuses_on_gpu_set: "_ZN5torch3jit20overrideCanFuseOnGPUEb" => unsafe extern "C-unwind" fn(bool),
+    /// `torch::jit::setFusionStrategy(FusionStrategy&)`.
+    fusion_strategy_set: "_ZN5torch3jit17setFusionStrategyERSt6vectorISt4pairINS0_14FusionBehaviorEmESaIS4_EE" => unsafe extern "C-unwind" fn(*mut c_void, *const c_void) -> *mut c_void,
+    /// `torch::jit::set_jit_logging_levels(std::string)`.
+    script_log_set: "_ZN5torch3jit22set_jit_logging_levelsENSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE" => unsafe extern "C-unwind" fn(*const c_void),
     /// `torch::autograd::ForwardADLevel::get_next_idx()`.
     level_enter: "_ZN5torch8autograd14ForwardADLevel12get_next_idxEv" => unsafe extern "C-unwind" fn() -> u64,
     /// `torch::autograd::ForwardADLevel::release_idx(uint64_t)`.

@@ -250,7 +250,7 @@ mod tests {
     fn a_thread_forgets_the_state_of_interpreters_that_have_ended() {
         let adapter = adapter();
         for _ in 0..50 {
-            let member = adapter.join();
+            let member = adapter.join(false);
             drop(ThreadState::enter(member, None));
             member.retire();
             let kept = with_states(|states| states.set_aside.len()).unwrap();
@@ -261,7 +261,7 @@ mod tests {
     #[test]
     fn each_visit_has_the_state_of_its_interpreter_and_gives_it_back() {
         let adapter = adapter();
-        let [one, other] = [adapter.join(), adapter.join()];
+        let [one, other] = [adapter.join(false), adapter.join(false)];
         let in_place = || with_states(|states| states.in_place).unwrap();
         let outer = ThreadState::enter(one, None);
         let inner = ThreadState::enter(other, None);

@@ -22,6 +22,7 @@ const TESTS: &[Test] = &[
     ("interpreters_on_one_libtorch_register_for_themselves", torch_shared::registration),
     ("what_one_interpreter_sets_in_torch_no_other_one_has_shared", torch_shared::state_shared),
     ("what_one_interpreter_sets_in_torch_no_other_one_has_isolated", torch_shared::state_isolated),
+    ("strict_mode_refuses_to_change_what_interpreters_share", torch_shared::strict),
     ("a_thread_takes_its_torch_modes_to_no_other_interpreter", torch_shared::thread_state),
     ("torch_is_found_wherever_python_finds_it", torch_places::anywhere),
     ("another_torch_than_the_shared_one_is_refused_in_words", torch_places::refused),

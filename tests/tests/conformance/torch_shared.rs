@@ -58,6 +58,27 @@ pub fn state_isolated() -> Result<()> {
     state("isolated")
 }
 
+/// In strict mode an interpreter sets what all share while it is alone, and not afterwards.
+pub fn strict() -> Result<()> {
+    let builder = Pool::builder().venv(place::venv()?).torch(TorchPolicy::Shared).strict(true);
+    let first = builder.clone().interpreters(1).build()?;
+    let set = "import torch; torch.set_num_threads(3)";
+    let again = "import torch; torch.set_num_threads(2)";
+    first.acquire()?.run(set, "alone.py").context("the only interpreter")?;
+    let second = builder.interpreters(1).build()?;
+    second.acquire()?.run(set, "same.py").context("the value that is set already")?;
+    for pool in [&first, &second] {
+        let error = pool.acquire()?.run(again, "other.py").expect_err("there are two").to_string();
+        ensure!(
+            error.contains("RuntimeError: torch.set_num_threads changes")
+                && error.contains("strict"),
+            "{error}"
+        );
+        pool.acquire()?.run("import torch; assert torch.ones(2).sum() == 2", "on.py")?;
+    }
+    Ok(())
+}
+
 /// The state that the first interpreter leaves on the thread.
 const LEAVE_MODES: &str = "
 import torch
