@@ -76,11 +76,9 @@ pub(crate) fn scope_of(
                     continue;
                 }
                 let node = &closure.nodes[index];
-                match node.class {
-                    // In a load of the commons the group is of class Commons, and the domain has no commons.
-                    Class::Commons if members.contains(&index) => {
-                        closure.with_filtees(index).iter().for_each(|image| scope.add_local(image));
-                    }
+                // In a load of the commons the group is of class Commons, and the domain has no commons.
+                let is_own = members.contains(&index);
+                match if is_own { Class::Replicate } else { node.class } {
                     Class::Replicate => {
                         closure.with_filtees(index).iter().for_each(|image| scope.add_local(image));
                     }
