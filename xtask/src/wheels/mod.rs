@@ -41,6 +41,9 @@ pub struct Arguments {
     /// How often each copy does its work
     #[arg(long, value_name = "N", default_value_t = 3)]
     rounds: usize,
+    /// How often in a row a process with all copies is started; a row is equal if it is equal each time
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    times: usize,
     /// The time limit of a process, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 300.0)]
     limit: f64,
@@ -101,7 +104,7 @@ impl<'a> Run<'a> {
         let folder = lock.folder().to_owned();
         let kept = Kept::open(&folder)?;
         let driver = list::folder().join("run.py");
-        let options = format!("{} {}", arguments.copies, arguments.rounds);
+        let options = format!("{} {} {}", arguments.copies, arguments.rounds, arguments.times);
         let key = digest::of(&[
             &digest::read(&command)?,
             &digest::read(&driver)?,
@@ -112,6 +115,7 @@ impl<'a> Run<'a> {
             command,
             copies: arguments.copies,
             rounds: arguments.rounds,
+            times: arguments.times,
             limit: arguments.limit,
         };
         Ok(Self { arguments, python, trial, kept, key, folder, _lock: lock })

@@ -21,6 +21,8 @@ pub struct Trial {
     pub command: PathBuf,
     pub copies: usize,
     pub rounds: usize,
+    /// How many processes with all copies run, one behind the other.
+    pub times: usize,
     /// The time limit of each process, in seconds.
     pub limit: f64,
 }
@@ -39,10 +41,8 @@ impl Trial {
     pub fn run(&self, row: &Row, environment: &Path, key: &str) -> Result<Finding> {
         let folder = tempfile::tempdir().context("making a temporary folder")?;
         let (first, second) = (folder.path().join("first"), folder.path().join("second"));
-        let inside = folder.path().join("copies");
-        for folder in [&first, &second, &inside] {
-            std::fs::create_dir(folder)
-                .with_context(|| format!("creating {}", folder.display()))?;
+        for folder in [&first, &second] {
+            create(folder)?;
         }
         let (plain, again) = std::thread::scope(|scope| {
             let second = scope.spawn(|| self.plain(row, environment, &second));
@@ -61,7 +61,7 @@ impl Trial {
                 Finding::of(Outcome::Unusable, words.line(&format!("two processes: {found}")), key)
             }
             None => {
-                let (outcome, cause) = self.copies(row, environment, &inside, &plain)?;
+                let (outcome, cause) = self.repeated(row, environment, folder.path(), &plain)?;
                 Finding {
                     outcome,
                     cause: cause.map(|cause| words.line(&cause)),
@@ -99,6 +99,27 @@ impl Trial {
         })
     }
 
+    /// The first of the processes with all copies that is not equal, or equal.
+    fn repeated(
+        &self,
+        row: &Row,
+        environment: &Path,
+        folder: &Path,
+        plain: &Report,
+    ) -> Result<(Outcome, Option<String>)> {
+        for time in 1..=self.times {
+            let inside = folder.join(format!("copies-{time}"));
+            create(&inside)?;
+            let (outcome, cause) = self.copies(row, environment, &inside, plain)?;
+            if outcome != Outcome::Equal {
+                let which = format!("process {time} of {}: ", self.times);
+                let which = if self.times > 1 { which } else { String::new() };
+                return Ok((outcome, cause.map(|cause| which + &cause)));
+            }
+        }
+        Ok((Outcome::Equal, None))
+    }
+
     fn copies(
         &self,
         row: &Row,
@@ -113,8 +134,7 @@ impl Trial {
         if let (Outcome::Dies, End::Signal(_)) = (outcome, end) {
             // A second run tells where. It is not the one that is judged: its signal handlers might change the result.
             let second = folder.join("faults");
-            std::fs::create_dir(&second)
-                .with_context(|| format!("creating {}", second.display()))?;
+            create(&second)?;
             let log = second.join("log");
             let mut command = self.in_copies(row, environment, &second);
             let again = limited::run(command.arg("--faults"), self.limit, &log)?;
@@ -136,6 +156,10 @@ impl Trial {
         command.args(["--copies", &copies]);
         command
     }
+}
+
+fn create(folder: &Path) -> Result<()> {
+    std::fs::create_dir(folder).with_context(|| format!("creating {}", folder.display()))
 }
 
 fn report(folder: &Path, copy: usize) -> Option<Report> {
