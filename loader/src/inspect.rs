@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use crate::arch;
+use crate::cost::Cost;
 use crate::domain::{Domain, DomainInner};
 use crate::error::Result;
 use crate::image::IMAGES;
@@ -12,7 +13,6 @@ use crate::image::versions::Versions;
 use crate::load;
 use crate::load::closure::{Closure, Edge};
 use crate::policy::Class;
-use crate::sys::{PAGE, page_down};
 
 /// The contents of a file, its class in a domain with the reason, and the cost of a replica.
 #[derive(Clone, Debug)]
@@ -37,16 +37,8 @@ pub struct Inspection {
     pub class: Class,
     /// The rule or the symbol that decided the class.
     pub reason: String,
-    /// Bytes that every loaded replica has for itself: pages that relocation writes, and the pages in
-    /// which zero-initialised data begins.
-    pub private_at_load: usize,
-    /// Bytes that a replica can have for itself at most: all its writable segments.
-    pub private_at_most: usize,
-    /// Bytes that are never written. They exist once for all replicas.
-    pub shared: usize,
-    /// Bytes of code and constants that text relocations write (DT_TEXTREL). Each replica has them for itself;
-    /// they are a part of [`Inspection::private_at_load`].
-    pub private_text: usize,
+    /// What a replica of it has for itself.
+    pub cost: Cost,
     /// Whether the file asks for executable stacks (PT_GNU_STACK). None is granted.
     pub executable_stack: bool,
     /// The needs of all objects that a load would add to the domain, breadth first.
@@ -95,6 +87,10 @@ pub struct DependencyInfo {
     pub class: Option<Class>,
     /// The reason for the class, or the places that were searched.
     pub reason: String,
+    /// What a replica of it has for itself. None if it was not found, or is left to the system's loader.
+    pub cost: Option<Cost>,
+    /// Whether the domain, its commons or the system's loader has loaded it already.
+    pub held: bool,
 }
 
 impl Domain {
@@ -116,12 +112,6 @@ fn inspect(domain: &Domain, path: &Path) -> Result<Inspection> {
         Some(class) => (class, "the domain holds it already"),
         None => (root.class, root.reason.as_str()),
     };
-    let touched = pages_written(&image)?;
-    let bytes = |write| -> usize {
-        let segments = image.segments.iter().filter(|segment| segment.write == write);
-        segments.map(|segment| whole_pages(segment.address, segment.memory_size)).sum()
-    };
-    let private_text = text_written(&image)?;
     Ok(Inspection {
         path: image.path.clone(),
         soname: image.soname().to_owned(),
@@ -147,12 +137,9 @@ fn inspect(domain: &Domain, path: &Path) -> Result<Inspection> {
         versions_defined: versions(&image, None, image.dynamic.version_definitions),
         class,
         reason: reason.to_owned(),
-        private_at_load: touched * PAGE,
-        private_at_most: bytes(true) + private_text,
-        shared: bytes(false) - private_text,
-        private_text,
+        cost: Cost::of(&image)?,
         executable_stack: image.executable_stack,
-        dependencies: dependencies(&closure),
+        dependencies: dependencies(&closure)?,
     })
 }
 
@@ -163,36 +150,6 @@ fn held(domain: &Domain, image: &Image) -> Option<Class> {
         return Some(Class::Replicate);
     }
     domain.0.commons.as_ref().is_some_and(|commons| holds(commons)).then_some(Class::Commons)
-}
-
-/// Bytes of the pages that `length` bytes at `address` lie in.
-fn whole_pages(address: usize, length: usize) -> usize {
-    (address + length).div_ceil(PAGE) * PAGE - page_down(address)
-}
-
-/// The number of pages that a replica writes before its code runs.
-fn pages_written(image: &Image) -> Result<usize> {
-    let relocated: usize = image.targets()?.pages().map(|run| run.len() / PAGE).sum();
-    // Where a segment's file part ends within a page, the rest of that page is cleared.
-    let cleared = image
-        .segments
-        .iter()
-        .filter(|segment| segment.memory_size > segment.file_size)
-        .map(|segment| segment.address + segment.file_size)
-        .filter(|end| end % PAGE != 0)
-        .filter(|end| !image.targets().is_ok_and(|t| t.pages().any(|run| run.contains(end))));
-    Ok(relocated + cleared.count())
-}
-
-/// Bytes of the pages outside writable segments that relocation writes.
-fn text_written(image: &Image) -> Result<usize> {
-    let targets = image.targets()?;
-    let text = image.segments.iter().filter(|segment| !segment.write);
-    let runs = text.flat_map(|segment| {
-        let start = page_down(segment.address);
-        targets.within(start..start + whole_pages(segment.address, segment.memory_size))
-    });
-    Ok(runs.map(|run| run.len()).sum())
 }
 
 fn relocations(image: &Image) -> BTreeMap<String, usize> {
@@ -220,54 +177,65 @@ fn versions(image: &Image, needs: Records, definitions: Records) -> Vec<String> 
     names
 }
 
-fn dependencies(closure: &Closure) -> Vec<DependencyInfo> {
+fn dependencies(closure: &Closure) -> Result<Vec<DependencyInfo>> {
     let mut found: Vec<DependencyInfo> = Vec::new();
     for edge in closure.nodes.iter().flat_map(|node| &node.edges) {
-        let dependency = dependency(edge, closure);
+        let dependency = dependency(edge, closure)?;
         if !found.iter().any(|known| known.name == dependency.name) {
             found.push(dependency);
         }
     }
-    found
+    Ok(found)
 }
 
-fn dependency(edge: &Edge, closure: &Closure) -> DependencyInfo {
-    let of_image = |image: &Image, class, reason: &str| DependencyInfo {
-        name: image.soname().to_owned(),
-        path: Some(image.path.clone()),
-        class: Some(class),
-        reason: reason.to_owned(),
+fn dependency(edge: &Edge, closure: &Closure) -> Result<DependencyInfo> {
+    let of_image = |image: &Image, class, reason: &str, held| {
+        Ok(DependencyInfo {
+            name: image.soname().to_owned(),
+            path: Some(image.path.clone()),
+            class: Some(class),
+            reason: reason.to_owned(),
+            cost: if class == Class::System { None } else { Some(Cost::of(image)?) },
+            held,
+        })
     };
-    match edge {
+    let of_system = |name, path, reason: &str, held| DependencyInfo {
+        name,
+        path: Some(path),
+        class: Some(Class::System),
+        reason: reason.to_owned(),
+        cost: None,
+        held,
+    };
+    Ok(match edge {
         Edge::Node(index) => {
             let node = &closure.nodes[*index];
-            of_image(&node.image, node.class, &node.reason)
+            of_image(&node.image, node.class, &node.reason, false)?
         }
         Edge::Replica(replica) => {
-            of_image(&replica.image, Class::Replicate, "the domain holds it already")
+            of_image(&replica.image, Class::Replicate, "the domain holds it already", true)?
         }
         Edge::Commons(replica) => {
-            of_image(&replica.image, Class::Commons, "it is loaded once for all domains already")
+            let reason = "it is loaded once for all domains already";
+            of_image(&replica.image, Class::Commons, reason, true)?
         }
-        Edge::System(object) => DependencyInfo {
-            name: object.soname.clone(),
-            path: Some(object.path.clone()),
-            class: Some(Class::System),
-            reason: "the program holds it already".to_owned(),
-        },
-        Edge::SystemName(path) => DependencyInfo {
-            name: file_name(path),
-            path: Some(PathBuf::from(path)),
-            class: Some(Class::System),
-            reason: "a rule leaves it to the system loader".to_owned(),
-        },
+        Edge::System(object) => {
+            let reason = "the program holds it already";
+            of_system(object.soname.clone(), object.path.clone(), reason, true)
+        }
+        Edge::SystemName(path) => {
+            let reason = "a rule leaves it to the system loader";
+            of_system(file_name(path), PathBuf::from(path), reason, false)
+        }
         Edge::Missing { name, searched } => DependencyInfo {
             name: name.clone(),
             path: None,
             class: None,
             reason: format!("not found; searched: {}", searched.join(", ")),
+            cost: None,
+            held: false,
         },
-    }
+    })
 }
 
 fn file_name(path: &str) -> String {

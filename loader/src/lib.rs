@@ -42,6 +42,7 @@
 
 mod arch;
 mod bind;
+mod cost;
 pub mod current;
 mod dl;
 mod domain;
@@ -63,6 +64,7 @@ pub mod testing;
 mod tls;
 mod visible;
 
+pub use cost::Cost;
 pub use domain::{Domain, ReplicaInfo};
 pub use error::{Error, Result};
 pub use flags::OpenFlags;

@@ -54,7 +54,7 @@ pub use device::{Device, DeviceError};
 pub use error::{Error, Result};
 pub use function::Arguments;
 pub use hydrozoa_loader as loader;
-pub use inspect::inspect;
+pub use inspect::{Survey, Surveyed, inspect, survey};
 pub use interpreter::Interpreter;
 pub use libraries::LibraryRules;
 pub use movable::{Movable, Reply};

@@ -1,5 +1,6 @@
 //! The loader on small libraries that are built for each test.
 
+mod costs;
 mod environment;
 mod exceptions;
 mod fork;

@@ -557,8 +557,8 @@ fn an_inspection_tells_class_cost_and_needs_and_loads_nothing() {
     assert_eq!(inspection.soname, "libinspect_user.so");
     assert_eq!(inspection.tls.unwrap().initialised, 4);
     assert!(inspection.relocations["R_X86_64_64"] > 0, "{:?}", inspection.relocations);
-    assert!(inspection.private_at_most > 100_000 && inspection.private_at_load < 100_000);
-    assert!(inspection.private_at_load > 0 && inspection.shared > 0);
+    assert!(inspection.cost.at_most() > 100_000 && inspection.cost.at_load() < 100_000);
+    assert!(inspection.cost.at_load() > 0 && inspection.cost.shared > 0);
     let needed = &inspection.dependencies[0];
     assert_eq!(
         (needed.name.as_str(), needed.class),

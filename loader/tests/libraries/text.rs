@@ -40,9 +40,9 @@ fn text_relocations_make_their_own_pages_private_and_no_others() {
     let path = shop.build("libabsolute.so", SOURCE, &OPTIONS);
     let domains = domains(3);
     let inspection = domains[0].inspect(&path).unwrap();
-    assert!((0x1000..0x5000).contains(&inspection.private_text), "{inspection:?}");
-    assert!(inspection.private_at_load > inspection.private_text);
-    assert!(inspection.shared >= 0x100000, "{inspection:?}");
+    assert!((0x1000..0x5000).contains(&inspection.cost.relocated_text), "{inspection:?}");
+    assert!(inspection.cost.at_load() > inspection.cost.relocated_text);
+    assert!(inspection.cost.shared >= 0x100000, "{inspection:?}");
 
     let libraries = open_in(&domains, &path);
     let steps = [0, 0, 1].map(|index| call(&libraries[index], "step"));
@@ -52,7 +52,7 @@ fn text_relocations_make_their_own_pages_private_and_no_others() {
     assert!(!mappings(&path).iter().any(|line| line.contains("wx")), "{:?}", mappings(&path));
     let mut private = figures(&path, "r-xp", "Anonymous");
     private.retain(|&bytes| bytes > 0);
-    assert_eq!(private, [inspection.private_text; 3], "{:?}", mappings(&path));
+    assert_eq!(private, [inspection.cost.relocated_text; 3], "{:?}", mappings(&path));
 }
 
 #[test]
@@ -60,7 +60,7 @@ fn a_file_that_announces_no_text_relocations_has_no_private_text() {
     let shop = Workshop::new("no-text-relocations");
     let path = shop.build("libplain.so", "int x; int *p = &x; int f(void) { return *p; }", &[]);
     let inspection = domains(1)[0].inspect(&path).unwrap();
-    assert_eq!((inspection.private_text, inspection.executable_stack), (0, false));
+    assert_eq!((inspection.cost.relocated_text, inspection.executable_stack), (0, false));
     let asking = shop.build("libasking.so", "int f(void) { return 1; }", &["-Wl,-z,execstack"]);
     assert!(domains(1)[0].inspect(&asking).unwrap().executable_stack);
 }

@@ -67,7 +67,7 @@ pub fn run(options: &Options) -> Result<()> {
     let first = domain()?;
     // SAFETY: as above.
     unsafe { first.open(&library, OpenFlags::NOW)? };
-    let mut floor = Floor::new(first.inspect(&library)?.private_at_load)?;
+    let mut floor = Floor::new(first.inspect(&library)?.cost.at_load())?;
     let mut copies = 0;
     let rounds = Rounds::measure(
         options.rounds,

@@ -1,6 +1,9 @@
-//! The class of a native library in an interpreter, decided without loading it.
+//! The class of native libraries in an interpreter, and what they cost a further one, without loading them.
 
-use std::path::Path;
+mod distributions;
+mod survey;
+
+use std::path::{Path, PathBuf};
 
 use hydrozoa_loader::{Inspection, OpenFlags};
 
@@ -8,7 +11,9 @@ use crate::Result;
 use crate::libraries::LibraryRules;
 use crate::python::{Installation, Search};
 use crate::torch::TorchPolicy;
-use crate::torch_policy::Torch;
+use crate::torch_policy::{Place, Torch};
+
+pub use survey::{Survey, Surveyed};
 
 /// Inspects the library at `file`: what it contains, whether an interpreter of `python` gets its own
 /// replica of it and why, and what a replica costs.
@@ -26,6 +31,28 @@ pub fn inspect(
     torch: TorchPolicy,
     rules: &LibraryRules,
 ) -> Result<Inspection> {
+    Ok(place(python, torch, rules)?.domain.inspect(file)?)
+}
+
+/// Inspects each library below `places`, which are directories or files: its class in an interpreter of `python`, and
+/// what a further interpreter costs that loads it. A file that cannot be inspected is in [`Survey::failed`].
+///
+/// Nothing but libpython is loaded, as for [`inspect`].
+///
+/// # Errors
+///
+/// A place cannot be read; libpython cannot be loaded; torch's release is unknown and `torch` is [`TorchPolicy::Shared`].
+pub fn survey(
+    places: &[PathBuf],
+    python: &Installation,
+    torch: TorchPolicy,
+    rules: &LibraryRules,
+) -> Result<Survey> {
+    Survey::of(&place(python, torch, rules)?.domain, places)
+}
+
+/// A domain as an interpreter has it once its libpython is loaded.
+fn place(python: &Installation, torch: TorchPolicy, rules: &LibraryRules) -> Result<Place> {
     let place = Torch::settle(torch, python, Search::Pool(&[]), false)?.place(
         "inspection",
         rules,
@@ -35,5 +62,5 @@ pub fn inspect(
     // SAFETY: an installation names a libpython, whose state is all in its own variables; it may be loaded
     // several times.
     unsafe { place.domain.open(python.library(), OpenFlags::LAZY | OpenFlags::GLOBAL)? };
-    Ok(place.domain.inspect(file)?)
+    Ok(place)
 }
