@@ -122,3 +122,38 @@ fn a_directory_without_a_library_that_can_be_inspected_is_an_error() {
     let complaint = complaint(&output);
     assert!(complaint.contains(words) && complaint.contains("script.so"), "{complaint}");
 }
+
+#[test]
+fn the_doctor_tells_what_the_packages_of_a_venv_cost_and_what_they_share() {
+    let shop = Workshop::new("cli-doctor");
+    let built = libraries(&shop);
+    let python = hydrozoa::python::find(None).unwrap();
+    let minor = python.minor();
+    let venv = shop.path("venv");
+    let lib = venv.join(format!("lib/python3.{minor}"));
+    let site = lib.join("site-packages");
+    fs::create_dir_all(&lib).unwrap();
+    fs::rename(built, &site).unwrap();
+    let home = python.executable().expect("an installation with an executable").parent().unwrap();
+    let about = format!("home = {}\nversion = 3.{minor}.0\n", home.display());
+    fs::write(venv.join("pyvenv.cfg"), about).unwrap();
+
+    let output = hydrozoa(&["doctor", "--quick", "--venv"], &venv);
+    let (status, text) = told(&output);
+    assert_eq!(status, Some(0), "{text}");
+    assert!(text.contains("things: 2 libraries"), "{text}");
+    assert!(text.contains("libopenblas-x.so: a rule: one BLAS"), "{text}");
+    assert!(text.contains("libpython3."), "{text}");
+
+    // Plain python loads it, on a stack that glibc then makes executable.
+    let nested = "int apply(int (*)(int));
+                  int f(int a) { int g(int b) { return a + b; } return apply(g); }";
+    let nested = shop.build("nested.so", nested, &[]);
+    fs::copy(nested, site.join("nested.so")).unwrap();
+    fs::write(site.join("script.so"), "GROUP(libneeded.so)").unwrap();
+    let (status, text) = told(&hydrozoa(&["doctor", "--quick", "--venv"], &venv));
+    assert_eq!(status, Some(1), "{text}");
+    assert!(text.contains("not inspected: 2 files"), "{text}");
+    let (_, fixes) = text.split_once("what would fail").unwrap();
+    assert!(fixes.contains("nested.so: refused") && !fixes.contains("script.so"), "{fixes}");
+}

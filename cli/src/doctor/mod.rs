@@ -1,5 +1,7 @@
 //! `hydrozoa doctor`.
 
+mod libraries;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -76,6 +78,9 @@ fn pythons(options: &Options, findings: &mut Findings) -> Result<()> {
             say!("      default policy {policy}");
         } else if first {
             say!("    no torch");
+        }
+        if first {
+            libraries::report(python, findings);
         }
         if options.quick {
             continue;
