@@ -53,6 +53,9 @@ pub struct Arguments {
     /// Run again what an earlier run of the same program found
     #[arg(long)]
     again: bool,
+    /// How the copies have torch
+    #[arg(long, value_parser = ["auto", "isolated", "shared"], default_value = "auto")]
+    policy: String,
     /// How many copies, and how many plain processes, run at once
     #[arg(long, value_name = "N", default_value_t = 2)]
     copies: usize,
@@ -244,6 +247,7 @@ impl<'a> Run<'a> {
             command: self.command,
             environment: self.venv.root(),
             site: &self.site,
+            policy: &self.arguments.policy,
             copies: self.arguments.copies,
             limit: self.arguments.limit,
         };
@@ -251,10 +255,12 @@ impl<'a> Run<'a> {
             Some(plain) if plain.key == key => plain,
             _ => store(&file("plain"), verdict::plain(&sides, shard, &key)?)?,
         };
-        let program = digest::of(&[key.as_bytes(), self.program.as_bytes()]);
-        let verdict = match load::<Verdict>(&file("copies")) {
+        let policy = &self.arguments.policy;
+        let program = digest::of(&[key.as_bytes(), self.program.as_bytes(), policy.as_bytes()]);
+        let copies = file(&format!("copies-{policy}"));
+        let verdict = match load::<Verdict>(&copies) {
             Some(verdict) if verdict.key == program && !self.arguments.again => verdict,
-            _ => store(&file("copies"), verdict::copies(&sides, shard, &plain, &program)?)?,
+            _ => store(&copies, verdict::copies(&sides, shard, &plain, &program)?)?,
         };
         Ok((plain, verdict))
     }

@@ -22,6 +22,8 @@ pub struct Sides<'a> {
     pub environment: &'a Path,
     /// The environment's site-packages.
     pub site: &'a Path,
+    /// How the copies have torch.
+    pub policy: &'a str,
     pub copies: usize,
     /// The time limit of a process, in seconds.
     pub limit: f64,
@@ -86,7 +88,8 @@ impl Sides<'_> {
         let folder = Folder::new(choice)?;
         let mut command = venv::clean(Command::new(self.command));
         command.arg("python").arg("--venv").arg(self.environment);
-        command.args(["--copies", &self.copies.to_string(), "--in", "all", "--"]);
+        let copies = self.copies.to_string();
+        command.args(["--torch", self.policy, "--copies", &copies, "--in", "all", "--"]);
         self.arguments(&mut command, shard, choice, &folder);
         let log = folder.path("log");
         let end = self.in_folder(&mut command, &folder.path("work"), &log)?;
