@@ -77,9 +77,9 @@ struct Shared {
 
 /// Each entry is either harmless or bound to the process by its nature.
 ///
-/// - **BLAS**: the results depend on the arguments alone. What the library keeps is a pool of threads and
-///   buffers, which it guards by locks (OpenBLAS, driver/others/blas_server.c and memory.c; MKL's developer guide, "Intel
-///   oneMKL and threads"). A copy for each interpreter would bring as many threads as the machine has cores.
+/// - **BLAS**: the results depend on the arguments and on the number of threads alone. What the library keeps is a pool
+///   of threads and buffers, which it guards by locks (OpenBLAS, driver/others/blas_server.c and memory.c; MKL's developer
+///   guide, "Intel oneMKL and threads"). A copy for each interpreter would bring as many threads as the machine has cores.
 ///   Its number of threads is one setting for the process.
 /// - **OpenMP**: the same. LLVM's and Intel's runtime end a process in which they find a second one of them
 ///   (openmp/runtime/src/kmp_runtime.cpp, `__kmp_register_library_startup`). The loader's own rules share libgomp.

@@ -10,8 +10,16 @@ use crate::workspace;
 
 /// Test programs of the runtime that need the virtual environment with torch. If another program needs it, that
 /// program fails here and its error says so.
-const NEED_TORCH: [&str; 7] =
-    ["deploy", "devices", "discovery", "limits_torch", "packages_torch", "tch", "torch_threads"];
+const NEED_TORCH: [&str; 8] = [
+    "blas",
+    "deploy",
+    "devices",
+    "discovery",
+    "limits_torch",
+    "packages_torch",
+    "tch",
+    "torch_threads",
+];
 
 /// Runs every step, even after a failure. Returns an error if anything failed.
 pub fn run() -> Result<()> {
