@@ -6,6 +6,7 @@ plain python. Arguments: a folder that the copies share, their number, and the t
 
 import os
 import sys
+import threading
 import time
 import warnings
 
@@ -223,6 +224,25 @@ def anomaly():
         check("no anomaly is looked for", backward())
 
 
+def fake_devices():
+    from torch._subclasses import FakeTensorMode
+
+    def work():
+        with FakeTensorMode():
+            x = torch.ones(3, device="cuda")
+            check("a tensor of a device that is not there", (x + x).device.type == "cuda")
+
+    if POLICY == "shared":
+        # The stand-in for the device outlives the thread that needs it first. In plain python it does not, and a copy
+        # of its own libtorch has plain python's.
+        for _ in range(3):
+            thread = threading.Thread(target=work)
+            thread.start()
+            thread.join()
+    together("fake-devices")
+    work()
+
+
 def groups():
     import torch.distributed as dist
 
@@ -240,7 +260,9 @@ def groups():
     dist.destroy_process_group()
 
 
-for area in [emit_hooks, script, forward_mode, flags, switches, settings, attention, generator, anomaly, groups]:
+for area in [
+    emit_hooks, script, forward_mode, flags, switches, settings, attention, generator, anomaly, fake_devices, groups,
+]:
     together(area.__name__)
     try:
         area()

@@ -15,6 +15,7 @@
 //! | [`jit_operators`] | TorchScript operators | operations each |
 //! | [`traceback`] | gatherers of Python frames | each asked on its own threads |
 //! | [`anomaly`] | two variables | one interpreter, while it is alone |
+//! | [`fake_device`] | the stand-in for a missing CUDA device | one that lives for ever |
 //! | [`profiler`] | one profiler session | it, one at a time |
 //! | [`state`] | flags, default dtype and generator | each its own |
 //! | [`switches`] | switches of TorchScript, its fuser and functorch | each its own |
@@ -54,6 +55,7 @@ mod cxx;
 mod device;
 mod dispatch;
 mod exported;
+mod fake_device;
 pub(crate) mod files;
 mod forward;
 mod forward_ad;
@@ -132,6 +134,7 @@ impl Member {
             jit_operators::interpositions(self),
             profiler::interpositions(self),
             common::interpositions(self),
+            fake_device::interpositions(self),
             hooks::interpositions(self),
             slots::interpositions(),
         ]

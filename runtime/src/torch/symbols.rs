@@ -1,7 +1,7 @@
 //! The exported functions of libtorch and libstdc++ that the adapter calls, or answers, or both.
 
 use std::ffi::{c_char, c_void};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicPtr};
 
 use super::cxx::{Allocator, CxxFunction, CxxShared, CxxString, CxxVector};
 use super::exported::exports;
@@ -271,6 +271,11 @@ exports! {
         => unsafe extern "C-unwind" fn(*const CxxString),
     /// `c10d::unregister_all_process_groups()`.
     group_unregister_all: "_ZN4c10d29unregister_all_process_groupsEv" => unsafe extern "C-unwind" fn(),
+    /// `c10::impl::ensureCUDADeviceGuardSet()`.
+    fake_device_ensure: "_ZN3c104impl24ensureCUDADeviceGuardSetEv" => unsafe extern "C-unwind" fn(),
+    /// `c10::impl::device_guard_impl_registry`, an array of `std::atomic<const DeviceGuardImplInterface*>` by type of
+    /// device. An object begins with its virtual table.
+    device_guards: "_ZN3c104impl26device_guard_impl_registryE" => *const AtomicPtr<*const c_void>,
     /// `torch::CapturedTraceback::addPythonUnwinder(Python*)`.
     traceback_add: "_ZN5torch17CapturedTraceback17addPythonUnwinderEPNS0_6PythonE" => unsafe extern "C-unwind" fn(*mut c_void),
     /// `torch::jit::registerOperator(Operator&&)`.
