@@ -75,4 +75,4 @@ pub use load::library::Library;
 pub use loader::{DomainBuilder, Loader, LoaderBuilder};
 pub use policy::{Class, Decision, Judge, Policy, Rule, Verdict};
 pub use replica::thunk::Interposition;
-pub use sys::lock::undisturbed;
+pub use sys::lock::{Undisturbed, undisturbed};

@@ -4,11 +4,12 @@ use std::cell::Cell;
 use std::collections::HashMap;
 use std::ffi::{CString, c_void};
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use hydrozoa_loader::{Domain, DomainId, Library, Loader};
 
 use super::libpython::LibPython;
+pub(super) use super::locks::lock;
 use super::release::{Layout, Release};
 use super::symbols::Symbols;
 
@@ -98,7 +99,7 @@ pub(crate) struct Adapter {
     symbols: OnceLock<Symbols>,
     on_load: OnLoad,
     process: u32,
-    members: RwLock<Members>,
+    members: Mutex<Members>,
 }
 
 /// What is done when libraries of torch may have been loaded. It may be done again.
@@ -146,7 +147,7 @@ impl Adapter {
                 symbols: OnceLock::new(),
                 on_load,
                 process: std::process::id(),
-                members: RwLock::default(),
+                members: Mutex::default(),
             })
         });
         if !adapter.release.is(release) {
@@ -184,7 +185,7 @@ impl Adapter {
     ///
     /// A `strict` member must not change a setting of the process while others live.
     pub(crate) fn join(self: &Arc<Adapter>, strict: bool) -> &'static Member {
-        let mut members = write(&self.members);
+        let mut members = lock(&self.members);
         let index = members.used.iter().position(|used| !used).unwrap_or(members.used.len());
         if index == members.used.len() {
             members.used.push(true);
@@ -212,7 +213,7 @@ impl Adapter {
 
     /// Whether one interpreter at most shares libtorch now.
     pub(super) fn is_alone(&self) -> bool {
-        self.members.read().unwrap_or_else(PoisonError::into_inner).by_domain.len() <= 1
+        lock(&self.members).by_domain.len() <= 1
     }
 
     /// Whether this is the process that the interpreters live in, and not a forked child of it.
@@ -257,7 +258,7 @@ impl Member {
     /// If called twice.
     pub(crate) fn attach(&'static self, domain: &Domain) {
         let adapter = adapter();
-        write(&adapter.members).by_domain.insert(domain.id(), self);
+        lock(&adapter.members).by_domain.insert(domain.id(), self);
         self.domain.set(domain.clone()).expect("a member has one domain");
     }
 
@@ -289,7 +290,7 @@ impl Member {
     pub(super) fn end_retirement(&self) {
         self.interpreter.store(std::ptr::null_mut(), Ordering::Release);
         let adapter = adapter();
-        let mut members = write(&adapter.members);
+        let mut members = lock(&adapter.members);
         if let Some(domain) = self.domain.get() {
             members.by_domain.remove(&domain.id());
         }
@@ -376,8 +377,7 @@ pub(super) fn current() -> Option<&'static Member> {
         return Some(member);
     }
     let adapter = ADAPTER.get()?;
-    let member =
-        *adapter.members.read().unwrap_or_else(PoisonError::into_inner).by_domain.get(&domain)?;
+    let member = *lock(&adapter.members).by_domain.get(&domain)?;
     LAST.set(Some((domain, member)));
     Some(member)
 }
@@ -394,13 +394,4 @@ pub(super) fn fail(message: &str) -> ! {
             message.as_ptr(),
         )
     }
-}
-
-/// Locks, also after a panic: each step that changes a table of the adapter leaves it valid.
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn write<T>(lock: &RwLock<T>) -> std::sync::RwLockWriteGuard<'_, T> {
-    lock.write().unwrap_or_else(PoisonError::into_inner)
 }

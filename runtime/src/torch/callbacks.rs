@@ -13,6 +13,7 @@ use std::sync::{Mutex, OnceLock};
 use super::adapter::{Member, current, fail, lock, symbols};
 use super::cxx::{CxxFunction, CxxString};
 use super::exported::{Answer, Exported};
+use super::locks::NoFork;
 use super::symbols::EXPORTS;
 
 /// What the domain of `member` interposes.
@@ -110,6 +111,7 @@ unsafe extern "C-unwind" fn set_stack_trace(function: *mut CxxFunction, member: 
     static SET: OnceLock<()> = OnceLock::new();
     // SAFETY: the caller's temporary.
     keep(&STACK_TRACE, unsafe { Kept::take(member, function) });
+    let _no_fork = NoFork::begin();
     SET.get_or_init(|| {
         let mut router =
             CxxFunction::borrowed(std::ptr::null(), fetch_stack_trace as *const c_void);
@@ -202,6 +204,7 @@ unsafe extern "C-unwind" fn set_emit_hooks(
         keep(&EMIT_MODULE, Kept::take(member, module));
         keep(&EMIT_FUNCTION, Kept::take(member, function));
     }
+    let _no_fork = NoFork::begin();
     SET.get_or_init(|| {
         let router = |callback: &'static Callback| {
             CxxFunction::borrowed(std::ptr::from_ref(callback).cast(), emit as *const c_void)

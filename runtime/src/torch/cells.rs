@@ -3,6 +3,7 @@
 use std::sync::OnceLock;
 
 use super::adapter::Member;
+use super::locks::NoFork;
 
 /// A growing table with a place for each interpreter.
 ///
@@ -29,8 +30,12 @@ impl<T: Default> Cells<T> {
     /// prevents that.
     pub(super) fn of(&self, member: &Member) -> &T {
         let (segment, place) = position(member.index());
-        &self.segments[segment].get_or_init(|| (0..1 << segment).map(|_| T::default()).collect())
-            [place]
+        let segment_of = &self.segments[segment];
+        let places = segment_of.get().unwrap_or_else(|| {
+            let _no_fork = NoFork::begin();
+            segment_of.get_or_init(|| (0..1 << segment).map(|_| T::default()).collect())
+        });
+        &places[place]
     }
 
     /// The interpreter's place, if anything of its segment was ever used.

@@ -14,6 +14,7 @@ use super::cells::Cells;
 use super::cxx::CxxVector;
 use super::exported::{Answer, Exported};
 use super::forward::{Arguments, forward};
+use super::locks::NoFork;
 
 /// One such pointer.
 struct Hook {
@@ -101,8 +102,9 @@ unsafe extern "C-unwind" fn set<const HOOK: u32>(function: *mut c_void, member: 
     if function.is_null() {
         return;
     }
+    let real = system_symbol(hook.setter.name);
+    let _no_fork = NoFork::begin();
     SET[HOOK as usize].get_or_init(|| {
-        let real = system_symbol(hook.setter.name);
         // SAFETY: libtorch defines the setter there, and gets a function that has the signature of
         // the one that it forwards to.
         unsafe { hook.setter.at(real)(hook.forwarder as *mut c_void) };

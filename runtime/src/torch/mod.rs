@@ -42,7 +42,7 @@
 //! | `cells`, `forward` | a value for each interpreter; calls of any signature |
 //! | `files` | which libraries are torch's, and what a policy makes of each |
 //! | `adapter` | the one libtorch, and the interpreters that share it |
-//! | `symbols`, `libpython` | the functions that the adapter calls and answers |
+//! | `symbols`, `libpython`, `locks` | the functions that the adapter calls and answers; its locks |
 //! | `exported`, `kernel`, `cxx`, `release`, `device` | types and layouts of other libraries; the machine |
 
 mod adapter;
@@ -66,6 +66,7 @@ mod interpreter;
 mod jit_operators;
 mod kernel;
 mod libpython;
+mod locks;
 mod profiler;
 mod release;
 pub(crate) mod slots;

@@ -30,32 +30,26 @@ pub(super) fn interpositions() -> Vec<Answer> {
     stands().into_iter().map(Stand::answer).collect()
 }
 
-/// Redirects what is loaded and was not redirected before.
+/// Redirects what is loaded and was not redirected before. Two threads may do the same at once: each writes the same.
 pub(crate) fn redirect(adapter: &Adapter) {
     static DONE: Mutex<Option<HashSet<&'static str>>> = Mutex::new(None);
-    let mut done = lock(&DONE);
-    let done = done.get_or_insert_default();
+    // The loader works while no lock is held.
+    let mut left = OBJECTS.to_vec();
+    left.retain(|object| !lock(&DONE).get_or_insert_default().contains(object));
     let functions: Vec<(&str, *const c_void)> =
         stands().into_iter().map(|stand| (stand.name, stand.function)).collect();
-    for object in OBJECTS {
-        if done.contains(object) {
-            continue;
-        }
+    for object in left {
         // SAFETY: `Exported::means` was given functions of the symbols' types and meanings.
         match unsafe { adapter.loader().redirect_system(object, &functions) } {
             // It is not loaded.
-            Ok(0) => {}
-            Ok(_) => {
-                done.insert(object);
-            }
-            Err(error) => {
-                done.insert(object);
-                tracing::warn!(
-                    %error,
-                    "{object}: interpreters that share it have its flags in common (docs/torch.md)"
-                );
-            }
+            Ok(0) => continue,
+            Ok(_) => {}
+            Err(error) => tracing::warn!(
+                %error,
+                "{object}: interpreters that share it have its flags in common (docs/torch.md)"
+            ),
         }
+        lock(&DONE).get_or_insert_default().insert(object);
     }
 }
 

@@ -8,10 +8,9 @@
 
 use std::alloc::{Layout, alloc_zeroed, handle_alloc_error};
 use std::ffi::c_void;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU16, Ordering};
 
-use super::adapter::{Member, adapter, current, lock, symbols};
+use super::adapter::{Member, adapter, current, symbols};
 use super::cells::Cells;
 use super::exported::Stand;
 use super::symbols::EXPORTS;
@@ -52,18 +51,18 @@ fn state() -> Option<&'static State> {
     current().map(|member| STATES.of(member))
 }
 
-/// What `place` points to, made by `make` if there is nothing.
+/// What `place` points to, made by `make` if there is nothing. Threads that come first together make one each, and one
+/// counts; nobody waits, so no child of a fork waits for a thread that it does not have.
 fn once<T>(place: &AtomicPtr<T>, make: impl FnOnce() -> *mut T) -> *mut T {
-    static MAKING: Mutex<()> = Mutex::new(());
     let made = place.load(Ordering::Acquire);
     if !made.is_null() {
         return made;
     }
-    let _one = lock(&MAKING);
-    if place.load(Ordering::Acquire).is_null() {
-        place.store(make(), Ordering::Release);
+    let new = make();
+    match place.compare_exchange(std::ptr::null_mut(), new, Ordering::AcqRel, Ordering::Acquire) {
+        Ok(_) => new,
+        Err(first) => first,
     }
-    place.load(Ordering::Acquire)
 }
 
 /// Bytes for an `at::Context`. Its constructor in torch 2.11 writes fewer than 0x600.

@@ -20,6 +20,7 @@ const TESTS: &[Test] = &[
     ("a_cpp_extension_has_its_own_state_in_each_copy_shared", scripts::extension_shared),
     ("a_cpp_extension_has_its_own_state_in_each_copy_isolated", scripts::extension_isolated),
     ("interpreters_on_one_libtorch_register_for_themselves", torch_shared::registration),
+    ("a_child_registers_operators_whatever_other_interpreters_did", torch_shared::forks),
     ("what_one_interpreter_sets_in_torch_no_other_one_has_shared", torch_shared::state_shared),
     ("what_one_interpreter_sets_in_torch_no_other_one_has_isolated", torch_shared::state_isolated),
     ("strict_mode_refuses_to_change_what_interpreters_share", torch_shared::strict),

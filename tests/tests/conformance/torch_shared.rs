@@ -32,6 +32,21 @@ pub fn registration() -> Result<()> {
     Ok(())
 }
 
+/// One copy forks children, which register operators, while two others register operators all the time.
+pub fn forks() -> Result<()> {
+    const COPIES: usize = 3;
+    let script = place::script("torch_forks.py");
+    run(Command::new(place::venv()?.join("bin/python")).arg(&script))?;
+    let mut command = Command::new(place::command()?);
+    command.arg("python").arg("--venv").arg(place::venv()?);
+    command.args(["--torch", "shared", "--copies", &COPIES.to_string(), "--in", "all", "--"]);
+    let folder = place::scratch("forks")?;
+    let printed = run(command.arg(&script).arg(folder.path()).arg(COPIES.to_string()))?;
+    let done = printed.lines().filter(|line| line.ends_with(": 0 failed")).count();
+    ensure!(done == COPIES, "{done} copies reported:\n{printed}");
+    Ok(())
+}
+
 /// torch's state in three copies at once, as often as `HYDROZOA_TEST_REPETITIONS` says (20).
 fn state(policy: &str) -> Result<()> {
     const COPIES: usize = 3;

@@ -112,18 +112,27 @@ fn leave(rank: Rank) {
 /// the lock locked in the child. `work` must wait for no thread that may fork meanwhile, and must call
 /// nothing of this crate.
 pub fn undisturbed<T>(work: impl FnOnce() -> T) -> T {
-    /// Leaves also if `work` panics.
-    struct Inside;
-
-    impl Drop for Inside {
-        fn drop(&mut self) {
-            leave(Rank::Foreign);
-        }
-    }
-
-    enter(Rank::Foreign);
-    let _inside = Inside;
+    let _no_fork = Undisturbed::begin();
     work()
+}
+
+/// While it lives no thread forks, as during [`undisturbed`]: for a lock whose guard has it. A thread has one at a time.
+#[derive(Debug)]
+#[must_use = "forks go on when this is dropped"]
+pub struct Undisturbed(PhantomData<*const ()>);
+
+impl Undisturbed {
+    /// Waits while another thread forks.
+    pub fn begin() -> Undisturbed {
+        enter(Rank::Foreign);
+        Undisturbed(PhantomData)
+    }
+}
+
+impl Drop for Undisturbed {
+    fn drop(&mut self) {
+        leave(Rank::Foreign);
+    }
 }
 
 const FREE: u32 = 0;

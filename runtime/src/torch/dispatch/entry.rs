@@ -5,11 +5,14 @@ use std::mem::MaybeUninit;
 
 use super::super::adapter::{adapter, symbols};
 use super::super::kernel::{KernelFunction, OperatorName, OptionalHandle};
+use super::super::locks::NoFork;
 
 /// The entry of the operator with the full name `operator`, if it has one.
 pub(super) fn find(operator: &str) -> Option<*const c_void> {
     let name = OwnedName::new(operator);
     let mut found = MaybeUninit::<OptionalHandle>::uninit();
+    // The dispatcher counts who reads its table, and whoever changes it waits for them.
+    let _no_fork = NoFork::begin();
     // SAFETY: the dispatcher, a name, and room for the result, which is trivially destructible.
     unsafe {
         let dispatcher = (symbols().dispatcher)();

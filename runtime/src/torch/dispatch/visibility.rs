@@ -3,6 +3,8 @@
 //! An operator that only other interpreters define has no kernel for this one and may go at any time.
 //! `torch.ops.namespace.name` fails for it as it does in another process, and it is on no list:
 //! `torch.export` looks up every listed operator. Needed in every release.
+//!
+//! A fork waits for these functions: the dispatcher counts who reads its table, and whoever changes it waits for them.
 
 use std::ffi::{CStr, c_char, c_void};
 
@@ -10,6 +12,7 @@ use super::super::adapter::{Member, adapter, fail, lock, symbols};
 use super::super::cxx::{CxxShared, CxxVector};
 use super::super::exported::Answer;
 use super::super::kernel::{OperatorHandle, OperatorName, OptionalHandle, OptionalKey};
+use super::super::locks::NoFork;
 use super::super::symbols::EXPORTS;
 use super::entry::{name_of, schema_of};
 use super::introspection::is_visible;
@@ -49,6 +52,7 @@ unsafe extern "C-unwind" fn find(
     name: *const OperatorName,
     member: &'static Member,
 ) -> *mut OptionalHandle {
+    let _no_fork = NoFork::begin();
     // SAFETY: the caller's arguments; then the result is written, and is trivially destructible.
     unsafe {
         (symbols().dispatcher_find)(result, dispatcher, name);
@@ -67,6 +71,7 @@ unsafe extern "C-unwind" fn find_or_throw(
     overload: *const c_char,
     member: &'static Member,
 ) -> *mut OperatorHandle {
+    let _no_fork = NoFork::begin();
     // SAFETY: the caller's arguments.
     unsafe {
         (symbols().dispatcher_find_or_throw)(result, dispatcher, name, overload);
@@ -84,6 +89,7 @@ unsafe extern "C-unwind" fn sorted_script_operators(
     symbol: u32,
     member: &'static Member,
 ) -> *mut CxxVector {
+    let _no_fork = NoFork::begin();
     // SAFETY: as above.
     unsafe {
         (symbols().jit_sorted_operators_for)(result, symbol);
@@ -119,6 +125,7 @@ unsafe extern "C-unwind" fn all_operators(
     dispatcher: *const c_void,
     member: &'static Member,
 ) -> *mut CxxVector {
+    let _no_fork = NoFork::begin();
     // SAFETY: the caller's arguments; then the result is a vector of names.
     unsafe {
         (symbols().dispatcher_operators)(result, dispatcher);
@@ -134,6 +141,7 @@ unsafe extern "C-unwind" fn registrations(
     key: OptionalKey,
     member: &'static Member,
 ) -> *mut CxxVector {
+    let _no_fork = NoFork::begin();
     // SAFETY: as above.
     unsafe {
         (symbols().dispatcher_registrations)(result, dispatcher, key);
