@@ -1,6 +1,6 @@
 """Runs tests of a suite and reports each test as it starts and ends.
 
-    run.py pytest|unittest --folder DIR [--root DIR] [--marks EXPRESSION] [--select FILE] [--leave FILE] NAME...
+    run.py pytest|unittest --folder DIR [--root DIR] [--marks EXPRESSION] [--select FILE] [--leave FILE] [--memory GIB] NAME...
 
 Plain python and every copy of an interpreter run it alike. The report is DIR/copy-K.jsonl, a JSON object on each line. It is
 written without a buffer: when the process dies, its last lines name the test that ran. NAME is a file for pytest and a
@@ -11,6 +11,7 @@ import argparse
 import faulthandler
 import json
 import os
+import resource
 import sys
 import unittest
 from pathlib import Path
@@ -181,8 +182,12 @@ def main():
     parser.add_argument("--select", type=Path)
     parser.add_argument("--leave", type=Path)
     parser.add_argument("--seconds", type=float, default=0.0)
+    parser.add_argument("--memory", type=int, help="the limit of the process's data, in GiB")
     parser.add_argument("names", nargs="+")
     arguments = parser.parse_args()
+    if arguments.memory:
+        limit = arguments.memory << 30
+        resource.setrlimit(resource.RLIMIT_DATA, (limit, resource.getrlimit(resource.RLIMIT_DATA)[1]))
     # Tests import helpers beside them, and never the driver's own folder.
     sys.path[0:1] = [str(path) for path in arguments.path]
     sys.argv[1:] = []

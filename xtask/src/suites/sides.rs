@@ -14,6 +14,10 @@ use crate::{venv, workspace};
 /// The part of a time limit after which the driver prints where each thread is.
 const TELLING: f64 = 0.9;
 
+/// The limit of a plain process's data, in GiB (RLIMIT_DATA, setrlimit(2)); copies have as much each. Some tests
+/// allocate until a timer interrupts them, which a busy machine does late.
+const MEMORY: usize = 6;
+
 /// How a suite's tests are run.
 pub struct Sides<'a> {
     pub suite: &'a Suite,
@@ -70,7 +74,7 @@ impl Sides<'_> {
                 .map(|number| {
                     let mut command = venv::python(self.environment);
                     command.env("HYDROZOA_COPY", number.to_string());
-                    self.arguments(&mut command, shard, choice, &folder);
+                    self.arguments(&mut command, shard, choice, &folder, MEMORY);
                     let log = folder.path(&format!("log-{number}"));
                     let work = folder.path(&format!("work-{number}"));
                     scope.spawn(move || self.in_folder(&mut command, &work, &log))
@@ -90,7 +94,7 @@ impl Sides<'_> {
         command.arg("python").arg("--venv").arg(self.environment);
         let copies = self.copies.to_string();
         command.args(["--torch", self.policy, "--copies", &copies, "--in", "all", "--"]);
-        self.arguments(&mut command, shard, choice, &folder);
+        self.arguments(&mut command, shard, choice, &folder, MEMORY * self.copies);
         let log = folder.path("log");
         let end = self.in_folder(&mut command, &folder.path("work"), &log)?;
         let reports = (1..=self.copies).map(|number| folder.report(number)).collect();
@@ -103,11 +107,13 @@ impl Sides<'_> {
         shard: &Shard,
         choice: &Choice<'_>,
         folder: &Folder,
+        memory: usize,
     ) {
         command.arg(workspace::root().join("tests/suites/run.py"));
         command.args(self.suite.options(self.site));
         command.arg("--folder").arg(folder.root.path());
         command.args(["--seconds", &(self.limit * TELLING).to_string()]);
+        command.args(["--memory", &memory.to_string()]);
         let option = match choice {
             Choice::Leave(_) => "--leave",
             Choice::Select(_) => "--select",
