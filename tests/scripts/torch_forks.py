@@ -1,4 +1,4 @@
-"""Copy 1 forks, while the other copies register operators. Each child registers operators too, and ends.
+"""Copy 1 forks, while the other copies register operators. Each child registers operators and uses anomaly mode.
 
 Arguments: a folder that the copies share, and their number. In plain python there is one copy.
 """
@@ -38,13 +38,28 @@ def register(name):
     return right
 
 
+def anomaly_is_found():
+    """Anomaly mode works where one interpreter lives, and a child has one."""
+    x = torch.zeros(1, requires_grad=True)
+    try:
+        with torch.autograd.detect_anomaly():
+            (torch.sqrt(x) * 0).backward()
+    except RuntimeError as error:
+        return "returned nan values" in str(error)
+    return False
+
+
+def work():
+    return register("child") and torch.ops.aten.add(torch.ones(1), 1).item() == 2 and anomaly_is_found()
+
+
 def fork():
     """How a child ends that works in this copy."""
     child = os.fork()
     if child == 0:
         status = 1
         try:
-            status = 7 if register("child") and torch.ops.aten.add(torch.ones(1), 1).item() == 2 else 2
+            status = 7 if work() else 2
         finally:
             os._exit(status)
     deadline = time.monotonic() + SECONDS

@@ -76,7 +76,8 @@ pub(super) fn interpositions(member: &'static Member) -> Vec<Answer> {
 pub(super) fn notice(member: &Member) {
     let Some(own) = OWN.get(member) else { return };
     let mut wanted = own.wanted();
-    if wanted == CHECKS && !adapter().is_alone() {
+    // A forked child has this interpreter alone, whatever the tables say.
+    if wanted == CHECKS && !adapter().is_alone() && adapter().is_in_its_process() {
         wanted = OFF;
     }
     if wanted != own.in_force() {

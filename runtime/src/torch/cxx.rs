@@ -259,8 +259,9 @@ pub(super) struct CxxFunction {
     pub(super) invoker: *const c_void,
 }
 
-/// `bool manager(_Any_data& destination, const _Any_data& source, _Manager_operation)`.
-type Manager = unsafe extern "C" fn(*mut [*mut c_void; 2], *const [*mut c_void; 2], u32) -> bool;
+/// `bool manager(_Any_data& destination, const _Any_data& source, _Manager_operation)`. To copy a target may throw.
+type Manager =
+    unsafe extern "C-unwind" fn(*mut [*mut c_void; 2], *const [*mut c_void; 2], u32) -> bool;
 
 /// `_Manager_operation`: the two of the four that are used without RTTI.
 const CLONE: u32 = 2;
@@ -318,7 +319,7 @@ impl CxxFunction {
     }
 }
 
-unsafe extern "C" fn manage_borrowed(
+unsafe extern "C-unwind" fn manage_borrowed(
     destination: *mut [*mut c_void; 2],
     source: *const [*mut c_void; 2],
     operation: u32,
@@ -330,7 +331,7 @@ unsafe extern "C" fn manage_borrowed(
     false
 }
 
-unsafe extern "C" fn manage_owned<T>(
+unsafe extern "C-unwind" fn manage_owned<T>(
     destination: *mut [*mut c_void; 2],
     _source: *const [*mut c_void; 2],
     operation: u32,

@@ -34,7 +34,7 @@ enum Default {
     Function(*const c_void),
     /// A function of libtorch.
     Torch(fn() -> *const c_void),
-    /// The function of any other interpreter. libtorch calls it only where Python asked for it.
+    /// The function of any other interpreter, or [`no_object`]. Python or the host has asked libtorch to use it.
     Any,
 }
 
@@ -47,6 +47,14 @@ unsafe impl Send for Default {}
 unsafe extern "C" fn empty_vector(result: *mut CxxVector) -> *mut CxxVector {
     // SAFETY: room for the result.
     unsafe { result.write(CxxVector::EMPTY) };
+    result
+}
+
+/// A hook that returns a `std::unique_ptr`. The profiler does without a tracer of Python if it gets none
+/// (`RecordQueue` in torch/csrc/profiler/collection.cpp).
+unsafe extern "C" fn no_object(result: *mut *mut c_void) -> *mut *mut c_void {
+    // SAFETY: room for the result.
+    unsafe { result.write(std::ptr::null_mut()) };
     result
 }
 
@@ -119,7 +127,11 @@ extern "C" fn hook<const HOOK: u32>() {
 
 /// The function that the hook's forwarder jumps to.
 extern "C" fn resolve(hook: u32, _arguments: &mut Arguments) -> *const c_void {
-    let hook = &HOOKS[hook as usize];
+    function_of(&HOOKS[hook as usize])
+}
+
+/// The function for the calling thread. It is never null: the forwarder jumps to it.
+fn function_of(hook: &Hook) -> *const c_void {
     let function = |cell: &AtomicPtr<c_void>| cell.load(Ordering::Acquire);
     let own = current()
         .and_then(|member| hook.functions.get(member))
@@ -135,7 +147,7 @@ extern "C" fn resolve(hook: u32, _arguments: &mut Arguments) -> *const c_void {
             .iter()
             .map(function)
             .find(|other| !other.is_null())
-            .unwrap_or(std::ptr::null_mut()),
+            .map_or(no_object as *const c_void, |other| other.cast_const()),
     }
 }
 
@@ -145,5 +157,22 @@ pub(super) fn forget(member: &Member) {
         if let Some(cell) = hook.functions.get(member) {
             cell.store(std::ptr::null_mut(), Ordering::Release);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn libtorch_gets_a_function_for_each_hook_when_no_interpreter_has_set_one() {
+        let own = HOOKS.iter().filter(|hook| !matches!(hook.default, Default::Torch(_)));
+        let functions: Vec<_> = own.map(function_of).collect();
+        assert_eq!(functions.len(), 5);
+        assert!(functions.iter().all(|function| !function.is_null()), "{functions:?}");
+        let mut result = std::ptr::without_provenance_mut(1);
+        // SAFETY: room for the result.
+        unsafe { no_object(&mut result) };
+        assert!(result.is_null());
     }
 }

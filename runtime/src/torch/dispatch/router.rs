@@ -338,7 +338,8 @@ extern "C" fn resolve_unboxed(symbolic: u32, arguments: &mut Arguments) -> *cons
     };
     let entry = if symbolic == 1 { kernel.sym_unboxed } else { kernel.unboxed };
     if entry.is_null() {
-        PENDING.with_borrow_mut(|message| *message = router.missing());
+        // While the thread's own values are destroyed, the error has no text.
+        let _ = PENDING.try_with(|message| message.replace(router.missing()));
         return raise_pending as *const c_void;
     }
     arguments.integers[place] = kernel.functor as usize;
@@ -347,5 +348,5 @@ extern "C" fn resolve_unboxed(symbolic: u32, arguments: &mut Arguments) -> *cons
 }
 
 unsafe extern "C-unwind" fn raise_pending() {
-    fail(&PENDING.take());
+    fail(&PENDING.try_with(RefCell::take).unwrap_or_default());
 }
