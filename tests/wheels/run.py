@@ -1,6 +1,6 @@
-"""Runs one piece of work of tests/wheels/work for several rounds and writes what it computed.
+"""Runs one piece of work, a file of tests/wheels/work or tests/areas/work, for several rounds and writes what it computed.
 
-    run.py NAME --rounds N --folder DIR [--copies K] [--packages NAME...]
+    run.py FILE --rounds N --folder DIR [--copies K] [--packages NAME...]
 
 Plain python and every copy of an interpreter run it alike. The report is DIR/copy-K.json; K is 0 in plain python. With
 --copies, the copies begin each round together. A piece of work is a file with a function `work(tell)`. `tell(name, value)`
@@ -22,8 +22,6 @@ from pathlib import Path
 
 COPY = int(os.environ.get("HYDROZOA_COPY", "0"))
 """The copy in which this runs; 0 in plain python."""
-
-WORK = Path(__file__).parent / "work"
 
 
 def feed(hasher, value):
@@ -53,6 +51,9 @@ def feed(hasher, value):
     elif hasattr(value, "__array__"):
         import numpy
 
+        if hasattr(value, "detach"):
+            # numpy refuses a tensor of torch that records gradients.
+            value = value.detach()
         array = numpy.ascontiguousarray(value)
         if array.dtype.hasobject:
             feed(hasher, array.tolist())
@@ -85,8 +86,10 @@ def meet(folder, copies, number):
 
 
 def rounds(arguments, report):
-    path = WORK / f"{arguments.name}.py"
-    spec = importlib.util.spec_from_file_location(f"work_{arguments.name}", path)
+    path = arguments.file
+    # What pieces of work have in common lies beside their folder.
+    sys.path.insert(0, str(path.parent.parent))
+    spec = importlib.util.spec_from_file_location(f"work_{path.stem}", path)
     module = importlib.util.module_from_spec(spec)
     # What a class names in its annotations is looked up in its module.
     sys.modules[spec.name] = module
@@ -103,7 +106,7 @@ def rounds(arguments, report):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("name")
+    parser.add_argument("file", type=Path)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--copies", type=int, default=0)
     parser.add_argument("--folder", type=Path, required=True)

@@ -22,8 +22,8 @@ mod soak;
 mod speed;
 mod suite;
 mod suites;
+mod trials;
 mod venv;
-mod wheels;
 
 use std::process::ExitCode;
 
@@ -57,7 +57,9 @@ enum Task {
     /// The fifteen models of torch::deploy's paper: packaged, loaded in two interpreters at once, compared bit for bit
     Models(models::Arguments),
     /// A piece of work with each of the most used wheels, in three copies at once, beside plain python
-    Wheels(wheels::Arguments),
+    Wheels(trials::Arguments),
+    /// More than fifty areas of torch, in four copies at once, beside plain python
+    Areas(trials::areas::Arguments),
     /// Test suites that wheels have with them, test by test in plain python and in two copies at once
     Suites(suites::Arguments),
     /// Only the set-up: the virtual environment that the other tasks use
@@ -96,7 +98,8 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Gpu(arguments) => gpu::run(&arguments),
         Task::Speed(arguments) => speed::run(&arguments),
         Task::Models(arguments) => models::run(&arguments),
-        Task::Wheels(arguments) => wheels::run(&arguments),
+        Task::Wheels(arguments) => trials::wheels(&arguments),
+        Task::Areas(arguments) => trials::areas::run(&arguments),
         Task::Suites(arguments) => suites::run(&arguments),
         Task::Setup(arguments) => {
             let environment = environment::Environment::prepare(&arguments)?;

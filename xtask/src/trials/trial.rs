@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use serde::Deserialize;
 
 use super::finding::{Finding, Outcome};
-use super::list::{self, Row};
+use super::list::{self, List, Row};
 use crate::limited::{self, End};
 use crate::venv;
 
@@ -19,6 +19,8 @@ const TELLING: f64 = 0.9;
 pub struct Trial {
     /// The `hydrozoa` command.
     pub command: PathBuf,
+    /// How the copies have torch; without it, as the command decides.
+    pub policy: Option<String>,
     pub copies: usize,
     pub rounds: usize,
     /// How many processes with all copies run, one behind the other.
@@ -27,7 +29,7 @@ pub struct Trial {
     pub limit: f64,
 }
 
-/// What tests/wheels/run.py writes.
+/// What the driver writes.
 #[derive(Deserialize, Default)]
 struct Report {
     /// For each round, the name, digest and first characters of each result.
@@ -48,7 +50,7 @@ impl Trial {
             let second = scope.spawn(|| self.plain(row, environment, &second));
             (self.plain(row, environment, &first), second.join().expect("no panic"))
         });
-        let words = Words { environment, folder: folder.path() };
+        let words = Words { environment, folder: folder.path(), list: row.list };
         let (plain, again) = match (plain?, again?) {
             (Ok(plain), Ok(again)) => (plain, again),
             (Err(reason), _) | (_, Err(reason)) => {
@@ -66,6 +68,7 @@ impl Trial {
                     outcome,
                     cause: cause.map(|cause| words.line(&cause)),
                     release: None,
+                    results: plain.rounds.first().map(Vec::len),
                     key: key.to_owned(),
                 }
             }
@@ -75,7 +78,7 @@ impl Trial {
     }
 
     fn arguments(&self, command: &mut Command, row: &Row, folder: &Path) {
-        command.arg(list::folder().join("run.py")).arg(&row.work).arg("--folder").arg(folder);
+        command.arg(list::driver()).arg(row.file()).arg("--folder").arg(folder);
         command.args(["--rounds", &self.rounds.to_string()]);
         command.args(["--seconds", &(self.limit * TELLING).to_string()]);
         command.arg("--packages").args(&row.packages);
@@ -151,6 +154,9 @@ impl Trial {
         let copies = self.copies.to_string();
         let mut command = venv::clean(Command::new(&self.command));
         command.arg("python").arg("--venv").arg(environment);
+        if let Some(policy) = &self.policy {
+            command.args(["--torch", policy]);
+        }
         command.args(["--copies", &copies, "--in", "all", "--"]);
         self.arguments(&mut command, row, folder);
         command.args(["--copies", &copies]);
@@ -248,13 +254,14 @@ fn place(log: &Path) -> Option<String> {
 struct Words<'a> {
     environment: &'a Path,
     folder: &'a Path,
+    list: List,
 }
 
 impl Words<'_> {
     /// A text as one short line that is the same on every machine.
     fn line(&self, text: &str) -> String {
         const LONGEST: usize = 200;
-        let tests = list::folder();
+        let tests = self.list.folder();
         let mut text = text.split_whitespace().collect::<Vec<_>>().join(" ");
         for folder in [self.environment, self.folder, tests.as_path()] {
             text = text.replace(&format!("{}/", folder.display()), "");
@@ -310,7 +317,7 @@ mod tests {
     #[test]
     fn a_cause_names_no_folder_of_a_machine() {
         let folder = Path::new("/cache/venv");
-        let words = Words { environment: folder, folder: Path::new("/tmp/x") };
+        let words = Words { environment: folder, folder: Path::new("/tmp/x"), list: List::Areas };
         let line = words.line(
             "in \"/cache/venv/lib/a.py\",\n line 3 (/build/llvm/lib/Value.cpp:286) a/b /dev/null",
         );

@@ -52,6 +52,8 @@ pub struct Finding {
     pub cause: Option<String>,
     /// The release of the package that was tried.
     pub release: Option<String>,
+    /// How many results plain python recorded in a round.
+    pub results: Option<usize>,
     /// What the result depends on, as a digest: the program, the piece of work, the options.
     pub key: String,
 }
@@ -59,7 +61,8 @@ pub struct Finding {
 impl Finding {
     /// A result without a release.
     pub fn of(outcome: Outcome, cause: impl Into<String>, key: &str) -> Self {
-        Self { outcome, cause: Some(cause.into()), release: None, key: key.to_owned() }
+        let cause = Some(cause.into());
+        Self { outcome, cause, release: None, results: None, key: key.to_owned() }
     }
 
     /// `dies: SIGSEGV`, `equal`.
@@ -71,7 +74,7 @@ impl Finding {
     }
 }
 
-/// The folder of findings for one Python.
+/// The folder of findings for one Python, and for areas for one torch and policy.
 pub struct Kept {
     folder: PathBuf,
 }
