@@ -69,7 +69,9 @@ fn as_distributed(packages: &Path, libraries: &Path, site: &Path) -> Result<()> 
 /// `hydrozoa python` in three copies at once.
 fn copies(venv: &Path, policy: &str, arguments: &[&str]) -> Result<Command> {
     let mut command = Command::new(place::command()?);
-    command.env_remove("VIRTUAL_ENV").env_remove("PYTHONPATH");
+    for variable in ["VIRTUAL_ENV", "PYTHONPATH", "PYTHONNOUSERSITE", "PYTHONUSERBASE"] {
+        command.env_remove(variable);
+    }
     command.arg("python").arg("--venv").arg(venv).args(["--torch", policy]);
     command.args(["--copies", &COPIES.to_string(), "--in", "all", "--"]).args(arguments);
     Ok(command)
@@ -92,7 +94,14 @@ pub fn anywhere() -> Result<()> {
     empty_venv(&pointing, &venv)?;
     let file = site_packages(&pointing, &venv)?.join("more.pth");
     fs::write(file, format!("{}\n", site.display()))?;
-    let user = path("user");
+    // The user's own packages: an environment that has those of the system has these, too.
+    let (user, personal) = (path("user"), path("personal"));
+    empty_venv(&personal, &venv)?;
+    let configuration = fs::read_to_string(personal.join("pyvenv.cfg"))?;
+    let [without, with] =
+        ["false", "true"].map(|value| format!("include-system-site-packages = {value}"));
+    ensure!(configuration.contains(&without), "{configuration}");
+    fs::write(personal.join("pyvenv.cfg"), configuration.replace(&without, &with))?;
     let in_user =
         user.join("lib").join(site.parent().and_then(Path::file_name).unwrap_or_default());
     fs::create_dir_all(&in_user)?;
@@ -102,9 +111,10 @@ pub fn anywhere() -> Result<()> {
 
     let distributed = vec![("PYTHONPATH", &*packages), ("LD_LIBRARY_PATH", &*libraries)];
     let later = vec![("FIRST_ON_PATH", &*packages), ("LD_LIBRARY_PATH", &*libraries)];
-    let cases: [Case<'_>; 5] = [
+    let cases: [Case<'_>; 6] = [
         ("a path configuration file", &pointing, vec![], true),
         ("PYTHONPATH", &empty, vec![("PYTHONPATH", &*site)], true),
+        ("the user's own packages", &personal, vec![("PYTHONUSERBASE", &*user)], true),
         ("sys.path", &empty, vec![("FIRST_ON_PATH", &*site)], false),
         ("libraries of the system", &empty, distributed, true),
         ("libraries of the system, later", &empty, later, false),
