@@ -178,9 +178,11 @@ fn own(switch: Switch) -> Option<&'static AtomicU64> {
     static PREPARING: Mutex<()> = Mutex::new(());
     let own = OWN.of(current()?);
     if !own.ready.load(Ordering::Acquire) {
+        // Under the lock nothing of libtorch is looked up or called.
+        let values = of_process(symbols());
         let _one = lock(&PREPARING);
         if !own.ready.load(Ordering::Acquire) {
-            for (place, value) in own.values.iter().zip(of_process(symbols())) {
+            for (place, value) in own.values.iter().zip(values) {
                 place.store(value, Ordering::Relaxed);
             }
             own.ready.store(true, Ordering::Release);
