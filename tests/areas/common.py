@@ -3,7 +3,6 @@
 import atexit
 import os
 import shutil
-import sys
 import tempfile
 import warnings
 
@@ -16,6 +15,8 @@ atexit.register(shutil.rmtree, FOLDER, ignore_errors=True)
 os.environ.update(
     TORCHINDUCTOR_CACHE_DIR=os.path.join(FOLDER, "inductor"),
     TORCHINDUCTOR_COMPILE_THREADS="1",
+    # inductor's check of each instruction set compiles a program and starts a Python that imports torch.
+    TORCHINDUCTOR_VEC_ISA_OK="1",
     HF_HOME=os.path.join(FOLDER, "huggingface"),
     HF_HUB_OFFLINE="1",
     TOKENIZERS_PARALLELISM="false",
@@ -66,6 +67,3 @@ def raised(call, kind):
 def scripts():
     """The folder tests/scripts."""
     return os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "scripts")
-
-
-sys.dont_write_bytecode = True

@@ -155,6 +155,7 @@ impl<'a> Run<'a> {
         let key = digest::of(&[
             &digest::read(&trial.command)?,
             &digest::read(&list::driver())?,
+            &common(subject.list)?,
             options.as_bytes(),
             python.executable.as_os_str().as_encoded_bytes(),
         ]);
@@ -302,4 +303,18 @@ impl<'a> Run<'a> {
         }
         Ok(())
     }
+}
+
+/// What pieces of work have in common: the programs beside their folder.
+fn common(list: List) -> Result<Vec<u8>> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(list.folder()).context("listing the pieces of work")? {
+        let path = entry.context("listing the pieces of work")?.path();
+        if path.extension().is_some_and(|extension| extension == "py") {
+            files.push(path);
+        }
+    }
+    files.sort_unstable();
+    let texts: Result<Vec<Vec<u8>>> = files.iter().map(|path| digest::read(path)).collect();
+    Ok(texts?.concat())
 }
