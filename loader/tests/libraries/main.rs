@@ -6,7 +6,6 @@ mod exceptions;
 mod fork;
 mod own_environment;
 mod places;
-mod program;
 mod refusals;
 mod replicas;
 mod shared;

@@ -1,4 +1,7 @@
 //! A domain that extends the program: scopes and lifetimes as `dlopen(3)` has them.
+//!
+//! Such a domain makes what the system's loader has loaded the scope that every object sees. So these tests have a
+//! process of their own: other tests' libraries would be in that scope.
 
 use std::ffi::{CString, c_char, c_int};
 use std::path::Path;
