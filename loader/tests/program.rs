@@ -3,7 +3,7 @@
 //! Such a domain makes what the system's loader has loaded the scope that every object sees. So these tests have a
 //! process of their own: other tests' libraries would be in that scope.
 
-use std::ffi::{CString, c_char, c_int};
+use std::ffi::{CStr, CString, c_char, c_int};
 use std::path::Path;
 
 use hydrozoa_loader::{Class, Domain, Library, Loader, OpenFlags, Policy};
@@ -244,4 +244,41 @@ fn what_the_program_finds_by_name_is_not_unloaded() {
     assert_eq!(handles.map(|handle| driver.close(handle)), [0, 0]);
     assert_eq!((driver.is_loaded(&found), driver.is_loaded(&other)), (true, false));
     assert_eq!(look(), address);
+}
+
+#[test]
+fn code_that_opens_a_library_whose_constructor_throws_gets_the_error_by_dlerror() {
+    let shop = Workshop::new("dlopen-throws");
+    let bad = shop.build(
+        "libbad++.so",
+        "#include <stdexcept>
+         __attribute__((constructor)) static void begin() { throw std::range_error(\"out\"); }",
+        &[],
+    );
+    let opener = shop.build(
+        "libopener.so",
+        "#include <dlfcn.h>
+         const char *try_to_open(const char *path) { return dlopen(path, RTLD_NOW) ? \"opened\" : dlerror(); }",
+        &[],
+    );
+    let policy = Policy::default().with("*/libbad++.so", Class::Replicate, "test");
+    let loader = Loader::builder().policy(policy).build().unwrap();
+    let own = loader.domain("own").build().unwrap();
+    let program = loader.domain("program").extend_program().build().unwrap();
+    let text = |domain: &Domain, path: &Path| {
+        let library = open(domain, &opener, OpenFlags::NOW).unwrap();
+        // SAFETY: declared so in the source above.
+        let try_to_open: extern "C-unwind" fn(*const c_char) -> *const c_char =
+            unsafe { function(&library, "try_to_open") };
+        let path = CString::new(path.to_str().unwrap()).unwrap();
+        // SAFETY: a string of dlerror, or a literal.
+        unsafe { CStr::from_ptr(try_to_open(path.as_ptr())) }.to_str().unwrap().to_owned()
+    };
+    for domain in [&own, &program, &own] {
+        let text = text(domain, &bad);
+        assert!(
+            text.ends_with("a constructor threw an exception: std::range_error: out"),
+            "{text}"
+        );
+    }
 }

@@ -1,11 +1,10 @@
 //! Exceptions that code of libraries throws where no caller of C++ can catch them: typed errors from a load, the
 //! end that C++ has for uncaught exceptions elsewhere. They never reach a frame of Rust.
 
-use std::ffi::{c_char, c_int};
+use std::ffi::c_int;
 use std::panic::catch_unwind;
-use std::path::Path;
 
-use hydrozoa_loader::{Class, Domain, Error, Loader, OpenFlags, Policy};
+use hydrozoa_loader::{Class, Error, Loader, OpenFlags, Policy};
 use hydrozoa_testkit::alone::{PATIENCE, alone_with};
 use hydrozoa_testkit::libraries::{Workshop, function, open};
 
@@ -109,43 +108,6 @@ fn what_needs_a_library_whose_constructor_has_thrown_is_refused_with_the_same_er
             }
             assert_eq!(call(&open(&domain, &fine, OpenFlags::NOW).unwrap(), "fine"), 5);
         }
-    }
-}
-
-#[test]
-fn code_that_opens_a_library_whose_constructor_throws_gets_the_error_by_dlerror() {
-    let shop = Workshop::new("dlopen-throws");
-    let bad = shop.build(
-        "libbad++.so",
-        "#include <stdexcept>
-         __attribute__((constructor)) static void begin() { throw std::range_error(\"out\"); }",
-        &[],
-    );
-    let opener = shop.build(
-        "libopener.so",
-        "#include <dlfcn.h>
-         const char *try_to_open(const char *path) { return dlopen(path, RTLD_NOW) ? \"opened\" : dlerror(); }",
-        &[],
-    );
-    let policy = Policy::default().with("*/libbad++.so", Class::Replicate, "test");
-    let loader = Loader::builder().policy(policy).build().unwrap();
-    let own = loader.domain("own").build().unwrap();
-    let program = loader.domain("program").extend_program().build().unwrap();
-    let text = |domain: &Domain, path: &Path| {
-        let library = open(domain, &opener, OpenFlags::NOW).unwrap();
-        // SAFETY: declared so in the source above.
-        let try_to_open: extern "C-unwind" fn(*const c_char) -> *const c_char =
-            unsafe { function(&library, "try_to_open") };
-        let path = std::ffi::CString::new(path.to_str().unwrap()).unwrap();
-        // SAFETY: a string of dlerror, or a literal.
-        unsafe { std::ffi::CStr::from_ptr(try_to_open(path.as_ptr())) }.to_str().unwrap().to_owned()
-    };
-    for domain in [&own, &program, &own] {
-        let text = text(domain, &bad);
-        assert!(
-            text.ends_with("a constructor threw an exception: std::range_error: out"),
-            "{text}"
-        );
     }
 }
 
