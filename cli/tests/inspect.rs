@@ -100,6 +100,12 @@ fn a_directory_is_told_library_by_library_with_totals() {
     ] {
         assert!(text.contains(words), "{words}: {text}");
     }
+    assert!(!text.contains("not found"), "{text}");
+    fs::rename(directory.join("things/libneeded.so"), shop.path("libneeded.so")).unwrap();
+    let (_, text) = told(&hydrozoa(&["inspect"], &directory));
+    let (_, missing) = text.split_once("needs that were not found").unwrap();
+    assert!(missing.contains("things/module.so: libneeded.so"), "{text}");
+    fs::rename(shop.path("libneeded.so"), directory.join("things/libneeded.so")).unwrap();
     let ruled = ["inspect", "--json", "--share", "*/libneeded.so"];
     let report = json(&hydrozoa(&ruled, &directory));
     let classes = report["libraries"].as_array().unwrap().iter().map(|one| &one["class"]);

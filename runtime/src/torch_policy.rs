@@ -4,7 +4,7 @@ use crate::Result;
 use crate::environment::Environment;
 use crate::libraries::{LibraryRules, Loaders};
 use crate::python::{Installation, Search};
-use crate::torch::{Adapter, Member, Release, TorchPolicy, files, slots};
+use crate::torch::{Adapter, Member, OwnGuards, Release, TorchPolicy, files, slots};
 use hydrozoa_loader::{Domain, Interposition, Library, Loader};
 use std::sync::Arc;
 
@@ -19,25 +19,57 @@ pub(crate) enum Torch {
     Unshared,
 }
 
-/// Where an interpreter lives: its domain, and its membership in the adapter.
+/// Where an interpreter lives: its domain, and what answers for its libtorch.
 #[derive(Debug)]
 pub(crate) struct Place {
     pub(crate) domain: Domain,
-    member: Option<&'static Member>,
+    libtorch: Libtorch,
+}
+
+/// What answers for the libtorch of an interpreter.
+#[derive(Clone, Copy, Debug)]
+enum Libtorch {
+    /// The adapter, for a member of those that share one.
+    Shared(&'static Member),
+    Own(&'static OwnGuards),
+}
+
+impl Libtorch {
+    fn interpositions(self) -> Vec<(&'static str, Interposition)> {
+        match self {
+            Self::Shared(member) => member.interpositions(),
+            Self::Own(guards) => guards.interpositions(),
+        }
+    }
+
+    fn attach(self, domain: &Domain) {
+        match self {
+            Self::Shared(member) => member.attach(domain),
+            Self::Own(guards) => guards.attach(Some(domain)),
+        }
+    }
+
+    fn retire(self) {
+        match self {
+            Self::Shared(member) => member.retire(),
+            Self::Own(guards) => guards.attach(None),
+        }
+    }
 }
 
 impl Place {
     /// Notes the interpreter's libpython, before anything that calls it is opened in the domain.
     pub(crate) fn runs(&self, libpython: &Library) -> Result<()> {
-        Ok(self.member.map_or(Ok(()), |member| member.runs(libpython))?)
+        match self.libtorch {
+            Libtorch::Shared(member) => Ok(member.runs(libpython)?),
+            Libtorch::Own(_) => Ok(()),
+        }
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        if let Some(member) = self.member {
-            member.retire();
-        }
+        self.libtorch.retire();
     }
 }
 
@@ -100,19 +132,17 @@ impl Torch {
         if let Some(exit) = exit {
             builder = builder.interpose("exit", exit);
         }
-        let member = match self {
-            Self::Shared { adapter, strict } => Some(adapter.join(*strict)),
-            _ => None,
+        let libtorch = match self {
+            Self::Shared { adapter, strict } => Libtorch::Shared(adapter.join(*strict)),
+            Self::Isolated | Self::Unshared => Libtorch::Own(Box::leak(Box::default())),
         };
-        for (symbol, interposition) in member.iter().flat_map(|member| member.interpositions()) {
+        for (symbol, interposition) in libtorch.interpositions() {
             builder = builder.interpose(symbol, interposition);
         }
         // Its place is free for another one then.
-        let domain = builder.build().inspect_err(|_| member.iter().for_each(|it| it.retire()))?;
-        if let Some(member) = member {
-            member.attach(&domain);
-        }
-        Ok(Place { domain, member })
+        let domain = builder.build().inspect_err(|_| libtorch.retire())?;
+        libtorch.attach(&domain);
+        Ok(Place { domain, libtorch })
     }
 
     /// The loader with this policy and these rules: one for the process, so that all pools share the commons.

@@ -138,6 +138,19 @@ fn a_file_that_is_no_library_is_named_and_the_others_go_on() {
 }
 
 #[test]
+fn needs_that_were_not_found_are_named() {
+    let shop = Workshop::new("survey-missing");
+    let site = environment(&shop);
+    fs::remove_file(site.join("things.libs/libfortran-1.so.5")).unwrap();
+    for survey in survey_of(&[site], &LibraryRules::new()) {
+        let missing = |name| library(&survey, name).missing.clone();
+        assert_eq!(missing("libopenblas-1.so"), ["libfortran-1.so.5"]);
+        assert_eq!(missing("module.so"), ["libfortran-1.so.5"]);
+        assert!(missing("other.so").is_empty());
+    }
+}
+
+#[test]
 fn an_empty_directory_has_no_libraries_and_one_that_is_missing_is_an_error() {
     let shop = Workshop::new("survey-empty");
     fs::create_dir(shop.path("nothing")).unwrap();

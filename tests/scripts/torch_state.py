@@ -232,9 +232,8 @@ def fake_devices():
             x = torch.ones(3, device="cuda")
             check("a tensor of a device that is not there", (x + x).device.type == "cuda")
 
-    if POLICY == "shared":
-        # The stand-in for the device outlives the thread that needs it first. In plain python it does not, and a copy
-        # of its own libtorch has plain python's.
+    # The stand-in for the device outlives the thread that needs it first. In plain python it does not.
+    if POLICY:
         for _ in range(3):
             thread = threading.Thread(target=work)
             thread.start()

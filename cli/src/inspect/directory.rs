@@ -50,6 +50,17 @@ pub(super) fn text(directory: &Path, survey: &Survey) -> Result<String, fmt::Err
         let files = count(shared.len(), "library", "libraries");
         writeln!(out, "  total of {files}: {}", size(survey.shared()))?;
     }
+    let incomplete: Vec<_> =
+        survey.libraries.iter().filter(|one| !one.missing.is_empty()).collect();
+    if !incomplete.is_empty() {
+        writeln!(
+            out,
+            "  with needs that were not found; after an import (--after MODULE) the class may be another one"
+        )?;
+        for library in incomplete {
+            writeln!(out, "    {}: {}", shown(&real, library), library.missing.join(", "))?;
+        }
+    }
     if !survey.failed.is_empty() {
         writeln!(out, "  not inspected")?;
         for (_, error) in &survey.failed {
@@ -100,6 +111,7 @@ pub(super) fn as_json(survey: &Survey) -> Value {
             "package": library.package,
             "class": words(Some(library.class)),
             "reason": library.reason,
+            "missing": library.missing,
         });
         with(entry, figures(&library.cost))
     };

@@ -35,6 +35,9 @@ pub struct Surveyed {
     pub reason: String,
     /// What a replica of it has for itself, and what all have once.
     pub cost: Cost,
+    /// Libraries that it or its needs name and that were not found. Its class may be another one where something that is
+    /// loaded before it brings them.
+    pub missing: Vec<String>,
 }
 
 impl Surveyed {
@@ -138,7 +141,15 @@ fn classified(inspected: Vec<(String, Inspection)>) -> Vec<Surveyed> {
         // Its own reason tells more: a user knows of what is loaded only that it is.
         let by_users = classes.remove(&inspection.path).filter(|(class, _)| *class != own.0);
         let (class, reason) = by_users.unwrap_or(own);
-        Surveyed { path: inspection.path, package, class, reason, cost: inspection.cost }
+        let missing = inspection.dependencies.iter().filter(|one| one.class.is_none());
+        Surveyed {
+            missing: missing.map(|one| one.name.clone()).collect(),
+            path: inspection.path,
+            package,
+            class,
+            reason,
+            cost: inspection.cost,
+        }
     };
     inspected.into_iter().map(surveyed).collect()
 }

@@ -68,7 +68,7 @@ pub(crate) fn unshared(path: &Path) -> Option<Verdict> {
 }
 
 /// The file's name in front of `.so`.
-fn stem(path: &Path) -> Option<&str> {
+pub(super) fn stem(path: &Path) -> Option<&str> {
     let name = path.file_name()?.to_str()?;
     let (stem, rest) = name.split_once(".so")?;
     (rest.is_empty() || rest.starts_with('.')).then_some(stem)

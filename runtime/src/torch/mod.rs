@@ -1,7 +1,7 @@
 //! torch in many interpreters.
 //!
-//! Policy [`TorchPolicy::Isolated`] replicates torch's C++ libraries with each interpreter and needs
-//! nothing from here. Policy [`TorchPolicy::Shared`] loads them once, by the system's loader; each
+//! Policy [`TorchPolicy::Isolated`] replicates torch's C++ libraries with each interpreter. From here it
+//! needs only [`fake_device`]. Policy [`TorchPolicy::Shared`] loads them once, by the system's loader; each
 //! interpreter has its own libtorch_python. What libtorch keeps for *the* interpreter is then
 //! answered from outside: every reference of a replica to one of the functions listed in
 //! [`Member::interpositions`] comes here instead.
@@ -79,6 +79,7 @@ mod traceback;
 pub use adapter::AdapterError;
 pub(crate) use adapter::{Adapter, Member};
 use exported::Answer;
+pub(crate) use fake_device::OwnGuards;
 pub use release::Release;
 pub(crate) use thread_state::ThreadState;
 pub(crate) use thread_state::note_new_thread;
