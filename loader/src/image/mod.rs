@@ -10,6 +10,7 @@ pub(crate) mod symbols;
 mod targets;
 pub(crate) mod versions;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
@@ -42,8 +43,8 @@ pub(crate) struct ImageId(u32);
 pub(crate) struct Image {
     pub id: ImageId,
     pub path: PathBuf,
-    /// Its file, if no path leads to it: a memory file, or one that was deleted.
-    kept: Option<File>,
+    /// Its file, if no path leads to it that others know: a memory file, or one that was deleted.
+    kept: Option<Arc<File>>,
     pub file_id: FileId,
     pub segments: Vec<Segment>,
     /// The program headers' place in the image's memory, for `dl_iterate_phdr`.
@@ -78,8 +79,8 @@ impl std::fmt::Debug for Image {
 }
 
 impl Image {
-    /// Parses `file`. `path` names it in errors and to debuggers.
-    fn parse(path: PathBuf, file: File) -> Result<Image> {
+    /// Parses `file`. `path` names it in errors. It leads to the file if it `lasts`, unless the file was replaced.
+    fn parse(path: PathBuf, lasts: bool, file: File) -> Result<Image> {
         let io = |action| {
             let object = path.clone();
             move |source| Error::Io { object, action, source }
@@ -90,8 +91,12 @@ impl Image {
         }
         let view = Box::into_raw(Box::new(file::view(&file).map_err(io("map"))?));
         // A descriptor for each library of a process would be one of 1,024 (RLIMIT_NOFILE's default).
-        let leads_there = provided::regular_file(&path).is_ok_and(|found| found == Some(file_id));
-        let kept = (!leads_there).then_some(file);
+        let leads_there =
+            lasts && provided::regular_file(&path).is_ok_and(|found| found == Some(file_id));
+        let kept = match leads_there {
+            true => provided::find(&path),
+            false => Some(Arc::new(file)),
+        };
         // Images live as long as the process (there is one per distinct file, however many
         // replicas), so their bytes may be borrowed for `'static`.
         // SAFETY: the view was just made, and is taken back below only where no image borrows from it.
@@ -106,7 +111,7 @@ impl Image {
     /// The image that `bytes` hold, the content of a file at `path`, or of `kept`.
     pub(crate) fn of_bytes(
         path: PathBuf,
-        kept: Option<File>,
+        kept: Option<Arc<File>>,
         file_id: FileId,
         bytes: &'static [u8],
     ) -> Result<Image> {
@@ -164,6 +169,17 @@ impl Image {
             return Err(io::Error::other("it was replaced during the load; load it again"));
         }
         Ok(file)
+    }
+
+    /// The path by which other processes, and others in this one, find its bytes.
+    ///
+    /// Debuggers and symbolizers open what they are told of an object. torch's runs `addr2line` on it, and an error of
+    /// Python takes the place of the trace if there is no such file.
+    pub(crate) fn public_path(&self) -> Cow<'_, Path> {
+        match &self.kept {
+            Some(file) => Cow::Owned(file::public_path(file)),
+            None => Cow::Borrowed(&self.path),
+        }
     }
 
     /// The name by which other objects need it: DT_SONAME, or the file's name.
@@ -317,12 +333,12 @@ impl ImageCache {
             return Ok(image);
         }
         // $ORIGIN and debuggers want the real place, not the symbolic link that led to it.
-        let resolved = match provided::canonical(path) {
+        let (resolved, lasts) = match provided::canonical(path) {
             // It is open, so it has lost its name: /proc/self/fd/N of a deleted file, or of a memory file.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => path.to_owned(),
-            resolved => resolved.map_err(io_error("resolve"))?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => (path.to_owned(), false),
+            resolved => (resolved.map_err(io_error("resolve"))?, true),
         };
-        self.insert(Image::parse(resolved, file)?)
+        self.insert(Image::parse(resolved, lasts, file)?)
     }
 
     /// Whether this very file is an image already.
@@ -343,7 +359,7 @@ impl ImageCache {
             action: "create a memory file for",
             source,
         })?;
-        self.insert(Image::parse(path, file)?)
+        self.insert(Image::parse(path, false, file)?)
     }
 
     /// The image with these bytes, if there is one.

@@ -101,16 +101,8 @@ pub(crate) fn is_provided(path: &Path) -> bool {
     find(path).is_some()
 }
 
-/// The path by which other processes find the content of `path`.
-pub(crate) fn public_path(path: &Path) -> PathBuf {
-    match find(path) {
-        // The descriptor lives as long as the process.
-        Some(file) => file::public_path(&file),
-        None => path.to_owned(),
-    }
-}
-
-fn find(path: &Path) -> Option<Arc<File>> {
+/// The file that only this loader knows by `path`. Its descriptor lives as long as the process.
+pub(crate) fn find(path: &Path) -> Option<Arc<File>> {
     let files = FILES.lock();
     if files.is_empty() { None } else { files.get(&normalized(path)).cloned() }
 }
@@ -144,7 +136,10 @@ mod tests {
         assert!(is_file(roundabout) && !roundabout.exists());
         assert_eq!(canonical(roundabout).unwrap(), path);
         let mut read = String::new();
-        File::open(public_path(path)).unwrap().read_to_string(&mut read).unwrap();
+        File::open(file::public_path(&find(path).unwrap()))
+            .unwrap()
+            .read_to_string(&mut read)
+            .unwrap();
         assert_eq!(read, "bytes of a library");
         assert!(!is_file(Path::new("/provided-for-a-test/lib/y.so")));
     }

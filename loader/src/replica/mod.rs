@@ -10,7 +10,6 @@ use std::sync::Arc;
 
 use crate::id::DomainId;
 use crate::image::Image;
-use crate::image::provided;
 use crate::image::symbols::Symbol;
 use crate::replica::link_map::{LinkMap, Range};
 use crate::replica::registered::Registered;
@@ -78,7 +77,7 @@ impl Replica {
             bias,
             memory,
             tls,
-            link_map: LinkMap::new(&provided::public_path(&image.path), bias, dynamic),
+            link_map: LinkMap::new(&image.public_path(), bias, dynamic),
             brought_by,
             registered: Registered::nothing(),
             late,

@@ -120,7 +120,8 @@ impl Specimen {
         let file_id = FileId::of(&file).map_err(failed)?;
         let bytes: *mut [u8] = Box::into_raw(bytes.into());
         // SAFETY: the allocation lives until `free` below or `drop` takes it back.
-        let parsed = Image::of_bytes(PathBuf::from(NAME), Some(file), file_id, unsafe { &*bytes });
+        let parsed =
+            Image::of_bytes(PathBuf::from(NAME), Some(Arc::new(file)), file_id, unsafe { &*bytes });
         match parsed {
             Ok(image) => Ok(Specimen { image: ManuallyDrop::new(Arc::new(image)), bytes }),
             Err(error) => {

@@ -79,7 +79,8 @@ unsafe fn iterate(
     }
     let (system_added, system_removed) = crate::sys::dynamic::generation();
     for replica in replicas {
-        let name = CString::new(replica.image.path.as_os_str().as_bytes()).unwrap_or_default();
+        let path = replica.image.public_path();
+        let name = CString::new(path.as_os_str().as_bytes()).unwrap_or_default();
         // SAFETY: all fields are integers or pointers, for which zero is a value.
         let mut info: libc::dl_phdr_info = unsafe { std::mem::zeroed() };
         info.dlpi_addr = replica.bias as u64;
