@@ -215,6 +215,11 @@ impl Loader {
         Ok(Library::of_system(self.commons.clone(), handle, object.base, path))
     }
 
+    /// Whether the system's loader has loaded the file at `path`, for the program or for domains.
+    pub fn system_has(&self, path: &Path) -> bool {
+        SYSTEM.by_path(path).is_ok_and(|object| object.is_some())
+    }
+
     /// Redirects the calls that the system's object `soname` makes to functions of these names, its own ones among
     /// them, as far as they go through its table of slots. Returns the number of redirected slots: 0 if no such
     /// object is loaded. The object stays loaded from then on. What it has called before is not undone.

@@ -85,7 +85,7 @@ fn open(domain: &Domain, name: &str, flags: OpenFlags, caller: usize) -> Result<
         return load::open_by_system(domain, &object.path, flags);
     }
     let image = IMAGES.open(&path)?;
-    if classify::is_left_to_system(domain, &image)? && SYSTEM.by_file(image.file_id).is_some() {
+    if classify::object_for(domain, &image)?.is_some() {
         return load::open(domain, image, Some(crate::policy::Class::System), flags);
     }
     load::open(domain, image, None, flags)
@@ -123,7 +123,13 @@ fn resolve(domain: &Domain, name: &str, caller: usize) -> Result<Found> {
     }
     match search::find(name, &caller.chain()) {
         Ok(path) => Ok(Found::File(path)),
-        Err(Absence::Nowhere(_)) => Ok(Found::BySystem),
+        Err(Absence::Nowhere(_)) => Ok(match SYSTEM.by_name(name) {
+            // The program has opened it by a path, which decides as any path does.
+            Some(object) if !domain.0.program && IMAGES.open(&object.path).is_ok() => {
+                Found::File(object.path.clone())
+            }
+            _ => Found::BySystem,
+        }),
         Err(Absence::Unknown(error)) => Err(error),
     }
 }

@@ -68,6 +68,7 @@ pub(crate) struct Image {
     /// The whole file.
     bytes: &'static [u8],
     defines_uniques: Once<bool>,
+    undefined: Once<Vec<u32>>,
     targets: Once<Targets>,
     thread_pointer_offsets: Once<Vec<Rela>>,
 }
@@ -134,6 +135,7 @@ impl Image {
             symbols,
             bytes,
             defines_uniques: Once::new(),
+            undefined: Once::new(),
             targets: Once::new(),
             thread_pointer_offsets: Once::new(),
             path,
@@ -202,6 +204,29 @@ impl Image {
             (0..self.symbols.count())
                 .filter_map(|index| self.symbols.symbol(index))
                 .any(|symbol| symbol.is_unique() && !symbol.is_undefined())
+        })
+    }
+
+    /// The indices of the undefined symbols that its relocations name, each once.
+    pub(crate) fn undefined(&self) -> &[u32] {
+        self.undefined.get_or_init(|| {
+            let mut seen = vec![];
+            let mut undefined = Vec::new();
+            for rela in self.dynamic.rela() {
+                let index = rela.symbol as usize;
+                if index == 0 || seen.get(index) == Some(&true) {
+                    continue;
+                }
+                if seen.len() <= index {
+                    seen.resize(index + 1, false);
+                }
+                seen[index] = true;
+                let symbol = self.symbols.symbol(rela.symbol);
+                if symbol.is_some_and(|symbol| symbol.is_undefined()) {
+                    undefined.push(rela.symbol);
+                }
+            }
+            undefined
         })
     }
 

@@ -22,6 +22,7 @@ use crate::image::Image;
 use crate::image::provided;
 use crate::image::symbols::Name;
 use crate::load::closure::{Closure, Edge, Surroundings};
+use crate::load::within;
 use crate::policy::{Class, Decision, Policy};
 use crate::replica::Replica;
 use crate::sys::file::{FileId, is_refusal};
@@ -85,12 +86,19 @@ impl<'a> Ruling<'a> {
     }
 }
 
-/// Whether code of `domain` that opens `image` means the object of that file which the system loader has, if it has
-/// one: no rule gives the file another class.
-pub(crate) fn is_left_to_system(domain: &Domain, image: &Image) -> Result<bool> {
-    let inner = &domain.0;
-    let ruling = Ruling::of(&inner.policy, inner.program, &SYSTEM, &image.path)?;
-    Ok(inner.program || matches!(ruling, Ruling::Symbols { .. } | Ruling::None))
+/// The object of `image` that the system loader has, if code of `domain` that opens the file means that object: no
+/// rule gives the file to the domain, and neither do its symbols.
+pub(crate) fn object_for(domain: &Domain, image: &Image) -> Result<Option<Arc<SystemObject>>> {
+    let Some(object) = SYSTEM.by_file(image.file_id) else { return Ok(None) };
+    if domain.0.program {
+        return Ok(Some(object));
+    }
+    let is_shared = within(domain, false, |around| -> Result<bool> {
+        let ruling = around.ruling(&image.path)?;
+        let elsewhere = ruling.replicates() || matches!(ruling, Ruling::Class(Class::Commons, _));
+        Ok(!elsewhere && !around.belongs_to_domain(&object, ruling)?)
+    })?;
+    Ok(is_shared.then_some(object))
 }
 
 impl Surroundings<'_> {
@@ -104,6 +112,36 @@ impl Surroundings<'_> {
     /// Whether the rule of place speaks of `image`.
     pub(super) fn is_private_by_place(&self, image: &Image) -> Result<bool> {
         Ok(matches!(self.ruling(&image.path)?, Ruling::Place(_)))
+    }
+
+    /// Whether the domain must have a copy of its own of `object`, which the system loader has: the object, or one
+    /// that it needs, refers to a symbol of the domain. It is bound to the program's definition of that symbol,
+    /// which is that of another world: the program may have a copy of its own of what the domain replicates.
+    ///
+    /// `ruling` is that of its file. A file that a rule gives to the system stays there, and what cannot be read any
+    /// more cannot be replicated.
+    pub(super) fn belongs_to_domain(
+        &self,
+        object: &Arc<SystemObject>,
+        ruling: Ruling<'_>,
+    ) -> Result<bool> {
+        if self.program || matches!(ruling, Ruling::Class(..)) {
+            return Ok(false);
+        }
+        for needed in self.system.closure(object) {
+            let class = self.policy.class_of_name(&needed.soname);
+            if class.is_some_and(|class| class != Class::Replicate) {
+                continue;
+            }
+            if let Ok(image) = self.images.open(&needed.path)
+                && needed.comes_from(image.file_id)
+                && !matches!(self.ruling(&image.path)?, Ruling::Class(..))
+                && self.symbol_of_domain(&image).is_some()
+            {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// A symbol that `image` refers to and that a global replica of the domain defines.
@@ -364,25 +402,8 @@ fn defines(image: &Image, name: Name<'_>) -> bool {
 
 /// The first undefined symbol that a relocation of `image` names and that satisfies `condition`.
 fn refers_to(image: &Image, condition: impl Fn(Name<'_>) -> bool) -> Option<String> {
-    let mut seen = vec![];
-    for rela in image.dynamic.rela() {
-        let index = rela.symbol as usize;
-        if index == 0 || seen.get(index) == Some(&true) {
-            continue;
-        }
-        if seen.len() <= index {
-            seen.resize(index + 1, false);
-        }
-        seen[index] = true;
-        let Some(symbol) = image.symbols.symbol(rela.symbol) else { continue };
-        if !symbol.is_undefined() {
-            continue;
-        }
-        if let Some(text) = image.symbols.name(&symbol)
-            && condition(Name::new(text))
-        {
-            return Some(String::from_utf8_lossy(text).into_owned());
-        }
-    }
-    None
+    let symbols = image.undefined().iter().filter_map(|&index| image.symbols.symbol(index));
+    let mut names = symbols.filter_map(|symbol| image.symbols.name(&symbol));
+    let found = names.find(|text| condition(Name::new(text)))?;
+    Some(String::from_utf8_lossy(found).into_owned())
 }

@@ -192,12 +192,15 @@ impl Closure {
         let path = match search::find(name, &self.chain(from.index)) {
             Ok(path) => path,
             Err(Absence::Unknown(error)) => return Err(error),
-            Err(Absence::Nowhere(searched)) => {
-                return Ok(match around.system.by_name(name).filter(|object| around.has(object)) {
-                    Some(object) => Edge::System(object),
-                    None => Edge::Missing { name: name.to_owned(), searched },
-                });
-            }
+            Err(Absence::Nowhere(searched)) => match around.system.by_name(name) {
+                // The program has opened it by a path, which decides as any path does. A file that is gone
+                // decides nothing.
+                Some(object) if around.has(&object) => match around.images.open(&object.path) {
+                    Ok(_) => object.path.clone(),
+                    Err(_) => return Ok(Edge::System(object)),
+                },
+                _ => return Ok(Edge::Missing { name: name.to_owned(), searched }),
+            },
         };
         check_allowed(&path, around)?;
         let ruling = around.ruling(&path)?;
@@ -206,7 +209,10 @@ impl Closure {
                 Some(object) => Some(object),
                 None => around.system.by_path(&path)?,
             };
-            if let Some(object) = loaded.filter(|object| around.has(object)) {
+            if let Some(object) = loaded
+                && !around.belongs_to_domain(&object, ruling)?
+                && around.has(&object)
+            {
                 return Ok(Edge::System(object));
             }
             if matches!(ruling, Ruling::Class(Class::System, _)) && !provided::is_provided(&path) {

@@ -131,7 +131,12 @@ fn open_uncounted(
         return Ok(Library::of_replica(domain.clone(), replica));
     }
     if flags.has(OpenFlags::NOLOAD) {
-        return match SYSTEM.by_file(image.file_id) {
+        if let Some(commons) = domain.0.commons.clone().map(Domain)
+            && let Some(replica) = loaded(&commons, &image)
+        {
+            return Ok(Library::of_replica(commons, replica));
+        }
+        return match classify::object_for(domain, &image)? {
             Some(_) => open_by_system(domain, &image.path, flags),
             None => Err(Error::NotLoaded { object: image.path.clone() }),
         };

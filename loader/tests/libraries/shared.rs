@@ -409,3 +409,77 @@ fn a_library_of_the_commons_that_asks_for_the_process_gets_the_domain_whose_code
         assert_eq!(ask(own, "by_default"), 0, "outside of all domains");
     }
 }
+
+#[test]
+fn what_the_program_bound_to_its_own_world_is_not_the_domain_s() {
+    let shop = Workshop::new("own-world");
+    let near = ["-L{dir}", "-Wl,-rpath,$ORIGIN", "-Wl,--no-as-needed"];
+    let linked = |libraries: &[&'static str]| [&near, libraries].concat();
+    let world = shop.build("libowned.so", "int count; int owned(void) { return ++count; }", &[]);
+    // Like an extension module: it names no library for the symbol that it uses.
+    let extension = shop.build(
+        "libowned_extension.so",
+        "int owned(void); int extension(void) { return owned(); }",
+        &[],
+    );
+    shop.build(
+        "libowned_middle.so",
+        "int extension(void); int middle(void) { return extension(); }",
+        &linked(&["-l:libowned_extension.so"]),
+    );
+    let user = shop.build(
+        "libowned_user.so",
+        "#include <dlfcn.h>
+         #include <stddef.h>
+         int middle(void); int by_need(void) { return middle(); }
+         static int call(const char *path, int mode) {
+             void *library = dlopen(path, mode);
+             int (*function)(void) = library ? dlsym(library, \"extension\") : NULL;
+             return function ? function() : -1;
+         }
+         int by_path(void) { return call(PATH, RTLD_NOW); }
+         int by_name(void) { return call(\"libowned_extension.so\", RTLD_NOW); }
+         int if_loaded(void) { return call(PATH, RTLD_NOW | RTLD_NOLOAD); }",
+        &linked(&["-l:libowned_middle.so", "-DPATH=\"{dir}/libowned_extension.so\""]),
+    );
+    let loner = shop.build(
+        "libowned_loner.so",
+        "#include <dlfcn.h>
+         #include <stddef.h>
+         int if_loaded(void) { return dlopen(PATH, RTLD_NOW | RTLD_NOLOAD) != NULL; }
+         int by_name(void) { return dlopen(\"libowned_extension.so\", RTLD_NOW) != NULL; }",
+        &["-DPATH=\"{dir}/libowned_extension.so\""],
+    );
+    let program = |path: &std::path::Path, mode| {
+        let path = std::ffi::CString::new(path.to_str().unwrap()).unwrap();
+        // SAFETY: the libraries were built above; their constructors are the compiler's own.
+        let handle = unsafe { libc::dlopen(path.as_ptr(), mode) };
+        assert!(!handle.is_null(), "{path:?}");
+        handle
+    };
+    program(&world, libc::RTLD_NOW | libc::RTLD_GLOBAL);
+    let own = program(&extension, libc::RTLD_NOW);
+    program(&shop.path("libowned_middle.so"), libc::RTLD_NOW);
+    // SAFETY: declared so above.
+    let own: extern "C" fn() -> i32 =
+        unsafe { std::mem::transmute(libc::dlsym(own, c"extension".as_ptr())) };
+    assert_eq!(own(), 1);
+
+    let loader = Loader::builder().build().unwrap();
+    for name in ["one", "two"] {
+        let domain = loader.domain(name).build().unwrap();
+        open(&domain, &world, OpenFlags::NOW | OpenFlags::GLOBAL).unwrap();
+        let loner = open(&domain, &loner, OpenFlags::NOW).unwrap();
+        assert_eq!(call(&loner, "if_loaded"), 0, "{name} was given the program's copy");
+        let user = open(&domain, &user, OpenFlags::NOW).unwrap();
+        let functions = ["by_need", "by_path", "if_loaded", "by_name"];
+        assert_eq!(functions.map(|function| call(&user, function)), [1, 2, 3, 4], "{name}");
+    }
+    // A name that only what the program has loaded answers to.
+    let domain = loader.domain("by name").build().unwrap();
+    open(&domain, &world, OpenFlags::NOW | OpenFlags::GLOBAL).unwrap();
+    let loner = open(&domain, &loner, OpenFlags::NOW).unwrap();
+    assert_eq!(call(&loner, "by_name"), 1);
+    assert!(domain.find(&extension).is_some(), "it is a copy of the domain's own");
+    assert_eq!(own(), 2);
+}

@@ -54,6 +54,16 @@ pub enum AdapterError {
         /// The file that is missing.
         path: std::path::PathBuf,
     },
+    /// The program's own Python has imported this torch.
+    #[error(
+        "the program's own Python has loaded {}, whose operators are registered with libtorch: interpreters \
+         cannot register them once more under policy `shared`; use policy `isolated`",
+        path.display()
+    )]
+    ProgramHasTorch {
+        /// The program's libtorch_python.
+        path: std::path::PathBuf,
+    },
     /// libtorch could not be opened.
     #[error("{}: cannot load torch for policy `shared`: {source}", path.display())]
     Load {
@@ -119,8 +129,8 @@ impl Adapter {
     /// The process's adapter, for a release.
     ///
     /// # Errors
-    /// [`AdapterError::PanicAborts`], [`AdapterError::UnknownRelease`], [`AdapterError::NoLibrary`] and
-    /// [`AdapterError::OtherRelease`].
+    /// [`AdapterError::PanicAborts`], [`AdapterError::UnknownRelease`], [`AdapterError::NoLibrary`],
+    /// [`AdapterError::ProgramHasTorch`] and [`AdapterError::OtherRelease`].
     pub(crate) fn of_process(
         loader: &Loader,
         release: &Release,
@@ -138,6 +148,10 @@ impl Adapter {
         let path = release.library();
         if !path.is_file() {
             return Err(AdapterError::NoLibrary { version: release.to_string(), path });
+        }
+        let bridge = path.with_file_name("libtorch_python.so");
+        if loader.system_has(&bridge) {
+            return Err(AdapterError::ProgramHasTorch { path: bridge });
         }
         let adapter = ADAPTER.get_or_init(|| {
             Arc::new(Adapter {

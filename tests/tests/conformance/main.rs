@@ -4,6 +4,7 @@ mod cuda;
 mod errors;
 mod kernels;
 mod models;
+mod own_python;
 mod projects;
 mod scripts;
 mod shared_text;
@@ -27,6 +28,8 @@ const TESTS: &[Test] = &[
     ("a_thread_takes_its_torch_modes_to_no_other_interpreter", torch_shared::thread_state),
     ("torch_is_found_wherever_python_finds_it", torch_places::anywhere),
     ("another_torch_than_the_shared_one_is_refused_in_words", torch_places::refused),
+    ("interpreters_start_before_and_after_their_python_has_imported_extensions", own_python::works),
+    ("torch_that_the_program_s_python_has_is_refused_under_shared", own_python::shared_is_refused),
     ("the_command_behaves_as_python_does", scripts::command_line),
     ("copies_of_the_command_have_environments_of_their_own", scripts::own_environments),
     ("the_command_tells_what_libraries_and_installations_are", scripts::command_tells),
