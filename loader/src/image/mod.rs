@@ -175,8 +175,8 @@ impl Image {
 
     /// The path by which other processes, and others in this one, find its bytes.
     ///
-    /// Debuggers and symbolizers open what they are told of an object. torch's runs `addr2line` on it, and an error of
-    /// Python takes the place of the trace if there is no such file.
+    /// Debuggers and symbolizers open the name of an object. Some run `addr2line` on it, and fail if there is no
+    /// such file.
     pub(crate) fn public_path(&self) -> Cow<'_, Path> {
         match &self.kept {
             Some(file) => Cow::Owned(file::public_path(file)),

@@ -4,6 +4,7 @@ mod costs;
 mod environment;
 mod exceptions;
 mod fork;
+mod names;
 mod own_environment;
 mod places;
 mod refusals;
