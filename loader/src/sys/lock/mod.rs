@@ -116,22 +116,31 @@ pub fn undisturbed<T>(work: impl FnOnce() -> T) -> T {
     work()
 }
 
-/// While it lives no thread forks, as during [`undisturbed`]: for a lock whose guard has it. A thread has one at a time.
+/// While it lives no thread forks, as during [`undisturbed`]: for a lock whose guard has it. It may be nested.
 #[derive(Debug)]
 #[must_use = "forks go on when this is dropped"]
-pub struct Undisturbed(PhantomData<*const ()>);
+pub struct Undisturbed {
+    /// Not inside of another one.
+    outermost: bool,
+    _of_this_thread: PhantomData<*const ()>,
+}
 
 impl Undisturbed {
     /// Waits while another thread forks.
     pub fn begin() -> Undisturbed {
-        enter(Rank::Foreign);
-        Undisturbed(PhantomData)
+        let outermost = HELD.get() & 1 << Rank::Foreign as u32 == 0;
+        if outermost {
+            enter(Rank::Foreign);
+        }
+        Undisturbed { outermost, _of_this_thread: PhantomData }
     }
 }
 
 impl Drop for Undisturbed {
     fn drop(&mut self) {
-        leave(Rank::Foreign);
+        if self.outermost {
+            leave(Rank::Foreign);
+        }
     }
 }
 
@@ -275,6 +284,16 @@ mod tests {
             }
         });
         assert_eq!(*lock.lock(), 80_000);
+    }
+
+    #[test]
+    fn times_without_forks_may_be_nested() {
+        undisturbed(|| undisturbed(|| assert_ne!(HELD.get(), 0)));
+        assert_eq!(HELD.get(), 0);
+        // The gate is open, for this thread and for others.
+        let lock = Mutex::new(Rank::Images, 0);
+        std::thread::scope(|scope| scope.spawn(|| *lock.lock() += 1).join()).unwrap();
+        assert_eq!(*lock.lock(), 1);
     }
 
     #[test]
