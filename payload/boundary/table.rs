@@ -21,7 +21,7 @@ use std::ffi::{c_char, c_int, c_void};
 pub const MAGIC: u64 = u64::from_le_bytes(*b"hydrozoa");
 
 /// Changed when the meaning of a function changes without the table's size changing.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 
 /// The payload's only exported symbol, of type [`Entry`].
 pub const ENTRY: &str = "hydrozoa_payload_v1";
@@ -290,6 +290,38 @@ pub struct Start {
     pub signal_handlers: c_int,
 }
 
+/// Why the host interrupts a thread.
+#[repr(transparent)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Interrupt(pub c_int);
+
+impl Interrupt {
+    /// It does not: what was not raised yet is taken back.
+    pub const NONE: Self = Self(0);
+    /// The application has asked for it.
+    pub const HANDLE: Self = Self(1);
+    /// The deadline of a call has passed.
+    pub const DEADLINE: Self = Self(2);
+
+    /// The module of the exceptions' classes.
+    pub const MODULE: &str = "_hydrozoa.interrupts";
+
+    /// The name of the exception's class in that module.
+    pub const fn class(self) -> Option<&'static str> {
+        match self {
+            Self::HANDLE => Some("Interrupted"),
+            Self::DEADLINE => Some("DeadlineExceeded"),
+            _ => None,
+        }
+    }
+
+    /// The reason for which an exception of this qualified name is raised.
+    pub fn of(type_name: &str) -> Option<Self> {
+        let class = type_name.strip_prefix(Self::MODULE)?.strip_prefix('.')?;
+        [Self::HANDLE, Self::DEADLINE].into_iter().find(|reason| reason.class() == Some(class))
+    }
+}
+
 /// What the payload may ask of the host.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -332,6 +364,20 @@ pub struct PayloadTable {
     pub forget_thread: unsafe extern "C" fn(),
     /// 1 if this thread holds the GIL of this interpreter.
     pub attached: unsafe extern "C" fn() -> c_int,
+    /// Raises an exception in another thread, when that runs bytecode next. `*done` is 0 if the thread cannot be told from
+    /// one that it starts just now: then nothing was done, and the host tries again without the GIL in between. Attached.
+    pub interrupt: unsafe extern "C" fn(
+        thread: u64,
+        reason: Interrupt,
+        done: *mut c_int,
+        sink: *mut c_void,
+    ) -> Status,
+    /// Prepares `stacks`. Attached.
+    pub prepare_stacks: unsafe extern "C" fn(sink: *mut c_void) -> Status,
+    /// Writes the Python stacks of all threads to descriptor 2, as `faulthandler` does: without the GIL, and without any
+    /// lock. It reads what other threads may change meanwhile, and may fault: for a process that shares this one's memory
+    /// and nothing else. Writes nothing before `prepare_stacks`.
+    pub stacks: unsafe extern "C" fn(),
 
     // References.
     /// One more reference. Attached.
@@ -447,8 +493,8 @@ pub struct PayloadTable {
         out: *mut Handle,
         sink: *mut c_void,
     ) -> Status,
-    /// Raises an exception of the built-in type of that name, or a `RuntimeError` that names the
-    /// type where there is none. Only for a [`Callback`] that is about to return null.
+    /// Raises an exception of the built-in type of that name or of that of an [`Interrupt`], or a `RuntimeError` that
+    /// names the type where there is none. Only for a [`Callback`] that is about to return null.
     pub raise: unsafe extern "C" fn(type_name: Text, message: Text),
     /// Takes the tensor of `object.__dlpack__()` over: `*versioned` says whether `*out` is a
     /// `DLManagedTensorVersioned`. The host calls its deleter.

@@ -1,9 +1,10 @@
 //! Host functions as Python callables.
 
 use crate::fault::Outcome;
+use crate::interrupts;
 use crate::reference::Ref;
 use crate::report::guarded;
-use crate::table::{Callback, Handle, Status, Text};
+use crate::table::{Callback, Handle, Interrupt, Status, Text};
 use crate::types::{CarrierType, Lent, carried};
 use pyo3_ffi::{
     Py_tp_call, Py_tp_getset, Py_tp_repr, PyErr_Occurred, PyErr_SetObject, PyErr_SetString,
@@ -107,8 +108,14 @@ pub(crate) unsafe extern "C" fn raise(type_name: Text, message: Text) {
     // SAFETY: the host is attached, and passes valid views. A step that fails sets an exception of its
     // own, which is then raised instead.
     let _: Outcome<()> = (|| unsafe {
-        let name = Ref::text(type_name.bytes())?;
-        let kind = Ref::owned(PyObject_GetItem(PyEval_GetBuiltins(), name.as_ptr()));
+        let interrupt = str::from_utf8(type_name.bytes()).ok().and_then(Interrupt::of);
+        let kind = match interrupt {
+            Some(reason) => interrupts::class(reason),
+            None => {
+                let name = Ref::text(type_name.bytes())?;
+                Ref::owned(PyObject_GetItem(PyEval_GetBuiltins(), name.as_ptr()))
+            }
+        };
         match kind {
             Ok(kind) if PyExceptionClass_Check(kind.as_ptr()) != 0 => {
                 let message = Ref::text(message.bytes())?;

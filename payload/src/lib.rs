@@ -11,12 +11,14 @@ mod barrier;
 mod ended;
 mod fault;
 mod functions;
+mod interrupts;
 mod memory;
 mod modules;
 mod objects;
 mod reference;
 mod report;
 mod stack;
+mod stacks;
 mod start;
 mod tensors;
 mod threads;
@@ -43,6 +45,9 @@ static TABLE: PayloadTable = PayloadTable {
     resume: threads::resume,
     forget_thread: threads::forget_thread,
     attached: threads::attached_flag,
+    interrupt: interrupts::interrupt,
+    prepare_stacks: stacks::prepare,
+    stacks: stacks::write,
     retain: threads::retain,
     release: threads::release,
     defer: threads::defer,

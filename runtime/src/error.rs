@@ -24,6 +24,18 @@ pub enum Error {
         /// The text of `traceback.format_exception`: causes, frames and the last line.
         traceback: String,
     },
+    /// The call was interrupted by its session's [`InterruptHandle`](crate::InterruptHandle).
+    #[error("the call was interrupted")]
+    Interrupted {
+        /// Where it was, as in [`Error::Python`].
+        traceback: String,
+    },
+    /// The call has exceeded its deadline ([`Session::with_deadline`](crate::Session::with_deadline)).
+    #[error("the call has exceeded its deadline")]
+    Deadline {
+        /// Where it was, as in [`Error::Python`].
+        traceback: String,
+    },
     /// A library could not be loaded into the interpreter's domain.
     #[error(transparent)]
     Load(#[from] hydrozoa_loader::Error),
@@ -108,7 +120,9 @@ impl Error {
     /// The traceback's text, if the error is a Python exception.
     pub fn traceback(&self) -> Option<&str> {
         match self {
-            Self::Python { traceback, .. } => Some(traceback),
+            Self::Python { traceback, .. }
+            | Self::Interrupted { traceback }
+            | Self::Deadline { traceback } => Some(traceback),
             Self::Start { traceback, .. } if !traceback.is_empty() => Some(traceback),
             _ => None,
         }
@@ -123,6 +137,8 @@ impl Error {
                 message: message.clone(),
                 traceback: traceback.clone(),
             },
+            Self::Interrupted { traceback } => Self::Interrupted { traceback: traceback.clone() },
+            Self::Deadline { traceback } => Self::Deadline { traceback: traceback.clone() },
             Self::Device(error) => Self::Device(error.clone()),
             other => Self::Python {
                 type_name: "RuntimeError".to_owned(),

@@ -4,7 +4,7 @@ use crate::convert::FromPython;
 use crate::interpreter::{Inner, Interpreter, entered_from_python};
 use crate::object::Object;
 use crate::payload::passing;
-use crate::payload::table::{Callback, Handle, Text};
+use crate::payload::table::{Callback, Handle, Interrupt, Text};
 use crate::session::Session;
 use crate::{Error, Result};
 use std::ffi::c_void;
@@ -55,8 +55,8 @@ impl Session {
     ///
     /// The function runs under the interpreter's GIL, on its caller's thread. If it enters another
     /// interpreter, this one's GIL is released meanwhile. An error of the function is raised in Python:
-    /// [`Error::Python`] as the built-in exception of that name, any other error and a panic as a
-    /// `RuntimeError`. While the interpreter ends (in `atexit` functions, in the last destructors) the
+    /// [`Error::Python`] as the built-in exception of that name, an interrupt as that interrupt, any other error and a
+    /// panic as a `RuntimeError`. While the interpreter ends (in `atexit` functions, in the last destructors) the
     /// function is not called any more, and Python gets a `SystemError`.
     ///
     /// # Errors
@@ -102,11 +102,14 @@ where
         match outcome {
             Ok(handle) => handle,
             Err(error) => {
-                let (type_name, message) = match &error {
-                    Error::Python { type_name, message, .. } => {
+                let interrupt = reason(&error).and_then(Interrupt::class);
+                let interrupt = interrupt.map(|class| format!("{}.{class}", Interrupt::MODULE));
+                let (type_name, message) = match (&error, &interrupt) {
+                    (_, Some(type_name)) => (type_name.as_str(), String::new()),
+                    (Error::Python { type_name, message, .. }, _) => {
                         (type_name.as_str(), message.clone())
                     }
-                    other => (passing::TYPE, other.to_string()),
+                    (other, _) => (passing::TYPE, other.to_string()),
                 };
                 // SAFETY: attached, and about to return null.
                 unsafe { (inner.table().raise)(Text::new(type_name), Text::new(&message)) };
@@ -115,6 +118,15 @@ where
             }
         }
     })
+}
+
+/// The reason, if a call that the function made was interrupted.
+fn reason(error: &Error) -> Option<Interrupt> {
+    match error {
+        Error::Interrupted { .. } => Some(Interrupt::HANDLE),
+        Error::Deadline { .. } => Some(Interrupt::DEADLINE),
+        _ => None,
+    }
 }
 
 /// # Safety

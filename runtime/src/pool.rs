@@ -2,6 +2,7 @@
 
 use crate::environment::{Environment, Variables};
 use crate::interpreter::{Configuration, Interpreter, start};
+use crate::interrupt::{OnStuck, Stuck};
 use crate::libraries::LibraryRules;
 use crate::python::{self, Installation, Search};
 use crate::session::Session;
@@ -41,6 +42,7 @@ pub struct Builder {
     arguments: Vec<String>,
     paths: Vec<PathBuf>,
     environment: Option<Variables>,
+    on_stuck: Option<OnStuck>,
 }
 
 impl Builder {
@@ -140,6 +142,14 @@ impl Builder {
         self
     }
 
+    /// Calls `function` once for each call that goes on although it was interrupted or its deadline has passed
+    /// ([`Session::with_deadline`], [`Session::interrupt_handle`]). It runs on a thread of its own. Without it, such a
+    /// call is only logged, as a warning of `tracing`.
+    pub fn on_stuck(mut self, function: impl Fn(&Stuck) + Send + Sync + 'static) -> Self {
+        self.on_stuck = Some(OnStuck(Arc::new(function)));
+        self
+    }
+
     /// Starts the interpreters.
     ///
     /// # Errors
@@ -163,6 +173,7 @@ impl Builder {
             arguments: self.arguments.into_iter().map(Into::into).collect(),
             paths: self.paths,
             libraries: self.libraries,
+            on_stuck: self.on_stuck,
             environment: self.environment.map(Environment::new).transpose()?,
             ..Configuration::new(python.clone(), torch)
         };
@@ -231,7 +242,8 @@ impl Pool {
     }
 
     /// Leases the least loaded interpreter. Never waits: if all interpreters are leased, the one with the
-    /// fewest sessions gets another, and the calls of its sessions take turns by its GIL.
+    /// fewest sessions gets another, and the calls of its sessions take turns by its GIL. An interpreter with a stuck call
+    /// ([`Interpreter::is_stuck`]) comes last.
     ///
     /// # Errors
     ///
@@ -257,25 +269,27 @@ impl Pool {
         // of those that one comes first which is preferred and was had last.
         if let Some(interpreter) = self.interpreters.get(last)
             && interpreter.leases() == 0
+            && !interpreter.is_stuck()
             && preferred.is_none_or(|preferred| preferred(interpreter))
             && let Some(session) = interpreter.session_if(0)
         {
             return Ok(session);
         }
         loop {
-            let fewest = self.interpreters.iter().map(Interpreter::leases).min();
-            let fewest = fewest.expect("a pool has at least one interpreter");
+            let load = |interpreter: &Interpreter| (interpreter.is_stuck(), interpreter.leases());
+            let least = self.interpreters.iter().map(load).min();
+            let least = least.expect("a pool has at least one interpreter");
             let chosen = self
                 .interpreters
                 .iter()
-                .filter(|interpreter| interpreter.leases() == fewest)
+                .filter(|interpreter| load(interpreter) == least)
                 .min_by_key(|interpreter| {
                     let unknown = preferred.is_some_and(|preferred| !preferred(interpreter));
                     (unknown, interpreter.index() != last)
                 });
             // Another thread may have taken the same one meanwhile: look again.
             if let Some(interpreter) = chosen
-                && let Some(session) = interpreter.session_if(fewest)
+                && let Some(session) = interpreter.session_if(least.1)
             {
                 LAST.set(interpreter.index());
                 return Ok(session);

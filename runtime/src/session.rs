@@ -3,13 +3,15 @@
 use crate::Result;
 use crate::convert::ToPython;
 use crate::interpreter::{Attached, Inner, Interpreter, without_gil};
+use crate::interrupt::{self, InterruptHandle, Watch};
 use crate::memory;
 use crate::object::Object;
 use crate::payload::{Sink, table::Handle, table::Status, table::Text};
 use std::any::Any;
 use std::fmt;
 use std::ptr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 /// A lease on one interpreter.
 ///
@@ -28,6 +30,8 @@ pub struct Session {
     interpreter: Interpreter,
     /// The object that it was acquired from, if that is not a pool.
     origin: Option<Box<dyn Any + Send + Sync>>,
+    /// What its calls are noted in, once somebody may interrupt them.
+    watch: OnceLock<Arc<Watch>>,
 }
 
 impl Session {
@@ -146,8 +150,50 @@ impl Session {
         without_gil(action)
     }
 
+    /// A handle by which other threads interrupt the calls of this session.
+    ///
+    /// Calls that have begun before are not known to it. From now on each call on the session costs some hundred
+    /// nanoseconds more.
+    pub fn interrupt_handle(&self) -> InterruptHandle {
+        interrupt::handle(self.inner(), self.watch.get_or_init(Arc::default))
+    }
+
+    /// Calls `action`, and interrupts the Python code that it runs on this thread, in this session's interpreter, when
+    /// `limit` has passed.
+    ///
+    /// Python then raises `_hydrozoa.interrupts.DeadlineExceeded`, a `KeyboardInterrupt`, within about 10 ms, and the call
+    /// that runs returns [`Error::Deadline`](crate::Error::Deadline). What holds for
+    /// [`InterruptHandle::interrupt`] holds here: native code is not interrupted, and a call that goes on for 40 ms
+    /// counts as [`Stuck`](crate::Stuck). The time in which a call waits for the GIL counts.
+    ///
+    /// If `action` ends before Python has raised the exception, nothing is raised. Deadlines may be nested; the nearest
+    /// comes first.
+    ///
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # fn f(session: &hydrozoa::Session) -> hydrozoa::Result<()> {
+    /// let model = session.import("model")?;
+    /// let limit = Duration::from_millis(200);
+    /// match session.with_deadline(limit, || model.call_method("predict", (3.0,))) {
+    ///     Err(hydrozoa::Error::Deadline { traceback }) => eprintln!("too late, it was in\n{traceback}"),
+    ///     other => println!("{other:?}"),
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub fn with_deadline<R>(&self, limit: Duration, action: impl FnOnce() -> R) -> R {
+        interrupt::with_deadline(self.inner(), limit, action)
+    }
+
     pub(crate) fn attach(&self) -> Attached<'_> {
-        self.interpreter.0.attach()
+        let attached = self.interpreter.0.attach();
+        match self.watch.get() {
+            None => attached,
+            Some(watch) => attached.watched_by(watch, &self.interpreter.0),
+        }
+    }
+
+    fn on(interpreter: Interpreter) -> Self {
+        Self { interpreter, origin: None, watch: OnceLock::new() }
     }
 
     pub(crate) fn inner(&self) -> &Arc<Inner> {
@@ -201,12 +247,12 @@ impl Interpreter {
     /// GIL, call by call.
     pub fn session(&self) -> Session {
         self.0.leases().add();
-        Session { interpreter: self.clone(), origin: None }
+        Session::on(self.clone())
     }
 
     /// The same, if nobody else has changed the number of leases since `seen` was read.
     pub(crate) fn session_if(&self, seen: usize) -> Option<Session> {
         let leased = self.0.leases().add_if(seen);
-        leased.then(|| Session { interpreter: self.clone(), origin: None })
+        leased.then(|| Session::on(self.clone()))
     }
 }

@@ -10,6 +10,7 @@
 //! be called, and a lent owner dropped, on any of these threads.
 
 use super::{Inner, live};
+use crate::interrupt::{Watch, Watched};
 use crate::payload::table::PayloadTable;
 use crate::torch::ThreadState;
 use hydrozoa_loader::{DomainId, current};
@@ -31,10 +32,22 @@ thread_local! {
 
 /// This thread holds an interpreter's GIL, and runs in its domain, until this is dropped.
 pub(crate) struct Attached<'a> {
+    /// Ends under the GIL, so it is dropped first.
+    watched: Option<Watched<'a>>,
     /// `None` inside of another visit, which holds the GIL longer than this.
     _visit: Option<Visit<'a>>,
     /// A GIL belongs to a thread.
     _thread: PhantomData<*mut ()>,
+}
+
+impl<'a> Attached<'a> {
+    /// The same, noted for those who may interrupt it. Inside of another visit it is noted there, or nowhere.
+    pub(crate) fn watched_by(mut self, watch: &'a Watch, inner: &'a Arc<Inner>) -> Self {
+        if self._visit.is_some() {
+            self.watched = Some(watch.enter(inner));
+        }
+        self
+    }
 }
 
 /// An entry that took the GIL.
@@ -54,7 +67,7 @@ impl Inner {
         let nested = current::domain() == Some(self.domain().id())
             && unsafe { (self.table.attached)() } != 0;
         let visit = if nested { None } else { Some(self.visit()) };
-        Attached { _visit: visit, _thread: PhantomData }
+        Attached { watched: None, _visit: visit, _thread: PhantomData }
     }
 
     fn visit(self: &Arc<Self>) -> Visit<'_> {

@@ -9,6 +9,7 @@ mod start;
 pub(crate) use attach::{Attached, entered_from_python, without_gil};
 pub(crate) use start::{Configuration, run_command, start};
 
+use crate::interrupt::{OnStuck, Sender, StuckVisits};
 use crate::payload::table::PayloadTable;
 use crate::python::Installation;
 use attach::Gate;
@@ -39,6 +40,9 @@ pub(crate) struct Inner {
     /// The interpreters of its pool, once that is complete.
     siblings: OnceLock<Weak<[Interpreter]>>,
     domain: Domain,
+    sender: Sender,
+    stuck: StuckVisits,
+    on_stuck: Option<OnStuck>,
     /// `None` only while this is dropped.
     main: Option<MainThread>,
 }
@@ -116,6 +120,31 @@ impl Inner {
     pub(crate) fn domain(&self) -> &Domain {
         &self.domain
     }
+
+    /// Its position in its pool, from 0.
+    pub(crate) fn index(&self) -> usize {
+        self.index
+    }
+
+    /// Its name in messages.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Exceptions for its threads.
+    pub(crate) fn sender(&self) -> &Sender {
+        &self.sender
+    }
+
+    /// Its stuck calls.
+    pub(crate) fn stuck(&self) -> &StuckVisits {
+        &self.stuck
+    }
+
+    /// Whom to call about a stuck call.
+    pub(crate) fn on_stuck(&self) -> Option<&OnStuck> {
+        self.on_stuck.as_ref()
+    }
 }
 
 impl Drop for Inner {
@@ -136,6 +165,12 @@ impl Drop for Inner {
         }
         // This thread may hold the GIL of another interpreter, which the end of this one may need.
         without_gil(|| main.end());
+    }
+}
+
+impl fmt::Debug for Inner {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Inner").field("name", &self.name).finish_non_exhaustive()
     }
 }
 

@@ -5,6 +5,7 @@ use super::leases::Leases;
 use super::main_thread::MainThread;
 use super::{Inner, Interpreter, live};
 use crate::environment::Environment;
+use crate::interrupt::{OnStuck, Sender, StuckVisits};
 use crate::libraries::LibraryRules;
 use crate::payload::{self, Sink, table};
 use crate::python::Installation;
@@ -34,6 +35,8 @@ pub(crate) struct Configuration {
     pub(crate) signal_handlers: bool,
     /// What answers `exit(3)`, if it shall not end the process.
     pub(crate) exit: Option<Interposition>,
+    /// Whom to call about a stuck call.
+    pub(crate) on_stuck: Option<OnStuck>,
 }
 
 impl Configuration {
@@ -50,6 +53,7 @@ impl Configuration {
             command_line: false,
             signal_handlers: false,
             exit: None,
+            on_stuck: None,
         }
     }
 }
@@ -69,6 +73,9 @@ pub(crate) fn start(index: usize, configuration: &Configuration) -> Result<Inter
         gate: Gate::new(table),
         siblings: OnceLock::new(),
         domain,
+        sender: Sender::default(),
+        stuck: StuckVisits::default(),
+        on_stuck: configuration.on_stuck.clone(),
         main: Some(main),
     });
     live::add(&inner);

@@ -1,7 +1,7 @@
 //! The functions of the host that the payload may call, and the way back of a failure as an [`Error`].
 
 use super::passing;
-use super::table::{Failure, Header, HostTable, Status, Text};
+use super::table::{Failure, Header, HostTable, Interrupt, Status, Text};
 use crate::{Error, Result};
 use std::ffi::c_void;
 
@@ -43,11 +43,15 @@ unsafe extern "C" fn fail(sink: *mut c_void, failure: *const Failure) {
     let error = match failure.status {
         Status::EXCEPTION => {
             let type_name = text(failure.type_name);
-            passing::take(&type_name, &message).unwrap_or_else(|| Error::Python {
-                type_name,
-                message,
-                traceback: text(failure.traceback),
-            })
+            match Interrupt::of(&type_name) {
+                Some(Interrupt::DEADLINE) => Error::Deadline { traceback: text(failure.traceback) },
+                Some(_) => Error::Interrupted { traceback: text(failure.traceback) },
+                None => passing::take(&type_name, &message).unwrap_or_else(|| Error::Python {
+                    type_name,
+                    message,
+                    traceback: text(failure.traceback),
+                }),
+            }
         }
         Status::START => Error::Start {
             interpreter: text(failure.type_name),

@@ -12,7 +12,7 @@ const RUNTIME: [&[&str]; 9] = [
     &["python"],
     &["torch"],
     &["torch_policy"],
-    &["interpreter"],
+    &["interpreter", "interrupt"],
     &["session", "object", "convert", "function", "device", "memory"],
     &["pool"],
     &["movable", "package"],

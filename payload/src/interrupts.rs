@@ -1,0 +1,94 @@
+//! Exceptions that the host raises in threads that run Python code.
+
+use crate::fault::{Fault, Outcome};
+use crate::reference::Ref;
+use crate::report::guarded;
+use crate::table::{Interrupt, Status};
+use pyo3_ffi::{
+    PyImport_Import, PyInterpreterState_ThreadHead, PyObject_GetAttr, PyThread_get_thread_ident,
+    PyThreadState, PyThreadState_Get, PyThreadState_GetInterpreter, PyThreadState_Next,
+    PyThreadState_SetAsyncExc,
+};
+use std::ffi::{c_int, c_long, c_void};
+use std::ptr;
+
+/// See [`crate::table::PayloadTable::interrupt`].
+///
+/// `PyThreadState_SetAsyncExc` keeps the class for the thread, which raises it between two instructions of bytecode. A
+/// second one replaces one that was not raised yet.
+pub(crate) unsafe extern "C" fn interrupt(
+    thread: u64,
+    reason: Interrupt,
+    done: *mut c_int,
+    sink: *mut c_void,
+) -> Status {
+    // SAFETY: the host is attached, and passes a valid place. The function takes its own reference to the class, or null.
+    unsafe {
+        guarded(sink, || {
+            *done = c_int::from(states_of(thread) <= 1);
+            if *done != 0 {
+                match reason {
+                    Interrupt::NONE => PyThreadState_SetAsyncExc(thread as c_long, ptr::null_mut()),
+                    reason => PyThreadState_SetAsyncExc(thread as c_long, class(reason)?.as_ptr()),
+                };
+            }
+            Ok(())
+        })
+    }
+}
+
+/// How many states carry the identifier of a thread. Up to 3.11 the state of a thread that is about to begin carries that
+/// of the thread that starts it (`new_threadstate` in Python/pystate.c), and `PyThreadState_SetAsyncExc` takes the first
+/// that it finds.
+///
+/// # Safety
+///
+/// The thread is attached.
+unsafe fn states_of(thread: u64) -> usize {
+    // SAFETY: attached, so no state of the list is deleted. A state that another thread adds stands before all others.
+    unsafe {
+        let own = PyThreadState_Get();
+        let Some(place) = place_of_identifier(own) else { return 1 };
+        let mut count = 0;
+        let mut state = PyInterpreterState_ThreadHead(PyThreadState_GetInterpreter(own));
+        while !state.is_null() {
+            count += usize::from(state.cast::<u64>().add(place).read_volatile() == thread);
+            state = PyThreadState_Next(state);
+        }
+        count
+    }
+}
+
+/// Where a state has its thread's identifier, in words. Each release has another place for it.
+///
+/// # Safety
+///
+/// `own` is the state of this thread, which is attached.
+unsafe fn place_of_identifier(own: *mut PyThreadState) -> Option<usize> {
+    /// Words of a state in which it is looked for. The smallest state, that of 3.10, has more.
+    const WORDS: usize = 32;
+    // SAFETY: the words lie in the state.
+    unsafe {
+        let thread = PyThread_get_thread_ident();
+        (0..WORDS).find(|&word| own.cast::<u64>().add(word).read_volatile() == thread)
+    }
+}
+
+/// The exception class for `reason`.
+///
+/// # Safety
+///
+/// The thread is attached.
+pub(crate) unsafe fn class(reason: Interrupt) -> Outcome<Ref> {
+    let Some(name) = reason.class() else {
+        let expected = "a reason for an interrupt";
+        return Err(Fault::Conversion { expected, reason: format!("{} is none", reason.0) });
+    };
+    // SAFETY: attached, and the module is alive during the look-up.
+    unsafe {
+        let module = Ref::text(Interrupt::MODULE.as_bytes())?;
+        let module = Ref::owned(PyImport_Import(module.as_ptr()))?;
+        let name = Ref::text(name.as_bytes())?;
+        Ref::owned(PyObject_GetAttr(module.as_ptr(), name.as_ptr()))
+    }
+}

@@ -1,0 +1,82 @@
+//! The Python stacks of all threads, without the GIL.
+//!
+//! CPython has a function for it, `_Py_DumpTracebackThreads` (Python/traceback.c), which takes no lock and allocates nothing.
+//! Some releases do not export it. The module `faulthandler` calls it in the signal handler that its `register`
+//! installs. So this module has such a handler installed for a signal that nobody sends, takes the handler's address, and
+//! puts what was installed before back at once.
+
+use crate::fault::{Fault, Outcome};
+use crate::modules;
+use crate::report::guarded;
+use crate::table::Status;
+use std::ffi::{c_int, c_void};
+use std::mem::MaybeUninit;
+use std::ptr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// The handler of `faulthandler`, or 0.
+static HANDLER: AtomicUsize = AtomicUsize::new(0);
+
+/// `descriptor` 2, all threads; an earlier handler is not called.
+const REGISTER: &str = "import faulthandler\n\
+                        faulthandler.register(SIGNAL, file=2, all_threads=True, chain=False)\n\0";
+
+/// The last of the real-time signals: no program that leaves the choice to others gets it.
+fn signal() -> c_int {
+    libc::SIGRTMAX()
+}
+
+/// See [`crate::table::PayloadTable::prepare_stacks`].
+pub(crate) unsafe extern "C" fn prepare(sink: *mut c_void) -> Status {
+    // SAFETY: the host is attached, and passes its own sink.
+    unsafe {
+        guarded(sink, || {
+            if HANDLER.load(Ordering::Acquire) == 0 {
+                HANDLER.store(handler()?, Ordering::Release);
+            }
+            Ok(())
+        })
+    }
+}
+
+/// # Safety
+///
+/// The thread is attached.
+unsafe fn handler() -> Outcome<usize> {
+    // SAFETY: attached; the records are valid for the calls.
+    unsafe {
+        let before = action(None)?;
+        let number = crate::reference::Ref::owned(pyo3_ffi::PyLong_FromLong(signal().into()))?;
+        let registered = modules::run(REGISTER, c"_hydrozoa/stacks.py", &[(c"SIGNAL", &number)]);
+        let found = action(Some(&before))?;
+        registered?;
+        Ok(found.sa_sigaction)
+    }
+}
+
+/// What is installed for the signal; `new` takes its place.
+fn action(new: Option<&libc::sigaction>) -> Outcome<libc::sigaction> {
+    let mut old = MaybeUninit::uninit();
+    let new = new.map_or(ptr::null(), ptr::from_ref);
+    // SAFETY: both records are valid, or absent. What is put back was installed before.
+    match unsafe { libc::sigaction(signal(), new, old.as_mut_ptr()) } {
+        // SAFETY: filled by the call that succeeded.
+        0 => Ok(unsafe { old.assume_init() }),
+        _ => {
+            let reason = std::io::Error::last_os_error().to_string();
+            Err(Fault::Conversion { expected: "a signal's handler", reason })
+        }
+    }
+}
+
+/// See [`crate::table::PayloadTable::stacks`].
+pub(crate) unsafe extern "C" fn write() {
+    let handler = HANDLER.load(Ordering::Acquire);
+    if handler > 1 {
+        // SAFETY: the address of a handler that takes the signal's number alone: `faulthandler` installs it without
+        // SA_SIGINFO. The caller bears what reading without a lock may do.
+        unsafe {
+            std::mem::transmute::<usize, unsafe extern "C" fn(c_int)>(handler)(signal());
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! Interrupts and deadlines of calls, and calls that do not react to them.
+//!
+//! | file | is |
+//! |---|---|
+//! | `visit` | one thread's stay in an interpreter, and the exception that is left for it |
+//! | `sender` | exceptions that wait for an interpreter's GIL |
+//! | `clock` | the thread that knows when deadlines pass |
+//! | `stuck` | calls that go on although they were interrupted |
+//! | `stacks` | Python stacks without the GIL |
+
+mod clock;
+mod sender;
+mod stacks;
+mod stuck;
+mod visit;
+
+pub(crate) use sender::Sender;
+pub use stuck::Stuck;
+pub(crate) use stuck::{OnStuck, StuckVisits};
+
+use crate::interpreter::{Inner, Interpreter};
+use crate::leaf::Leaf;
+use crate::payload::Sink;
+use crate::payload::table::Interrupt;
+use crate::{Error, Result};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use visit::Visit;
+
+/// How long a call may go on after it was interrupted before it counts as [`Stuck`]. Bytecode reacts within the switch
+/// interval of the GIL, 5 ms (`sys.getswitchinterval`).
+const GRACE: Duration = Duration::from_millis(40);
+
+/// The longest pause between two exceptions for a call that has caught the first, or that runs native code.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Interrupts the calls of one session, from any thread.
+///
+/// It may outlive the session, and then interrupts nothing.
+#[derive(Clone, Debug)]
+pub struct InterruptHandle(Arc<Watch>);
+
+/// The calls of one session that run.
+#[derive(Debug, Default)]
+pub(crate) struct Watch(Leaf<Vec<Arc<Visit>>>);
+
+impl InterruptHandle {
+    /// Raises `_hydrozoa.interrupts.Interrupted` in the Python code that calls of the session run now, on every thread
+    /// that is inside one. True if there was such a call.
+    ///
+    /// The exception is a `KeyboardInterrupt`, which `except Exception` does not catch. Python code raises it between two
+    /// instructions of bytecode, within about 10 ms. The call then returns [`Error::Interrupted`](crate::Error::Interrupted).
+    /// Code that catches the exception goes on, and gets another one after a while.
+    ///
+    /// Native code (a C function that waits or computes) is not interrupted: the exception is raised when it returns. A
+    /// call that goes on for 40 ms counts as [`Stuck`]. If the thread has left for another interpreter, the exception is
+    /// raised when it comes back.
+    ///
+    /// This does not wait for the GIL.
+    pub fn interrupt(&self) -> bool {
+        let visits = self.0.0.with(|visits| visits.clone());
+        for visit in &visits {
+            sender::send(visit, Interrupt::HANDLE);
+            clock::add(Instant::now() + GRACE, visit, stuck::interrupted);
+        }
+        !visits.is_empty()
+    }
+}
+
+/// A thread inside of a call that is watched, under the GIL.
+pub(crate) struct Watched<'a> {
+    inner: &'a Inner,
+    watch: &'a Watch,
+    visit: Arc<Visit>,
+}
+
+impl Watch {
+    /// The calling thread is attached to `inner` until after the result is dropped.
+    pub(crate) fn enter<'a>(&'a self, inner: &'a Arc<Inner>) -> Watched<'a> {
+        let visit = Visit::begin(inner);
+        self.0.with(|visits| visits.push(visit.clone()));
+        Watched { inner, watch: self, visit }
+    }
+}
+
+impl Drop for Watched<'_> {
+    fn drop(&mut self) {
+        let own = self.watch.0.with(|visits| {
+            let place = visits.iter().position(|visit| Arc::ptr_eq(visit, &self.visit))?;
+            Some(visits.swap_remove(place))
+        });
+        drop(own);
+        if self.visit.end() {
+            self.visit.clear(self.inner);
+        }
+    }
+}
+
+/// A deadline of the calling thread.
+struct Deadline<'a> {
+    inner: &'a Arc<Inner>,
+    visit: Arc<Visit>,
+    key: clock::Key,
+}
+
+impl Drop for Deadline<'_> {
+    fn drop(&mut self) {
+        clock::remove(self.key);
+        if self.visit.end() {
+            let _attached = self.inner.attach();
+            self.visit.clear(self.inner);
+        }
+    }
+}
+
+/// A handle for the calls that are noted in `watch`, on `inner`.
+pub(crate) fn handle(inner: &Arc<Inner>, watch: &Arc<Watch>) -> InterruptHandle {
+    prepare(inner);
+    InterruptHandle(watch.clone())
+}
+
+/// Calls `action`, and interrupts what it runs on this thread in `inner` when `limit` has passed.
+pub(crate) fn with_deadline<R>(
+    inner: &Arc<Inner>,
+    limit: Duration,
+    action: impl FnOnce() -> R,
+) -> R {
+    let visit = Visit::begin(inner);
+    let key = clock::add(visit.begin + limit, &visit, stuck::late);
+    let _deadline = Deadline { inner, visit, key };
+    prepare(inner);
+    action()
+}
+
+impl Interpreter {
+    /// The Python stacks of its threads, as `faulthandler` writes them. It takes no GIL and waits for nothing, so it works
+    /// while a thread keeps the GIL. What runs meanwhile may be shown wrong or not at all.
+    ///
+    /// Empty before the first [`Session::with_deadline`] or [`Session::interrupt_handle`] on the interpreter, and
+    /// where the file descriptor 2 of this process's copy cannot be had.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] if the system gives no memory file or no process.
+    pub fn stacks(&self) -> Result<String> {
+        stacks::of(self.0.table())
+            .map_err(|source| Error::Io { path: "a copy of the stacks".into(), source })
+    }
+
+    /// Whether one of its calls goes on although it was interrupted. A pool leases such an interpreter last.
+    pub fn is_stuck(&self) -> bool {
+        self.0.stuck().any()
+    }
+}
+
+/// Makes the interpreter's stacks readable.
+fn prepare(inner: &Arc<Inner>) {
+    if inner.stuck().stacks_are_readable() {
+        return;
+    }
+    let _attached = inner.attach();
+    let mut sink = Sink::default();
+    // SAFETY: attached.
+    let status = unsafe { (inner.table().prepare_stacks)(sink.pointer()) };
+    match sink.check(status) {
+        Ok(()) => inner.stuck().note_readable(),
+        Err(error) => {
+            tracing::warn!(interpreter = inner.name(), %error, "Python stacks cannot be read");
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! Calls that go on although they were interrupted.
+
+use super::visit::Visit;
+use super::{GRACE, PAUSE, clock, sender, stacks};
+use crate::payload::table::Interrupt;
+use crate::thread::Thread;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+/// A call that goes on although it was interrupted, or its deadline has passed: it runs native code, or waits for the
+/// GIL that other native code keeps, or it catches the exception.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Stuck {
+    /// The interpreter's position in its pool, from 0.
+    pub index: usize,
+    /// The interpreter's name.
+    pub interpreter: String,
+    /// How long the call has lasted.
+    pub lasted: Duration,
+    /// The Python frames of the call's thread, the innermost last, in lines such as `File "model.py", line 3 in predict`.
+    /// Empty if they could not be read.
+    pub stack: String,
+}
+
+impl fmt::Display for Stuck {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { interpreter, lasted, stack, .. } = self;
+        let separator = if stack.is_empty() { "" } else { ":\n" };
+        write!(
+            formatter,
+            "a call in {interpreter} goes on after {lasted:.3?}, although it was interrupted{separator}{stack}"
+        )
+    }
+}
+
+/// What an application wants to be called with.
+#[derive(Clone)]
+pub(crate) struct OnStuck(pub(crate) Arc<dyn Fn(&Stuck) + Send + Sync>);
+
+impl fmt::Debug for OnStuck {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("OnStuck")
+    }
+}
+
+/// The stuck calls of one interpreter.
+#[derive(Debug, Default)]
+pub(crate) struct StuckVisits {
+    count: AtomicUsize,
+    readable: AtomicBool,
+}
+
+impl StuckVisits {
+    pub(super) fn begin(&self) {
+        self.count.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn end(&self) {
+        self.count.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Whether there is one.
+    pub(crate) fn any(&self) -> bool {
+        self.count.load(Ordering::Relaxed) != 0
+    }
+
+    pub(super) fn stacks_are_readable(&self) -> bool {
+        self.readable.load(Ordering::Acquire)
+    }
+
+    pub(super) fn note_readable(&self) {
+        self.readable.store(true, Ordering::Release);
+    }
+}
+
+/// The visit's deadline has passed.
+pub(super) fn late(visit: &Arc<Visit>) {
+    if !visit.is_over() {
+        sender::send(visit, Interrupt::DEADLINE);
+        clock::add(Instant::now() + GRACE, visit, late_still);
+    }
+}
+
+/// It goes on.
+fn late_still(visit: &Arc<Visit>) {
+    again(visit, Interrupt::DEADLINE, late_still);
+}
+
+/// The visit goes on although a handle has interrupted it.
+pub(super) fn interrupted(visit: &Arc<Visit>) {
+    again(visit, Interrupt::HANDLE, interrupted);
+}
+
+/// Reports the visit once, and interrupts it again: it may have caught the exception.
+fn again(visit: &Arc<Visit>, reason: Interrupt, next: clock::Action) {
+    if visit.is_over() {
+        return;
+    }
+    sender::send(visit, reason);
+    clock::add(Instant::now() + PAUSE.min(visit.age()), visit, next);
+    if visit.note_stuck() {
+        let reported = visit.clone();
+        // Reading stacks takes a while, and the application's function may take its time.
+        match Thread::start("stuck", move || report(&reported)) {
+            Ok(thread) => thread.detach(),
+            Err(error) => tracing::warn!(%error, "no thread to report a stuck call"),
+        }
+    }
+}
+
+fn report(visit: &Visit) {
+    let Some(inner) = visit.interpreter.upgrade() else { return };
+    let stack = match stacks::of(inner.table()) {
+        Ok(text) => stacks::of_thread(&text, visit.thread).unwrap_or_default(),
+        Err(error) => {
+            tracing::warn!(interpreter = inner.name(), %error, "Python stacks cannot be read");
+            String::new()
+        }
+    };
+    let stuck = Stuck {
+        index: inner.index(),
+        interpreter: inner.name().to_owned(),
+        lasted: visit.age(),
+        stack,
+    };
+    tracing::warn!("{stuck}");
+    if let Some(OnStuck(function)) = inner.on_stuck() {
+        function(&stuck);
+    }
+}

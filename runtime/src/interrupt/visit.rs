@@ -1,0 +1,120 @@
+//! One thread's stay in an interpreter, which other threads may interrupt.
+
+use crate::interpreter::Inner;
+use crate::leaf::Leaf;
+use crate::payload::Sink;
+use crate::payload::table::Interrupt;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+/// A thread that was started begins within this time, if the machine is not busy.
+pub(super) const MOMENT: Duration = Duration::from_micros(100);
+
+/// Nobody has interrupted it.
+const RUNNING: u8 = 0;
+/// An exception was left for the thread.
+const SENT: u8 = 1;
+/// The thread has gone on. An exception that is left for it would hit other code.
+const ENDED: u8 = 2;
+
+/// A thread's stay in an interpreter.
+#[derive(Debug)]
+pub(super) struct Visit {
+    pub(super) interpreter: Weak<Inner>,
+    /// As `threading.get_ident()` names it: `pthread_self` (Python/thread_pthread.h).
+    pub(super) thread: u64,
+    pub(super) begin: Instant,
+    state: AtomicU8,
+    report: Leaf<Report>,
+}
+
+/// Whether the visit counts as stuck.
+#[derive(Debug, Default)]
+enum Report {
+    #[default]
+    None,
+    Stuck,
+    Over,
+}
+
+impl Visit {
+    /// The calling thread's.
+    pub(super) fn begin(inner: &Arc<Inner>) -> Arc<Self> {
+        // SAFETY: no precondition.
+        let thread = unsafe { libc::pthread_self() };
+        Arc::new(Self {
+            interpreter: Arc::downgrade(inner),
+            thread,
+            begin: Instant::now(),
+            state: AtomicU8::new(RUNNING),
+            report: Leaf::default(),
+        })
+    }
+
+    /// How long it has lasted.
+    pub(super) fn age(&self) -> Duration {
+        self.begin.elapsed()
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.state.load(Ordering::Acquire) == ENDED
+    }
+
+    /// Leaves an exception for the thread. The caller is attached to `inner`, the visit's interpreter. False if it must
+    /// be tried again, without the GIL in between.
+    pub(super) fn send(&self, inner: &Inner, reason: Interrupt) -> bool {
+        // The end of the visit takes the exception back under the GIL, which this thread has.
+        let sent = self.state.compare_exchange(RUNNING, SENT, Ordering::AcqRel, Ordering::Acquire);
+        sent == Err(ENDED) || set(inner, self.thread, reason)
+    }
+
+    /// Ends it, on its own thread. True if an exception may be left, which [`Visit::clear`] takes back.
+    pub(super) fn end(&self) -> bool {
+        let sent = self.state.swap(ENDED, Ordering::AcqRel) == SENT;
+        let before = self.report.with(|report| std::mem::replace(report, Report::Over));
+        if matches!(before, Report::Stuck)
+            && let Some(inner) = self.interpreter.upgrade()
+        {
+            inner.stuck().end();
+        }
+        sent
+    }
+
+    /// Takes an exception back that the thread has not raised. It is the calling thread, attached to `inner`.
+    pub(super) fn clear(&self, inner: &Inner) {
+        while !set(inner, self.thread, Interrupt::NONE) {
+            // A thread that this one has started has not begun. It does without the GIL.
+            std::thread::sleep(MOMENT);
+        }
+    }
+
+    /// Counts it as stuck until it ends. True if it was not counted before and has not ended.
+    pub(super) fn note_stuck(&self) -> bool {
+        self.report.with(|report| match report {
+            Report::None => {
+                *report = Report::Stuck;
+                if let Some(inner) = self.interpreter.upgrade() {
+                    inner.stuck().begin();
+                }
+                true
+            }
+            Report::Stuck | Report::Over => false,
+        })
+    }
+}
+
+/// The caller is attached to `inner`. False if it must be tried again.
+fn set(inner: &Inner, thread: u64, reason: Interrupt) -> bool {
+    let mut sink = Sink::default();
+    let mut done = 0;
+    // SAFETY: attached; the place is valid.
+    let status = unsafe { (inner.table().interrupt)(thread, reason, &mut done, sink.pointer()) };
+    match sink.check(status) {
+        Ok(()) => done != 0,
+        Err(error) => {
+            tracing::warn!(interpreter = inner.name(), %error, "a call could not be interrupted");
+            true
+        }
+    }
+}

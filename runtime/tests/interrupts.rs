@@ -1,0 +1,275 @@
+//! Calls that are interrupted from outside, by a handle or by their deadline, and calls that do not react.
+
+mod pythons;
+
+use hydrozoa::{Error, Pool, Session, Stuck};
+use hydrozoa_testkit::alone::alone;
+use pythons::{builders, pools};
+use std::sync::{Arc, Mutex, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Seconds for one test on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A reaction that is as slow as this is none. On an idle machine it takes some milliseconds.
+const SOON: Duration = Duration::from_secs(5);
+
+const MODULE: &str = "
+import ctypes, time
+# It keeps the GIL.
+usleep = ctypes.PyDLL(None).usleep
+def loop():
+    while True:
+        pass
+def spin(seconds):
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        pass
+    return seconds
+def native(seconds):
+    usleep(int(seconds * 1e6))
+    return seconds
+def sleep(seconds):
+    time.sleep(seconds)
+    return seconds
+def stubborn(times):
+    caught = []
+    while len(caught) < times:
+        try:
+            loop()
+        except BaseException as error:
+            caught.append(type(error).__mro__[1].__name__)
+    return caught
+def through(function):
+    try:
+        return function()
+    except Exception:
+        return 'swallowed'
+";
+
+fn with_module(pool: Pool) -> Pool {
+    pool.register_module("calls", MODULE).unwrap();
+    pool
+}
+
+/// That nothing is left of an interrupt: bytecode runs for a while.
+fn assert_undisturbed(session: &Session) {
+    let spun: f64 =
+        session.import("calls").unwrap().call_method("spin", (0.03,)).unwrap().extract().unwrap();
+    assert_eq!(spun, 0.03);
+}
+
+#[test]
+fn a_handle_interrupts_bytecode_and_the_next_call_is_undisturbed() {
+    alone(PATIENCE, || {
+        for pool in pools(1).map(with_module) {
+            let session = pool.acquire().unwrap();
+            let handle = session.interrupt_handle();
+            assert!(!handle.interrupt(), "nothing runs");
+            for _ in 0..5 {
+                let (begun, begin) = mpsc::channel();
+                let other = handle.clone();
+                let interrupter = thread::spawn(move || {
+                    begin.recv().unwrap();
+                    thread::sleep(Duration::from_millis(20));
+                    let from = Instant::now();
+                    while !other.interrupt() {}
+                    from
+                });
+                begun.send(()).unwrap();
+                let error = session.import("calls").unwrap().call_method("loop", ()).unwrap_err();
+                let took = interrupter.join().unwrap().elapsed();
+                assert!(took < SOON, "{took:?}");
+                let Error::Interrupted { traceback } = &error else { panic!("{error:?}") };
+                assert!(traceback.contains("in loop"), "{traceback}");
+                assert_eq!(error.to_string(), "the call was interrupted");
+                assert_undisturbed(&session);
+            }
+            drop((session, pool));
+            assert!(!handle.interrupt());
+        }
+    });
+}
+
+#[test]
+fn a_deadline_ends_bytecode_with_an_error_that_has_the_traceback() {
+    alone(PATIENCE, || {
+        for pool in pools(1).map(with_module) {
+            let session = pool.acquire().unwrap();
+            let calls = session.import("calls").unwrap();
+            let begin = Instant::now();
+            let limit = Duration::from_millis(30);
+            let error = session.with_deadline(limit, || calls.call_method("loop", ())).unwrap_err();
+            assert!(begin.elapsed() >= limit && begin.elapsed() < SOON, "{:?}", begin.elapsed());
+            let Error::Deadline { traceback } = &error else { panic!("{error:?}") };
+            assert!(traceback.contains("in loop"), "{traceback}");
+            assert_eq!(error.to_string(), "the call has exceeded its deadline");
+            assert_undisturbed(&session);
+            let nested = session.with_deadline(PATIENCE, || {
+                session.with_deadline(limit, || calls.call_method("loop", ()))
+            });
+            assert!(matches!(nested, Err(Error::Deadline { .. })), "{nested:?}");
+            let fast = session.with_deadline(PATIENCE, || calls.call_method("spin", (0.001,)));
+            assert_eq!(fast.unwrap().extract::<f64>().unwrap(), 0.001);
+        }
+    });
+}
+
+#[test]
+fn an_exception_that_comes_too_late_is_taken_back() {
+    alone(PATIENCE, || {
+        for pool in pools(1).map(with_module) {
+            let session = pool.acquire().unwrap();
+            let calls = session.import("calls").unwrap();
+            let (mut late, mut intime) = (0, 0);
+            for round in 0..150_u64 {
+                let limit = Duration::from_micros(2_000 + round % 10 * 100);
+                match session.with_deadline(limit, || calls.call_method("spin", (0.0025,))) {
+                    Ok(_) => intime += 1,
+                    Err(Error::Deadline { .. }) => late += 1,
+                    Err(other) => panic!("{other:?}"),
+                }
+                calls.call_method("spin", (0.002,)).unwrap();
+            }
+            assert_undisturbed(&session);
+            println!("{late} late, {intime} in time");
+        }
+    });
+}
+
+#[test]
+fn code_that_catches_the_exception_gets_it_again() {
+    alone(PATIENCE, || {
+        for pool in pools(1).map(with_module) {
+            let session = pool.acquire().unwrap();
+            let calls = session.import("calls").unwrap();
+            let limit = Duration::from_millis(5);
+            let caught: Vec<String> = session
+                .with_deadline(limit, || calls.call_method("stubborn", (3,)))
+                .unwrap()
+                .extract()
+                .unwrap();
+            assert_eq!(caught, ["Interrupted"; 3]);
+            assert_undisturbed(&session);
+        }
+    });
+}
+
+#[test]
+fn an_interrupt_passes_through_host_functions_as_what_it_is() {
+    alone(PATIENCE, || {
+        for pool in pools(1).map(with_module) {
+            let session = pool.acquire().unwrap();
+            let calls = session.import("calls").unwrap();
+            let host = session
+                .function("host", |session, _| session.import("calls")?.call_method("loop", ()))
+                .unwrap();
+            let limit = Duration::from_millis(20);
+            let outcome = session.with_deadline(limit, || calls.call_method("through", (&host,)));
+            assert!(matches!(outcome, Err(Error::Deadline { .. })), "{outcome:?}");
+            assert_undisturbed(&session);
+        }
+    });
+}
+
+/// Calls `function(seconds)` with a deadline on the first of two interpreters.
+fn stuck_in(function: &'static str) {
+    for builder in builders(2) {
+        let reports = Arc::new(Mutex::new(Vec::<Stuck>::new()));
+        let (told, tell) = mpsc::channel();
+        let kept = reports.clone();
+        let pool = builder
+            .on_stuck(move |stuck| {
+                kept.lock().unwrap().push(stuck.clone());
+                let _ = told.send(());
+            })
+            .build();
+        let pool = with_module(pool.unwrap());
+        let interpreter = &pool.interpreters()[0];
+        assert!(!interpreter.is_stuck());
+        thread::scope(|scope| {
+            let caller = scope.spawn(|| {
+                let session = interpreter.session();
+                let calls = session.import("calls").unwrap();
+                let limit = Duration::from_millis(30);
+                let call = || calls.call_method(function, (1.5,));
+                let begin = Instant::now();
+                let outcome = session.with_deadline(limit, call).map(|_| ());
+                (begin.elapsed(), outcome)
+            });
+            tell.recv_timeout(PATIENCE).unwrap();
+            assert!(interpreter.is_stuck());
+            for _ in 0..3 {
+                assert_eq!(pool.acquire().unwrap().interpreter().index(), 1);
+            }
+            let (took, outcome) = caller.join().unwrap();
+            assert!(took >= Duration::from_millis(1400), "{took:?}");
+            // The exception is raised after the native code, unless the call ends before.
+            assert!(matches!(outcome, Ok(()) | Err(Error::Deadline { .. })), "{outcome:?}");
+        });
+        assert!(!interpreter.is_stuck());
+        assert_undisturbed(&interpreter.session());
+        let reports = reports.lock().unwrap();
+        let [report] = &reports[..] else { panic!("{reports:?}") };
+        assert_eq!((report.index, &*report.interpreter), (0, "interpreter 0"));
+        let place = format!(" in {function}");
+        assert!(report.stack.lines().last().is_some_and(|line| line.ends_with(&place)));
+        assert!(report.lasted < Duration::from_millis(1400), "{:?}", report.lasted);
+        assert!(report.to_string().contains("goes on after"), "{report}");
+    }
+}
+
+#[test]
+fn a_call_that_keeps_the_gil_in_native_code_is_reported_with_its_stack() {
+    alone(PATIENCE, || stuck_in("native"));
+}
+
+#[test]
+fn a_call_that_sleeps_is_reported_with_its_stack() {
+    alone(PATIENCE, || stuck_in("sleep"));
+}
+
+#[test]
+fn stacks_are_read_while_threads_come_go_and_recurse() {
+    alone(PATIENCE, || {
+        for pool in pools(1).map(with_module) {
+            let interpreter = &pool.interpreters()[0];
+            let session = interpreter.session();
+            assert_eq!(interpreter.stacks().unwrap(), "");
+            let handle = session.interrupt_handle();
+            thread::scope(|scope| {
+                let busy = scope.spawn(|| {
+                    session
+                        .run(
+                            "
+import threading
+def down(n):
+    return n and down(n - 1)
+def churn():
+    while True:
+        threads = [threading.Thread(target=down, args=(50,)) for _ in range(5)]
+        for thread in threads: thread.start()
+        for thread in threads: thread.join()
+churn()",
+                            "churn.py",
+                        )
+                        .map(|_| ())
+                });
+                let mut seen = 0;
+                let end = Instant::now() + Duration::from_secs(2);
+                while Instant::now() < end {
+                    seen += usize::from(interpreter.stacks().unwrap().contains("in churn"));
+                }
+                assert!(seen > 10, "{seen}");
+                while !busy.is_finished() {
+                    handle.interrupt();
+                    thread::sleep(Duration::from_millis(20));
+                }
+                let outcome = busy.join().unwrap();
+                assert!(matches!(outcome, Err(Error::Interrupted { .. })), "{outcome:?}");
+            });
+            assert_undisturbed(&session);
+        }
+    });
+}
