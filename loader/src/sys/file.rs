@@ -116,12 +116,29 @@ pub(crate) fn sealed(name: &str, bytes: &[u8]) -> io::Result<File> {
         return Err(io::Error::last_os_error());
     }
     // SAFETY: the descriptor was just created and nobody else owns it.
-    let mut file = unsafe { File::from_raw_fd(descriptor) };
+    let mut file = out_of_the_way(unsafe { File::from_raw_fd(descriptor) });
     file.write_all(bytes)?;
     let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_WRITE | libc::F_SEAL_SEAL;
     // SAFETY: F_ADD_SEALS takes an integer and touches no memory of ours.
-    if unsafe { libc::fcntl(descriptor, libc::F_ADD_SEALS, seals) } != 0 {
+    if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, seals) } != 0 {
         return Err(io::Error::last_os_error());
     }
     Ok(file)
+}
+
+/// The same file, if possible with a descriptor above those that a program meets.
+///
+/// The descriptor stays open as long as the process. A program counts on low numbers: the first file that it opens
+/// has the lowest free one (open(2)), and a standard stream that is closed at its start must stay closed.
+fn out_of_the_way(file: File) -> File {
+    /// Half of the usual limit of 1024 (RLIMIT_NOFILE).
+    const LOWEST: libc::c_int = 512;
+    // SAFETY: F_DUPFD_CLOEXEC takes an integer and touches no memory of ours.
+    let moved = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_DUPFD_CLOEXEC, LOWEST) };
+    if moved < 0 {
+        // The limit is lower, or reached.
+        return file;
+    }
+    // SAFETY: the descriptor was just created and nobody else owns it.
+    unsafe { File::from_raw_fd(moved) }
 }
