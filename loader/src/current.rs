@@ -6,6 +6,7 @@
 
 use std::cell::Cell;
 use std::marker::PhantomData;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::id::DomainId;
 
@@ -28,6 +29,24 @@ pub fn enter(domain: DomainId) -> Entered {
 /// over the region it marks (a pair of functions that are called by others).
 pub fn replace(domain: Option<DomainId>) -> Option<DomainId> {
     CURRENT.replace(domain)
+}
+
+/// In a child that code of a domain has forked: that domain's number.
+static FORKED_BY: AtomicU64 = AtomicU64::new(NO_DOMAIN);
+
+/// Not a [`DomainId`], which has 32 bits.
+const NO_DOMAIN: u64 = u64::MAX;
+
+/// Notes, in a forked child, that code of `domain` has forked.
+pub(crate) fn note_fork(domain: DomainId) {
+    FORKED_BY.store(domain.0.into(), Ordering::Release);
+}
+
+/// Whether this process is a child that code of another domain than `domain` has forked. The threads of `domain`
+/// do not exist here, and the locks that they held stay locked.
+pub(crate) fn is_left_behind(domain: DomainId) -> bool {
+    let forked_by = FORKED_BY.load(Ordering::Acquire);
+    forked_by != NO_DOMAIN && forked_by != u64::from(domain.0)
 }
 
 /// Restores the domain before [`enter`] when dropped.

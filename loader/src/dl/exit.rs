@@ -8,6 +8,8 @@ use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
 use crate::current;
+use crate::domain::{self, Domain};
+use crate::id::DomainId;
 use crate::replica::Replica;
 use crate::sys::guard;
 use crate::sys::lock::undisturbed;
@@ -34,10 +36,37 @@ pub(crate) unsafe extern "C" fn cxa_atexit(
     unsafe extern "C" {
         fn __cxa_atexit(handler: Handler, argument: *mut c_void, handle: *mut c_void) -> c_int;
     }
-    note(handle);
+    let domain = note(handle)
+        .and_then(|replica| domain::by_id(replica.domain))
+        .filter(Domain::is_one_of_many);
+    let (handler, argument) = match domain {
+        Some(domain) => {
+            let registered = Box::new(Registered { handler, argument, domain: domain.id() });
+            (call_unless_left_behind as Handler, Box::into_raw(registered).cast())
+        }
+        None => (handler, argument),
+    };
     // A fork leaves the lock of glibc's list as it is (stdlib/cxa_atexit.c, __exit_funcs_lock).
-    // SAFETY: passed on.
+    // SAFETY: passed on, or the handler of the record.
     undisturbed(|| unsafe { __cxa_atexit(handler, argument, handle) })
+}
+
+/// An exit handler of one domain among several.
+struct Registered {
+    handler: Handler,
+    argument: *mut c_void,
+    domain: DomainId,
+}
+
+/// Calls an exit handler, except in a child that another domain has forked.
+unsafe extern "C-unwind" fn call_unless_left_behind(registered: *mut c_void) {
+    // SAFETY: made by `cxa_atexit` for this call alone: glibc calls a handler once.
+    let registered = unsafe { Box::from_raw(registered.cast::<Registered>()) };
+    let Registered { handler, argument, domain } = *registered;
+    if !current::is_left_behind(domain) {
+        // SAFETY: as its registration promised; a replica that goes takes its handlers along.
+        unsafe { handler(argument) }
+    }
 }
 
 /// `__cxa_at_quick_exit(handler, handle)`, which `at_quick_exit` is made of. glibc passes the handler

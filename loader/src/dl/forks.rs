@@ -2,14 +2,15 @@
 //!
 //! Code of one domain forks, and the child goes on in that domain. The threads of other domains are gone
 //! in the child, and their locks stay locked. So handlers of other domains are not called: a handler that
-//! takes a lock of its own domain in the child would wait for a thread that does not exist.
+//! takes a lock of its own domain in the child would wait for a thread that does not exist. The same holds
+//! for their exit handlers and destructors at the end of the child.
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
 
 use crate::current;
 use crate::dl::exit;
-use crate::domain;
+use crate::domain::{self, Domain};
 use crate::id::DomainId;
 use crate::replica::thunk::{Interposition, Thunks};
 use crate::sys::guard;
@@ -24,12 +25,22 @@ struct Registered {
 
 /// `fork()`, called by code of a domain.
 pub(super) extern "C" fn fork(context: usize) -> libc::pid_t {
+    let calling = domain::by_id(DomainId(context as u32));
+    // Code of the commons forks for the domain that has called it.
+    let forking = match &calling {
+        Some(commons) if commons.is_commons() => current::domain(),
+        calling => calling.as_ref().map(Domain::id),
+    };
     let _inside = current::enter(DomainId(context as u32));
-    // SAFETY: the calling code's own fork; what follows in the child is a thread-local's change.
-    unsafe {
+    // SAFETY: the calling code's own fork; what follows in the child is a store and a thread-local's change.
+    let child = unsafe {
         guard::call_or_end("a handler of fork", libc::fork as *const () as usize, [0; 3])
             as libc::pid_t
+    };
+    if let (0, Some(forking)) = (child, forking) {
+        current::note_fork(forking);
     }
+    child
 }
 
 /// `__register_atfork(prepare, parent, child, handle)`, which `pthread_atfork` is made of.
@@ -51,10 +62,9 @@ pub(super) unsafe extern "C" fn register_atfork(
         ) -> c_int;
     }
     let mut handlers = [prepare, parent, child];
-    // What exists once in the process is everybody's: the commons, a domain that is the program.
     let one_of_many = exit::note(handle)
         .and_then(|replica| domain::by_id(replica.domain))
-        .filter(|domain| !domain.0.program && domain.0.commons.is_some());
+        .filter(Domain::is_one_of_many);
     if let Some(domain) = one_of_many
         && for_its_domain(&mut handlers, domain.id()).is_err()
     {

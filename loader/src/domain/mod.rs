@@ -136,6 +136,12 @@ impl Domain {
         self.0.commons.is_none() && !self.0.program
     }
 
+    /// Whether it is one program among several. The commons, and a domain that extends the program, belong to
+    /// everybody.
+    pub(crate) fn is_one_of_many(&self) -> bool {
+        self.0.commons.is_some() && !self.0.program
+    }
+
     /// The domain's id.
     pub fn id(&self) -> DomainId {
         self.0.id

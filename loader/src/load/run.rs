@@ -72,9 +72,13 @@ pub(crate) fn destroy(domain: &Domain, replica: &Replica) {
 pub(crate) fn destroy_at_exit() {
     extern "C" fn destroy_all() {
         let replicas = publish::snapshot().0;
+        let left_behind =
+            |domain: &Domain| domain.is_one_of_many() && current::is_left_behind(domain.id());
         let (programs, others): (Vec<_>, Vec<_>) = replicas
             .into_iter()
             .filter_map(|replica| Some((domain::by_id(replica.domain)?, replica)))
+            // Neither their destructors nor the exit handlers that these call.
+            .filter(|(domain, _)| !left_behind(domain))
             .partition(|(domain, _)| domain.0.program);
         let placed = others.into_iter().map(|(domain, replica)| {
             let state = domain.0.state.lock();

@@ -75,6 +75,53 @@ fn a_fork_calls_the_handlers_of_the_domain_that_forks() {
     assert_eq!(libc::WEXITSTATUS(status), 110, "the program's own fork is no domain's");
 }
 
+/// Exit handlers and destructors of another domain may take a lock that a thread of that domain held during the fork.
+#[test]
+fn a_child_that_ends_calls_the_exit_handlers_of_the_domain_that_forked_and_no_others() {
+    let shop = Workshop::new("fork-exit");
+    let source = r#"
+        #include <stdlib.h>
+        #include <sys/wait.h>
+        #include <unistd.h>
+        static int says = -1, bit;
+        static void say(int which) { char byte = which << bit; if (says >= 0) write(says, &byte, 1); }
+        static void at_exit(void) { say(1); }
+        __attribute__((destructor)) static void destroy(void) { say(2); }
+        int number(void) { return bit = 2; }
+        int prepare(void) { return atexit(at_exit); }
+        /* What the handlers of all domains write into a pipe, added. */
+        int end_of_a_child(void)
+        {
+            int ends[2], sum = 0;
+            char byte;
+            if (pipe(ends))
+                return -1;
+            pid_t pid = fork();
+            if (pid == 0) {
+                close(ends[0]);
+                dup2(ends[1], 600);
+                exit(0);
+            }
+            close(ends[1]);
+            while (read(ends[0], &byte, 1) == 1)
+                sum += byte;
+            waitpid(pid, 0, 0);
+            close(ends[0]);
+            return sum;
+        }
+        int listen(void) { says = 600; return 0; }
+    "#;
+    let library = shop.build("libends.so", source, &[]);
+    let copies = open_in(&domains(2), &library);
+    for copy in &copies {
+        assert_eq!(call(copy, "prepare"), 0);
+        assert_eq!(call(copy, "listen"), 0);
+    }
+    assert_eq!(call(&copies[1], "number"), 2);
+    assert_eq!(call(&copies[0], "end_of_a_child"), 1 + 2);
+    assert_eq!(call(&copies[1], "end_of_a_child"), 4 + 8);
+}
+
 /// Whether a constructor runs, and may end.
 static HAS_BEGUN: AtomicBool = AtomicBool::new(false);
 static MAY_END: AtomicBool = AtomicBool::new(false);
