@@ -1,5 +1,8 @@
 //! The `hydrozoa` command: the library from a shell.
 
+// `hydrozoa python` behaves as python does, whose process Rust's runtime has not prepared.
+#![cfg_attr(not(test), no_main)]
+
 #[macro_use]
 mod output;
 
@@ -10,10 +13,9 @@ mod package;
 mod python;
 
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use clap::{Parser, Subcommand, ValueEnum};
-use hydrozoa::{LibraryRules, TorchPolicy};
+use hydrozoa::{LibraryRules, TorchPolicy, entry};
 
 #[derive(Parser)]
 #[command(name = "hydrozoa", about = "Many complete CPython interpreters in one process", version)]
@@ -118,15 +120,22 @@ impl From<Torch> for TorchPolicy {
     }
 }
 
-fn main() -> ExitCode {
-    // Only warnings, on standard error: standard output belongs to the program.
-    tracing_subscriber::fmt()
-        .with_max_level(tracing::Level::WARN)
-        .with_writer(std::io::stderr)
-        .without_time()
-        .with_target(false)
-        .init();
-    let outcome = match Arguments::parse().command {
+#[cfg(not(test))]
+hydrozoa::c_main!(run);
+
+/// Returns the exit status.
+#[cfg_attr(test, expect(dead_code, reason = "the test harness has an entry of its own"))]
+fn run() -> i32 {
+    let command = Arguments::parse().command;
+    // The copy's warnings must not go to what its program opens in place of standard error.
+    if output::has_standard_error() {
+        output::show_warnings();
+    }
+    match &command {
+        Command::Python(options) if options.in_one() => {}
+        _ => entry::begin_as_rust(),
+    }
+    let outcome = match command {
         Command::Python(options) => python::run(options),
         Command::Bench(options) => bench::run(&options),
         Command::Inspect(options) => inspect::run(&options),
@@ -134,11 +143,11 @@ fn main() -> ExitCode {
         Command::Doctor(options) => doctor::run(&options),
     };
     match outcome {
-        // A python program may end with any status from 0 to 255.
-        Ok(status) => ExitCode::from(u8::try_from(status & 0xff).unwrap_or(u8::MAX)),
+        // A python program may end with any status. The system keeps the lowest byte (exit(3)).
+        Ok(status) => status,
         Err(error) => {
             output::complain(&error);
-            ExitCode::FAILURE
+            1
         }
     }
 }

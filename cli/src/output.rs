@@ -1,8 +1,11 @@
 //! Output and error messages of the command.
 
+use std::collections::HashSet;
 use std::fmt::Arguments;
-use std::io::{ErrorKind, Write, stderr, stdout};
-use std::process;
+use std::io::{self, ErrorKind, IsTerminal, Write, stderr, stdout};
+use std::os::fd::AsFd;
+use std::sync::{Mutex, PoisonError};
+use std::{env, process};
 
 /// `println!` for a command that may be the left side of a pipe.
 macro_rules! say {
@@ -46,4 +49,42 @@ pub fn complain(error: &anyhow::Error) {
     // Standard error is closed too: the failure cannot be reported.
     let _ = write!(stderr, "{frames}");
     let _ = writeln!(stderr, "hydrozoa: {text}");
+}
+
+/// Whether standard error is open.
+pub fn has_standard_error() -> bool {
+    stderr().as_fd().try_clone_to_owned().is_ok()
+}
+
+/// Shows the library's warnings on standard error: standard output belongs to the program. They are coloured on a
+/// terminal. Copies that meet the same thing warn once.
+pub fn show_warnings() {
+    // https://no-color.org
+    let declined = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    tracing_subscriber::fmt()
+        .with_max_level(tracing::Level::WARN)
+        .with_writer(|| Once)
+        .with_ansi(stderr().is_terminal() && !declined)
+        .without_time()
+        .with_target(false)
+        .init();
+}
+
+/// Writes to standard error what it has not written before. The subscriber writes each warning with one call.
+struct Once;
+
+static WRITTEN: Mutex<Option<HashSet<Vec<u8>>>> = Mutex::new(None);
+
+impl Write for Once {
+    fn write(&mut self, warning: &[u8]) -> io::Result<usize> {
+        let mut written = WRITTEN.lock().unwrap_or_else(PoisonError::into_inner);
+        match written.get_or_insert_default().insert(warning.to_vec()) {
+            true => stderr().write_all(warning).map(|()| warning.len()),
+            false => Ok(warning.len()),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }

@@ -34,6 +34,13 @@ enum Place {
     All,
 }
 
+impl Options {
+    /// Whether the program runs in one copy, as if it was alone in the process.
+    pub fn in_one(&self) -> bool {
+        self.copies.get() == 1 || !matches!(self.place, Some(Place::All))
+    }
+}
+
 fn place(text: &str) -> Result<Place, String> {
     match (text, text.parse()) {
         ("all", _) => Ok(Place::All),

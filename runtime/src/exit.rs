@@ -4,11 +4,15 @@
 //! `SystemExit` exits (`handle_system_exit`, Python/pythonrun.c). That is right in a process of its
 //! own. Here it would end every other interpreter. So [`Exit`] answers `exit` in a command's domain and
 //! records that the command has ended.
+//!
+//! A child that the command forks is a process of its own. It has the thread that forked and no other, so nobody
+//! waits there for the command. The child's `exit` and its return from the command end the child.
 
 use crate::{Error, Result};
 use hydrozoa_loader::Interposition;
 use std::ffi::{c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process;
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread;
 
@@ -16,12 +20,18 @@ use std::thread;
 pub(crate) struct Exit {
     outcome: Mutex<Option<Result<i32>>>,
     ended: Condvar,
+    /// The process that waits for the command.
+    process: u32,
 }
 
 impl Exit {
     /// Lives as long as the process, like the code that refers to it.
     pub(crate) fn new() -> &'static Self {
-        Box::leak(Box::new(Self { outcome: Mutex::new(None), ended: Condvar::new() }))
+        Box::leak(Box::new(Self {
+            outcome: Mutex::new(None),
+            ended: Condvar::new(),
+            process: process::id(),
+        }))
     }
 
     /// The function to which references to `exit` bind.
@@ -36,7 +46,19 @@ impl Exit {
     pub(crate) fn run(&self, command: impl FnOnce() -> Result<i32>) {
         let outcome = catch_unwind(AssertUnwindSafe(command))
             .unwrap_or_else(|panic| Err(Error::panicked(&*panic)));
+        if self.is_in_child() {
+            process::exit(outcome.unwrap_or_else(|error| {
+                eprintln!("{error}");
+                1
+            }));
+        }
         self.end(outcome);
+    }
+
+    /// Whether this is a child of the process that waits. The lock may be held there by a thread that the child
+    /// does not have.
+    fn is_in_child(&self) -> bool {
+        self.process != process::id()
     }
 
     fn end(&self, outcome: Result<i32>) {
@@ -63,6 +85,9 @@ impl Exit {
 extern "C" fn exit(status: c_int, context: usize) -> ! {
     // SAFETY: the context is the address of an `Exit` that is never freed.
     let exit = unsafe { &*std::ptr::with_exposed_provenance::<Exit>(context) };
+    if exit.is_in_child() {
+        process::exit(status);
+    }
     // The system keeps the lowest byte (exit(3)).
     exit.end(Ok(status & 0xff));
     loop {

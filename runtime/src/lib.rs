@@ -24,6 +24,7 @@
 mod command_line;
 pub mod convert;
 mod device;
+pub mod entry;
 mod environment;
 mod error;
 mod exit;

@@ -3,7 +3,6 @@
 mod directory;
 mod file;
 
-use std::io::Write as _;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
@@ -12,7 +11,7 @@ use hydrozoa::python::{self, Installation};
 use hydrozoa::{Pool, Survey};
 use serde_json::{Value, json};
 
-use crate::Choice;
+use crate::{Choice, output};
 
 pub use directory::count;
 
@@ -37,11 +36,8 @@ pub fn run(options: &Options) -> Result<i32> {
         true => of_directory(options, &python)?,
         false => of_file(options, &python)?,
     };
-    match std::io::stdout().write_all(out.as_bytes()) {
-        // The reader closed the pipe.
-        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(0),
-        written => Ok(written.map(|()| 0)?),
-    }
+    output::put(format_args!("{out}"));
+    Ok(0)
 }
 
 fn of_file(options: &Options, python: &Installation) -> Result<String> {

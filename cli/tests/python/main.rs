@@ -1,0 +1,5 @@
+//! `hydrozoa python` beside the python executable.
+
+mod beside;
+mod forks;
+mod process;
