@@ -1,6 +1,6 @@
 //! The errors of a load, by phase.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The result of a loader operation.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -128,6 +128,19 @@ pub enum Error {
         /// The path as given.
         object: PathBuf,
     },
+}
+
+impl Error {
+    /// The same error of a file, named as it was found.
+    pub(crate) fn found_at(mut self, path: &Path) -> Self {
+        if let Error::Io { object, .. }
+        | Error::Malformed { object, .. }
+        | Error::Refused { object, .. } = &mut self
+        {
+            *object = path.to_owned();
+        }
+        self
+    }
 }
 
 /// ENOMEM from mmap and mprotect most often means the limit on mappings, not on memory.

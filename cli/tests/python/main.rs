@@ -2,4 +2,5 @@
 
 mod beside;
 mod forks;
+mod loading;
 mod process;

@@ -11,14 +11,13 @@ mod information;
 mod open;
 mod symbol;
 mod threads;
+mod words;
 
 use std::cell::{Cell, RefCell};
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::ptr;
 
 use crate::arch;
-use crate::error::Error;
-
 use crate::id::DomainId;
 use crate::replica::thunk::Interposition;
 use crate::sys::environ::{Environment, PROCESS};
@@ -109,29 +108,6 @@ fn set_error(text: impl ToString) {
     let text = text.to_string().replace('\0', "?");
     with_errors(|error| error.0 = CString::new(text).ok());
     PENDING.set(true);
-}
-
-impl Error {
-    /// glibc's text for this error in `dlerror`, if programs know one.
-    pub(crate) fn as_dlerror(&self) -> String {
-        let not_opened = |object: &dyn std::fmt::Display, code| {
-            // SAFETY: strerror returns a string that is valid until the thread's next call.
-            let reason = unsafe { CStr::from_ptr(libc::strerror(code)) };
-            let reason = reason.to_string_lossy();
-            format!("{object}: cannot open shared object file: {reason}")
-        };
-        match self {
-            Error::NotFound { object, .. } => not_opened(object, libc::ENOENT),
-            Error::Io { object, source, action: "open" } => {
-                not_opened(&object.display(), source.raw_os_error().unwrap_or(libc::EIO))
-            }
-            Error::Malformed { object, reason } | Error::Refused { object, reason } => {
-                format!("{}: {reason}", object.display())
-            }
-            Error::System { message, .. } => message.clone(),
-            other => other.to_string(),
-        }
-    }
 }
 
 /// `dlerror`: the text of the calling thread's last error, once.

@@ -1,12 +1,13 @@
 //! `dlopen` and `dlclose`.
 
-use std::ffi::{c_char, c_int, c_void};
+use std::ffi::{CStr, OsStr, c_char, c_int, c_void};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::ptr;
 use std::sync::Arc;
 
 use super::handle::{self, Handle};
-use super::{clear_error, set_error, text};
+use super::{clear_error, set_error, words};
 use crate::domain::{self, Domain};
 use crate::error::{Error, Result};
 use crate::flags::OpenFlags;
@@ -48,35 +49,47 @@ pub(super) unsafe extern "C-unwind" fn dlopen(
     };
     clear_error();
     // SAFETY: the caller's promise.
-    let name = unsafe { text(file) }.filter(|name| !name.is_empty());
-    // For the program's own handle too, as glibc does (dlfcn/dlopen.c, elf/dl-open.c).
+    let name = unsafe { path(file) }.filter(|name| !name.as_os_str().is_empty());
+    // For the program's own handle too, as glibc does, and in its words (dlfcn/dlopen.c, elf/dl-open.c).
     if mode & !MODES != 0 {
-        set_error(format!("invalid mode parameter: {mode:#x} has bits that mean nothing"));
+        set_error("invalid mode parameter");
         return ptr::null_mut();
     }
     if mode & (libc::RTLD_LAZY | libc::RTLD_NOW) == 0 {
-        let object = name.map(|name| format!("{name}: ")).unwrap_or_default();
-        set_error(format!("{object}invalid mode for dlopen(): neither RTLD_LAZY nor RTLD_NOW"));
+        let object = name.map(|name| format!("{}: ", name.display())).unwrap_or_default();
+        set_error(format!("{object}invalid mode for dlopen(): {}", words::reason(libc::EINVAL)));
         return ptr::null_mut();
     }
     let Some(name) = name else { return handle::of_domain(&domain) };
-    match open(&domain, &name, OpenFlags::from_bits(mode), caller) {
+    // If both are asked for, functions are bound late (elf/dl-open.c, dl_open_worker_begin).
+    let overruled = if mode & libc::RTLD_LAZY == 0 { 0 } else { libc::RTLD_NOW };
+    match open(&domain, name, OpenFlags::from_bits(mode & !overruled), caller) {
         Ok(library) => handle::of_library(&library),
         // Not loaded is an answer: glibc sets no text for it either.
         Err(Error::NotLoaded { .. }) => ptr::null_mut(),
         Err(error) => {
             tracing::debug!(domain = domain.name(), %error, "dlopen failed");
-            set_error(if domain.0.program { error.as_dlerror() } else { error.to_string() });
+            set_error(words::of(&error, name));
             ptr::null_mut()
         }
     }
 }
 
-fn open(domain: &Domain, name: &str, flags: OpenFlags, caller: usize) -> Result<Library> {
+/// The path that a C string holds; `None` for null.
+///
+/// # Safety
+/// A pointer that is not null points to a NUL-terminated string.
+unsafe fn path<'a>(pointer: *const c_char) -> Option<&'a Path> {
+    // SAFETY: the caller's promise.
+    let text = (!pointer.is_null()).then(|| unsafe { CStr::from_ptr(pointer) })?;
+    Some(Path::new(OsStr::from_bytes(text.to_bytes())))
+}
+
+fn open(domain: &Domain, name: &Path, flags: OpenFlags, caller: usize) -> Result<Library> {
     let path = match resolve(domain, name, caller)? {
         Found::Loaded(replica) => return load::open(domain, replica.image.clone(), None, flags),
         Found::File(path) => path,
-        Found::BySystem => return load::open_by_system(domain, Path::new(name), flags),
+        Found::BySystem => return load::open_by_system(domain, name, flags),
     };
     // The program itself, or what it was linked with, which need not be an image that we accept.
     if domain.0.program
@@ -100,9 +113,14 @@ enum Found {
     BySystem,
 }
 
-fn resolve(domain: &Domain, name: &str, caller: usize) -> Result<Found> {
+fn resolve(domain: &Domain, name: &Path, caller: usize) -> Result<Found> {
     let caller = Caller::at(caller);
-    if name.contains('/') {
+    let is_path = name.as_os_str().as_encoded_bytes().contains(&b'/');
+    let Some(name) = name.to_str() else {
+        // Tables of names hold text. Files may have any bytes for a name.
+        return Ok(if is_path { Found::File(name.to_owned()) } else { Found::BySystem });
+    };
+    if is_path {
         // For what is not there, opening it gives the reason.
         let path = search::find(name, &caller.chain());
         return Ok(Found::File(path.unwrap_or_else(|_| Path::new(name).to_owned())));

@@ -13,6 +13,7 @@ use crate::current;
 use crate::domain::needs;
 use crate::domain::{self, Domain};
 use crate::id::DomainId;
+use crate::image::IMAGES;
 use crate::image::symbols::{Name, sysv_hash};
 use crate::image::versions::Version;
 use crate::load::library::find_definition;
@@ -97,7 +98,7 @@ unsafe fn lookup(
             Handle::Replica(owner, replica) => {
                 let found = find_definition(&owner, &replica, query.name, query.wanted);
                 let found = found.and_then(|found| owner.hand_out(found)).and_then(own);
-                (found, replica.image.path.display().to_string())
+                (found, name_of(&replica))
             }
             Handle::System => {
                 // SAFETY: not one of our handles, so glibc's, or as wrong for glibc as for us; the
@@ -237,7 +238,7 @@ impl Query<'_> {
     /// The object that an error names.
     fn calling_object(&self) -> String {
         match &self.caller {
-            Some(caller) => caller.image.path.display().to_string(),
+            Some(caller) => name_of(caller),
             None => match SYSTEM.by_address(self.address) {
                 Some(object) if object.id != SYSTEM.global()[0].id => {
                     object.path.display().to_string()
@@ -246,6 +247,12 @@ impl Query<'_> {
             },
         }
     }
+}
+
+/// A replica's library, as the program has found it.
+fn name_of(replica: &Replica) -> String {
+    let path = &replica.image.path;
+    IMAGES.found_as(path).as_ref().unwrap_or(path).display().to_string()
 }
 
 /// The program, as glibc names it in errors.

@@ -312,7 +312,11 @@ fn program_headers(
     {
         return malformed("it is not a 64-bit little-endian object");
     }
+    check_identity(&head[..header::SIZEOF_IDENT])?;
     let head: Header = copied(head);
+    if head.e_version != header::EV_CURRENT.into() {
+        return malformed(format!("it has version {} of the ELF format", head.e_version));
+    }
     if head.e_machine != arch::MACHINE {
         return malformed(format!(
             "it is for {}, this process runs on {}",
@@ -340,6 +344,26 @@ fn program_headers(
         return malformed("the file is truncated: its program headers lie beyond the end");
     };
     Ok(table.chunks_exact(ENTRY).map(copied).collect())
+}
+
+/// What glibc too asks of the rest of e_ident (elf/dl-load.c, open_verify). Bytes behind those that the gABI names
+/// are for later meanings.
+fn check_identity(identity: &[u8]) -> Result<(), Problem> {
+    let [version, system, release] =
+        [header::EI_VERSION, header::EI_OSABI, header::EI_ABIVERSION].map(|at| identity[at]);
+    if version != header::EV_CURRENT {
+        return malformed(format!("it has version {version} of the ELF format"));
+    }
+    if !matches!(system, header::ELFOSABI_NONE | header::ELFOSABI_GNU) {
+        return malformed(format!("it is for another operating system (EI_OSABI {system})"));
+    }
+    if release != 0 && system == header::ELFOSABI_NONE {
+        return malformed(format!("it has the unknown EI_ABIVERSION {release}"));
+    }
+    match identity[header::EI_ABIVERSION + 1..].iter().all(|&byte| byte == 0) {
+        true => Ok(()),
+        false => malformed("the end of e_ident holds what nobody has defined"),
+    }
 }
 
 /// The structure that `bytes`, wherever they lie, hold.

@@ -344,7 +344,9 @@ impl ImageCache {
         let known = |id: &FileId| {
             let mut images = self.by_file.lock();
             let known = images.get_mut(id)?;
-            if path != known.image.path && known.found_at.as_deref() != Some(path) {
+            if path == known.image.path {
+                known.found_at = None;
+            } else if known.found_at.as_deref() != Some(path) {
                 known.found_at = Some(path.to_owned());
             }
             Some(known.image.clone())
@@ -363,7 +365,9 @@ impl ImageCache {
             Err(error) if error.kind() == io::ErrorKind::NotFound => (path.to_owned(), false),
             resolved => (resolved.map_err(io_error("resolve"))?, true),
         };
-        self.insert(Image::parse(resolved, lasts, file)?)
+        let found_at = (resolved != path).then(|| path.to_owned());
+        let image = Image::parse(resolved, lasts, file).map_err(|error| error.found_at(path))?;
+        self.insert(image, found_at)
     }
 
     /// Whether this very file is an image already.
@@ -384,7 +388,7 @@ impl ImageCache {
             action: "create a memory file for",
             source,
         })?;
-        self.insert(Image::parse(path, false, file)?)
+        self.insert(Image::parse(path, false, file)?, None)
     }
 
     /// The image with these bytes, if there is one.
@@ -393,14 +397,26 @@ impl ImageCache {
         images.values().find(|known| known.image.bytes == bytes).map(|known| known.image.clone())
     }
 
+    /// The image of the file at `path`, which has no symbolic links in it.
+    pub(crate) fn at(&self, path: &Path) -> Option<Arc<Image>> {
+        let images = self.by_file.lock();
+        images.values().map(|known| &known.image).find(|image| image.path == path).cloned()
+    }
+
+    /// The path by which the image at `path` was found last.
+    pub(crate) fn found_as(&self, path: &Path) -> Option<PathBuf> {
+        let images = self.by_file.lock();
+        images.values().find(|known| known.image.path == path)?.found_at.clone()
+    }
+
     fn found_at(&self, id: FileId) -> Option<PathBuf> {
         self.by_file.lock().get(&id)?.found_at.clone()
     }
 
-    fn insert(&self, image: Image) -> Result<Arc<Image>> {
+    fn insert(&self, image: Image, found_at: Option<PathBuf>) -> Result<Arc<Image>> {
         let mut images = self.by_file.lock();
         // Another thread may have parsed the same file meanwhile: the first one stays.
-        let new = |image| Known { image: Arc::new(image), found_at: None };
+        let new = |image| Known { image: Arc::new(image), found_at };
         let known = images.entry(image.file_id).or_insert_with(|| new(image));
         Ok(known.image.clone())
     }

@@ -16,6 +16,10 @@ pub(crate) struct Versions<'a> {
     symbols: Option<&'a [u8]>,
     /// Index -> version; both definitions and needs, as glibc's `l_versions`.
     by_index: Vec<Option<Version<'a>>>,
+    /// The needed versions, each with the library that DT_VERNEED names for it, in its order.
+    needed: Vec<(&'a [u8], &'a [u8])>,
+    /// The names of the versions that the object defines.
+    defined: Vec<&'a [u8]>,
 }
 
 /// Bit 15 of a DT_VERSYM entry.
@@ -31,7 +35,7 @@ impl<'a> Versions<'a> {
         definitions: Option<(&'a [u8], usize)>,
         strings: &'a [u8],
     ) -> Result<Versions<'a>, String> {
-        let mut versions = Versions { symbols, by_index: Vec::new() };
+        let mut versions = Versions { symbols, ..Versions::default() };
         if let Some((table, count)) = definitions {
             versions.definitions(table, count, strings).ok_or("its DT_VERDEF is damaged")?;
         }
@@ -53,6 +57,7 @@ impl<'a> Versions<'a> {
             // The base definition is the object's own name, not a version: glibc gives it hash 0.
             if flags & BASE == 0 {
                 self.set(index, Version { name, hash });
+                self.defined.push(name);
             }
             if next == 0 {
                 break;
@@ -69,11 +74,13 @@ impl<'a> Versions<'a> {
         for _ in 0..count {
             let (entries, aux, next) =
                 (half(table, at + 2)?, word(table, at + 8)?, word(table, at + 12)?);
+            let library = bytes_at(strings, word(table, at + 4)? as usize)?;
             let mut aux_at = at.checked_add(aux as usize)?;
             for _ in 0..entries {
                 let (hash, other) = (word(table, aux_at)?, half(table, aux_at + 6)?);
                 let name = bytes_at(strings, word(table, aux_at + 8)? as usize)?;
                 self.set(other, Version { name, hash });
+                self.needed.push((name, library));
                 match word(table, aux_at + 12)? {
                     0 => break,
                     step => aux_at = aux_at.checked_add(step as usize)?,
@@ -85,6 +92,16 @@ impl<'a> Versions<'a> {
             at = at.checked_add(next as usize)?;
         }
         Some(())
+    }
+
+    /// The versions that the object needs, each with the name of the library that is to define it.
+    pub(crate) fn needed(&self) -> &[(&'a [u8], &'a [u8])] {
+        &self.needed
+    }
+
+    /// Whether the object defines versions, and this one not.
+    pub(crate) fn lacks(&self, version: &[u8]) -> bool {
+        !self.defined.is_empty() && !self.defined.contains(&version)
     }
 
     /// The names of all versions in the tables.

@@ -4,7 +4,7 @@ use std::ffi::CString;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use memmap2::Mmap;
@@ -75,6 +75,22 @@ pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
 pub(crate) fn head<const N: usize>(mut file: File) -> io::Result<[u8; N]> {
     let mut head = [0; N];
     file.read_exact(&mut head).map(|()| head)
+}
+
+/// At most `length` bytes from `offset`: less where the file ends.
+pub(crate) fn part(file: &File, offset: u64, length: usize) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![0; length];
+    let mut read = 0;
+    while read < length {
+        match file.read_at(&mut bytes[read..], offset + read as u64) {
+            Ok(0) => break,
+            Ok(more) => read += more,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    bytes.truncate(read);
+    Ok(bytes)
 }
 
 /// The path without symbolic links and without `.` and `..`.

@@ -2,6 +2,7 @@
 //! (ld.so(8); glibc's `_dl_map_object`, elf/dl-load.c).
 
 use std::collections::{HashMap, HashSet};
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -134,21 +135,22 @@ fn directories<'a>(list: Option<&'a str>, origin: &'a Path) -> impl Iterator<Ite
 }
 
 fn expand(text: &str, origin: &Path) -> PathBuf {
-    let origin = origin.to_string_lossy();
-    let tokens = [("ORIGIN", origin.as_ref()), ("LIB", arch::LIB), ("PLATFORM", arch::PLATFORM)];
-    let mut expanded = String::with_capacity(text.len() + origin.len());
+    let origin = origin.as_os_str();
+    let tokens: [(&str, &OsStr); 3] =
+        [("ORIGIN", origin), ("LIB", arch::LIB.as_ref()), ("PLATFORM", arch::PLATFORM.as_ref())];
+    let mut expanded = OsString::with_capacity(text.len() + origin.len());
     let mut rest = text;
     while let Some((before, after)) = rest.split_once('$') {
-        expanded.push_str(before);
+        expanded.push(before);
         let known = tokens.iter().find_map(|(token, value)| {
             let in_braces = || after.strip_prefix('{')?.strip_prefix(token)?.strip_prefix('}');
-            Some((value, in_braces().or_else(|| after.strip_prefix(token))?))
+            Some((*value, in_braces().or_else(|| after.strip_prefix(token))?))
         });
-        let (text, behind) = known.map_or(("$", after), |(value, behind)| (*value, behind));
-        expanded.push_str(text);
+        let (text, behind) = known.unwrap_or((OsStr::new("$"), after));
+        expanded.push(text);
         rest = behind;
     }
-    expanded.push_str(rest);
+    expanded.push(rest);
     PathBuf::from(expanded)
 }
 
