@@ -41,9 +41,9 @@ enum Command {
 /// Which Python, and how it has torch.
 #[derive(clap::Args, Clone)]
 struct Choice {
-    /// A libpython3.X.so, a python executable or the prefix of an installation; by default the best that the command
-    /// finds
-    #[arg(long, value_name = "LIBPYTHON")]
+    /// A version such as 3.12, a python executable, the prefix of an installation or a libpython3.X.so; by default the
+    /// best Python that the command finds
+    #[arg(long, value_name = "PYTHON")]
     python: Option<PathBuf>,
     /// A virtual environment whose packages interpreters see
     #[arg(long, value_name = "DIR")]

@@ -52,8 +52,8 @@ impl Builder {
         self
     }
 
-    /// The Python: a `libpython3.X.so`, a python executable, the prefix of an installation, or the
-    /// directory of a virtual environment. The default is the best of [`python::discover`].
+    /// The Python: a `libpython3.X.so`, a python executable, the prefix of an installation, the directory of a virtual
+    /// environment, or a version such as `3.12` ([`python::find`]). The default is the best of [`python::discover`].
     pub fn python(mut self, path: impl Into<PathBuf>) -> Self {
         self.python = Some(path.into());
         self

@@ -120,6 +120,67 @@ fn a_virtual_environment_of_another_version_is_refused() {
 }
 
 #[test]
+fn a_version_names_the_best_python_of_that_version() {
+    for minor in pythons().keys() {
+        let found = python::find(Some(Path::new(&format!("3.{minor}")))).unwrap();
+        assert_eq!(found.minor(), *minor);
+        let Some(executable) = found.executable() else { continue };
+        let asked = Command::new(executable).arg("--version").output().unwrap();
+        let version = String::from_utf8(asked.stdout).unwrap();
+        let exact = version.trim().strip_prefix("Python ").unwrap();
+        assert_eq!(python::find(Some(Path::new(exact))).unwrap(), found);
+    }
+    for absent in ["3.99", &format!("3.{}.999", pythons().keys().next().unwrap())] {
+        match refusal(Path::new(absent)) {
+            Refusal::NotInstalled(there) => assert!(there.starts_with("3."), "{there}"),
+            other => panic!("{absent}: {other}"),
+        }
+    }
+}
+
+#[test]
+fn a_virtual_environment_of_a_debug_build_is_refused_and_not_given_the_usual_build() {
+    let (minor, library) = pythons().iter().next().unwrap();
+    let place = directory("beside-debug");
+    let home = place.join("base/bin");
+    fs::create_dir_all(&home).unwrap();
+    fs::create_dir_all(place.join(format!("base/lib/python3.{minor}"))).unwrap();
+    fs::write(place.join(format!("base/lib/python3.{minor}/os.py")), "").unwrap();
+    fs::copy(library, place.join(format!("base/lib/libpython3.{minor}.so.1.0"))).unwrap();
+    let debug = home.join(format!("python3.{minor}d"));
+    for executable in [&debug, &home.join(format!("python3.{minor}"))] {
+        fs::write(executable, "").unwrap();
+    }
+    let venv = place.join("venv");
+    fs::create_dir_all(venv.join("bin")).unwrap();
+    let described = |line: &str| {
+        let text = format!("home = {}\nversion = 3.{minor}.0\n{line}", home.display());
+        fs::write(venv.join("pyvenv.cfg"), text).unwrap();
+    };
+    // Made with the usual build, as far as anything says.
+    described("");
+    fs::write(venv.join("bin/python"), "").unwrap();
+    assert_eq!(python::find(Some(&venv)).unwrap().minor(), *minor);
+    described(&format!("executable = {}\n", debug.display()));
+    assert_eq!(refusal(&venv), Refusal::Flavour("debug"));
+    described("");
+    fs::remove_file(venv.join("bin/python")).unwrap();
+    std::os::unix::fs::symlink(&debug, venv.join("bin/python")).unwrap();
+    assert_eq!(refusal(&venv), Refusal::Flavour("debug"));
+    let error = python::choose(Some(library), Some(&venv)).unwrap_err().to_string();
+    assert!(error.contains("venv") && error.contains("debug build"), "{error}");
+}
+
+#[test]
+fn a_debug_build_alone_is_refused_as_one() {
+    let place = directory("debug");
+    fs::create_dir_all(place.join("lib/python3.12")).unwrap();
+    fs::write(place.join("lib/python3.12/os.py"), "").unwrap();
+    fs::write(place.join("lib/libpython3.12d.so"), "").unwrap();
+    assert_eq!(refusal(&place), Refusal::Flavour("debug"));
+}
+
+#[test]
 fn what_is_no_python_is_refused_with_the_reason() {
     let place = directory("refused");
     assert_eq!(refusal(&place.join("missing")), Refusal::Missing);

@@ -73,13 +73,14 @@ pub(super) fn of_executable(executable: &Path) -> Option<Result<Installation, Re
     Some(of_library(&library))
 }
 
+/// Builds by the letter behind their version (PEP 3149, PEP 703).
+const FLAVOURS: [(char, &str); 2] = [('t', "free-threaded"), ('d', "debug")];
+
 /// The minor version, if this build serves it.
 pub(super) fn supported(version: &str) -> Result<u8, Refusal> {
-    if version.ends_with('t') {
-        return Err(Refusal::Flavour("free-threaded"));
-    }
-    if version.ends_with('d') {
-        return Err(Refusal::Flavour("debug"));
+    let flavour = FLAVOURS.iter().find(|(letter, _)| version.ends_with(*letter));
+    if let Some((_, flavour)) = flavour {
+        return Err(Refusal::Flavour(flavour));
     }
     let mut numbers = version.trim_end_matches('m').split('.');
     let (major, minor) = (numbers.next(), numbers.next());
@@ -104,6 +105,13 @@ pub(super) fn library_in(prefix: &Path, minor: u8) -> Result<PathBuf, Refusal> {
             if library.is_file() {
                 return Ok(library);
             }
+        }
+    }
+    // A build with another binary interface has a letter behind its version.
+    for (letter, flavour) in FLAVOURS {
+        let name = format!("libpython3.{minor}{letter}.so");
+        if directories.iter().any(|directory| directory.join(&name).exists()) {
+            return Err(Refusal::Flavour(flavour));
         }
     }
     Err(Refusal::Static {

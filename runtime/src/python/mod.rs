@@ -8,12 +8,14 @@ mod layout;
 mod packages;
 mod query;
 mod venv;
+mod version;
 
 pub(crate) use packages::Search;
 
 use crate::{Error, Result};
 use std::path::{Path, PathBuf};
 use std::{env, fmt};
+use version::Version;
 
 /// A Python that can be hosted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,6 +79,16 @@ impl Installation {
                 self.minor
             )));
         }
+        // The base may be gone, since this Python takes its place. It may not be of another kind.
+        let base = described.bases().find(|base| base.is_file());
+        if let Some(Err(refusal @ Refusal::Flavour(_))) =
+            base.as_deref().and_then(layout::of_executable)
+        {
+            return Err(Error::Configuration(format!(
+                "the virtual environment {} was made with another kind of Python: {refusal}",
+                directory.display()
+            )));
+        }
         self.executable = Some(described.executable);
         self.venv = Some(directory.to_owned());
         Ok(self)
@@ -117,6 +129,9 @@ pub enum Refusal {
     /// There is no such file or directory.
     #[error("it does not exist")]
     Missing,
+    /// A version was named, and no usable Python on this machine has it.
+    #[error("no usable Python of this machine has this version; there are {0}")]
+    NotInstalled(String),
     /// Neither a library, nor an executable, nor a prefix, nor a virtual environment.
     #[error("it is neither a libpython3.X.so, nor a python executable, nor the prefix of one")]
     NotPython,
@@ -196,18 +211,42 @@ pub fn examine(path: &Path) -> Candidate {
 
 /// The Python to use: the named one, or the best that [`discover`] finds.
 ///
+/// A name is a path, as of [`examine`]. What is no path may be a version, such as `3.12` or `3.12.4`: the best Python of
+/// that version, `python3.12` on PATH before others; or the name of an executable on PATH.
+///
 /// # Errors
 ///
 /// [`Error::PythonNotFound`] with the reason for each candidate.
 pub fn find(named: Option<&Path>) -> Result<Installation> {
     let candidates = match named {
-        Some(path) => vec![examine(path)],
+        Some(path) => named_so(path),
         None => discover(),
     };
     candidates
         .iter()
         .find_map(|candidate| candidate.verdict.clone().ok())
         .ok_or(Error::PythonNotFound { candidates })
+}
+
+/// The candidates for a name.
+fn named_so(name: &Path) -> Vec<Candidate> {
+    // The usual case: it is a path.
+    if name.exists() || name.components().count() > 1 {
+        return vec![examine(name)];
+    }
+    if let Some(version) = name.to_str().and_then(Version::parse) {
+        return version.candidates(name);
+    }
+    let on_path = on_path(name).next();
+    vec![on_path.map_or_else(|| examine(name), |executable| examine(&executable))]
+}
+
+/// The files of that name in the directories of `PATH`.
+fn on_path(name: &Path) -> impl Iterator<Item = PathBuf> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let directories: Vec<PathBuf> = env::split_paths(&path).collect();
+    let name = name.to_owned();
+    directories.into_iter().map(move |directory| directory.join(&name)).filter(|file| file.exists())
 }
 
 /// The Python to use, with the packages of a virtual environment if one is given: the named one, or the
@@ -223,18 +262,16 @@ pub fn choose(named: Option<&Path>, venv: Option<&Path>) -> Result<Installation>
     }
 }
 
+/// Prefixes where distributions put Python.
+const SYSTEM: [&str; 2] = ["/usr/local", "/usr"];
+
 /// Where to look, in the order of preference.
 fn places() -> Vec<(Origin, PathBuf)> {
     let mut places = Vec::new();
     if let Some(venv) = env::var_os("VIRTUAL_ENV") {
         places.push((Origin::ActiveVenv, PathBuf::from(venv)));
     }
-    for directory in env::split_paths(&env::var_os("PATH").unwrap_or_default()) {
-        let python = directory.join("python3");
-        if python.exists() {
-            places.push((Origin::SearchPath, python));
-        }
-    }
+    places.extend(on_path(Path::new("python3")).map(|python| (Origin::SearchPath, python)));
     let pyenv = env::var_os("PYENV_ROOT")
         .map(PathBuf::from)
         .or_else(|| Some(PathBuf::from(env::var_os("HOME")?).join(".pyenv")));
@@ -246,7 +283,7 @@ fn places() -> Vec<(Origin, PathBuf)> {
         versions.sort_by_cached_key(|path| std::cmp::Reverse(numbers(path)));
         places.extend(versions.into_iter().map(|path| (Origin::Pyenv, path)));
     }
-    for prefix in ["/usr/local", "/usr"] {
+    for prefix in SYSTEM {
         places.push((Origin::System, PathBuf::from(prefix)));
     }
     places

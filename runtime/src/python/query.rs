@@ -16,6 +16,13 @@ print(v('MULTIARCH') or '')
 print(sys.implementation.name)
 ";
 
+/// The third number of the version of `executable`, if it runs.
+pub(super) fn patch(executable: &Path) -> Option<u32> {
+    let question = ["-I", "-S", "-c", "import sys; print(sys.version_info.micro)"];
+    let asked = Command::new(executable).args(question).stdin(Stdio::null()).output().ok()?;
+    String::from_utf8_lossy(&asked.stdout).trim().parse().ok()
+}
+
 /// Runs `executable` with [`QUESTION`].
 pub(super) fn run(executable: &Path) -> Result<Installation, Refusal> {
     let output = Command::new(executable)

@@ -12,16 +12,24 @@ pub(super) struct Described {
     pub(super) home: PathBuf,
     /// The second number of its version. Not every tool writes it.
     pub(super) minor: Option<u8>,
+    /// The python that it was made with, by its own name.
+    named: Option<PathBuf>,
 }
 
 impl Described {
     /// The possible names of the python that it was made with, best first.
+    ///
+    /// `home` may hold several, such as a debug build beside the usual one. Which of them it was, its own python says
+    /// if that is a link, and a line of the file otherwise.
     pub(super) fn bases(&self) -> impl Iterator<Item = PathBuf> {
+        let linked = self.executable.is_symlink().then(|| self.executable.canonicalize().ok());
+        let own = linked.flatten().or_else(|| self.named.clone());
         let exact = self.minor.map(|minor| format!("python3.{minor}"));
-        exact
+        let in_home = exact
             .into_iter()
             .chain(["python3".to_owned(), "python".to_owned()])
-            .map(|name| self.home.join(name))
+            .map(|name| self.home.join(name));
+        own.into_iter().chain(in_home)
     }
 }
 
@@ -41,5 +49,8 @@ pub(super) fn read(directory: &Path) -> Result<Described, Refusal> {
     let minor = value("version")
         .or_else(|| value("version_info"))
         .and_then(|version| version.split('.').nth(1)?.parse().ok());
-    Ok(Described { executable: directory.join("bin/python"), home: PathBuf::from(home), minor })
+    // `executable` is venv's word since 3.11, `base-executable` virtualenv's.
+    let named = value("executable").or_else(|| value("base-executable")).map(PathBuf::from);
+    let executable = directory.join("bin/python");
+    Ok(Described { executable, home: PathBuf::from(home), minor, named })
 }
