@@ -54,6 +54,10 @@ def mangled_identity(name):
     return int(match[1]) if match else None
 
 
+# An extension module's file for one Python: `name.cpython-311-x86_64-linux-gnu.so` (PEP 3149).
+_TAGGED = re.compile(r"(\w+)\.(?:cpython|pypy|graalpy)[^/]*\.so")
+
+
 class _Tree:
     """Which modules and external modules an archive has."""
 
@@ -63,6 +67,8 @@ class _Tree:
         )
         # Plain module name -> its record, or None for a namespace package.
         self.sources = {}
+        # Name -> record of extension modules for other Pythons.
+        self.foreign = {}
         self.packages = set()
         for record in sorted(archive.names):
             if record.startswith(".data/"):
@@ -87,11 +93,15 @@ class _Tree:
 
     def _add_library(self, folders, last, record):
         for suffix in importlib.machinery.EXTENSION_SUFFIXES:
-            if last.endswith(suffix):
-                name = ".".join([*folders, last[: -len(suffix)]])
+            stem = last.removesuffix(suffix)
+            if stem != last and "." not in stem:
+                name = ".".join([*folders, stem])
                 if not self._has_source(name) and self.extern_of(name) is None:
                     self.sources[name] = record
                 return
+        tagged = _TAGGED.fullmatch(last)
+        if tagged:
+            self.foreign.setdefault(".".join([*folders, tagged[1]]), record)
 
     def _has_source(self, name):
         return (self.sources.get(name) or "").endswith(".py")
@@ -336,6 +346,8 @@ class PackageImporter:
                 full = f"{name}.{item}"
                 if full in self._tree.sources:
                     self.import_module(full)
+                elif full in self._tree.foreign:
+                    raise self._not_found(full)
                 elif self._tree.extern_of(full):
                     # An external module inside a packaged one (a C extension, say).
                     setattr(module, item, importlib.import_module(full))
@@ -435,6 +447,14 @@ class PackageImporter:
         return self._tree.extern_of(name) is not None or name in IMPLICIT_EXTERNS
 
     def _not_found(self, name):
+        if name in self._tree.foreign:
+            own = f"Python {sys.version_info[0]}.{sys.version_info[1]}"
+            return ModuleNotFoundError(
+                f"the package {self.filename} has the extension module {name} for another Python "
+                f"({self._tree.foreign[name]}), and this is {own}; export it again with {own}, or "
+                f"load it into a pool of that Python",
+                name=name,
+            )
         externs = self.extern_modules
         shown = ", ".join(externs[:12]) + (f" and {len(externs) - 12} more" * (len(externs) > 12))
         return ModuleNotFoundError(

@@ -29,6 +29,27 @@ fn collect(session: &Session) {
 }
 
 #[test]
+fn an_extension_module_for_another_python_is_named_with_what_to_do() {
+    let _alone = alone();
+    let pool = pool(1);
+    let library = "things/_fast.cpython-36m-x86_64-linux-gnu.so";
+    let sources: [(&str, &[u8]); 4] = [
+        ("things/__init__.py", b""),
+        (library, b"\x7fELF"),
+        ("plain.py", b"import things._fast"),
+        ("named.py", b"from things import _fast"),
+    ];
+    let package = load(&pool, &[], &sources);
+    for module in ["plain", "named", "things._fast"] {
+        let session = pool.interpreters()[0].session();
+        let error = package.import_module(&session, module);
+        let text = error.unwrap_err().to_string();
+        let told = [library, "for another Python", "export it again with Python 3."];
+        assert!(told.iter().all(|part| text.contains(part)), "{module}: {text}");
+    }
+}
+
+#[test]
 fn a_package_without_torch_loads_where_torch_is_not_imported() {
     let _alone = alone();
     let pool = pool(2);
