@@ -3,7 +3,9 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::beside::{Seen, copy, directory, plain, pythons};
+use hydrozoa_testkit::libraries::Workshop;
+
+use crate::beside::{Seen, copy, directory, plain, pythons, same_everywhere};
 
 /// Runs the script with these arguments.
 fn script(mut command: Command, arguments: &[&Path]) -> Seen {
@@ -27,4 +29,48 @@ fn libraries_that_cannot_be_loaded_have_the_errors_of_plain_python() {
         }
         assert_eq!(seen.output.lines().count(), expected.output.lines().count(), "{}", seen.errors);
     }
+}
+
+#[test]
+fn libraries_in_a_folder_whose_name_is_not_utf_8_are_loaded() {
+    let place = directory("names");
+    let program = format!(
+        "import ctypes, os, shutil, subprocess, sys\n\
+         place = os.fsdecode({:?}.encode() + b'/\\xff')\n\
+         shutil.rmtree(place, ignore_errors=True)\n\
+         os.mkdir(place)\n\
+         def build(name, source, *arguments):\n    \
+             command = ['cc', '-shared', '-fPIC', '-x', 'c', '-', '-o', f'{{place}}/lib{{name}}.so']\n    \
+             subprocess.run([*command, *arguments], input=source, check=True)\n\
+         build('dep', b'int dep(void) {{ return 5; }}')\n\
+         build('use', b'int dep(void); int use(void) {{ return dep(); }}',\n      \
+               '-x', 'none', '-L' + place, '-ldep', '-Wl,-rpath,$ORIGIN')\n\
+         print(ctypes.CDLL(f'{{place}}/libuse.so').use())\n\
+         import _queue\n\
+         if hasattr(_queue, '__file__'):\n    \
+             shutil.copy(_queue.__file__, place)\n    \
+             sys.path.insert(0, place)\n    \
+             del sys.modules['_queue']\n    \
+             import _queue\n    \
+             assert _queue.__file__.startswith(place)\n",
+        place.to_str().unwrap()
+    );
+    for (minor, seen) in same_everywhere(&program) {
+        assert!(seen.output.starts_with("5\n"), "3.{minor}: {seen:?}");
+        // Since 3.12 CPython itself imports no extension module from there.
+        assert!(seen.code == Some(0) || minor >= 12, "3.{minor}: {seen:?}");
+    }
+}
+
+/// The library's name alone makes the runtime warn: torch is not where the command has looked for it.
+#[test]
+fn a_warning_is_plain_text_and_comes_once_for_all_copies() {
+    let shop = Workshop::new("cli-warning");
+    let library = shop.build("libtorch_cpu.so", "int x;", &[]);
+    let python = pythons().values().next().unwrap();
+    let mut command = copy(python, &["--torch", "shared", "--copies", "3", "--in", "all"]);
+    let program = format!("import ctypes; ctypes.CDLL({library:?})");
+    let seen = Seen::from(command.args(["-c", &program]).output().unwrap());
+    assert_eq!(seen.errors.matches("libtorch_cpu.so").count(), 1, "{}", seen.errors);
+    assert!(!seen.errors.contains('\x1b'), "{:?}", seen.errors);
 }
