@@ -76,3 +76,4 @@ pub use loader::{DomainBuilder, Loader, LoaderBuilder};
 pub use policy::{Class, Decision, Judge, Policy, Rule, Verdict};
 pub use replica::thunk::Interposition;
 pub use sys::lock::{Undisturbed, undisturbed};
+pub use visible::publish::is_in_replica;

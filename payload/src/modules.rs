@@ -39,6 +39,27 @@ pub(crate) unsafe fn install() -> Outcome<()> {
     }
 }
 
+/// The table of the module `signal` is filled when the module is initialised. SIGINT gets a handler there that raises
+/// KeyboardInterrupt. The host refuses that handler, since signals are the application's; the table should say so.
+const SIGNALS: &str = "
+import _signal
+try:
+    if _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:
+        _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
+except OSError:
+    pass  # The application has installed a handler just now.
+\0";
+
+/// Has Python's table of signals say that SIGINT is not Python's.
+///
+/// # Safety
+///
+/// Attached, on Python's main thread.
+pub(crate) unsafe fn leave_signals() -> Outcome<()> {
+    // SAFETY: by contract.
+    unsafe { run(SIGNALS, c"_hydrozoa/signals.py", &[]) }
+}
+
 /// Runs one of our programs in a namespace of its own.
 ///
 /// # Safety

@@ -195,6 +195,7 @@ unsafe fn prepare(start: &Start) -> Outcome<()> {
             // The thread that first imports it becomes `threading.main_thread()`. Up to 3.12
             // `threading._shutdown` waits for that thread, so it must be the one that finalizes.
             Ref::owned(PyImport_ImportModule(c"threading".as_ptr()))?;
+            modules::leave_signals()?;
         }
         let variables = start.environment;
         for index in 0..start.environment_count {

@@ -4,6 +4,9 @@
 //! from other faults. It ends the process if the kernel refuses that mapping
 //! (library/std/src/sys/pal/unix/stack_overflow.rs).
 
+pub(crate) mod signals;
+
+use signals::Mask;
 use std::any::Any;
 use std::ffi::{CString, c_void};
 use std::io;
@@ -74,6 +77,23 @@ impl<T: Send + 'static> Thread<T> {
             return Err(io::Error::from_raw_os_error(status));
         }
         Ok(Self { thread, outcome })
+    }
+
+    /// As [`Thread::start`], for a thread that works for nobody who waits: it blocks all signals from its first
+    /// moment on, so that it takes none that the application blocks or waits for.
+    ///
+    /// # Errors
+    ///
+    /// The kernel's refusal.
+    pub(crate) fn helper(
+        name: &str,
+        action: impl FnOnce() -> T + Send + 'static,
+    ) -> io::Result<Self> {
+        let own = Mask::current();
+        Mask::block_all();
+        let started = Self::start(name, action);
+        own.set();
+        started
     }
 
     /// Waits until it has ended.

@@ -4,6 +4,7 @@ use crate::Result;
 use crate::environment::Environment;
 use crate::libraries::{LibraryRules, Loaders};
 use crate::python::{Installation, Search};
+use crate::thread::signals::Guard;
 use crate::torch::{Adapter, Member, OwnGuards, Release, TorchPolicy, files, slots};
 use hydrozoa_loader::{Domain, Interposition, Library, Loader};
 use std::sync::Arc;
@@ -19,10 +20,11 @@ pub(crate) enum Torch {
     Unshared,
 }
 
-/// Where an interpreter lives: its domain, and what answers for its libtorch.
+/// Where an interpreter lives: its domain, what guards the application's signals, and what answers for its libtorch.
 #[derive(Debug)]
 pub(crate) struct Place {
     pub(crate) domain: Domain,
+    pub(crate) signals: &'static Guard,
     libtorch: Libtorch,
 }
 
@@ -60,6 +62,7 @@ impl Libtorch {
 impl Place {
     /// Notes the interpreter's libpython, before anything that calls it is opened in the domain.
     pub(crate) fn runs(&self, libpython: &Library) -> Result<()> {
+        self.signals.runs(&self.domain, libpython);
         match self.libtorch {
             Libtorch::Shared(member) => Ok(member.runs(libpython)?),
             Libtorch::Own(_) => Ok(()),
@@ -132,6 +135,10 @@ impl Torch {
         if let Some(exit) = exit {
             builder = builder.interpose("exit", exit);
         }
+        let signals = Guard::new();
+        for (symbol, interposition) in signals.interpositions() {
+            builder = builder.interpose(symbol, interposition);
+        }
         let libtorch = match self {
             Self::Shared { adapter, strict } => Libtorch::Shared(adapter.join(*strict)),
             Self::Isolated | Self::Unshared => Libtorch::Own(Box::leak(Box::default())),
@@ -142,7 +149,7 @@ impl Torch {
         // Its place is free for another one then.
         let domain = builder.build().inspect_err(|_| libtorch.retire())?;
         libtorch.attach(&domain);
-        Ok(Place { domain, libtorch })
+        Ok(Place { domain, signals, libtorch })
     }
 
     /// The loader with this policy and these rules: one for the process, so that all pools share the commons.

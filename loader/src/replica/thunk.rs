@@ -68,7 +68,10 @@ impl Interposition {
     ///
     /// # Safety
     /// As for [`Interposition::with_context`]; `target` takes the return address as its last argument.
-    pub(crate) unsafe fn with_caller(
+    ///
+    /// # Panics
+    /// If `arguments` is greater than 4.
+    pub unsafe fn with_caller(
         target: *const c_void,
         arguments: usize,
         context: usize,

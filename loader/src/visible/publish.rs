@@ -218,6 +218,12 @@ pub(crate) fn find_range(address: usize) -> Option<Range> {
     RANGES.get()?.find(address)
 }
 
+/// Whether `address` lies in a replica of any domain, also in one that has been closed and stays mapped. It takes no
+/// lock and never waits, so a signal handler may ask.
+pub fn is_in_replica(address: usize) -> bool {
+    find_range(address).is_some()
+}
+
 /// The replica whose address range holds `address`.
 pub(crate) fn find(address: usize) -> Option<Arc<Replica>> {
     let directory = DIRECTORY.lock();

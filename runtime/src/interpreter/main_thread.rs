@@ -9,6 +9,7 @@
 use super::start::{Configuration, run};
 use crate::payload::{Sink, table::PayloadTable};
 use crate::thread::Thread;
+use crate::thread::signals::Mask;
 use crate::torch_policy::Place;
 use crate::{Error, Result};
 use hydrozoa_loader::Domain;
@@ -16,8 +17,9 @@ use std::sync::mpsc;
 
 /// A started interpreter's main thread.
 pub(super) struct MainThread {
-    /// Dropping it makes the thread finalize the interpreter.
-    end: mpsc::Sender<()>,
+    /// Has the thread finalize the interpreter, with the signals blocked that the sender blocks: the thread works for
+    /// it. In between it blocks all.
+    end: mpsc::Sender<Mask>,
     thread: Thread<()>,
     /// The process that it belongs to: a forked child has only the thread that forked.
     process: u32,
@@ -33,19 +35,22 @@ impl MainThread {
         configuration: &Configuration,
     ) -> Result<Self> {
         let (tell, told) = mpsc::channel();
-        let (end, wait) = mpsc::channel::<()>();
+        let (end, wait) = mpsc::channel::<Mask>();
         let (own_name, configuration) = (name.to_owned(), configuration.clone());
         let thread = Thread::start(name, move || {
             crate::torch::note_new_thread();
+            place.signals.close();
             let started = run(&own_name, &place.domain, &table, &configuration);
             let failed = started.is_err();
+            Mask::block_all();
             // The receiver lives until it has this.
             let _ = tell.send(started);
             if failed {
                 return;
             }
-            // Nothing is ever sent: the sender is dropped.
-            let _ = wait.recv();
+            if let Ok(mask) = wait.recv() {
+                mask.set();
+            }
             if let Err(error) = finalize(&place.domain, &table) {
                 tracing::warn!(interpreter = %own_name, %error, "finalization failed");
             }
@@ -68,7 +73,8 @@ impl MainThread {
 
     /// Finalizes the interpreter on its thread, and waits for that.
     pub(super) fn end(self) {
-        drop(self.end);
+        // The thread waits for it, unless this is a forked child.
+        let _ = self.end.send(Mask::current());
         if self.process != std::process::id() {
             return;
         }
@@ -79,7 +85,7 @@ impl MainThread {
 
     /// Finalizes the interpreter on its thread when its other threads have released it. Does not wait.
     pub(super) fn end_alone(self) {
-        drop(self.end);
+        let _ = self.end.send(Mask::current());
         if self.process == std::process::id() {
             self.thread.detach();
         }

@@ -43,7 +43,7 @@ pub(super) fn add(time: Instant, visit: &Arc<Visit>, action: Action) -> Key {
         entries.first_key_value().is_some_and(|(first, _)| *first == key)
     });
     if before != process {
-        match Thread::start("deadlines", run) {
+        match Thread::helper("deadlines", run) {
             Ok(thread) => thread.detach(),
             Err(error) => {
                 PROCESS.store(0, Ordering::Release);

@@ -37,7 +37,7 @@ pub(super) fn send(visit: &Arc<Visit>, reason: Interrupt) {
         return;
     }
     let sending = inner.clone();
-    match Thread::start("interrupt", move || empty(&sending)) {
+    match Thread::helper("interrupt", move || empty(&sending)) {
         Ok(thread) => thread.detach(),
         Err(error) => {
             inner.sender().0.with(|queue| queue.emptied_in = None);
