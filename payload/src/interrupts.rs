@@ -9,8 +9,10 @@ use pyo3_ffi::{
     PyThreadState, PyThreadState_Get, PyThreadState_GetInterpreter, PyThreadState_Next,
     PyThreadState_SetAsyncExc,
 };
+use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_long, c_void};
 use std::ptr;
+use std::time::{Duration, Instant};
 
 /// See [`crate::table::PayloadTable::interrupt`].
 ///
@@ -26,7 +28,8 @@ pub(crate) unsafe extern "C" fn interrupt(
     unsafe {
         guarded(sink, || {
             *done = c_int::from(states_of(thread) <= 1);
-            if *done != 0 {
+            let sends = reason == Interrupt::NONE || !Describing::is_one(thread);
+            if *done != 0 && sends {
                 match reason {
                     Interrupt::NONE => PyThreadState_SetAsyncExc(thread as c_long, ptr::null_mut()),
                     reason => PyThreadState_SetAsyncExc(thread as c_long, class(reason)?.as_ptr()),
@@ -34,6 +37,59 @@ pub(crate) unsafe extern "C" fn interrupt(
             }
             Ok(())
         })
+    }
+}
+
+/// While it lives, this thread describes an exception to the host, by Python code: an interrupt would get into that.
+/// What was left for the thread and not raised is taken back.
+pub(crate) struct Describing {
+    thread: u64,
+}
+
+/// The threads that describe an exception, and since when. Code that runs for longer is that of the exception's own class,
+/// and is interrupted.
+struct Describers(UnsafeCell<Vec<(u64, Instant)>>);
+
+// SAFETY: used under the GIL alone.
+unsafe impl Sync for Describers {}
+
+static DESCRIBERS: Describers = Describers(UnsafeCell::new(Vec::new()));
+
+impl Describing {
+    const LONG: Duration = Duration::from_secs(1);
+
+    /// # Safety
+    ///
+    /// The thread is attached, now and when this is dropped.
+    pub(crate) unsafe fn begin() -> Self {
+        // SAFETY: attached, by contract.
+        unsafe {
+            let thread = PyThread_get_thread_ident();
+            if states_of(thread) <= 1 {
+                PyThreadState_SetAsyncExc(thread as c_long, ptr::null_mut());
+            }
+            (*DESCRIBERS.0.get()).push((thread, Instant::now()));
+            Self { thread }
+        }
+    }
+
+    /// # Safety
+    ///
+    /// The caller is attached.
+    unsafe fn is_one(thread: u64) -> bool {
+        // SAFETY: attached, by contract, and nobody else is meanwhile.
+        let describers = unsafe { &*DESCRIBERS.0.get() };
+        describers.iter().any(|(one, since)| *one == thread && since.elapsed() < Self::LONG)
+    }
+}
+
+impl Drop for Describing {
+    fn drop(&mut self) {
+        // SAFETY: attached, by the contract of `begin`, and nobody else is meanwhile.
+        let describers = unsafe { &mut *DESCRIBERS.0.get() };
+        if let Some(place) = describers.iter().rposition(|(one, _)| *one == self.thread) {
+            describers.remove(place);
+        }
     }
 }
 

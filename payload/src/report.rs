@@ -3,6 +3,7 @@
 use crate::HOST;
 use crate::barrier;
 use crate::fault::{Fault, Outcome};
+use crate::interrupts::Describing;
 use crate::reference::Ref;
 use crate::table::{Failure, Status, Text};
 use pyo3_ffi::{
@@ -129,6 +130,7 @@ impl Raised {
         // SAFETY: attached, and the objects are alive. A part of the description that fails is empty,
         // and its own exception is cleared.
         unsafe {
+            let _describing = Describing::begin();
             if let Ok(traceback) = &traceback {
                 PyException_SetTraceback(value.as_ptr(), traceback.as_ptr());
             }

@@ -63,6 +63,6 @@ pub use libraries::LibraryRules;
 pub use movable::{Movable, Reply};
 pub use object::{Iter, Object};
 pub use package::Package;
-pub use pool::{Builder, Pool};
+pub use pool::{Builder, Interpreters, Pool};
 pub use session::Session;
 pub use torch::TorchPolicy;

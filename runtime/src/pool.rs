@@ -10,23 +10,87 @@ use crate::thread::Thread;
 use crate::torch::TorchPolicy;
 use crate::torch_policy::Torch;
 use crate::{Error, Result};
+use arc_swap::ArcSwap;
 use std::cell::Cell;
 use std::ffi::OsString;
+use std::fmt;
 use std::num::NonZeroUsize;
+use std::ops::Deref;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 
 /// Several interpreters of one Python in this process.
 ///
 /// A pool has no threads. Each thread of the application takes a [`Session`] and runs in it.
 ///
-/// A handle: clones refer to the same interpreters. An interpreter is finalized after the last clone, the
-/// pool's last package and movable, and the interpreter's last session are dropped.
-#[derive(Clone, Debug)]
-pub struct Pool {
-    interpreters: Arc<[Interpreter]>,
+/// A handle: clones refer to the same pool. An interpreter is finalized after the last clone, the
+/// pool's last package and movable, and the interpreter's last session are dropped. One that the pool has replaced
+/// ([`Pool::replace`]) or given up ([`Pool::resize`]) needs only its own sessions and handles to be dropped.
+#[derive(Clone)]
+pub struct Pool(Arc<State>);
+
+/// What the handles of a pool share.
+struct State {
+    interpreters: ArcSwap<Box<[Interpreter]>>,
     python: Installation,
+    /// For those who change the pool, one at a time. Without it nobody can.
+    changes: Option<Mutex<Changes>>,
+}
+
+/// What the pool's next interpreters are made of.
+struct Changes {
+    configuration: Configuration,
+    /// How many interpreters each place has had.
+    generations: Vec<usize>,
+    /// Names and sources of [`Pool::register_module`].
+    modules: Vec<(String, String)>,
+}
+
+/// The interpreters of a pool at one moment, in order.
+#[derive(Clone)]
+pub struct Interpreters(Arc<Box<[Interpreter]>>);
+
+impl Deref for Interpreters {
+    type Target = [Interpreter];
+
+    fn deref(&self) -> &[Interpreter] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Interpreters {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_list().entries(self.iter()).finish()
+    }
+}
+
+impl IntoIterator for Interpreters {
+    type Item = Interpreter;
+    type IntoIter = std::vec::IntoIter<Interpreter>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        Vec::from(&**self.0).into_iter()
+    }
+}
+
+impl<'a> IntoIterator for &'a Interpreters {
+    type Item = &'a Interpreter;
+    type IntoIter = std::slice::Iter<'a, Interpreter>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+impl fmt::Debug for Pool {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Pool")
+            .field("python", &self.python().library())
+            .field("interpreters", &self.interpreters())
+            .finish()
+    }
 }
 
 /// Settings of a pool.
@@ -42,7 +106,7 @@ pub struct Builder {
     arguments: Vec<String>,
     paths: Vec<PathBuf>,
     environment: Option<Variables>,
-    on_stuck: Option<OnStuck>,
+    on_stuck: OnStuck,
 }
 
 impl Builder {
@@ -146,7 +210,15 @@ impl Builder {
     /// ([`Session::with_deadline`], [`Session::interrupt_handle`]). It runs on a thread of its own. Without it, such a
     /// call is only logged, as a warning of `tracing`.
     pub fn on_stuck(mut self, function: impl Fn(&Stuck) + Send + Sync + 'static) -> Self {
-        self.on_stuck = Some(OnStuck(Arc::new(function)));
+        self.on_stuck.listener = Some(Arc::new(function));
+        self
+    }
+
+    /// Whether the pool replaces an interpreter that has a stuck call ([`Pool::replace`]): 150 ms after it has called the
+    /// function of [`Builder::on_stuck`], if the call goes on still. The default is no. The old interpreter ends when its
+    /// call does.
+    pub fn replace_stuck(mut self, replace: bool) -> Self {
+        self.on_stuck.replace = replace.then_some(replace_stuck as fn(&Interpreter));
         self
     }
 
@@ -177,39 +249,92 @@ impl Builder {
             environment: self.environment.map(Environment::new).transpose()?,
             ..Configuration::new(python.clone(), torch)
         };
-        let interpreters = start_all(count, &configuration)?.into();
-        Interpreter::set_siblings(&interpreters);
-        Ok(Pool { interpreters, python })
+        let mut changes = Changes { configuration, generations: Vec::new(), modules: Vec::new() };
+        let interpreters = changes.grow(0, count)?.into_boxed_slice();
+        let pool = Pool(Arc::new(State {
+            interpreters: ArcSwap::from_pointee(interpreters),
+            python,
+            changes: Some(Mutex::new(changes)),
+        }));
+        for interpreter in &pool.interpreters() {
+            pool.adopt(interpreter);
+        }
+        Ok(pool)
     }
 }
 
-/// Starts the first interpreter alone, since it has the files read and the plans made that all
-/// share, and the others beside each other.
-fn start_all(count: usize, configuration: &Configuration) -> Result<Box<[Interpreter]>> {
-    let first = start(0, configuration)?;
-    let threads = thread::available_parallelism().map_or(1, NonZeroUsize::get);
-    let mut interpreters = vec![first];
-    while interpreters.len() < count {
-        let begin = interpreters.len();
-        let end = count.min(begin + threads);
-        let starting: Vec<_> = (begin..end).map(|index| starting(index, configuration)).collect();
-        // All of them have ended before the first error is returned.
-        let started: Vec<_> = starting
-            .into_iter()
-            .map(|thread| thread?.join().unwrap_or_else(|panic| Err(Error::panicked(&*panic))))
-            .collect();
-        for outcome in started {
-            interpreters.push(outcome?);
+/// Replaces an interpreter with a stuck call.
+fn replace_stuck(interpreter: &Interpreter) {
+    if let Err(error) = interpreter.pool().replace_this(interpreter) {
+        let interpreter = interpreter.name();
+        tracing::error!(interpreter, %error, "a stuck interpreter could not be replaced");
+    }
+}
+
+impl Changes {
+    /// Interpreters for the places from `begin` to before `end`. The first of a pool is started alone, since it has the
+    /// files read and the plans made that all share; the others are started beside each other.
+    fn grow(&mut self, begin: usize, end: usize) -> Result<Vec<Interpreter>> {
+        let mut interpreters = Vec::new();
+        if begin == 0 {
+            interpreters.push(self.start(0)?);
+        }
+        let threads = thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        while begin + interpreters.len() < end {
+            let first = begin + interpreters.len();
+            let last = end.min(first + threads);
+            let starting: Vec<_> = (first..last).map(|index| self.starting(index)).collect();
+            // All of them have ended before the first error is returned.
+            let started: Vec<_> = starting
+                .into_iter()
+                .map(|thread| thread?.join().unwrap_or_else(|panic| Err(Error::panicked(&*panic))))
+                .collect();
+            for outcome in started {
+                interpreters.push(outcome?);
+            }
+        }
+        for interpreter in &interpreters {
+            self.prepare(interpreter)?;
+        }
+        Ok(interpreters)
+    }
+
+    /// The next interpreter at `index`.
+    fn start(&mut self, index: usize) -> Result<Interpreter> {
+        let name = self.name(index);
+        start(index, &name, &self.configuration)
+    }
+
+    /// A thread that starts it.
+    fn starting(&mut self, index: usize) -> Result<Thread<Result<Interpreter>>> {
+        let (name, configuration) = (self.name(index), self.configuration.clone());
+        let text = name.clone();
+        Thread::start("start", move || start(index, &name, &configuration))
+            .map_err(|error| Error::no_thread(&text, &error))
+    }
+
+    fn name(&mut self, index: usize) -> String {
+        if self.generations.len() <= index {
+            self.generations.resize(index + 1, 0);
+        }
+        let generation = self.generations[index];
+        self.generations[index] += 1;
+        match generation {
+            0 => format!("interpreter {index}"),
+            number => format!("interpreter {index} (replacement {number})"),
         }
     }
-    Ok(interpreters.into())
+
+    /// Gives an interpreter what the pool's others have.
+    fn prepare(&self, interpreter: &Interpreter) -> Result<()> {
+        self.modules.iter().try_for_each(|(name, source)| register(interpreter, name, source))
+    }
 }
 
-/// A thread that starts interpreter `index`.
-fn starting(index: usize, configuration: &Configuration) -> Result<Thread<Result<Interpreter>>> {
-    let configuration = configuration.clone();
-    Thread::start("start", move || start(index, &configuration))
-        .map_err(|error| Error::no_thread(&format!("interpreter {index}"), &error))
+/// Makes a module importable in one interpreter.
+fn register(interpreter: &Interpreter, name: &str, source: &str) -> Result<()> {
+    let session = interpreter.session();
+    session.import("_hydrozoa.sources")?.call_method("register", (name, source)).map(drop)
 }
 
 thread_local! {
@@ -220,8 +345,14 @@ thread_local! {
 impl Interpreter {
     /// The pool that it belongs to, or a pool of this interpreter alone if that is gone.
     pub fn pool(&self) -> Pool {
-        let interpreters = self.siblings().unwrap_or_else(|| Arc::new([self.clone()]));
-        Pool { interpreters, python: self.python().clone() }
+        if let Some(state) = self.owner().and_then(|owner| owner.downcast::<State>().ok()) {
+            return Pool(state);
+        }
+        Pool(Arc::new(State {
+            interpreters: ArcSwap::from_pointee([self.clone()].into()),
+            python: self.python().clone(),
+            changes: None,
+        }))
     }
 }
 
@@ -231,14 +362,95 @@ impl Pool {
         Builder::default()
     }
 
-    /// The interpreters, in order.
-    pub fn interpreters(&self) -> &[Interpreter] {
-        &self.interpreters
+    /// The interpreters that it has now, in order.
+    pub fn interpreters(&self) -> Interpreters {
+        Interpreters(self.0.interpreters.load_full())
     }
 
     /// The Python that they were made of.
     pub fn python(&self) -> &Installation {
-        &self.python
+        &self.0.python
+    }
+
+    /// Starts an interpreter in the place of that at `index`, while the others run, and returns the one that was there.
+    ///
+    /// New sessions get the new one. Sessions on the old one go on, and movables keep no copy in it alive. It ends when its
+    /// last session, its last handle, and the last [`Tensor`](crate::Tensor) or [`Buffer`](crate::Buffer) taken from it are dropped,
+    /// so drop the handle that this returns. That waits for the end unless somebody else has a session on it, as
+    /// one whose call is stuck has.
+    ///
+    /// Modules of [`Pool::register_module`] are registered in the new interpreter. Packages and movables load their
+    /// objects there when they are used.
+    ///
+    /// # Errors
+    ///
+    /// As [`Builder::build`], and [`Error::NoSuchInterpreter`]. Then nothing has changed.
+    pub fn replace(&self, index: usize) -> Result<Interpreter> {
+        let mut changes = self.changes()?;
+        let mut members = self.interpreters().to_vec();
+        let count = members.len();
+        let place = members.get_mut(index).ok_or(Error::NoSuchInterpreter { index, count })?;
+        let new = changes.start(index)?;
+        changes.prepare(&new)?;
+        self.adopt(&new);
+        let old = std::mem::replace(place, new);
+        self.0.interpreters.store(Arc::new(members.into()));
+        Ok(old)
+    }
+
+    /// Replaces this interpreter ([`Pool::replace`]), unless the pool has replaced it already.
+    fn replace_this(&self, interpreter: &Interpreter) -> Result<Option<Interpreter>> {
+        let members = self.interpreters();
+        let index = members.iter().position(|member| Arc::ptr_eq(&member.0, &interpreter.0));
+        drop(members);
+        index.map(|index| self.replace(index)).transpose()
+    }
+
+    /// Starts interpreters or gives some up, until there are `count`, while the others run. Those with the highest indices
+    /// are given up. They end as one that was replaced does ([`Pool::replace`]); this waits for the end of those that
+    /// nobody uses.
+    ///
+    /// # Errors
+    ///
+    /// As [`Builder::build`]. Then nothing has changed.
+    pub fn resize(&self, count: usize) -> Result<()> {
+        if count == 0 {
+            return Err(Error::Configuration("a pool needs at least one interpreter".to_owned()));
+        }
+        let mut changes = self.changes()?;
+        let mut members = self.interpreters().to_vec();
+        let given_up = members.split_off(count.min(members.len()));
+        let new = changes.grow(members.len(), count)?;
+        for interpreter in &new {
+            self.adopt(interpreter);
+        }
+        members.extend(new);
+        self.0.interpreters.store(Arc::new(members.into()));
+        drop(changes);
+        drop(given_up);
+        Ok(())
+    }
+
+    /// Whether the interpreter was started for this pool.
+    pub(crate) fn has(&self, interpreter: &Interpreter) -> bool {
+        interpreter.is_owned_by(Arc::as_ptr(&self.0))
+    }
+
+    /// The right to change the pool.
+    fn changes(&self) -> Result<MutexGuard<'_, Changes>> {
+        let changes = self.0.changes.as_ref().ok_or_else(|| {
+            Error::Configuration(
+                "the pool of this interpreter is gone, so nothing can be changed in it".to_owned(),
+            )
+        })?;
+        // A panic leaves numbers behind that are too high, and nothing else.
+        Ok(changes.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Notes whose the interpreter is.
+    fn adopt(&self, interpreter: &Interpreter) {
+        let owner: Weak<State> = Arc::downgrade(&self.0);
+        interpreter.set_owner(owner);
     }
 
     /// Leases the least loaded interpreter. Never waits: if all interpreters are leased, the one with the
@@ -247,7 +459,7 @@ impl Pool {
     ///
     /// # Errors
     ///
-    /// None today; a pool that replaces interpreters will have some.
+    /// None today; a bounded pool will have some.
     pub fn acquire(&self) -> Result<Session> {
         self.lease(None)
     }
@@ -267,7 +479,8 @@ impl Pool {
         let last = LAST.get();
         // However many interpreters there are: none is loaded less than one without a session, and
         // of those that one comes first which is preferred and was had last.
-        if let Some(interpreter) = self.interpreters.get(last)
+        let members = self.0.interpreters.load();
+        if let Some(interpreter) = members.get(last)
             && interpreter.leases() == 0
             && !interpreter.is_stuck()
             && preferred.is_none_or(|preferred| preferred(interpreter))
@@ -276,11 +489,12 @@ impl Pool {
             return Ok(session);
         }
         loop {
+            // They may have been replaced meanwhile.
+            let members = self.0.interpreters.load();
             let load = |interpreter: &Interpreter| (interpreter.is_stuck(), interpreter.leases());
-            let least = self.interpreters.iter().map(load).min();
+            let least = members.iter().map(load).min();
             let least = least.expect("a pool has at least one interpreter");
-            let chosen = self
-                .interpreters
+            let chosen = members
                 .iter()
                 .filter(|interpreter| load(interpreter) == least)
                 .min_by_key(|interpreter| {
@@ -304,9 +518,13 @@ impl Pool {
     ///
     /// None in practice: the source is compiled when it is imported.
     pub fn register_module(&self, name: &str, source: &str) -> Result<()> {
-        for interpreter in self.interpreters() {
-            let session = interpreter.session();
-            session.import("_hydrozoa.sources")?.call_method("register", (name, source))?;
+        let mut changes = self.0.changes.as_ref().map(|_| self.changes()).transpose()?;
+        for interpreter in &self.interpreters() {
+            register(interpreter, name, source)?;
+        }
+        if let Some(changes) = &mut changes {
+            changes.modules.retain(|(known, _)| known != name);
+            changes.modules.push((name.to_owned(), source.to_owned()));
         }
         Ok(())
     }
@@ -317,10 +535,9 @@ impl Pool {
     ///
     /// [`Error::NoSuchInterpreter`].
     pub fn acquire_on(&self, index: usize) -> Result<Session> {
-        let interpreters = self.interpreters();
-        let interpreter = interpreters
-            .get(index)
-            .ok_or(Error::NoSuchInterpreter { index, count: interpreters.len() })?;
+        let members = self.0.interpreters.load();
+        let count = members.len();
+        let interpreter = members.get(index).ok_or(Error::NoSuchInterpreter { index, count })?;
         Ok(interpreter.session())
     }
 }

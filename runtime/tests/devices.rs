@@ -162,7 +162,7 @@ fn pointers(session: &Session, model: &Movable) -> BTreeMap<String, u64> {
 
 fn collect() {
     // A storage in one interpreter may keep objects of another: the second round releases them.
-    for interpreter in pool().interpreters().iter().chain(pool().interpreters()) {
+    for interpreter in pool().interpreters().into_iter().chain(pool().interpreters()) {
         interpreter.drain();
         interpreter.session().import("gc").unwrap().call_method("collect", ()).unwrap();
     }

@@ -195,7 +195,8 @@ fn a_survey_for_an_interpreter_is_of_what_it_would_load_and_loads_nothing() {
     let shop = Workshop::new("survey-interpreter");
     let site = environment(&shop);
     for pool in pools(1) {
-        let domain = pool.interpreters()[0].domain();
+        let interpreter = &pool.interpreters()[0];
+        let domain = interpreter.domain();
         let before = domain.replicas();
         let survey = Survey::of(domain, std::slice::from_ref(&site)).unwrap();
         assert_eq!(survey.libraries.len(), 5);

@@ -1,6 +1,7 @@
 //! One complete CPython: its domain, its payload, and the threads that enter it.
 
 mod attach;
+mod kept;
 mod leases;
 mod live;
 mod main_thread;
@@ -14,8 +15,10 @@ use crate::payload::table::PayloadTable;
 use crate::python::Installation;
 use attach::Gate;
 use hydrozoa_loader::Domain;
+pub(crate) use kept::{KeptObjects, Key};
 use leases::Leases;
 use main_thread::MainThread;
+use std::any::Any;
 use std::fmt;
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -37,12 +40,14 @@ pub(crate) struct Inner {
     table: PayloadTable,
     leases: Leases,
     gate: Arc<Gate>,
-    /// The interpreters of its pool, once that is complete.
-    siblings: OnceLock<Weak<[Interpreter]>>,
+    /// The pool that it was started for.
+    owner: OnceLock<Weak<Owner>>,
+    /// References that are released before it ends.
+    kept: KeptObjects,
     domain: Domain,
     sender: Sender,
     stuck: StuckVisits,
-    on_stuck: Option<OnStuck>,
+    on_stuck: OnStuck,
     /// `None` only while this is dropped.
     main: Option<MainThread>,
 }
@@ -60,23 +65,25 @@ impl Interpreter {
 
     /// Whether both are of one pool.
     pub(crate) fn shares_pool_with(&self, other: &Self) -> bool {
-        match (self.0.siblings.get(), other.0.siblings.get()) {
+        match (self.0.owner.get(), other.0.owner.get()) {
             (Some(own), Some(others)) => Weak::ptr_eq(own, others),
             _ => false,
         }
     }
 
-    /// The interpreters of its pool, unless that is gone or not complete yet.
-    pub(crate) fn siblings(&self) -> Option<Arc<[Self]>> {
-        self.0.siblings.get().and_then(Weak::upgrade)
+    /// What [`Interpreter::set_owner`] has noted, unless it is gone.
+    pub(crate) fn owner(&self) -> Option<Arc<Owner>> {
+        self.0.owner.get().and_then(Weak::upgrade)
     }
 
-    /// Notes which interpreters are one pool.
-    pub(crate) fn set_siblings(siblings: &Arc<[Self]>) {
-        for interpreter in siblings.iter() {
-            // An interpreter is started for one pool.
-            let _ = interpreter.0.siblings.set(Arc::downgrade(siblings));
-        }
+    /// Whether that is what [`Interpreter::set_owner`] has noted.
+    pub(crate) fn is_owned_by<T>(&self, owner: *const T) -> bool {
+        self.0.owner.get().is_some_and(|noted| std::ptr::addr_eq(noted.as_ptr(), owner))
+    }
+
+    /// Notes which pool it belongs to. An interpreter is started for one pool.
+    pub(crate) fn set_owner(&self, owner: Weak<Owner>) {
+        let _ = self.0.owner.set(owner);
     }
 
     /// The Python that it was loaded from.
@@ -105,7 +112,15 @@ impl Interpreter {
     }
 }
 
+/// A pool, of which this module knows nothing.
+type Owner = dyn Any + Send + Sync;
+
 impl Inner {
+    /// References that are released before it ends.
+    pub(crate) fn kept(&self) -> &KeptObjects {
+        &self.kept
+    }
+
     /// The payload's functions. Those marked *attached* need [`Inner::attach`] around them.
     pub(crate) fn table(&self) -> &PayloadTable {
         &self.table
@@ -141,9 +156,9 @@ impl Inner {
         &self.stuck
     }
 
-    /// Whom to call about a stuck call.
-    pub(crate) fn on_stuck(&self) -> Option<&OnStuck> {
-        self.on_stuck.as_ref()
+    /// What is done about a stuck call.
+    pub(crate) fn on_stuck(&self) -> &OnStuck {
+        &self.on_stuck
     }
 }
 
@@ -156,6 +171,7 @@ impl Drop for Inner {
         // This is the last reference: no session is attached or can attach any more.
         live::remove(self.domain.id());
         self.gate.close();
+        self.kept.release_all(&self.table);
         let Some(main) = self.main.take() else { return };
         if self.is_entered() {
             // The main thread waits for the GIL, which this thread may hold, and `threading._shutdown`

@@ -3,7 +3,7 @@
 use super::attach::{Gate, Outside};
 use super::leases::Leases;
 use super::main_thread::MainThread;
-use super::{Inner, Interpreter, live};
+use super::{Inner, Interpreter, KeptObjects, live};
 use crate::environment::Environment;
 use crate::interrupt::{OnStuck, Sender, StuckVisits};
 use crate::libraries::LibraryRules;
@@ -35,8 +35,8 @@ pub(crate) struct Configuration {
     pub(crate) signal_handlers: bool,
     /// What answers `exit(3)`, if it shall not end the process.
     pub(crate) exit: Option<Interposition>,
-    /// Whom to call about a stuck call.
-    pub(crate) on_stuck: Option<OnStuck>,
+    /// What is done about a stuck call.
+    pub(crate) on_stuck: OnStuck,
 }
 
 impl Configuration {
@@ -53,25 +53,29 @@ impl Configuration {
             command_line: false,
             signal_handlers: false,
             exit: None,
-            on_stuck: None,
+            on_stuck: OnStuck::default(),
         }
     }
 }
 
-/// Starts interpreter `index`.
-pub(crate) fn start(index: usize, configuration: &Configuration) -> Result<Interpreter> {
-    let name = format!("interpreter {index}");
-    let (place, table) = prepare(&name, configuration)?;
+/// Starts an interpreter for place `index` of a pool.
+pub(crate) fn start(
+    index: usize,
+    name: &str,
+    configuration: &Configuration,
+) -> Result<Interpreter> {
+    let (place, table) = prepare(name, configuration)?;
     let domain = place.domain.clone();
-    let main = MainThread::start(&name, place, table, configuration)?;
+    let main = MainThread::start(name, place, table, configuration)?;
     let inner = Arc::new(Inner {
         index,
-        name,
+        name: name.to_owned(),
         python: configuration.python.clone(),
         table,
         leases: Leases::default(),
         gate: Gate::new(table),
-        siblings: OnceLock::new(),
+        owner: OnceLock::new(),
+        kept: KeptObjects::default(),
         domain,
         sender: Sender::default(),
         stuck: StuckVisits::default(),

@@ -2,11 +2,13 @@
 
 use super::visit::Visit;
 use super::{GRACE, PAUSE, clock, sender, stacks};
+use crate::interpreter::Interpreter;
 use crate::payload::table::Interrupt;
 use crate::thread::Thread;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
 /// A call that goes on although it was interrupted, or its deadline has passed: it runs native code, or waits for the
@@ -36,13 +38,25 @@ impl fmt::Display for Stuck {
     }
 }
 
+/// How long a call that was reported may go on before its interpreter is replaced. On a busy machine bytecode may react
+/// late.
+const SECOND_GRACE: Duration = Duration::from_millis(150);
+
 /// What an application wants to be called with.
-#[derive(Clone)]
-pub(crate) struct OnStuck(pub(crate) Arc<dyn Fn(&Stuck) + Send + Sync>);
+pub(crate) type Listener = Arc<dyn Fn(&Stuck) + Send + Sync>;
+
+/// What is done about a stuck call.
+#[derive(Clone, Default)]
+pub(crate) struct OnStuck {
+    pub(crate) listener: Option<Listener>,
+    /// Puts another interpreter in the place of this one.
+    pub(crate) replace: Option<fn(&Interpreter)>,
+}
 
 impl fmt::Debug for OnStuck {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("OnStuck")
+        let mut described = formatter.debug_struct("OnStuck");
+        described.field("replace", &self.replace.is_some()).finish_non_exhaustive()
     }
 }
 
@@ -127,7 +141,14 @@ fn report(visit: &Visit) {
         stack,
     };
     tracing::warn!("{stuck}");
-    if let Some(OnStuck(function)) = inner.on_stuck() {
-        function(&stuck);
+    let OnStuck { listener, replace } = inner.on_stuck();
+    if let Some(listener) = listener {
+        listener(&stuck);
+    }
+    if let Some(replace) = replace {
+        thread::sleep(SECOND_GRACE);
+        if !visit.is_over() {
+            replace(&Interpreter(inner.clone()));
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 mod kept;
 mod load;
+mod loaded;
 pub(crate) mod memory;
 mod reply;
 
@@ -16,10 +17,11 @@ use crate::package::{MapLocation, Package};
 use crate::pool::Pool;
 use crate::session::Session;
 use crate::waiting;
-use kept::Kept;
+use hydrozoa_loader::DomainId;
+use kept::{Copied, Kept};
 use load::Source;
+use loaded::Loaded;
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
@@ -43,12 +45,10 @@ pub struct Movable(Arc<Shared>);
 struct Shared {
     pool: Pool,
     source: Source,
-    /// Copies by the address of their interpreter's state. A copy keeps its interpreter alive, so no
-    /// address is used twice. Never locked while Python runs or this thread waits for a GIL.
-    copies: Mutex<HashMap<usize, Copy>>,
-    /// Which interpreters of the pool have a copy, by their indices: what the choice of one asks of
-    /// each. Written with `copies` locked.
-    loaded: Box<[AtomicBool]>,
+    /// Copies by the domain of their interpreter. Never locked while Python runs or this thread waits for a GIL.
+    copies: Mutex<HashMap<DomainId, Copy>>,
+    /// What the choice of an interpreter asks of each. Written with `copies` locked.
+    loaded: Loaded,
     /// Some copy has been loaded, or has failed to.
     settled: Condvar,
     misses: Mutex<Misses>,
@@ -67,7 +67,7 @@ pub struct Misses {
 enum Copy {
     /// That thread is loading it.
     Loading(ThreadId),
-    Loaded(Kept),
+    Loaded(Copied),
 }
 
 impl Pool {
@@ -102,12 +102,11 @@ impl Session {
 
 impl Movable {
     fn new(pool: Pool, source: Source) -> Self {
-        let loaded = pool.interpreters().iter().map(|_| AtomicBool::new(false)).collect();
         Self(Arc::new(Shared {
             pool,
             source,
             copies: Mutex::default(),
-            loaded,
+            loaded: Loaded::default(),
             settled: Condvar::new(),
             misses: Mutex::default(),
         }))
@@ -147,13 +146,13 @@ impl Movable {
 
     /// Whether that interpreter has a copy.
     pub fn is_loaded(&self, interpreter: &Interpreter) -> bool {
-        match self.0.flag(interpreter) {
-            Some(loaded) => loaded.load(Ordering::Acquire),
-            None => {
-                let key = Arc::as_ptr(&interpreter.0).addr();
-                matches!(self.0.copies().get(&key), Some(Copy::Loaded(_)))
-            }
-        }
+        let noted = match self.0.pool.has(interpreter) {
+            true => self.0.loaded.has(interpreter),
+            false => None,
+        };
+        noted.unwrap_or_else(|| {
+            matches!(self.0.copies().get(&interpreter.domain().id()), Some(Copy::Loaded(_)))
+        })
     }
 
     /// Runs `action` with the interpreter's copy, on the interpreter of
@@ -250,7 +249,7 @@ impl Movable {
     pub fn to_object<'s>(&self, session: &'s Session) -> Result<Object<'s>> {
         // Before any lock, so that no lock is held while this thread waits for a GIL.
         let _attached = session.attach();
-        let key = Arc::as_ptr(session.inner()).addr();
+        let key = session.inner().domain().id();
         let mut copies = self.0.copies();
         loop {
             match copies.get(&key) {
@@ -275,18 +274,23 @@ impl Movable {
         let object = self.0.source.load(session)?;
         self.0.missed(session, begin.elapsed());
         // Made before the lock is taken: no lock is held while Python runs.
-        let copy = Copy::Loaded(Kept::new(object.clone()));
+        let copy = Copy::Loaded(Copied::new(object.clone()));
         let mut copies = self.0.copies();
         copies.insert(key, copy);
         self.0.set_loaded(session.interpreter(), true);
+        // Those of interpreters that the pool has replaced.
+        let ended =
+            copies.extract_if(|_, copy| matches!(copy, Copy::Loaded(copy) if !copy.lives()));
+        let ended: Vec<_> = ended.collect();
         drop(copies);
+        drop(ended);
         drop(loading);
         Ok(object)
     }
 
     /// Drops the copy of the session's interpreter. A later use loads it again.
     pub fn unload(&self, session: &Session) {
-        let key = Arc::as_ptr(session.inner()).addr();
+        let key = session.inner().domain().id();
         let mut copies = self.0.copies();
         if let Some(Copy::Loaded(_)) = copies.get(&key) {
             let copy = copies.remove(&key);
@@ -307,16 +311,9 @@ fn needs_itself() -> crate::Error {
 }
 
 impl Shared {
-    /// Whether an interpreter of the pool has a copy; `None` for one of another pool.
-    fn flag(&self, interpreter: &Interpreter) -> Option<&AtomicBool> {
-        let index = interpreter.index();
-        let own = self.pool.interpreters().get(index)?;
-        Arc::ptr_eq(&own.0, &interpreter.0).then(|| &self.loaded[index])
-    }
-
     fn set_loaded(&self, interpreter: &Interpreter, loaded: bool) {
-        if let Some(flag) = self.flag(interpreter) {
-            flag.store(loaded, Ordering::Release);
+        if self.pool.has(interpreter) {
+            self.loaded.set(interpreter, loaded);
         }
     }
 
@@ -333,17 +330,17 @@ impl Shared {
     }
 
     /// A copy that is loaded.
-    fn thing(&self, key: usize) -> waiting::Thing {
-        (std::ptr::from_ref(self).addr(), key)
+    fn thing(&self, key: DomainId) -> waiting::Thing {
+        (std::ptr::from_ref(self).addr(), key.index() as usize)
     }
 
-    fn copies(&self) -> MutexGuard<'_, HashMap<usize, Copy>> {
+    fn copies(&self) -> MutexGuard<'_, HashMap<DomainId, Copy>> {
         // A panic happened between two changes, and each change is one call.
         self.copies.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits until that thread has loaded the copy or failed to, without the GIL, which it needs.
-    fn wait(&self, key: usize, thread: ThreadId) {
+    fn wait(&self, key: DomainId, thread: ThreadId) {
         let loading = |copies: &mut HashMap<_, _>| matches!(copies.get(&key), Some(Copy::Loading(now)) if *now == thread);
         without_gil(|| {
             let waited = self.settled.wait_while(self.copies(), loading);
@@ -355,7 +352,7 @@ impl Shared {
 /// The entry of a copy that this thread is loading.
 struct Loading<'a> {
     shared: &'a Shared,
-    key: usize,
+    key: DomainId,
 }
 
 impl Drop for Loading<'_> {

@@ -74,7 +74,7 @@ fn number(session: &Session, name: &str) -> Result<usize> {
 
 fn collect(pool: &Pool) -> Result<()> {
     // A storage in one interpreter may keep objects of another: the second round releases them.
-    for interpreter in pool.interpreters().iter().chain(pool.interpreters()) {
+    for interpreter in pool.interpreters().into_iter().chain(pool.interpreters()) {
         interpreter.drain();
         interpreter.session().import("gc")?.call_method("collect", ())?;
     }

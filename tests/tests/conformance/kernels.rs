@@ -146,7 +146,7 @@ fn extension(policy: TorchPolicy) -> Result<()> {
     thread::scope(|scope| {
         let running: Vec<_> = pool
             .interpreters()
-            .iter()
+            .into_iter()
             .map(|interpreter| {
                 let (model, package) = (&model, &package);
                 scope.spawn(move || -> Result<()> {
@@ -219,7 +219,7 @@ fn mask_rcnn(policy: TorchPolicy) -> Result<()> {
     thread::scope(|scope| {
         let running: Vec<_> = pool
             .interpreters()
-            .iter()
+            .into_iter()
             .map(|interpreter| {
                 let (model, example, expected) = (&model, &example, &expected);
                 scope.spawn(move || -> Result<()> {

@@ -124,7 +124,7 @@ fn right_from_threads(policy: TorchPolicy) -> Result<()> {
             samples.latencies_us.len()
         );
         for interpreter in pool.interpreters() {
-            ensure!(model.is_loaded(interpreter), "{name}: {} was never used", interpreter.name());
+            ensure!(model.is_loaded(&interpreter), "{name}: {} was never used", interpreter.name());
         }
     }
     Ok(())

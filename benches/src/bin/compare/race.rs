@@ -183,7 +183,7 @@ fn watch(options: &Options, turns: &Turns) -> Result<Vec<(f64, f64)>> {
 /// The number of objects of the moved class that live in each interpreter.
 fn layers(pool: &Pool) -> Result<Vec<i64>> {
     let count = "import gc, torch\ngc.collect()\nn = sum(type(o) is torch.nn.Linear for o in gc.get_objects())";
-    let all = pool.interpreters().iter().map(|interpreter| {
+    let all = pool.interpreters().into_iter().map(|interpreter| {
         interpreter.drain();
         Ok(interpreter.session().run(count, "count.py")?.get_item("n")?.extract()?)
     });

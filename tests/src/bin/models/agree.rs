@@ -60,10 +60,10 @@ pub fn run(options: &Options) -> Result<()> {
     let found = thread::scope(|scope| {
         let threads: Vec<_> = pool
             .interpreters()
-            .iter()
+            .into_iter()
             .map(|interpreter| {
                 let (work, barrier, generator) = (&work, &barrier, generator.as_ref());
-                scope.spawn(move || work.on(interpreter, barrier, generator))
+                scope.spawn(move || work.on(&interpreter, barrier, generator))
             })
             .collect();
         threads

@@ -58,11 +58,11 @@ pub fn run(options: &Options) -> Result<()> {
     let example = package.load_pickle(EXAMPLE.0, EXAMPLE.1)?;
     // load_pickle has loaded it on the least loaded interpreter. That one is the first.
     let (first, further): (Vec<_>, Vec<_>) =
-        pool.interpreters().iter().partition(|interpreter| model.is_loaded(interpreter));
+        pool.interpreters().into_iter().partition(|interpreter| model.is_loaded(interpreter));
     let mut grown = Vec::new();
     for interpreter in first.into_iter().chain(further) {
         let before = Usage::of_process()?;
-        use_model(interpreter, &model, &example, &expected)?;
+        use_model(&interpreter, &model, &example, &expected)?;
         grown.push((Usage::of_process()? - before).private >> 10);
     }
     let mut report = serde_json::json!({ "grown": grown, "pages": pages(&file)? });
