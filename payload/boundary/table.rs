@@ -21,7 +21,7 @@ use std::ffi::{c_char, c_int, c_void};
 pub const MAGIC: u64 = u64::from_le_bytes(*b"hydrozoa");
 
 /// Changed when the meaning of a function changes without the table's size changing.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 
 /// The payload's only exported symbol, of type [`Entry`].
 pub const ENTRY: &str = "hydrozoa_payload_v1";
@@ -351,8 +351,9 @@ pub struct PayloadTable {
 
     // Threads and the GIL. They nest; each returns to its caller only when it has been done.
     /// Attaches this thread: takes the GIL and, from outside, drains the queue of `release`. If bit 8 of the result is
-    /// set, the thread has got a state, and the host calls `forget_thread` when it ends.
-    pub enter: unsafe extern "C" fn() -> c_int,
+    /// set, the thread has got a state, and the host calls `forget_thread` when it ends. `room` is the number of bytes
+    /// that the thread's stack has left, or `usize::MAX` if that is not known: recursion is limited to it until `leave`.
+    pub enter: unsafe extern "C" fn(room: usize) -> c_int,
     /// Undoes the `enter` that returned `token`.
     pub leave: unsafe extern "C" fn(token: c_int),
     /// Lets go of the GIL that this attached thread holds, for `resume`.

@@ -15,6 +15,7 @@ mod interrupts;
 mod memory;
 mod modules;
 mod objects;
+mod recursion;
 mod reference;
 mod report;
 mod stack;

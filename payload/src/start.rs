@@ -5,6 +5,7 @@
 
 use crate::fault::{Fault, Outcome};
 use crate::modules;
+use crate::recursion;
 use crate::reference::Ref;
 use crate::report::{Raised, guarded};
 use crate::table::{Start, Status, Text};
@@ -143,6 +144,7 @@ unsafe fn initialize(start: &Start) -> Outcome<()> {
         if outcome?.is_exit() {
             return Ok(());
         }
+        recursion::find(PyThreadState_GetUnchecked());
     }
     STAGE.store(RUNNING, Ordering::Release);
     Ok(())

@@ -6,6 +6,7 @@
 //! ends, `forget_thread` leaves the state to a thread that enters later ([`crate::ended`]).
 
 use crate::ended;
+use crate::recursion;
 use crate::stack::Stack;
 use crate::table::Handle;
 use pyo3_ffi::{
@@ -18,6 +19,9 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 /// In a token: `enter` has made this thread's state. The host calls `forget_thread` for it later.
 const NEW_THREAD: c_int = 1 << 8;
+
+/// How far to the left a token has the number of units that [`recursion::lower`] took away.
+const TAKEN: u32 = 16;
 
 /// Where the interpreter is in its life.
 pub(crate) static STAGE: AtomicU8 = AtomicU8::new(NEW);
@@ -43,7 +47,7 @@ static QUEUE: Stack<Deferred> = Stack::new();
 static QUEUED: AtomicBool = AtomicBool::new(false);
 
 /// See [`crate::table::PayloadTable::enter`].
-pub(crate) unsafe extern "C" fn enter() -> c_int {
+pub(crate) unsafe extern "C" fn enter(room: usize) -> c_int {
     // SAFETY: the host calls this only between start and finalization.
     let (token, outermost) = unsafe {
         let new = PyGILState_GetThisThreadState().is_null();
@@ -51,7 +55,9 @@ pub(crate) unsafe extern "C" fn enter() -> c_int {
         if new {
             PyGILState_Ensure();
         }
-        (token_of(state) | if new { NEW_THREAD } else { 0 }, token_of(state) != 0)
+        let taken = recursion::lower(PyGILState_GetThisThreadState(), room);
+        let new = if new { NEW_THREAD } else { 0 };
+        (token_of(state) | new | taken << TAKEN, token_of(state) != 0)
     };
     // Not in a nested entry. Freeing an object may run any code and release the GIL, and the host
     // may hold a lock around a call that only takes a reference.
@@ -70,7 +76,9 @@ fn token_of(state: PyGILState_STATE) -> c_int {
 
 /// See [`crate::table::PayloadTable::leave`].
 pub(crate) unsafe extern "C" fn leave(token: c_int) {
-    let state = match token & !NEW_THREAD {
+    // SAFETY: attached, as `leave` is called; the number is what this thread's `enter` took away.
+    unsafe { recursion::restore(PyGILState_GetThisThreadState(), token >> TAKEN) };
+    let state = match token & 1 {
         0 => PyGILState_STATE::PyGILState_LOCKED,
         _ => PyGILState_STATE::PyGILState_UNLOCKED,
     };

@@ -91,6 +91,18 @@ pub enum Error {
         /// How many there are.
         count: usize,
     },
+    /// The calling thread's stack has too little room to run Python on it.
+    #[error(
+        "this thread has {} KiB of stack left, and Python needs {} KiB: call it on a thread with a larger stack \
+         (std::thread::Builder::stack_size; 8 MiB are what Python's own limits are made for)",
+        room >> 10, least >> 10
+    )]
+    Stack {
+        /// What is left, in bytes.
+        room: usize,
+        /// What is needed, in bytes.
+        least: usize,
+    },
     /// A setting that cannot be met.
     #[error("{0}")]
     Configuration(String),

@@ -5,6 +5,7 @@ use crate::interpreter::Interpreter;
 use crate::payload::Sink;
 use crate::payload::table::{Handle, PayloadTable, Status, Text};
 use crate::session::Session;
+use crate::thread::stack;
 use crate::{Error, Result};
 use std::ffi::{c_int, c_void};
 use std::fmt;
@@ -441,6 +442,9 @@ impl<'session> Iterator for Iter<'session> {
     fn next(&mut self) -> Option<Self::Item> {
         let iterator = self.iterator.as_ref()?;
         let session = iterator.session;
+        if let Err(error) = stack::check() {
+            return Some(Err(error));
+        }
         let attached = session.attach();
         let mut out = ptr::null_mut();
         let mut sink = Sink::default();

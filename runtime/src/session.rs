@@ -7,6 +7,7 @@ use crate::interrupt::{self, InterruptHandle, Watch};
 use crate::memory;
 use crate::object::Object;
 use crate::payload::{Sink, table::Handle, table::Status, table::Text};
+use crate::thread::stack;
 use std::any::Any;
 use std::fmt;
 use std::ptr;
@@ -205,6 +206,7 @@ impl Session {
         &self,
         call: impl FnOnce(&Inner, *mut Handle, *mut std::ffi::c_void) -> Status,
     ) -> Result<Object<'_>> {
+        stack::check()?;
         let _attached = self.attach();
         let mut out = ptr::null_mut();
         let mut sink = Sink::default();
@@ -219,6 +221,7 @@ impl Session {
         &self,
         call: impl FnOnce(&Inner, *mut std::ffi::c_void) -> Status,
     ) -> Result<()> {
+        stack::check()?;
         let _attached = self.attach();
         let mut sink = Sink::default();
         let status = call(self.inner(), sink.pointer());

@@ -5,6 +5,7 @@
 //! (library/std/src/sys/pal/unix/stack_overflow.rs).
 
 pub(crate) mod signals;
+pub(crate) mod stack;
 
 use signals::Mask;
 use std::any::Any;

@@ -12,6 +12,7 @@
 use super::{Inner, live};
 use crate::interrupt::{Watch, Watched};
 use crate::payload::table::PayloadTable;
+use crate::thread::stack;
 use crate::torch::ThreadState;
 use hydrozoa_loader::{DomainId, current};
 use std::cell::RefCell;
@@ -74,7 +75,7 @@ impl Inner {
         let outside = Outside::entering(self.domain().id());
         // SAFETY: the interpreter is started (an `Inner` exists only then) and not finalized (this
         // reference keeps it alive), and this thread runs in its domain.
-        let token = unsafe { (self.table.enter)() };
+        let token = unsafe { (self.table.enter)(stack::room()) };
         if token & NEW_THREAD != 0 {
             // Fails only while the thread's own destructors run; the state then lives as long as
             // the interpreter.

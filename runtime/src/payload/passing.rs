@@ -16,7 +16,10 @@ thread_local! {
 
 /// Keeps an error that Python sees as `message`, if its type says more than the message.
 pub(crate) fn keep(error: Error, message: String) {
-    if matches!(error, Error::Device(_) | Error::Package(_) | Error::Foreign { .. }) {
+    if matches!(
+        error,
+        Error::Device(_) | Error::Package(_) | Error::Foreign { .. } | Error::Stack { .. }
+    ) {
         // While a thread's own destructors run, nobody can receive it.
         let _ = LAST.try_with(|last| last.replace(Some((message, error))));
     }
