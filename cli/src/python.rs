@@ -92,7 +92,7 @@ fn in_all(options: &Options, copies: usize) -> Result<i32> {
     let statuses = thread::scope(|scope| {
         let running = (1..=copies)
             .map(|copy| {
-                let command = command(options, copy)?;
+                let command = command(options, copy)?.shared_signals(true);
                 thread::Builder::new()
                     .name(format!("copy {copy}"))
                     .spawn_scoped(scope, move || command.run())

@@ -5,6 +5,7 @@ use crate::exit::Exit;
 use crate::interpreter::{Configuration, run_command};
 use crate::libraries::LibraryRules;
 use crate::python::{self, Installation, Search};
+use crate::shared_signals::Signals;
 use crate::thread::Thread;
 use crate::torch::TorchPolicy;
 use crate::torch_policy::Torch;
@@ -25,6 +26,7 @@ pub struct CommandLine {
     environment: Option<Variables>,
     variables: Vec<(OsString, OsString)>,
     signal_handlers: bool,
+    shared_signals: bool,
 }
 
 impl CommandLine {
@@ -49,6 +51,7 @@ impl CommandLine {
             environment: None,
             variables: Vec::new(),
             signal_handlers: false,
+            shared_signals: false,
         })
     }
 
@@ -95,6 +98,17 @@ impl CommandLine {
         self
     }
 
+    /// Gives the command signal handlers of its own, beside those of other commands that run at the same time. A signal for
+    /// the process reaches each command that handles it: Ctrl-C raises `KeyboardInterrupt` in all. A signal that one
+    /// ignores and none handles is ignored. While commands handle a signal, a handler of the application does not see it.
+    ///
+    /// A command that `KeyboardInterrupt` ends has the status 130. A program of [`c_main!`](crate::c_main) that returns
+    /// this status ends by SIGINT then, as python does. For commands without [`CommandLine::signal_handlers`].
+    pub fn shared_signals(mut self, share: bool) -> Self {
+        self.shared_signals = share;
+        self
+    }
+
     /// Runs the command to its end, and returns its exit status.
     ///
     /// Without [`CommandLine::signal_handlers`] it runs on a thread of its own with a stack of 8
@@ -135,8 +149,11 @@ impl CommandLine {
         if self.signal_handlers {
             return run_command(&configuration);
         }
-        let exit = Exit::new();
-        configuration.exit = Some(exit.interposition());
+        let signals = self.shared_signals.then(Signals::new);
+        let exit = Exit::new(signals);
+        configuration.answers = exit.interpositions();
+        configuration.signal_handlers = self.shared_signals;
+        configuration.signals = signals;
         Thread::start("python", move || exit.run(|| run_command(&configuration)))
             .map_err(|error| Error::no_thread("python command", &error))?
             .detach();

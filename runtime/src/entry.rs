@@ -8,6 +8,7 @@
 //! [`c_main!`](crate::c_main) makes an entry that the C library calls directly. `std::env::args` works there, because
 //! glibc passes the arguments to initialisers too (library/std/src/sys/args/unix.rs).
 
+use crate::exit;
 use std::ffi::c_int;
 use std::io::Write;
 use std::panic::catch_unwind;
@@ -57,6 +58,14 @@ pub fn run(run: fn() -> i32) -> c_int {
     let status = catch_unwind(run).unwrap_or(PANICKED);
     // Nobody would hear of it.
     let _ = std::io::stdout().flush();
+    if exit::is_by_interrupt(status) {
+        // Its parent sees how it has ended: a shell stops its script then.
+        // SAFETY: the process ends here. Nothing of Rust's waits for its end.
+        unsafe {
+            libc::signal(libc::SIGINT, libc::SIG_DFL);
+            libc::raise(libc::SIGINT);
+        }
+    }
     status
 }
 

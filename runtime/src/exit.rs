@@ -5,14 +5,19 @@
 //! own. Here it would end every other interpreter. So [`Exit`] answers `exit` in a command's domain and
 //! records that the command has ended.
 //!
+//! A program that nothing saves from Ctrl-C ends by the signal: Python resets the signal and sends it to the process
+//! (`exit_sigint`, Modules/main.c). If the commands share signals, that ends the command alone.
+//!
 //! A child that the command forks is a process of its own. It has the thread that forked and no other, so nobody
 //! waits there for the command. The child's `exit` and its return from the command end the child.
 
+use crate::shared_signals::Signals;
 use crate::{Error, Result};
 use hydrozoa_loader::Interposition;
 use std::ffi::{c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread;
 
@@ -22,24 +27,41 @@ pub(crate) struct Exit {
     ended: Condvar,
     /// The process that waits for the command.
     process: u32,
+    /// The command's signals, if it has its own.
+    signals: Option<&'static Signals>,
 }
+
+/// Whether an interrupt has ended a command.
+static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+
+/// The status that shells give a process that SIGINT has ended, and Python a program.
+const BY_INTERRUPT: c_int = 128 + libc::SIGINT;
 
 impl Exit {
     /// Lives as long as the process, like the code that refers to it.
-    pub(crate) fn new() -> &'static Self {
+    pub(crate) fn new(signals: Option<&'static Signals>) -> &'static Self {
         Box::leak(Box::new(Self {
+            signals,
             outcome: Mutex::new(None),
             ended: Condvar::new(),
             process: process::id(),
         }))
     }
 
-    /// The function to which references to `exit` bind.
-    pub(crate) fn interposition(&'static self) -> Interposition {
+    /// What answers for libc in the command's domain.
+    pub(crate) fn interpositions(&'static self) -> Vec<(&'static str, Interposition)> {
         let context = std::ptr::from_ref(self).expose_provenance();
-        // SAFETY: `exit(3)` takes one int; the function below takes it and the address of an `Exit`, which
-        // is never freed.
-        unsafe { Interposition::with_context(exit as *const c_void, 1, context) }
+        // SAFETY: `exit(3)` takes one int and kill(2) two; the functions below take these and the address of an
+        // `Exit`, which is never freed.
+        let (exit, kill) = unsafe {
+            (
+                Interposition::with_context(exit as *const c_void, 1, context),
+                Interposition::with_context(kill as *const c_void, 2, context),
+            )
+        };
+        let signals = self.signals.map(Signals::interpositions).unwrap_or_default();
+        let own = self.signals.map(|_| ("kill", kill));
+        [("exit", exit)].into_iter().chain(own).chain(signals).collect()
     }
 
     /// Runs `command` on this thread and keeps what it returns, unless `exit` was called before.
@@ -55,6 +77,14 @@ impl Exit {
         self.end(outcome);
     }
 
+    /// Ends the command from inside. Its thread must not go on.
+    fn leave(&self, status: c_int) -> ! {
+        self.end(Ok(status));
+        loop {
+            thread::park();
+        }
+    }
+
     /// Whether this is a child of the process that waits. The lock may be held there by a thread that the child
     /// does not have.
     fn is_in_child(&self) -> bool {
@@ -62,6 +92,9 @@ impl Exit {
     }
 
     fn end(&self, outcome: Result<i32>) {
+        if let Some(signals) = self.signals {
+            signals.end();
+        }
         let mut place = self.outcome.lock().unwrap_or_else(PoisonError::into_inner);
         place.get_or_insert(outcome);
         self.ended.notify_all();
@@ -89,10 +122,26 @@ extern "C" fn exit(status: c_int, context: usize) -> ! {
         process::exit(status);
     }
     // The system keeps the lowest byte (exit(3)).
-    exit.end(Ok(status & 0xff));
-    loop {
-        thread::park();
+    exit.leave(status & 0xff)
+}
+
+/// `kill(2)`.
+extern "C" fn kill(process: libc::pid_t, signal: c_int, context: usize) -> c_int {
+    // SAFETY: the context is the address of an `Exit` that is never freed.
+    let exit = unsafe { &*std::ptr::with_exposed_provenance::<Exit>(context) };
+    let by_default = exit.signals.is_some_and(|signals| signals.is_default(signal));
+    let own = u32::try_from(process).is_ok_and(|process| process == process::id());
+    if own && signal == libc::SIGINT && by_default && !exit.is_in_child() {
+        INTERRUPTED.store(true, Ordering::Release);
+        exit.leave(BY_INTERRUPT)
     }
+    // SAFETY: passed on.
+    unsafe { libc::kill(process, signal) }
+}
+
+/// Whether `status` is that of a command that an interrupt has ended.
+pub(crate) fn is_by_interrupt(status: i32) -> bool {
+    status == BY_INTERRUPT && INTERRUPTED.load(Ordering::Acquire)
 }
 
 #[cfg(test)]
@@ -102,14 +151,14 @@ mod tests {
 
     #[test]
     fn what_a_command_returns_is_its_status() {
-        let exit = Exit::new();
+        let exit = Exit::new(None);
         exit.run(|| Ok(3));
         assert_eq!(exit.wait().ok(), Some(3));
     }
 
     #[test]
     fn a_panic_is_an_error() {
-        let exit = Exit::new();
+        let exit = Exit::new(None);
         exit.run(|| panic!("on purpose"));
         assert!(matches!(exit.wait(), Err(Error::Panic(text)) if text == "on purpose"));
     }

@@ -43,6 +43,7 @@ mod payload;
 mod pool;
 pub mod python;
 mod session;
+mod shared_signals;
 mod thread;
 pub mod torch;
 mod torch_policy;

@@ -119,21 +119,18 @@ impl Torch {
         }
     }
 
-    /// A new domain for an interpreter with these rules for libraries; `exit` answers its calls of the function of
-    /// that name, and `environment` is its own, if it shall not use the process's.
+    /// A new domain for an interpreter with these rules for libraries; `answers` are functions of the C
+    /// library that are answered for it, and `environment` is its own, if it shall not use the process's.
     pub(crate) fn place(
         &self,
         name: &str,
         rules: &LibraryRules,
-        exit: Option<Interposition>,
+        answers: &[(&str, Interposition)],
         environment: Option<&Environment>,
     ) -> Result<Place> {
         let mut builder = self.loader(rules)?.domain(name);
         if let Some(environment) = environment {
             builder = builder.environment(environment.entries());
-        }
-        if let Some(exit) = exit {
-            builder = builder.interpose("exit", exit);
         }
         let signals = Guard::new();
         for (symbol, interposition) in signals.interpositions() {
@@ -145,6 +142,9 @@ impl Torch {
         };
         for (symbol, interposition) in libtorch.interpositions() {
             builder = builder.interpose(symbol, interposition);
+        }
+        for (name, answer) in answers {
+            builder = builder.interpose(name, *answer);
         }
         // Its place is free for another one then.
         let domain = builder.build().inspect_err(|_| libtorch.retire())?;

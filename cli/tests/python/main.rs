@@ -2,5 +2,6 @@
 
 mod beside;
 mod forks;
+mod interrupts;
 mod loading;
 mod process;

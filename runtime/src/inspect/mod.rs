@@ -56,7 +56,7 @@ fn place(python: &Installation, torch: TorchPolicy, rules: &LibraryRules) -> Res
     let place = Torch::settle(torch, python, Search::Pool(&[]), false)?.place(
         "inspection",
         rules,
-        None,
+        &[],
         None,
     )?;
     // SAFETY: an installation names a libpython, whose state is all in its own variables; it may be loaded

@@ -9,6 +9,7 @@ use crate::interrupt::{OnStuck, Sender, StuckVisits};
 use crate::libraries::LibraryRules;
 use crate::payload::{self, Sink, table};
 use crate::python::Installation;
+use crate::shared_signals::Signals;
 use crate::torch_policy::{Place, Torch};
 use crate::{Error, Result};
 use hydrozoa_loader::{Domain, Interposition, Library, OpenFlags};
@@ -33,8 +34,10 @@ pub(crate) struct Configuration {
     pub(crate) variables: Vec<(OsString, OsString)>,
     pub(crate) command_line: bool,
     pub(crate) signal_handlers: bool,
-    /// What answers `exit(3)`, if it shall not end the process.
-    pub(crate) exit: Option<Interposition>,
+    /// What answers functions of the C library for a command that is not alone in the process: by name.
+    pub(crate) answers: Vec<(&'static str, Interposition)>,
+    /// Its signals, if it shares the process's with other commands.
+    pub(crate) signals: Option<&'static Signals>,
     /// What is done about a stuck call.
     pub(crate) on_stuck: OnStuck,
 }
@@ -52,7 +55,8 @@ impl Configuration {
             variables: Vec::new(),
             command_line: false,
             signal_handlers: false,
-            exit: None,
+            answers: Vec::new(),
+            signals: None,
             on_stuck: OnStuck::default(),
         }
     }
@@ -90,7 +94,13 @@ pub(crate) fn start(
 /// returns its exit status.
 pub(crate) fn run_command(configuration: &Configuration) -> Result<i32> {
     let name = "python command";
+    if let Some(signals) = configuration.signals {
+        signals.begin();
+    }
     let (place, table) = prepare(name, configuration)?;
+    if let Some(signals) = configuration.signals {
+        signals.runs_in(place.domain.id());
+    }
     run(name, &place.domain, &table, configuration)?;
     let mut status: c_int = 0;
     let mut sink = Sink::default();
@@ -107,7 +117,7 @@ fn prepare(name: &str, configuration: &Configuration) -> Result<(Place, table::P
     let place = configuration.torch.place(
         name,
         &configuration.libraries,
-        configuration.exit,
+        &configuration.answers,
         configuration.environment.as_ref(),
     )?;
     let found = load(&place, python).and_then(|payload| {
