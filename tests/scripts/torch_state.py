@@ -242,6 +242,31 @@ def fake_devices():
     work()
 
 
+class Reentrant(torch.autograd.Function):
+    """Its backward pass runs another one, until the number is negative."""
+
+    @staticmethod
+    def forward(ctx, x):
+        with torch.enable_grad():
+            ctx.x = x.detach().requires_grad_() - 1
+        return ctx.x.detach()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        if ctx.x >= 0:
+            with torch.enable_grad():
+                Reentrant.apply(ctx.x).sum().backward()
+        return gradient
+
+
+def deep_passes():
+    # Beyond 60 passes inside of each other the engine continues on threads of a pool.
+    for depth in (50.0, 300.0):
+        x = torch.tensor(depth, requires_grad=True)
+        Reentrant.apply(x).sum().backward()
+        check(f"backward passes {depth} deep", x.grad.item() == 1)
+
+
 def groups():
     import torch.distributed as dist
 
@@ -260,7 +285,8 @@ def groups():
 
 
 for area in [
-    emit_hooks, script, forward_mode, flags, switches, settings, attention, generator, anomaly, fake_devices, groups,
+    emit_hooks, script, forward_mode, flags, switches, settings, attention, generator, anomaly, fake_devices,
+    deep_passes, groups,
 ]:
     together(area.__name__)
     try:

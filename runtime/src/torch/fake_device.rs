@@ -8,7 +8,7 @@
 //! interpreter under `isolated`. Needed in torch 2.11.
 
 use std::ffi::c_void;
-use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Mutex, OnceLock};
 
 use hydrozoa_loader::{Domain, OpenFlags};
@@ -16,6 +16,7 @@ use hydrozoa_loader::{Domain, OpenFlags};
 use super::adapter::{Member, lock, symbols};
 use super::exported::Answer;
 use super::files::stem;
+use super::locks::Turns;
 use super::symbols::EXPORTS;
 
 /// What the domain of `member` interposes.
@@ -91,7 +92,8 @@ const CUDA: usize = 1;
 impl Guards {
     fn ensure(&self) {
         // Others who ask must not see the object of this thread.
-        let _one = Asking::begin();
+        static ASKING: Turns = Turns::new();
+        let _one = ASKING.wait();
         // SAFETY: the table has an entry for each type of device.
         let entry = unsafe { &*self.table.add(CUDA) };
         let before = entry.load(Ordering::Acquire);
@@ -104,36 +106,5 @@ impl Guards {
         // SAFETY: the thread's own object, which is alive. A `FakeGuardImpl` has no members, so its virtual table is all.
         let immortal: &mut *const c_void = Box::leak(Box::new(unsafe { *made }));
         entry.store(immortal, Ordering::Release);
-    }
-}
-
-/// The one thread that asks. It is not one of the adapter's locks: libtorch's function calls the loader, which takes
-/// its own.
-struct Asking;
-
-/// The process of the thread that asks, or 0. A forked child finds its parent's, whose thread it does not have.
-static ASKING: AtomicU32 = AtomicU32::new(0);
-
-impl Asking {
-    fn begin() -> Self {
-        let own = std::process::id();
-        let mut expected = 0;
-        loop {
-            match ASKING.compare_exchange(expected, own, Ordering::Acquire, Ordering::Relaxed) {
-                Ok(_) => return Self,
-                // libtorch's function takes microseconds.
-                Err(process) if process == own => {
-                    expected = 0;
-                    std::thread::yield_now();
-                }
-                Err(process) => expected = process,
-            }
-        }
-    }
-}
-
-impl Drop for Asking {
-    fn drop(&mut self) {
-        ASKING.store(0, Ordering::Release);
     }
 }

@@ -7,6 +7,7 @@
 
 use std::cell::Cell;
 use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use hydrozoa_loader::Undisturbed;
@@ -64,5 +65,45 @@ impl Drop for NoFork {
         if self.0.is_some() {
             HAS_ONE.set(false);
         }
+    }
+}
+
+/// One thread at a time does something that takes microseconds. It may call libtorch, which calls the loader and takes
+/// GILs: it holds no lock of ours, and nothing keeps others from a fork.
+pub(super) struct Turns {
+    /// The process of the thread whose turn it is, or 0. A forked child finds its parent's, whose thread it does not have.
+    process: AtomicU32,
+}
+
+/// The calling thread's turn, until this is dropped.
+pub(super) struct Turn<'a>(&'a Turns);
+
+impl Turns {
+    pub(super) const fn new() -> Turns {
+        Turns { process: AtomicU32::new(0) }
+    }
+
+    /// Waits for the calling thread's turn.
+    pub(super) fn wait(&self) -> Turn<'_> {
+        let own = std::process::id();
+        let mut expected = 0;
+        loop {
+            let before =
+                self.process.compare_exchange(expected, own, Ordering::Acquire, Ordering::Relaxed);
+            match before {
+                Ok(_) => return Turn(self),
+                Err(process) if process == own => {
+                    expected = 0;
+                    std::thread::yield_now();
+                }
+                Err(process) => expected = process,
+            }
+        }
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.0.process.store(0, Ordering::Release);
     }
 }

@@ -21,6 +21,7 @@
 //! | [`switches`] | switches of TorchScript, its fuser and functorch | each its own |
 //! | [`common`] | thread counts and other settings | a warning for who changes them |
 //! | [`forward_ad`], [`groups`] | levels of forward AD, process groups | each its own |
+//! | [`engines`] | whether *the* autograd engine has its threads | each engine its own |
 //! | [`thread_state`] | modes and guards by thread | exchanged around visits |
 //! | [`gil`] | - | which interpreter a thread runs |
 //!
@@ -54,6 +55,7 @@ mod common;
 mod cxx;
 mod device;
 mod dispatch;
+mod engines;
 mod exported;
 mod fake_device;
 pub(crate) mod files;

@@ -159,6 +159,8 @@ pub(super) struct Layout {
     pub(super) type_name: usize,
     /// In a `QualifiedName`: the whole name.
     pub(super) qualified_name: usize,
+    /// `torch::autograd::Engine::thread_pool_shared_`.
+    pub(super) engine_pool: usize,
     /// Bytes of `c10::AutogradState`.
     pub(super) autograd_state_size: usize,
     /// Bytes of `c10::impl::TorchDispatchModeTLS`.
@@ -190,6 +192,7 @@ static TORCH_2_11: Layout = Layout {
     jit_operation_index: 160,
     type_name: 32,
     qualified_name: 24,
+    engine_pool: 0x68,
     autograd_state_size: 32,
     dispatch_modes_size: 96,
     function_modes_size: 32,

@@ -10,7 +10,7 @@ use std::sync::Mutex;
 
 use super::adapter::{Adapter, Member, lock};
 use super::exported::{Answer, Stand};
-use super::{forward_ad, groups, state, switches};
+use super::{engines, forward_ad, groups, state, switches};
 
 /// The system objects that call such functions (torch 2.11).
 const OBJECTS: [&str; 5] = [
@@ -22,7 +22,14 @@ const OBJECTS: [&str; 5] = [
 ];
 
 fn stands() -> Vec<Stand> {
-    [&state::stands()[..], &switches::stands(), &forward_ad::stands(), &groups::stands()].concat()
+    [
+        &state::stands()[..],
+        &switches::stands(),
+        &forward_ad::stands(),
+        &groups::stands(),
+        &engines::stands(),
+    ]
+    .concat()
 }
 
 /// What a domain interposes: libtorch_python calls the same functions.

@@ -291,6 +291,10 @@ exports! {
     /// `torch::autograd::Engine::thread_init(int, const std::shared_ptr<ReadyQueue>&, bool)`.
     engine_thread: "_ZN5torch8autograd6Engine11thread_initEiRKSt10shared_ptrINS0_10ReadyQueueEEb"
         => unsafe extern "C-unwind" fn(*mut c_void, i32, *const c_void, bool),
+    /// `torch::autograd::Engine::initialize_device_threads_pool()`.
+    engine_initialize: "_ZN5torch8autograd6Engine30initialize_device_threads_poolEv" => unsafe extern "C-unwind" fn(*mut c_void),
+    /// `torch::autograd::Engine::start_device_threads()`.
+    engine_start: "_ZN5torch8autograd6Engine20start_device_threadsEv" => unsafe extern "C-unwind" fn(*mut c_void),
     /// `torch::autograd::Engine::get_base_engine()`.
     base_engine: "_ZN5torch8autograd6Engine15get_base_engineEv" => *const c_void,
     /// `torch::jit::getDefaultPrintHandler()`.
