@@ -192,8 +192,9 @@ unsafe fn configure(start: &Start, config: &mut PyConfig, arguments: &Arguments)
 unsafe fn prepare(start: &Start) -> Outcome<()> {
     // SAFETY: the views are valid for the call, and this thread is attached.
     unsafe {
-        modules::install()?;
         if start.command_line == 0 {
+            // A command's `sys.meta_path` is plain python's. The host uses the modules in sessions only.
+            modules::install()?;
             // The thread that first imports it becomes `threading.main_thread()`. Up to 3.12
             // `threading._shutdown` waits for that thread, so it must be the one that finalizes.
             Ref::owned(PyImport_ImportModule(c"threading".as_ptr()))?;

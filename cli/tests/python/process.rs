@@ -94,6 +94,19 @@ fn a_program_has_the_descriptors_of_plain_python() {
 }
 
 #[test]
+fn a_program_finds_the_modules_finders_and_threads_of_plain_python() {
+    let name = "getattr(one, '__name__', None) or type(one).__name__";
+    let program = format!(
+        "import importlib.util, os, sys, threading\n\
+         for found in (sys.meta_path, sys.path_hooks): print([{name} for one in found])\n\
+         print(sorted(sys.modules), sys.path, sys.flags, sys.argv)\n\
+         print(importlib.util.find_spec('_hydrozoa'))\n\
+         print(threading.active_count(), len(os.listdir('/proc/self/task')))\n"
+    );
+    same_everywhere(&program);
+}
+
+#[test]
 fn a_reader_that_has_gone_is_noticed_as_in_plain_python() {
     for (minor, python) in pythons() {
         let ended = [plain(python), copy(python, &[])].map(|mut command| {
