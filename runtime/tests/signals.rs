@@ -1,9 +1,7 @@
 //! Signals are the application's: its handlers, its Ctrl-C, and which of its threads take a signal.
 
-mod common;
 mod pythons;
 
-use common::{policy, venv};
 use hydrozoa::{Error, Pool, Session};
 use hydrozoa_testkit::alone::{PATIENCE, alone};
 use hydrozoa_testkit::libraries::Workshop;
@@ -90,18 +88,6 @@ fn handlers_stay_whatever_python_imports_and_when_a_pool_ends() {
         // SAFETY: the handler is ours.
         unsafe { libc::raise(libc::SIGINT) };
         assert_eq!(HANDLED.load(Ordering::Relaxed), 1);
-    });
-}
-
-#[test]
-fn handlers_stay_when_torch_is_imported() {
-    alone(PATIENCE, || {
-        install(libc::SIGTERM, handler);
-        let pool = Pool::builder().venv(venv()).torch(policy()).interpreters(1).build().unwrap();
-        is_untouched(
-            pool,
-            "import torch, torch.utils.data, torch.multiprocessing, asyncio, signal",
-        );
     });
 }
 
@@ -386,6 +372,37 @@ assert own.install(signal.SIGSEGV) == 0
             assert_eq!(handler_of(libc::SIGUSR2), libc::SIG_DFL);
             assert_ne!(handler_of(libc::SIGSEGV), other_handler as *const () as usize);
             install(libc::SIGSEGV, other_handler);
+        }
+    });
+}
+
+#[test]
+fn initialised_thread_local_data_loads_while_a_thread_of_python_blocks_all_signals() {
+    alone(PATIENCE, || {
+        let shop = Workshop::new("watchdog");
+        for (index, pool) in pools(2).enumerate() {
+            let library = shop.build(
+                &format!("libwatchdog{index}.so"),
+                "static __thread int count __attribute__((tls_model(\"initial-exec\"))) = 41;
+                 int next(void) { return ++count; }",
+                &[],
+            );
+            let code = format!(
+                "import ctypes, faulthandler, threading, time\n\
+                 faulthandler.dump_traceback_later(200)\n\
+                 began = time.monotonic()\n\
+                 library = ctypes.CDLL({library:?})\n\
+                 assert time.monotonic() - began < 1.5\n\
+                 faulthandler.cancel_dump_traceback_later()\n\
+                 seen = [library.next()]\n\
+                 thread = threading.Thread(target=lambda: seen.append(library.next()))\n\
+                 thread.start()\n\
+                 thread.join()\n\
+                 assert seen == [42, 42], seen\n"
+            );
+            for index in 0..2 {
+                pool.acquire_on(index).unwrap().run(&code, "watchdog").unwrap();
+            }
         }
     });
 }

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::venv;
+use common::{policy, venv};
 use hydrozoa::{Object, Pool, Result, Session, TorchPolicy};
 use hydrozoa_testkit::alone::{PATIENCE, alone};
 
@@ -148,4 +148,27 @@ fn an_interpreter_entered_from_another_has_its_own_torch_state_shared() {
 #[test]
 fn an_interpreter_entered_from_another_has_its_own_torch_state_isolated() {
     alone(PATIENCE, || nests(TorchPolicy::Isolated));
+}
+
+#[test]
+fn handlers_of_signals_stay_when_torch_is_imported() {
+    alone(PATIENCE, || {
+        let handlers = || {
+            (1..=64).map(|signal| {
+                // SAFETY: zero is a value of every field, and the place is valid.
+                unsafe {
+                    let mut action: libc::sigaction = std::mem::zeroed();
+                    libc::sigaction(signal, std::ptr::null(), &mut action);
+                    action.sa_sigaction
+                }
+            })
+        };
+        let before: Vec<usize> = handlers().collect();
+        let pool = Pool::builder().venv(venv()).torch(policy()).interpreters(1).build().unwrap();
+        let imports = "import torch, torch.utils.data, torch.multiprocessing, asyncio, signal";
+        pool.acquire().unwrap().run(imports, "imports").unwrap();
+        assert!(handlers().eq(before.iter().copied()), "an import has changed them");
+        drop(pool);
+        assert!(handlers().eq(before), "the end of the pool has changed them");
+    });
 }

@@ -100,9 +100,8 @@ impl Delivery<'_> {
                         // It is leaked, a byte each: a late handler may still write to it.
                         let answer = &*Box::leak(Box::new(AtomicBool::new(false)));
                         let sent = self.signal.send(task, answer).map_err(|error| {
-                            format!(
-                                "thread {task} cannot be sent a signal, by which its data is initialised: {error}"
-                            )
+                            let thread = named(task);
+                            format!("{thread} cannot be sent a signal, by which its data is initialised: {error}")
                         })?;
                         if sent {
                             waiting.push((task, answer));
@@ -114,8 +113,10 @@ impl Delivery<'_> {
                 (true, None) => return Ok(self.late),
                 (_, Some(task)) if started.elapsed() > PATIENCE => {
                     return Err(format!(
-                        "it has initialised thread-local data that initial-exec code reaches, and thread \
-                         {task}, which would be given it, blocks signal {} and is none of the C library's",
+                        "it has initialised thread-local data that initial-exec code reaches, which every thread is \
+                         given. {} blocks signal {}, and the C library did not start it, so nothing says where its \
+                         data is; unblock the signal in that thread, or load the library before the thread starts",
+                        named(task),
                         self.signal.number
                     ));
                 }
@@ -146,9 +147,11 @@ impl Delivery<'_> {
             }
             if started.elapsed() > PATIENCE {
                 return Err(format!(
-                    "it has initialised thread-local data that initial-exec code reaches, and thread \
-                     {task} does not handle signal {}, by which it would be given it",
-                    self.signal.number
+                    "it has initialised thread-local data that initial-exec code reaches, which every thread is given \
+                     by signal {}. {} has not handled it within {} s; load the library again when that thread runs",
+                    self.signal.number,
+                    named(task),
+                    PATIENCE.as_secs()
                 ));
             }
             thread::sleep(Duration::from_micros(50));
@@ -213,6 +216,14 @@ fn reach(task: i32, signal: c_int) -> Reach {
         Reach::Never
     } else {
         Reach::Outside
+    }
+}
+
+/// A thread by its number and its name (proc(5), `comm`).
+fn named(task: i32) -> String {
+    match fs::read_to_string(format!("/proc/self/task/{task}/comm")) {
+        Ok(name) => format!("thread {task} ({})", name.trim_end()),
+        Err(_) => format!("thread {task}"),
     }
 }
 
