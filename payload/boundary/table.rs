@@ -21,7 +21,7 @@ use std::ffi::{c_char, c_int, c_void};
 pub const MAGIC: u64 = u64::from_le_bytes(*b"hydrozoa");
 
 /// Changed when the meaning of a function changes without the table's size changing.
-pub const VERSION: u32 = 5;
+pub const VERSION: u32 = 6;
 
 /// The payload's only exported symbol, of type [`Entry`].
 pub const ENTRY: &str = "hydrozoa_payload_v1";
@@ -286,6 +286,8 @@ pub struct Start {
     /// 1: read `PYTHON*` variables although there is no command line. They are in an environment of this
     /// interpreter's own.
     pub own_environment: c_int,
+    /// Bytes of memory that Python may take; 0: as many as there are.
+    pub memory: usize,
     /// 1: install Python's signal handlers, which is for one interpreter of a process only.
     pub signal_handlers: c_int,
 }

@@ -1,5 +1,6 @@
 //! Exceptions that the host raises in threads that run Python code.
 
+use crate::ceiling::Lifted;
 use crate::fault::{Fault, Outcome};
 use crate::reference::Ref;
 use crate::report::guarded;
@@ -44,6 +45,8 @@ pub(crate) unsafe extern "C" fn interrupt(
 /// What was left for the thread and not raised is taken back.
 pub(crate) struct Describing {
     thread: u64,
+    /// The exception may be a MemoryError.
+    _lifted: Lifted,
 }
 
 /// The threads that describe an exception, and since when. Code that runs for longer is that of the exception's own class,
@@ -69,7 +72,7 @@ impl Describing {
                 PyThreadState_SetAsyncExc(thread as c_long, ptr::null_mut());
             }
             (*DESCRIBERS.0.get()).push((thread, Instant::now()));
-            Self { thread }
+            Self { thread, _lifted: Lifted::begin() }
         }
     }
 

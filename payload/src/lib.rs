@@ -8,6 +8,7 @@
 //! of [`table`].
 
 mod barrier;
+mod ceiling;
 mod ended;
 mod fault;
 mod functions;

@@ -3,6 +3,7 @@
 //! PEP 587 specifies the two configurations used here. CPython's Doc/c-api/init_config.rst describes
 //! each field.
 
+use crate::ceiling;
 use crate::fault::{Fault, Outcome};
 use crate::modules;
 use crate::recursion;
@@ -49,7 +50,14 @@ pub(crate) unsafe extern "C" fn start(start: *const Start, sink: *mut c_void) ->
                 other => other,
             });
             MAIN.store(PyEval_SaveThread(), Ordering::Release);
-            prepared
+            prepared.and_then(|()| match start.memory {
+                0 => Ok(()),
+                memory => ceiling::set(memory).map_err(|taken| {
+                    let text =
+                        format!("it has taken {taken} bytes of memory, and its limit is {memory}");
+                    fault(start, &text)
+                }),
+            })
         })
     }
 }
@@ -106,6 +114,9 @@ unsafe fn initialize(start: &Start) -> Outcome<()> {
             },
             start.argument_count,
         ));
+        if start.memory != 0 {
+            ceiling::count();
+        }
         let mut before = MaybeUninit::<PyPreConfig>::uninit();
         let status = if start.command_line != 0 {
             PyPreConfig_InitPythonConfig(before.as_mut_ptr());

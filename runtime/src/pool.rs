@@ -107,6 +107,7 @@ pub struct Builder {
     paths: Vec<PathBuf>,
     environment: Option<Variables>,
     on_stuck: OnStuck,
+    memory: Option<NonZeroUsize>,
 }
 
 impl Builder {
@@ -206,6 +207,20 @@ impl Builder {
         self
     }
 
+    /// The most memory, in bytes, that the Python code of each interpreter may take. An allocation beyond it raises
+    /// `MemoryError`, and the interpreter goes on. 0 is no limit, the default. An interpreter that needs more to start is an
+    /// [`Error::Start`].
+    ///
+    /// Counted is what CPython's own allocators hand out: all objects of Python (text, bytes, lists, dicts, frames, modules),
+    /// and what extension modules take by `PyMem_Malloc` and its kin. A bare interpreter has taken 3 to 6 MB when it
+    /// has started. Not counted is what native code takes from malloc: data of numpy's arrays and torch's
+    /// tensors, and what libraries keep for themselves. The environment variables `PYTHONMALLOC` and `PYTHONDEVMODE`
+    /// take the limit away, where interpreters read them ([`Builder::environment`]).
+    pub fn memory_limit(mut self, bytes: usize) -> Self {
+        self.memory = NonZeroUsize::new(bytes);
+        self
+    }
+
     /// Calls `function` once for each call that goes on although it was interrupted or its deadline has passed
     /// ([`Session::with_deadline`], [`Session::interrupt_handle`]). It runs on a thread of its own. Without it, such a
     /// call is only logged, as a warning of `tracing`.
@@ -246,6 +261,7 @@ impl Builder {
             paths: self.paths,
             libraries: self.libraries,
             on_stuck: self.on_stuck,
+            memory: self.memory,
             environment: self.environment.map(Environment::new).transpose()?,
             ..Configuration::new(python.clone(), torch)
         };

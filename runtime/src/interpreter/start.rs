@@ -14,6 +14,7 @@ use crate::torch_policy::{Place, Torch};
 use crate::{Error, Result};
 use hydrozoa_loader::{Domain, Interposition, Library, OpenFlags};
 use std::ffi::{OsStr, OsString, c_int};
+use std::num::NonZeroUsize;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -38,6 +39,8 @@ pub(crate) struct Configuration {
     pub(crate) answers: Vec<(&'static str, Interposition)>,
     /// Its signals, if it shares the process's with other commands.
     pub(crate) signals: Option<&'static Signals>,
+    /// Bytes of memory that Python may take, if not as many as there are.
+    pub(crate) memory: Option<NonZeroUsize>,
     /// What is done about a stuck call.
     pub(crate) on_stuck: OnStuck,
 }
@@ -57,6 +60,7 @@ impl Configuration {
             signal_handlers: false,
             answers: Vec::new(),
             signals: None,
+            memory: None,
             on_stuck: OnStuck::default(),
         }
     }
@@ -187,6 +191,7 @@ pub(super) fn run(
         environment_count: environment.len(),
         command_line: c_int::from(configuration.command_line),
         own_environment: c_int::from(configuration.environment.is_some()),
+        memory: configuration.memory.map_or(0, NonZeroUsize::get),
         signal_handlers: c_int::from(configuration.signal_handlers),
     };
     let mut sink = Sink::default();
