@@ -12,7 +12,7 @@ use crate::table::Status;
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
 use std::ptr;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 
 /// The handler of `faulthandler`, or 0.
 static HANDLER: AtomicUsize = AtomicUsize::new(0);
@@ -21,9 +21,20 @@ static HANDLER: AtomicUsize = AtomicUsize::new(0);
 const REGISTER: &str = "import faulthandler\n\
                         faulthandler.register(SIGNAL, file=2, all_threads=True, chain=False)\n\0";
 
-/// The last of the real-time signals: no program that leaves the choice to others gets it.
-fn signal() -> c_int {
-    libc::SIGRTMAX()
+/// The signal whose handler `faulthandler` takes [`HANDLER`] for.
+static SIGNAL: AtomicI32 = AtomicI32::new(0);
+
+/// The last of the real-time signals that nobody handles. A handler of the application stays where it is.
+fn free() -> Outcome<c_int> {
+    for number in (libc::SIGRTMIN()..=libc::SIGRTMAX()).rev() {
+        if action(number, None)?.sa_sigaction == libc::SIG_DFL {
+            return Ok(number);
+        }
+    }
+    Err(Fault::Conversion {
+        expected: "a signal's handler",
+        reason: "the program handles every real-time signal".into(),
+    })
 }
 
 /// See [`crate::table::PayloadTable::prepare_stacks`].
@@ -45,21 +56,23 @@ pub(crate) unsafe extern "C" fn prepare(sink: *mut c_void) -> Status {
 unsafe fn handler() -> Outcome<usize> {
     // SAFETY: attached; the records are valid for the calls.
     unsafe {
-        let before = action(None)?;
-        let number = crate::reference::Ref::owned(pyo3_ffi::PyLong_FromLong(signal().into()))?;
+        let signal = free()?;
+        let before = action(signal, None)?;
+        let number = crate::reference::Ref::owned(pyo3_ffi::PyLong_FromLong(signal.into()))?;
         let registered = modules::run(REGISTER, c"_hydrozoa/stacks.py", &[(c"SIGNAL", &number)]);
-        let found = action(Some(&before))?;
+        let found = action(signal, Some(&before))?;
         registered?;
+        SIGNAL.store(signal, Ordering::Release);
         Ok(found.sa_sigaction)
     }
 }
 
-/// What is installed for the signal; `new` takes its place.
-fn action(new: Option<&libc::sigaction>) -> Outcome<libc::sigaction> {
+/// What is installed for a signal; `new` takes its place.
+fn action(signal: c_int, new: Option<&libc::sigaction>) -> Outcome<libc::sigaction> {
     let mut old = MaybeUninit::uninit();
     let new = new.map_or(ptr::null(), ptr::from_ref);
     // SAFETY: both records are valid, or absent. What is put back was installed before.
-    match unsafe { libc::sigaction(signal(), new, old.as_mut_ptr()) } {
+    match unsafe { libc::sigaction(signal, new, old.as_mut_ptr()) } {
         // SAFETY: filled by the call that succeeded.
         0 => Ok(unsafe { old.assume_init() }),
         _ => {
@@ -76,7 +89,8 @@ pub(crate) unsafe extern "C" fn write() {
         // SAFETY: the address of a handler that takes the signal's number alone: `faulthandler` installs it without
         // SA_SIGINFO. The caller bears what reading without a lock may do.
         unsafe {
-            std::mem::transmute::<usize, unsafe extern "C" fn(c_int)>(handler)(signal());
+            let handler = std::mem::transmute::<usize, unsafe extern "C" fn(c_int)>(handler);
+            handler(SIGNAL.load(Ordering::Acquire));
         }
     }
 }

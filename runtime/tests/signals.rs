@@ -406,3 +406,29 @@ fn initialised_thread_local_data_loads_while_a_thread_of_python_blocks_all_signa
         }
     });
 }
+
+#[test]
+fn stacks_are_read_where_the_application_handles_the_last_signals() {
+    alone(PATIENCE, || {
+        [libc::SIGRTMAX(), libc::SIGRTMAX() - 1].into_iter().for_each(|it| install(it, handler));
+        for pool in pools(1) {
+            let before = dispositions();
+            let session = pool.acquire().unwrap();
+            let _handle = session.interrupt_handle();
+            let look = session.function("look", |session, _| {
+                let stacks = session.interpreter().stacks()?;
+                session.object_from(&stacks)
+            });
+            let namespace = session.run("def outer():\n    return look()", "looking.py").unwrap();
+            namespace.set_item("look", look.unwrap()).unwrap();
+            let outer = namespace.get_item("outer").unwrap();
+            let stacks: Vec<String> =
+                (0..2).map(|_| outer.call(()).unwrap().extract().unwrap()).collect();
+            assert!(stacks.iter().any(|stack| stack.contains("in outer")), "{stacks:?}");
+            assert_eq!(dispositions(), before);
+            drop((outer, namespace));
+            drop((session, pool));
+            assert_eq!(dispositions(), before);
+        }
+    });
+}

@@ -136,7 +136,8 @@ impl Interpreter {
     /// The Python stacks of its threads, as `faulthandler` writes them. It takes no GIL and waits for nothing, so it works
     /// while a thread keeps the GIL. What runs meanwhile may be shown wrong or not at all.
     ///
-    /// Empty before the first [`Session::with_deadline`] or [`Session::interrupt_handle`] on the interpreter, and
+    /// Empty before the first [`Session::with_deadline`](crate::Session::with_deadline) or
+    /// [`Session::interrupt_handle`](crate::Session::interrupt_handle) on the interpreter, and
     /// where the file descriptor 2 of this process's copy cannot be had.
     ///
     /// # Errors
