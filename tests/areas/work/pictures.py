@@ -1,4 +1,4 @@
-"""timm's ResNet, ViT and EfficientNet, feature extraction and a training step; torchvision's transforms and detection; torchaudio's spectrograms and resampling"""
+"""timm's ResNet, ViT and EfficientNet, feature extraction and a training step; torchvision's transforms and detection"""
 
 from common import parameters, rand, randn, seeded
 
@@ -6,7 +6,6 @@ import timm
 import timm.loss
 import timm.optim
 import torch
-import torchaudio
 import torchvision
 from torchvision.transforms import v2
 
@@ -58,24 +57,9 @@ def detection():
     return [output[name][:5].clone() for name in ("boxes", "scores", "labels")]
 
 
-def sound():
-    wave = randn(1, 4000, seed=15)
-    mel = torchaudio.transforms.MelSpectrogram(8000, n_fft=256, n_mels=16)(wave)
-    resampled = torchaudio.functional.resample(wave, 8000, 5000)
-    return [mel, resampled, torchaudio.transforms.AmplitudeToDB()(mel)]
-
-
-def filters():
-    wave = randn(1, 800, seed=16)
-    filtered = torchaudio.functional.lowpass_biquad(wave, 8000, 1000.0)
-    return [filtered, torchaudio.transforms.MFCC(8000, n_mfcc=8, melkwargs={"n_fft": 256, "n_mels": 16})(wave)]
-
-
 def work(tell):
     tell("timm models", timm_models())
     tell("timm features", timm_features())
     tell("timm training", timm_training())
     tell("torchvision transforms", transforms())
     tell("torchvision detection", detection())
-    tell("torchaudio spectrograms", sound())
-    tell("torchaudio filters", filters())
