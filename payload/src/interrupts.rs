@@ -13,7 +13,11 @@ use pyo3_ffi::{
 use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_long, c_void};
 use std::ptr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+
+/// Whether any thread was ever interrupted.
+static USED: AtomicBool = AtomicBool::new(false);
 
 /// See [`crate::table::PayloadTable::interrupt`].
 ///
@@ -28,6 +32,7 @@ pub(crate) unsafe extern "C" fn interrupt(
     // SAFETY: the host is attached, and passes a valid place. The function takes its own reference to the class, or null.
     unsafe {
         guarded(sink, || {
+            USED.store(true, Ordering::Relaxed);
             *done = c_int::from(states_of(thread) <= 1);
             let sends = reason == Interrupt::NONE || !Describing::is_one(thread);
             if *done != 0 && sends {
@@ -68,7 +73,7 @@ impl Describing {
         // SAFETY: attached, by contract.
         unsafe {
             let thread = PyThread_get_thread_ident();
-            if states_of(thread) <= 1 {
+            if USED.load(Ordering::Relaxed) && states_of(thread) <= 1 {
                 PyThreadState_SetAsyncExc(thread as c_long, ptr::null_mut());
             }
             (*DESCRIBERS.0.get()).push((thread, Instant::now()));

@@ -1,10 +1,11 @@
 //! The limit of C recursion on a thread, as the room on its stack allows.
 //!
 //! CPython up to 3.13 counts nested calls, and does not look at the stack. Its limits are for 8 MiB: 10,000 units on
-//! 3.13 (`Py_C_RECURSION_LIMIT`, Include/cpython/pystate.h). Up to 3.11 there is one count, for Python's calls too. An application's thread may have less, as Rust's threads
-//! do (2 MiB), and may have used some of it before it enters Python. So each entry lowers what is left of the count to
-//! what the stack has room for. The count is a field of the thread's state. CPython has no function for it. 3.14 reads
-//! the bounds of the stack itself (`_Py_InitializeRecursionLimits`, Python/ceval.c).
+//! 3.13 (`Py_C_RECURSION_LIMIT`, Include/cpython/pystate.h). Up to 3.11 there is one count, for Python's calls too. An
+//! application's thread may have less, as Rust's threads do (2 MiB), and may have used some of it before it enters
+//! Python. So each entry lowers what is left of the count to what the stack has room for. The count is a field of the
+//! thread's state. CPython has no function for it. 3.14 reads the bounds of the stack itself
+//! (`_Py_InitializeRecursionLimits`, Python/ceval.c).
 
 use pyo3_ffi::{Py_GetRecursionLimit, Py_GetVersion, PyThreadState};
 use std::ffi::{CStr, c_int};

@@ -1,7 +1,7 @@
 //! A pool: several interpreters of one Python, and the choice between them.
 
 use crate::environment::{Environment, Variables};
-use crate::interpreter::{Configuration, Interpreter, start};
+use crate::interpreter::{Configuration, Interpreter, start, without_gil};
 use crate::interrupt::{OnStuck, Stuck};
 use crate::libraries::LibraryRules;
 use crate::python::{self, Installation, Search};
@@ -459,8 +459,9 @@ impl Pool {
                 "the pool of this interpreter is gone, so nothing can be changed in it".to_owned(),
             )
         })?;
-        // A panic leaves numbers behind that are too high, and nothing else.
-        Ok(changes.lock().unwrap_or_else(PoisonError::into_inner))
+        // Whoever has the right may wait for this thread's GIL. A panic leaves numbers behind that are too high, and
+        // nothing else.
+        Ok(without_gil(|| changes.lock().unwrap_or_else(PoisonError::into_inner)))
     }
 
     /// Notes whose the interpreter is.
