@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
@@ -71,7 +71,8 @@ pub fn copy(python: &Installation, options: &[&str]) -> Command {
     command
 }
 
-/// Without settings of the machine, and without input.
+/// Without settings of the machine, and without input. Ctrl-C and Ctrl-\ have their default actions: a process in a
+/// shell's background has inherited that they are ignored (bash(1), SIGNALS), and Python leaves it so.
 fn quiet(mut command: Command) -> Command {
     for name in [
         "PYTHONPATH",
@@ -84,6 +85,15 @@ fn quiet(mut command: Command) -> Command {
         command.env_remove(name);
     }
     command.env("PYTHONDONTWRITEBYTECODE", "1").stdin(Stdio::null());
+    // SAFETY: signal(2) is among signal-safety(7).
+    unsafe {
+        command.pre_exec(|| {
+            for signal in [libc::SIGINT, libc::SIGQUIT] {
+                libc::signal(signal, libc::SIG_DFL);
+            }
+            Ok(())
+        });
+    }
     command
 }
 
