@@ -164,7 +164,7 @@ impl Session {
     ///
     /// Python then raises `_hydrozoa.interrupts.DeadlineExceeded`, a `KeyboardInterrupt`, within about 10 ms, and the call
     /// that runs returns [`Error::Deadline`](crate::Error::Deadline). What holds for
-    /// [`InterruptHandle::interrupt`] holds here: native code is not interrupted, and a call that goes on for 40 ms
+    /// [`InterruptHandle::interrupt`] holds here: native code is not interrupted, and a call that goes on for 30 ms
     /// counts as [`Stuck`](crate::Stuck). The time in which a call waits for the GIL counts.
     ///
     /// If `action` ends before Python has raised the exception, nothing is raised. Deadlines may be nested; the nearest

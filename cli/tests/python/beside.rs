@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
@@ -56,12 +56,12 @@ impl From<Output> for Seen {
 
 /// `hydrozoa`.
 pub fn hydrozoa() -> Command {
-    quiet(Command::new(env!("CARGO_BIN_EXE_hydrozoa")))
+    quiet(Path::new(env!("CARGO_BIN_EXE_hydrozoa")))
 }
 
 /// `python`.
 pub fn plain(python: &Installation) -> Command {
-    quiet(Command::new(python.executable().unwrap()))
+    quiet(python.executable().unwrap())
 }
 
 /// `hydrozoa python OPTIONS… --`.
@@ -73,7 +73,9 @@ pub fn copy(python: &Installation, options: &[&str]) -> Command {
 
 /// Without settings of the machine, and without input. Ctrl-C and Ctrl-\ have their default actions: a process in a
 /// shell's background has inherited that they are ignored (bash(1), SIGNALS), and Python leaves it so.
-fn quiet(mut command: Command) -> Command {
+fn quiet(program: &Path) -> Command {
+    let mut command = Command::new("env");
+    command.arg("--default-signal=INT,QUIT").arg(program);
     for name in [
         "PYTHONPATH",
         "PYTHONHOME",
@@ -85,15 +87,6 @@ fn quiet(mut command: Command) -> Command {
         command.env_remove(name);
     }
     command.env("PYTHONDONTWRITEBYTECODE", "1").stdin(Stdio::null());
-    // SAFETY: signal(2) is among signal-safety(7).
-    unsafe {
-        command.pre_exec(|| {
-            for signal in [libc::SIGINT, libc::SIGQUIT] {
-                libc::signal(signal, libc::SIG_DFL);
-            }
-            Ok(())
-        });
-    }
     command
 }
 

@@ -29,7 +29,7 @@ use visit::Visit;
 
 /// How long a call may go on after it was interrupted before it counts as [`Stuck`]. Bytecode reacts within the switch
 /// interval of the GIL, 5 ms (`sys.getswitchinterval`).
-const GRACE: Duration = Duration::from_millis(40);
+const GRACE: Duration = Duration::from_millis(30);
 
 /// The longest pause between two exceptions for a call that has caught the first, or that runs native code.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -53,7 +53,7 @@ impl InterruptHandle {
     /// Code that catches the exception goes on, and gets another one after a while.
     ///
     /// Native code (a C function that waits or computes) is not interrupted: the exception is raised when it returns. A
-    /// call that goes on for 40 ms counts as [`Stuck`]. If the thread has left for another interpreter, the exception is
+    /// call that goes on for 30 ms counts as [`Stuck`]. If the thread has left for another interpreter, the exception is
     /// raised when it comes back.
     ///
     /// This does not wait for the GIL.
