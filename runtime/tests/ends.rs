@@ -1,28 +1,13 @@
 //! Interpreters end with their last handle, whatever their own objects refer to. The tests run on every
 //! Python of the machine.
 
+mod ending;
 mod pythons;
 
+use ending::ends;
 use hydrozoa::{Buffer, DataType, Device, Object, Pool, Session, Tensor};
 use pythons::pools;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
-
-/// How often an interpreter has ended: 0 or 1.
-fn ends(session: &Session) -> Arc<AtomicU8> {
-    let ends = Arc::new(AtomicU8::new(0));
-    // SAFETY: one byte that the owner keeps alive and that Rust only accesses atomically.
-    let count = unsafe { session.lend_raw(ends.as_ptr(), 1, false, ends.clone()) }.unwrap();
-    let code = "
-import atexit
-def register(count):
-    @atexit.register
-    def exit(): count[0] += 1
-";
-    let register = session.run(code, "exit.py").unwrap().get_item("register").unwrap();
-    register.call((&count,)).unwrap();
-    ends
-}
+use std::sync::atomic::Ordering;
 
 /// Makes the interpreter of a pool refer to an object for good, by a module or by its queue. Then drops
 /// the pool, and asserts that the interpreter has ended.

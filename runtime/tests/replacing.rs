@@ -1,43 +1,19 @@
 //! Interpreters that are replaced, added and given up while others run.
 
+mod ending;
 mod pythons;
 
-use hydrozoa::{Error, Interpreter, Pool};
+use ending::{assert_ends, ends};
+use hydrozoa::{Error, Pool};
 use hydrozoa_testkit::alone::alone;
 use pythons::{builders, pools};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 /// Seconds for one test on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
-
-/// One byte that an exit function of the interpreter sets when it ends.
-fn end_of(interpreter: &Interpreter) -> Arc<AtomicU8> {
-    let session = interpreter.session();
-    let ended = Arc::new(AtomicU8::new(0));
-    // SAFETY: one byte that the owner keeps alive and that Rust only accesses atomically.
-    let byte = unsafe { session.lend_raw(ended.as_ptr(), 1, false, ended.clone()) }.unwrap();
-    let code = "
-import atexit
-def register(byte):
-    @atexit.register
-    def end(): byte[0] += 1
-";
-    let register = session.run(code, "end.py").unwrap().get_item("register").unwrap();
-    register.call((&byte,)).unwrap();
-    ended
-}
-
-/// Waits until the interpreter has run its exit functions and returned the memory that was lent to it.
-fn assert_ends(ended: &Arc<AtomicU8>) {
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while ended.load(Ordering::SeqCst) != 1 || Arc::strong_count(ended) != 1 {
-        assert!(Instant::now() < deadline, "the interpreter has not ended");
-        thread::sleep(Duration::from_millis(5));
-    }
-}
 
 fn value(pool: &Pool, index: usize, expression: &str) -> String {
     let session = pool.acquire_on(index).unwrap();
@@ -59,7 +35,7 @@ fn an_interpreter_is_replaced_while_its_sessions_and_movables_go_on() {
             };
             assert_eq!(sum(&old), 6);
             assert!(movable.is_loaded(old.interpreter()));
-            let ended = end_of(old.interpreter());
+            let ended = ends(&old);
             let before = pool.interpreters();
             let replaced = pool.replace(0).unwrap();
             assert_eq!(replaced.name(), "interpreter 0");
@@ -103,7 +79,7 @@ fn a_pool_grows_and_shrinks() {
                 (0..3).map(|index| value(&clone, index, "__import__('known').VALUE")).collect();
             assert_eq!(known, ["7"; 3]);
             let last = clone.acquire_on(2).unwrap();
-            let ended = end_of(last.interpreter());
+            let ended = ends(&last);
             pool.resize(1).unwrap();
             assert!(matches!(clone.acquire_on(1), Err(Error::NoSuchInterpreter { .. })));
             assert_eq!(last.eval("6 * 7").unwrap().extract::<i64>().unwrap(), 42);
@@ -131,7 +107,7 @@ fn a_stuck_interpreter_is_replaced_and_ends_with_its_call() {
                 .build()
                 .unwrap();
             let session = pool.acquire_on(0).unwrap();
-            let ended = end_of(session.interpreter());
+            let ended = ends(&session);
             let caller = thread::spawn(move || {
                 session.import("ctypes").unwrap();
                 let code = "import ctypes; usleep = ctypes.PyDLL(None).usleep; usleep(3_000_000)";

@@ -1,13 +1,15 @@
 //! Threads that come, wait and end, and interpreters that end on any of them.
 
+mod ending;
 mod pythons;
 
+use ending::{assert_ends, ends};
 use hydrozoa::movable::shared_memory;
 use hydrozoa::{Interpreter, Movable, Object, Pool};
 use hydrozoa_testkit::alone::alone;
 use pythons::pools;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier, Mutex, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -29,32 +31,6 @@ fn visitor(pool: &Pool) -> (mpsc::Sender<()>, JoinHandle<()>) {
     });
     wait.recv().unwrap();
     (leave, thread)
-}
-
-/// One byte that an exit function of the interpreter sets when it ends.
-fn end_of(interpreter: &Interpreter) -> Arc<AtomicU8> {
-    let session = interpreter.session();
-    let ended = Arc::new(AtomicU8::new(0));
-    // SAFETY: one byte that the owner keeps alive and that Rust only accesses atomically.
-    let byte = unsafe { session.lend_raw(ended.as_ptr(), 1, false, ended.clone()) }.unwrap();
-    let code = "
-import atexit
-def register(byte):
-    @atexit.register
-    def end(): byte[0] += 1
-";
-    let register = session.run(code, "end.py").unwrap().get_item("register").unwrap();
-    register.call((&byte,)).unwrap();
-    ended
-}
-
-/// Waits until the interpreter has run its exit functions and returned the memory that was lent to it.
-fn assert_ends(ended: &Arc<AtomicU8>) {
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while ended.load(Ordering::SeqCst) != 1 || Arc::strong_count(ended) != 1 {
-        assert!(Instant::now() < deadline, "the interpreter has not ended");
-        thread::sleep(Duration::from_millis(5));
-    }
 }
 
 #[test]
@@ -279,7 +255,7 @@ fn the_last_handle_dropped_by_a_call_on_a_thread_of_python_ends_the_interpreter(
     alone(PATIENCE, || {
         for pool in pools(1) {
             let session = pool.acquire().unwrap();
-            let ended = end_of(session.interpreter());
+            let ended = ends(&session);
             let (inside, wait) = mpsc::channel();
             let (leave, stay) = mpsc::channel::<()>();
             let stay = Mutex::new(stay);
@@ -313,7 +289,7 @@ fn the_last_handle_dropped_with_a_function_on_a_thread_of_python_ends_the_interp
     alone(PATIENCE, || {
         for pool in pools(1) {
             let session = pool.acquire().unwrap();
-            let ended = end_of(session.interpreter());
+            let ended = ends(&session);
             let (leave, stay) = mpsc::channel::<()>();
             let stay = Mutex::new(stay);
             let wait = session
