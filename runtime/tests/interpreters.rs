@@ -1,7 +1,9 @@
 //! Several interpreters at once: separate, parallel, free of deadlocks, and orderly in the end.
 
+mod ending;
 mod pythons;
 
+use ending::ends;
 use hydrozoa::{Error, Pool, Session};
 use pythons::{builders, pools};
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
@@ -199,21 +201,7 @@ fn the_least_loaded_interpreter_is_chosen() {
 #[test]
 fn the_end_of_a_pool_runs_exit_functions_once_on_whatever_thread() {
     for pool in pools(2) {
-        let exits: [_; 2] = std::array::from_fn(|_| Arc::new(AtomicU8::new(0)));
-        for (index, exits) in exits.iter().enumerate() {
-            let session = pool.acquire_on(index).unwrap();
-            // SAFETY: one byte that the owner keeps alive and that Rust only accesses atomically.
-            let count =
-                unsafe { session.lend_raw(exits.as_ptr(), 1, false, exits.clone()) }.unwrap();
-            let code = "
-import atexit
-def register(count):
-    @atexit.register
-    def exit(): count[0] += 1
-";
-            let register = session.run(code, "exit.py").unwrap().get_item("register").unwrap();
-            register.call((&count,)).unwrap();
-        }
+        let exits = [0, 1].map(|index| ends(&pool.acquire_on(index).unwrap()));
         let counts = || exits.each_ref().map(|count| count.load(Ordering::SeqCst));
         let session = pool.acquire_on(1).unwrap();
         // The second one lives as long as its session.

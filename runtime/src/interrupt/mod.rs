@@ -61,7 +61,9 @@ impl InterruptHandle {
         let visits = self.0.0.with(|visits| visits.clone());
         for visit in &visits {
             sender::send(visit, Interrupt::HANDLE);
-            clock::add(Instant::now() + GRACE, visit, stuck::interrupted);
+            if visit.is_first_interrupt() {
+                clock::add(Instant::now() + GRACE, visit, stuck::interrupted);
+            }
         }
         !visits.is_empty()
     }

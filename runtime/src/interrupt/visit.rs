@@ -4,7 +4,7 @@ use crate::interpreter::Inner;
 use crate::leaf::Leaf;
 use crate::payload::Sink;
 use crate::payload::table::Interrupt;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -27,6 +27,8 @@ pub(super) struct Visit {
     pub(super) begin: Instant,
     state: AtomicU8,
     report: Leaf<Report>,
+    /// Whether a handle has interrupted it.
+    interrupted: AtomicBool,
 }
 
 /// Whether the visit counts as stuck.
@@ -49,12 +51,18 @@ impl Visit {
             begin: Instant::now(),
             state: AtomicU8::new(RUNNING),
             report: Leaf::default(),
+            interrupted: AtomicBool::new(false),
         })
     }
 
     /// How long it has lasted.
     pub(super) fn age(&self) -> Duration {
         self.begin.elapsed()
+    }
+
+    /// Whether no handle has interrupted it before. The clock follows it from then on.
+    pub(super) fn is_first_interrupt(&self) -> bool {
+        !self.interrupted.swap(true, Ordering::Relaxed)
     }
 
     pub(super) fn is_over(&self) -> bool {
