@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Python minor versions, each with a file in `configs` of the payload.
-const VERSIONS: [u8; 5] = [10, 11, 12, 13, 14];
+const VERSIONS: [u8; 6] = [10, 11, 12, 13, 14, 15];
 
 /// Folders and files of the package `hydrozoa-payload` that the payload is built from.
 const INPUTS: [&str; 6] = ["boundary", "src", "python", "configs", "build.rs", "Cargo.toml"];

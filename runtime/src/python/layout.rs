@@ -35,21 +35,28 @@ pub(super) fn of_library(library: &Path) -> Result<Installation, Refusal> {
 
 /// The installation in a prefix: the newest one whose library is there.
 pub(super) fn of_prefix(prefix: &Path) -> Result<Installation, Refusal> {
+    all_of_prefix(prefix).swap_remove(0)
+}
+
+/// All installations in a prefix, the newest first, or one refusal. Distributions put every version into one prefix.
+pub(super) fn all_of_prefix(prefix: &Path) -> Vec<Result<Installation, Refusal>> {
     let installed: Vec<u8> =
-        (0..=u8::MAX).filter(|minor| standard_library(prefix, *minor).is_some()).collect();
-    let mut refusal = match installed.last() {
+        (0..=u8::MAX).rev().filter(|minor| standard_library(prefix, *minor).is_some()).collect();
+    let mut refusal = match installed.first() {
         Some(minor) => Refusal::Version(format!("3.{minor}")),
         None => Refusal::NotPython,
     };
-    for minor in installed.into_iter().rev() {
-        if SUPPORTED.contains(&minor) {
-            match library_in(prefix, minor) {
-                Ok(library) => return of_library(&library),
-                Err(missing) => refusal = missing,
-            }
+    let mut verdicts = Vec::new();
+    for minor in installed.into_iter().filter(|minor| SUPPORTED.contains(minor)) {
+        match library_in(prefix, minor) {
+            Ok(library) => verdicts.push(of_library(&library)),
+            Err(missing) => refusal = missing,
         }
     }
-    Err(refusal)
+    if verdicts.is_empty() {
+        verdicts.push(Err(refusal));
+    }
+    verdicts
 }
 
 /// The installation that an executable belongs to, or `None` if its place and name do not tell.
@@ -159,8 +166,10 @@ fn file_name(path: &Path) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use super::{names_library, supported};
-    use crate::python::Refusal;
+    use super::{all_of_prefix, names_library, of_prefix, supported};
+    use crate::payload::SUPPORTED;
+    use crate::python::{Installation, Refusal};
+    use std::fs;
     use std::path::Path;
 
     #[test]
@@ -172,6 +181,29 @@ mod tests {
         assert_eq!(supported("3.6m"), Err(Refusal::Version("3.6m".to_owned())));
         assert_eq!(supported("3.13t"), Err(Refusal::Flavour("free-threaded")));
         assert_eq!(supported("3"), Err(Refusal::NotPython));
+    }
+
+    #[test]
+    fn a_prefix_has_each_version_whose_library_is_there() {
+        let place = tempfile::tempdir().unwrap();
+        let prefix = place.path().canonicalize().unwrap();
+        let (oldest, newest) = (*SUPPORTED.start(), *SUPPORTED.end());
+        for minor in [oldest - 1, oldest, newest - 1, newest, newest + 1] {
+            let library = prefix.join(format!("lib/python3.{minor}"));
+            fs::create_dir_all(&library).unwrap();
+            fs::write(library.join("os.py"), "").unwrap();
+        }
+        assert!(matches!(all_of_prefix(&prefix)[..], [Err(Refusal::Static { .. })]));
+        let program = fs::read("/proc/self/exe").unwrap();
+        for minor in [oldest, newest - 1] {
+            let library = prefix.join(format!("lib/libpython3.{minor}.so.1.0"));
+            fs::write(library, &program[..64]).unwrap();
+        }
+        let found = all_of_prefix(&prefix);
+        let versions: Vec<u8> = found.iter().flatten().map(Installation::minor).collect();
+        assert_eq!(versions, [newest - 1, oldest]);
+        assert_eq!(found.len(), 2);
+        assert_eq!(of_prefix(&prefix).unwrap().minor(), newest - 1);
     }
 
     #[test]

@@ -185,19 +185,25 @@ impl fmt::Display for Candidate {
     }
 }
 
-/// All candidates on this machine, best first, each with its installation or the reason against it.
+/// All candidates on this machine, best first, each with its installation or the reason against it. A prefix of the
+/// system may hold several versions; each is a candidate.
 ///
 /// If several candidates lead to the same library and virtual environment, only the first is listed.
 pub fn discover() -> Vec<Candidate> {
     let mut candidates: Vec<Candidate> = Vec::new();
     for (origin, path) in places() {
-        let verdict = resolve(&path);
-        let repeats = |earlier: &Candidate| match (&earlier.verdict, &verdict) {
-            (Ok(one), Ok(other)) => one.library == other.library && one.venv == other.venv,
-            _ => earlier.path == path,
+        let verdicts = match origin {
+            Origin::System => layout::all_of_prefix(&path),
+            _ => vec![resolve(&path)],
         };
-        if !candidates.iter().any(repeats) {
-            candidates.push(Candidate { origin, path, verdict });
+        for verdict in verdicts {
+            let repeats = |earlier: &Candidate| match (&earlier.verdict, &verdict) {
+                (Ok(one), Ok(other)) => one.library == other.library && one.venv == other.venv,
+                _ => earlier.path == path,
+            };
+            if !candidates.iter().any(repeats) {
+                candidates.push(Candidate { origin, path: path.clone(), verdict });
+            }
         }
     }
     candidates

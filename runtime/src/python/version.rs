@@ -1,6 +1,6 @@
 //! A Python that is named by its version.
 
-use super::{Candidate, Installation, Origin, Refusal, discover, layout, on_path, query, resolve};
+use super::{Candidate, Installation, Origin, Refusal, discover, on_path, query, resolve};
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -36,12 +36,6 @@ impl Version {
             path,
         });
         candidates.splice(active..active, on_path.collect::<Vec<_>>());
-        // A prefix of the system may hold several versions.
-        for prefix in super::SYSTEM.map(Path::new) {
-            let library = layout::library_in(prefix, self.minor);
-            let verdict = library.and_then(|library| layout::of_library(&library));
-            candidates.push(Candidate { origin: Origin::System, path: prefix.to_owned(), verdict });
-        }
         let fits = |one: &&Candidate| one.verdict.as_ref().is_ok_and(|found| self.is_of(found));
         match candidates.iter().find(fits) {
             Some(found) => vec![found.clone()],
