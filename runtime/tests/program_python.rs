@@ -2,7 +2,7 @@
 
 mod pythons;
 
-use hydrozoa::{LibraryRules, Pool};
+use hydrozoa::{LibraryRules, Pool, python};
 use hydrozoa_testkit::alone::{PATIENCE, alone_with, is_alone};
 use pythons::pythons;
 use std::env;
@@ -90,14 +90,17 @@ fn each() -> impl Iterator<Item = &'static PathBuf> {
     pythons().values().filter(move |library| own.as_ref().is_none_or(|own| own == *library))
 }
 
-fn with_own(library: &Path) -> (&'static str, OsString) {
-    (OWN, library.into())
+/// The variables of a process that has this libpython. `PYTHONHOME` counts for the program's own Python alone, which
+/// would otherwise take the standard library of the `python3` on PATH.
+fn with_own(library: &Path) -> [(&'static str, OsString); 2] {
+    let installation = python::find(Some(library)).unwrap();
+    [(OWN, library.into()), ("PYTHONHOME", installation.prefix().into())]
 }
 
 #[test]
 fn pools_start_before_and_after_the_program_s_own_python_imports_extensions() {
     for library in each() {
-        alone_with(PATIENCE, &[with_own(library)], || {
+        alone_with(PATIENCE, &with_own(library), || {
             let before = pool(&own());
             let program = Embedded::start();
             let beside = pool(&own());
@@ -115,10 +118,9 @@ fn pools_start_before_and_after_the_program_s_own_python_imports_extensions() {
 
 /// The extension module `name` of the installation that has `library`.
 fn extension(library: &Path, name: &str) -> PathBuf {
-    let lib = library.parent().unwrap();
-    let folders = std::fs::read_dir(lib).unwrap().map(|entry| entry.unwrap().path());
-    let folder = folders.map(|folder| folder.join("lib-dynload")).find(|folder| folder.is_dir());
-    let folder = folder.unwrap_or_else(|| panic!("{} has no lib-dynload", lib.display()));
+    let installation = python::find(Some(library)).unwrap();
+    let folder = format!("lib/python3.{}/lib-dynload", installation.minor());
+    let folder = installation.prefix().join(folder);
     let mut files = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
     let is_it = |file: &PathBuf| file.file_name().unwrap().as_bytes().starts_with(name.as_bytes());
     files.find(is_it).unwrap_or_else(|| panic!("{} has no {name}", folder.display()))
@@ -128,9 +130,10 @@ fn extension(library: &Path, name: &str) -> PathBuf {
 fn extensions_that_the_program_began_with_are_not_the_pool_s() {
     for library in each() {
         let preloaded =
-            [library.clone(), extension(library, "_ctypes."), extension(library, "zlib.")];
+            [library.clone(), extension(library, "_ctypes."), extension(library, "_decimal.")];
         let preloaded = preloaded.map(|file| file.to_str().unwrap().to_owned()).join(" ");
-        let variables = [with_own(library), ("LD_PRELOAD", preloaded.into())];
+        let [own_library, home] = with_own(library);
+        let variables = [own_library, home, ("LD_PRELOAD", preloaded.into())];
         alone_with(PATIENCE, &variables, || {
             let program = Embedded::start();
             program.works();
@@ -143,7 +146,7 @@ fn extensions_that_the_program_began_with_are_not_the_pool_s() {
 #[test]
 fn a_rule_that_shares_every_library_shares_no_extension_of_the_program_s_python() {
     for library in each() {
-        alone_with(PATIENCE, &[with_own(library)], || {
+        alone_with(PATIENCE, &with_own(library), || {
             let program = Embedded::start();
             program.works();
             let rules = LibraryRules::new().share("*");
@@ -158,7 +161,7 @@ fn a_rule_that_shares_every_library_shares_no_extension_of_the_program_s_python(
 #[test]
 fn pools_of_every_python_start_beside_the_program_s_own_one() {
     for library in each() {
-        alone_with(PATIENCE, &[with_own(library)], || {
+        alone_with(PATIENCE, &with_own(library), || {
             let program = Embedded::start();
             program.works();
             let pools: Vec<Pool> = pythons().values().map(|library| pool(library)).collect();

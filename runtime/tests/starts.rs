@@ -2,7 +2,7 @@
 
 mod pythons;
 
-use hydrozoa::{CommandLine, Error, Pool};
+use hydrozoa::{CommandLine, Error, Pool, python};
 use hydrozoa_testkit::alone::alone;
 use pythons::{builders, pools, pythons};
 use std::ffi::{c_int, c_void};
@@ -113,15 +113,18 @@ fn an_exception_behind_pythons_start_is_told_with_type_text_and_traceback() {
         let packages = venv.join(format!("lib/python3.{minor}/site-packages"));
         fs::create_dir_all(&packages).unwrap();
         fs::create_dir_all(venv.join("bin")).unwrap();
-        let prefix = library.parent().unwrap().parent().unwrap();
+        let installation = python::find(Some(library)).unwrap();
+        let prefix = installation.prefix();
         let python = prefix.join(format!("bin/python3.{minor}"));
         let link = venv.join("bin/python");
         let _ = fs::remove_file(&link);
         std::os::unix::fs::symlink(&python, &link).unwrap();
         let home = format!("home = {}/bin\nversion = 3.{minor}\n", prefix.display());
         fs::write(venv.join("pyvenv.cfg"), home).unwrap();
+        // Not sitecustomize: Debian has one of its own in the standard library.
+        fs::write(packages.join("refusing.pth"), "import refusing\n").unwrap();
         fs::write(
-            packages.join("sitecustomize.py"),
+            packages.join("refusing.py"),
             "import sys\n\
              class Refusing:\n    \
                  def find_spec(self, name, path=None, target=None):\n        \
