@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 /// The result of a loader operation.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// A failed load. Each variant names the object, and the symbol where there is one.
+/// A failed load. Each text names the object, and the symbol where there is one, and says what to do.
 ///
 /// A load that fails before its constructors run leaves no trace: nothing is published, and every
 /// mapping is removed. System objects that it opened stay, since no domain owns them.
@@ -13,7 +13,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[non_exhaustive]
 pub enum Error {
     /// The file could not be opened, read or mapped.
-    #[error("{object}: cannot {action}: {source}")]
+    #[error("{object}: cannot {action}: {source}{}", remedy(source))]
     Io {
         /// The file's path.
         object: PathBuf,
@@ -23,7 +23,9 @@ pub enum Error {
         source: std::io::Error,
     },
     /// The file is not an ELF image that this loader accepts (untrusted data).
-    #[error("{object}: not a loadable ELF image: {reason}")]
+    #[error(
+        "{object}: not a loadable ELF image: {reason} (name a shared object, or install the file again)"
+    )]
     Malformed {
         /// The file's path.
         object: PathBuf,
@@ -40,7 +42,8 @@ pub enum Error {
     },
     /// A needed library was not found.
     #[error(
-        "{object}: cannot open shared object file: no such file in {searched} (needed by {requester})"
+        "{object}: cannot open shared object file: no such file in {searched} (needed by {requester}); install it, or \
+         name its directory in LD_LIBRARY_PATH before the process starts"
     )]
     NotFound {
         /// The name as it stands in DT_NEEDED or as it was passed to `dlopen`.
@@ -51,7 +54,10 @@ pub enum Error {
         searched: String,
     },
     /// A symbol is defined nowhere in the scope of its reference.
-    #[error("{object}: undefined symbol: {symbol}{}", version.as_ref().map(|v| format!(", version {v}")).unwrap_or_default())]
+    #[error(
+        "{object}: undefined symbol: {symbol}{} (install the versions of its needed libraries that it was built with)",
+        version.as_ref().map(|version| format!(", version {version}")).unwrap_or_default()
+    )]
     UndefinedSymbol {
         /// The object that refers to it.
         object: PathBuf,
@@ -61,7 +67,10 @@ pub enum Error {
         version: Option<String>,
     },
     /// A relocation that cannot be applied.
-    #[error("{object}: relocation {index} ({kind}) at {offset:#x}: {reason}")]
+    #[error(
+        "{object}: relocation {index} ({kind}) at {offset:#x}: {reason} (compile it with -fPIC, and link it with \
+         -shared)"
+    )]
     Relocation {
         /// The object that holds it.
         object: PathBuf,
@@ -83,7 +92,7 @@ pub enum Error {
         reason: String,
     },
     /// The system's own loader refused an object that is shared by all domains.
-    #[error("{object}: the system loader refused it: {message}")]
+    #[error("{object}: the system loader refused it: {message} (LD_DEBUG=libs shows its search)")]
     System {
         /// The object's path or name.
         object: PathBuf,
@@ -94,7 +103,7 @@ pub enum Error {
     #[error("the process cannot host replicas: {0}")]
     Unsupported(String),
     /// A memory operation failed.
-    #[error("{object}: cannot {action} {length} bytes: {source}{}", hint(source))]
+    #[error("{object}: cannot {action} {length} bytes: {source}{}", remedy(source))]
     Memory {
         /// The object for which memory was asked.
         object: PathBuf,
@@ -107,7 +116,9 @@ pub enum Error {
     },
     /// A constructor of the object threw an exception. The object stays in its domain, and each further open of it,
     /// or of an object that needs it, gives this error again.
-    #[error("{object}: a constructor threw an exception: {exception}")]
+    #[error(
+        "{object}: a constructor threw an exception: {exception} (mend its cause, and load it into a new domain)"
+    )]
     Exception {
         /// The object whose code threw.
         object: PathBuf,
@@ -115,7 +126,9 @@ pub enum Error {
         exception: String,
     },
     /// `Library::symbol` found nothing.
-    #[error("{object}: symbol {symbol} is not defined by it or its dependencies")]
+    #[error(
+        "{object}: symbol {symbol} is not defined by it or its dependencies (give the name that `nm -D` prints)"
+    )]
     NoSuchSymbol {
         /// The library that was asked.
         object: PathBuf,
@@ -123,7 +136,9 @@ pub enum Error {
         symbol: String,
     },
     /// The object was asked for with `NOLOAD` and is not loaded.
-    #[error("{object}: is not loaded, and was asked for with NOLOAD")]
+    #[error(
+        "{object}: is not loaded, and was asked for with NOLOAD (open it without NOLOAD first)"
+    )]
     NotLoaded {
         /// The path as given.
         object: PathBuf,
@@ -143,11 +158,28 @@ impl Error {
     }
 }
 
-/// ENOMEM from mmap and mprotect most often means the limit on mappings, not on memory.
-fn hint(source: &std::io::Error) -> &'static str {
-    if source.raw_os_error() == Some(libc::ENOMEM) {
-        " (a limit is reached: of mappings, see vm.max_map_count, or of address space, see ulimit -v)"
-    } else {
-        ""
+/// What to do about an answer of the operating system, as the end of a message. Empty where nothing is known.
+#[doc(hidden)]
+pub fn remedy(source: &std::io::Error) -> &'static str {
+    match source.raw_os_error() {
+        Some(libc::ENOENT | libc::ENOTDIR) => " (check the path)",
+        Some(libc::EISDIR) => " (name a file)",
+        Some(libc::EACCES) => " (check the permissions of the file and of its directories)",
+        Some(libc::EPERM) => {
+            " (the system forbids it: see the mount's options, seccomp and security modules)"
+        }
+        Some(libc::EMFILE) => " (raise the process's limit of open files: ulimit -n)",
+        Some(libc::ENFILE) => " (raise the system's limit of open files: fs.file-max)",
+        Some(libc::ENOSPC | libc::EDQUOT) => " (free space on the disk)",
+        Some(libc::EIO) => " (the device failed: see the kernel's log)",
+        // From pthread_create(3) and from mlock(2).
+        Some(libc::EAGAIN) => {
+            " (a limit is reached: of threads, see ulimit -u and pids.max, or of locked memory, see ulimit -l)"
+        }
+        // mmap(2) and mprotect(2): most often the limit on mappings, not on memory.
+        Some(libc::ENOMEM) => {
+            " (a limit is reached: of mappings, see vm.max_map_count, or of address space, see ulimit -v)"
+        }
+        _ => "",
     }
 }

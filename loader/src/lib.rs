@@ -66,6 +66,8 @@ mod visible;
 
 pub use cost::Cost;
 pub use domain::{Domain, ReplicaInfo};
+#[doc(hidden)]
+pub use error::remedy;
 pub use error::{Error, Result};
 pub use flags::OpenFlags;
 pub use id::DomainId;

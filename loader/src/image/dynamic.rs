@@ -167,12 +167,14 @@ impl<'a> Dynamic<'a> {
     pub(crate) fn refuse_unsupported(&self) -> Result<(), String> {
         if self.executable {
             return Err("cannot dynamically load position-independent executable: it relies on \
-                        being the program"
+                        being the program; link it with -shared"
                 .into());
         }
         if self.rel {
             return Err(
-                "it uses DT_REL relocations, which the psABI of 64-bit machines does not".into()
+                "it uses DT_REL relocations, which the psABI of 64-bit machines does not; link it with \
+                 -z rela"
+                    .into()
             );
         }
         if self.android {

@@ -281,11 +281,12 @@ fn check_load(
     }
     if load.p_flags & (PF_W | PF_X) == (PF_W | PF_X) {
         return refused(format!(
-            "{name} is writable and executable at once; its pages could not be shared by replicas"
+            "{name} is writable and executable at once; its pages could not be shared by replicas; link it \
+             without --omagic"
         ));
     }
     if load.p_flags & PF_R == 0 {
-        return refused(format!("{name} is not readable"));
+        return refused(format!("{name} is not readable; link it without --execute-only"));
     }
     let alignment = load.p_align.max(1);
     if !alignment.is_power_of_two() || alignment > GREATEST_ALIGNMENT {

@@ -302,7 +302,7 @@ impl Closure {
             if node.image.dynamic.no_open {
                 return Err(Error::Refused {
                     object: node.image.path.clone(),
-                    reason: "shared object cannot be dlopen()ed (DF_1_NOOPEN)".into(),
+                    reason: "shared object cannot be dlopen()ed (DF_1_NOOPEN); link it without -z nodlopen".into(),
                 });
             }
         }

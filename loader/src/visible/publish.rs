@@ -173,7 +173,8 @@ pub(crate) fn publish(replicas: &[Arc<Replica>]) -> Result<()> {
     let mut directory = DIRECTORY.lock();
     if directory.by_start.len() + replicas.len() > CAPACITY {
         return Err(Error::Unsupported(format!(
-            "the process holds {CAPACITY} replicas, as many as the index has room for"
+            "the process holds {CAPACITY} replicas, as many as the index has room for; load fewer, or use another \
+             process"
         )));
     }
     for replica in replicas {

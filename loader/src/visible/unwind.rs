@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use goblin::elf::dynamic::{DT_JMPREL, DT_PLTRELSZ, DT_RELA, DT_RELASZ};
 
 use crate::arch::{self, Action};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, remedy};
 use crate::image::relocations::Rela;
 use crate::image::symbols::Name;
 use crate::sys::dynamic::SystemHandle;
@@ -95,7 +95,7 @@ pub(crate) fn install(system: &System) -> Result<()> {
             None => {
                 let handle =
                     SystemHandle::open(c"libgcc_s.so.1", libc::RTLD_LAZY).map_err(|reason| {
-                        Error::Unsupported(format!("libgcc_s.so.1 cannot be loaded: {reason}"))
+                        Error::Unsupported(format!("libgcc_s.so.1 cannot be loaded: {reason}; install libgcc"))
                     })?;
                 handle.keep();
                 system.by_name("libgcc_s.so.1").ok_or_else(|| {
@@ -109,7 +109,8 @@ pub(crate) fn install(system: &System) -> Result<()> {
         };
         if redirect(&libgcc, ours)? == 0 {
             return Err(Error::Unsupported(format!(
-                "{}: it asks neither _dl_find_object nor dl_iterate_phdr, so exceptions could not cross replicas",
+                "{}: it asks neither _dl_find_object nor dl_iterate_phdr, so exceptions could not cross replicas; \
+                 install the libgcc of gcc 5 or newer",
                 libgcc.path.display()
             )));
         }
@@ -138,8 +139,9 @@ pub(crate) fn redirect(
             let slot = object.base + rela.offset as usize;
             write_slot(slot, ours).map_err(|error| {
                 Error::Unsupported(format!(
-                    "{}: its table cannot be written: {error}",
-                    object.path.display()
+                    "{}: its table cannot be written: {error}{}",
+                    object.path.display(),
+                    remedy(&error)
                 ))
             })?;
             redirected += 1;
