@@ -30,8 +30,11 @@ impl Environment {
 }
 
 fn entry(name: &OsStr, value: &OsStr) -> Result<CString> {
-    let refused =
-        |why: &str| Error::Configuration(format!("the environment has a variable {name:?}, {why}"));
+    let refused = |why: &str| {
+        Error::Configuration(format!(
+            "the environment has a variable {name:?}, {why}: change it or leave it out"
+        ))
+    };
     match name.as_bytes() {
         [] => return Err(refused("and a name has at least one byte")),
         // The first byte may be `=`, as in `std::env::vars_os`.

@@ -1,6 +1,8 @@
 //! The crate's errors.
 
 use crate::python::Candidate;
+use hydrozoa_loader::remedy;
+use std::fmt;
 use std::path::PathBuf;
 
 /// The result of an operation of this crate.
@@ -9,7 +11,8 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// Why an operation failed.
 ///
 /// [`Error::Python`] is a failure of the Python program; show it to the program's author. The other
-/// variants are about the machine or about a wrong use of this crate.
+/// variants are about the machine or about a wrong use of this crate. Their texts say what failed, on which object, and
+/// what to do.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -25,13 +28,17 @@ pub enum Error {
         traceback: String,
     },
     /// The call was interrupted by its session's [`InterruptHandle`](crate::InterruptHandle).
-    #[error("the call was interrupted")]
+    #[error(
+        "the call was interrupted by a handle of its session (Error::traceback says where it was)"
+    )]
     Interrupted {
         /// Where it was, as in [`Error::Python`].
         traceback: String,
     },
     /// The call has exceeded its deadline ([`Session::with_deadline`](crate::Session::with_deadline)).
-    #[error("the call has exceeded its deadline")]
+    #[error(
+        "the call has exceeded its deadline (Error::traceback says where it was; Session::with_deadline sets the limit)"
+    )]
     Deadline {
         /// Where it was, as in [`Error::Python`].
         traceback: String,
@@ -84,7 +91,9 @@ pub enum Error {
         receiver: String,
     },
     /// A pool was asked for an interpreter that it does not have.
-    #[error("there is no interpreter {index}: the pool has {count}")]
+    #[error(
+        "there is no interpreter {index}: the pool has {count}, numbered from 0 (Pool::resize adds some)"
+    )]
     NoSuchInterpreter {
         /// The index asked for, from 0.
         index: usize,
@@ -107,7 +116,7 @@ pub enum Error {
     #[error("{0}")]
     Configuration(String),
     /// A file could not be read.
-    #[error("{}: {source}", path.display())]
+    #[error("{}: {source}{}", path.display(), remedy(source))]
     Io {
         /// The file.
         path: PathBuf,
@@ -123,8 +132,9 @@ pub enum Error {
     /// torch's libraries cannot be shared by interpreters.
     #[error(transparent)]
     Torch(#[from] crate::torch::AdapterError),
-    /// Code of this crate panicked inside an interpreter: a defect of this crate.
-    #[error("panic inside an interpreter: {0}")]
+    /// Code inside an interpreter panicked: a host function ([`Session::function`](crate::Session::function)), or this
+    /// crate, which is a defect.
+    #[error("{0}")]
     Panic(String),
 }
 
@@ -164,16 +174,19 @@ impl Error {
     pub(crate) fn no_thread(interpreter: &str, error: &std::io::Error) -> Self {
         Self::Start {
             interpreter: interpreter.to_owned(),
-            message: format!("the system gives it no thread: {error}"),
+            message: format!("the system gives it no thread: {error}{}", remedy(error)),
             traceback: String::new(),
         }
     }
 
     /// What a panic says.
     pub(crate) fn panicked(panic: &(dyn std::any::Any + Send)) -> Self {
-        let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-        let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
-        Self::Panic(text.unwrap_or_else(|| "a panic without a message".to_owned()))
+        Self::defect(panic_message(panic))
+    }
+
+    /// A failure that only a defect of this crate explains.
+    pub(crate) fn defect(what: impl fmt::Display) -> Self {
+        Self::Panic(format!("{what} (a defect of hydrozoa: report it with the program's output)"))
     }
 
     /// A conversion that failed.
@@ -184,6 +197,13 @@ impl Error {
     ) -> Self {
         Self::Convert { expected: expected.into(), found: found.into(), reason: reason.into() }
     }
+}
+
+/// The message of a panic.
+pub(crate) fn panic_message(panic: &(dyn std::any::Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    text.unwrap_or("a panic without a message")
 }
 
 fn list(candidates: &[Candidate]) -> String {

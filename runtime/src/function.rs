@@ -1,6 +1,7 @@
 //! Rust functions that Python code can call.
 
 use crate::convert::FromPython;
+use crate::error::panic_message;
 use crate::interpreter::{Inner, Interpreter, entered_from_python};
 use crate::object::Object;
 use crate::payload::passing;
@@ -47,6 +48,7 @@ impl<'session> Arguments<'session> {
 struct Function<F> {
     /// Weak, since the interpreter owns the callable.
     interpreter: Weak<Inner>,
+    name: Box<str>,
     function: F,
 }
 
@@ -56,8 +58,8 @@ impl Session {
     /// The function runs under the interpreter's GIL, on its caller's thread. If it enters another
     /// interpreter, this one's GIL is released meanwhile. An error of the function is raised in Python:
     /// [`Error::Python`] as the built-in exception of that name, an interrupt as that interrupt, any other error and a
-    /// panic as a `RuntimeError`. While the interpreter ends (in `atexit` functions, in the last destructors) the
-    /// function is not called any more, and Python gets a `SystemError`.
+    /// panic ([`Error::Panic`]) as a `RuntimeError`. While the interpreter ends (in `atexit` functions, in the last
+    /// destructors) the function is not called any more, and Python gets a `SystemError`.
     ///
     /// # Errors
     ///
@@ -66,7 +68,8 @@ impl Session {
     where
         F: for<'s> Fn(&'s Session, Arguments<'s>) -> Result<Object<'s>> + Send + Sync + 'static,
     {
-        let state = Box::new(Function { interpreter: Arc::downgrade(self.inner()), function });
+        let interpreter = Arc::downgrade(self.inner());
+        let state = Box::new(Function { interpreter, name: name.into(), function });
         let callback =
             Callback { context: Box::into_raw(state).cast(), call: call::<F>, drop: release::<F> };
         self.object(|inner, out, sink| {
@@ -98,7 +101,10 @@ where
             let arguments = unsafe { collect(&session, arguments, keywords) }?;
             (state.function)(&session, arguments)?.into_handle_in(&session)
         }))
-        .unwrap_or_else(|panic| Err(Error::Panic(panic_message(&*panic))));
+        .unwrap_or_else(|panic| {
+            let text = panic_message(&*panic);
+            Err(Error::Panic(format!("the host function '{}' panicked: {text}", state.name)))
+        });
         match outcome {
             Ok(handle) => handle,
             Err(error) => {
@@ -155,13 +161,4 @@ unsafe extern "C" fn release<F>(context: *mut c_void) {
         Some(inner) => entered_from_python(inner.domain().id(), || drop(state)),
         None => drop(state),
     }
-}
-
-/// The message of a panic.
-pub(crate) fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
-    panic
-        .downcast_ref::<&str>()
-        .map(|text| (*text).to_owned())
-        .or_else(|| panic.downcast_ref::<String>().cloned())
-        .unwrap_or_else(|| "a host function panicked".to_owned())
 }

@@ -183,7 +183,9 @@ impl LibraryRules {
         // directories.
         for (pattern, decision) in self.rules.iter().rev() {
             Policy::check(pattern).map_err(|problem| {
-                Error::Configuration(format!("the pattern {pattern:?} of a library: {problem}"))
+                Error::Configuration(format!(
+                    "the pattern {pattern:?} of a library: {problem}; LibraryRules describes the form"
+                ))
             })?;
             let reason = match decision {
                 Decision::Class(_) => format!("{pattern:?} is to be replicated"),

@@ -245,11 +245,7 @@ impl Builder {
     /// [`Error::Load`], or [`Error::Start`]. Then no interpreter of the pool is left.
     pub fn build(self) -> Result<Pool> {
         let count = match self.interpreters {
-            Some(0) => {
-                return Err(Error::Configuration(
-                    "a pool needs at least one interpreter".to_owned(),
-                ));
-            }
+            Some(0) => return Err(no_interpreters()),
             Some(count) => count,
             None => thread::available_parallelism().map_or(1, NonZeroUsize::get),
         };
@@ -347,6 +343,11 @@ impl Changes {
     }
 }
 
+/// The refusal of a pool without interpreters.
+fn no_interpreters() -> Error {
+    Error::Configuration("a pool needs at least one interpreter: ask for 1 or more".to_owned())
+}
+
 /// Makes a module importable in one interpreter.
 fn register(interpreter: &Interpreter, name: &str, source: &str) -> Result<()> {
     let session = interpreter.session();
@@ -431,7 +432,7 @@ impl Pool {
     /// As [`Builder::build`]. Then nothing has changed.
     pub fn resize(&self, count: usize) -> Result<()> {
         if count == 0 {
-            return Err(Error::Configuration("a pool needs at least one interpreter".to_owned()));
+            return Err(no_interpreters());
         }
         let mut changes = self.changes()?;
         let mut members = self.interpreters().to_vec();
@@ -456,7 +457,8 @@ impl Pool {
     fn changes(&self) -> Result<MutexGuard<'_, Changes>> {
         let changes = self.0.changes.as_ref().ok_or_else(|| {
             Error::Configuration(
-                "the pool of this interpreter is gone, so nothing can be changed in it".to_owned(),
+                "the pool of this interpreter is gone, so nothing can be changed in it; keep a handle of the pool"
+                    .to_owned(),
             )
         })?;
         // Whoever has the right may wait for this thread's GIL. A panic leaves numbers behind that are too high, and

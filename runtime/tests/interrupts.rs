@@ -84,7 +84,8 @@ fn a_handle_interrupts_bytecode_and_the_next_call_is_undisturbed() {
                 assert!(took < SOON, "{took:?}");
                 let Error::Interrupted { traceback } = &error else { panic!("{error:?}") };
                 assert!(traceback.contains("in loop"), "{traceback}");
-                assert_eq!(error.to_string(), "the call was interrupted");
+                let expected = "the call was interrupted by a handle of its session (Error::traceback says where it was)";
+                assert_eq!(error.to_string(), expected);
                 assert_undisturbed(&session);
             }
             drop(calls);
@@ -106,7 +107,9 @@ fn a_deadline_ends_bytecode_with_an_error_that_has_the_traceback() {
             assert!(begin.elapsed() >= limit && begin.elapsed() < SOON, "{:?}", begin.elapsed());
             let Error::Deadline { traceback } = &error else { panic!("{error:?}") };
             assert!(traceback.contains("in loop"), "{traceback}");
-            assert_eq!(error.to_string(), "the call has exceeded its deadline");
+            let expected = "the call has exceeded its deadline (Error::traceback says where it was; \
+                            Session::with_deadline sets the limit)";
+            assert_eq!(error.to_string(), expected);
             assert_undisturbed(&session);
             let nested = session.with_deadline(PATIENCE, || {
                 session.with_deadline(limit, || calls.call_method("loop", ()))

@@ -247,7 +247,11 @@ fn variables_that_no_environment_can_have_are_refused() {
         }
     };
     let same = "the environment has a variable ";
-    assert_eq!(refused("", "1"), format!("{same}\"\", and a name has at least one byte"));
-    assert_eq!(refused("A=B", "1"), format!("{same}\"A=B\", and a name ends before `=`"));
-    assert_eq!(refused("A", "\0"), format!("{same}\"A\", whose name or value contains a NUL byte"));
+    let way_out = ": change it or leave it out";
+    assert_eq!(refused("", "1"), format!("{same}\"\", and a name has at least one byte{way_out}"));
+    assert_eq!(refused("A=B", "1"), format!("{same}\"A=B\", and a name ends before `=`{way_out}"));
+    assert_eq!(
+        refused("A", "\0"),
+        format!("{same}\"A\", whose name or value contains a NUL byte{way_out}")
+    );
 }

@@ -86,7 +86,10 @@ fn a_pool_grows_and_shrinks() {
             drop(last);
             assert_ends(&ended);
             let error = pool.resize(0).unwrap_err();
-            assert_eq!(error.to_string(), "a pool needs at least one interpreter");
+            assert_eq!(
+                error.to_string(),
+                "a pool needs at least one interpreter: ask for 1 or more"
+            );
             pool.resize(2).unwrap();
             assert_eq!(pool.interpreters()[1].name(), "interpreter 1 (replacement 1)");
         }

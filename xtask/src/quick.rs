@@ -10,11 +10,12 @@ use crate::workspace;
 
 /// Test programs of the runtime that need the virtual environment with torch. If another program needs it, that
 /// program fails here and its error says so.
-const NEED_TORCH: [&str; 8] = [
+const NEED_TORCH: [&str; 9] = [
     "blas",
     "deploy",
     "devices",
     "discovery",
+    "errors_torch",
     "limits_torch",
     "packages_torch",
     "tch",

@@ -50,7 +50,7 @@ impl Integer {
 
 /// An [`Integer`] lies outside of the type that was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the value lies outside of {minimum}..={maximum}")]
+#[error("the value lies outside of {minimum}..={maximum}; take a wider type, or Integer")]
 pub struct OutOfRange {
     minimum: i128,
     maximum: u128,

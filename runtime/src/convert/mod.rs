@@ -34,7 +34,7 @@ mod tch;
 pub use arguments::{ToArguments, ToKeywords};
 pub(crate) use container::named;
 pub(crate) use hydrozoa_payload::dlpack;
-pub use integer::Integer;
+pub use integer::{Integer, OutOfRange};
 pub use value::Value;
 
 use crate::interpreter::Attached;

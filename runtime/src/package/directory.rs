@@ -53,7 +53,8 @@ pub(super) fn directory(
     let what = "the number of records".to_owned();
     checked.limit(what, count as u64, limits.records, "Limits::records")?;
 
-    // The directory and each record's own header must agree; no name may appear twice.
+    // The directory and each record's own header must agree. No name may appear twice. No two records may share bytes:
+    // by them a small file could claim a huge content.
     zip.validate_header_consistency().map_err(|error| PackageError::Damaged {
         package: label.to_owned(),
         reason: reason(&error),
@@ -70,7 +71,6 @@ pub(super) fn directory(
     }
     let what = "the inflated size of all records".to_owned();
     checked.limit(what, checked.inflated, limits.inflated_total, "Limits::inflated_total")?;
-    no_overlap(label, &records)?;
     Ok((zip, records))
 }
 
@@ -184,29 +184,6 @@ fn checked_name(label: &str, full: &str, top: &mut Option<String>) -> Result<Str
         return Err(refused("it is not inside the archive's top folder"));
     }
     Ok(name.to_owned())
-}
-
-/// Refuses records that share bytes: by them a small file can claim a huge content.
-fn no_overlap(label: &str, records: &BTreeMap<String, Entry>) -> Result<(), PackageError> {
-    let mut ranges: Vec<_> = records
-        .iter()
-        .filter(|(_, entry)| entry.stored > 0)
-        .map(|(name, entry)| (entry.start, entry.stored, name))
-        .collect();
-    ranges.sort_unstable();
-    for pair in ranges.windows(2) {
-        let [(start, len, first), (next, _, second)] = pair else {
-            continue;
-        };
-        if start + len > *next {
-            return Err(PackageError::Overlap {
-                package: label.to_owned(),
-                first: (*first).clone(),
-                second: (*second).clone(),
-            });
-        }
-    }
-    Ok(())
 }
 
 /// The zip reader's reason for a failure.

@@ -1,5 +1,6 @@
 //! What can be wrong with a package.
 
+use hydrozoa_loader::remedy;
 use std::path::PathBuf;
 
 /// Why a package, or something in it, could not be used.
@@ -10,7 +11,7 @@ use std::path::PathBuf;
 #[non_exhaustive]
 pub enum PackageError {
     /// The file could not be opened or mapped.
-    #[error("cannot open the package {}: {source}", path.display())]
+    #[error("cannot open the package {}: {source}{}", path.display(), remedy(source))]
     Open {
         /// The file.
         path: PathBuf,
@@ -18,7 +19,10 @@ pub enum PackageError {
         source: std::io::Error,
     },
     /// The file is not a zip archive.
-    #[error("{package} is no zip archive: {reason}")]
+    #[error(
+        "{package} is no zip archive: {reason}; a package is a file that torch.package.PackageExporter or \
+         `hydrozoa package` has written"
+    )]
     NotZip {
         /// The package.
         package: String,
@@ -55,7 +59,7 @@ pub enum PackageError {
         hint: &'static str,
     },
     /// A record is unusable.
-    #[error("{package}: the record {record} {reason}")]
+    #[error("{package}: the record {record} {reason}; export the package again")]
     Record {
         /// The package.
         package: String,
@@ -67,7 +71,7 @@ pub enum PackageError {
     /// A record's bytes are not those that were written.
     #[error(
         "{package}: the record {record} is damaged: its CRC-32 is {found:08x}, and the archive \
-         says {expected:08x}"
+         says {expected:08x}; copy the package again from where it was exported"
     )]
     Checksum {
         /// The package.
@@ -80,7 +84,9 @@ pub enum PackageError {
         found: u32,
     },
     /// A record's name would leave the package.
-    #[error("{package}: the record name {record:?} is refused: {reason}")]
+    #[error(
+        "{package}: the record name {record:?} is refused: {reason}; torch.package writes no such name: export it again"
+    )]
     Path {
         /// The package.
         package: String,
@@ -105,16 +111,6 @@ pub enum PackageError {
         /// The field of [`Limits`](super::Limits) that sets the limit.
         setting: &'static str,
     },
-    /// Two records share bytes of the file, as no honest writer does.
-    #[error("{package}: the records {first} and {second} overlap")]
-    Overlap {
-        /// The package.
-        package: String,
-        /// The record that begins first.
-        first: String,
-        /// The record that begins inside of it.
-        second: String,
-    },
     /// Modules that the object needs cannot be packaged.
     #[error("{target} cannot be packaged:{}", list(problems))]
     Build {
@@ -124,7 +120,7 @@ pub enum PackageError {
         problems: Vec<String>,
     },
     /// There is no such record.
-    #[error("{package} has no record {record}{}", nearest.as_ref().map(|near| format!("; did you mean {near}?")).unwrap_or_default())]
+    #[error("{package} has no record {record}; {}", nearest_or_all(nearest.as_deref()))]
     NoRecord {
         /// The package.
         package: String,
@@ -133,6 +129,13 @@ pub enum PackageError {
         /// A record of the same file name, if there is one.
         nearest: Option<String>,
     },
+}
+
+fn nearest_or_all(nearest: Option<&str>) -> String {
+    nearest.map_or_else(
+        || "Archive::records lists those that it has".to_owned(),
+        |nearest| format!("did you mean {nearest}?"),
+    )
 }
 
 fn list(problems: &[String]) -> String {

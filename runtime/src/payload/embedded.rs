@@ -14,10 +14,25 @@ pub(crate) fn image(minor: u8) -> Result<&'static [u8]> {
         Error::Payload {
             minor,
             reason: format!(
-                "this build serves Python 3.{} to 3.{}",
+                "this build serves Python 3.{} to 3.{}; name one of these",
                 SUPPORTED.start(),
                 SUPPORTED.end()
             ),
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::image;
+    use crate::Error;
+
+    #[test]
+    fn a_python_without_a_payload_is_named_with_those_that_have_one() {
+        let error = image(9).unwrap_err();
+        assert!(matches!(error, Error::Payload { .. }), "{error:?}");
+        let text = error.to_string();
+        assert!(text.starts_with("payload for Python 3.9: this build serves Python 3.10 to 3."));
+        assert!(text.ends_with("; name one of these"), "{text}");
+    }
 }

@@ -23,10 +23,9 @@ impl Sink {
         if status == Status::DONE {
             return Ok(());
         }
-        Err(self
-            .0
-            .take()
-            .unwrap_or_else(|| Error::Panic(format!("status {} without a description", status.0))))
+        Err(self.0.take().unwrap_or_else(|| {
+            Error::defect(format_args!("status {} without a description", status.0))
+        }))
     }
 }
 
@@ -59,8 +58,8 @@ unsafe extern "C" fn fail(sink: *mut c_void, failure: *const Failure) {
             traceback: text(failure.traceback),
         },
         Status::CONVERSION => Error::convert(text(failure.type_name), "the value", message),
-        Status::PANIC => Error::Panic(message),
-        Status(other) => Error::Panic(format!("unknown status {other}: {message}")),
+        Status::PANIC => Error::defect(format_args!("panic inside an interpreter: {message}")),
+        Status(other) => Error::defect(format_args!("unknown status {other}: {message}")),
     };
     // SAFETY: every call passes `Sink::pointer` of a sink on its own stack, and returns before the
     // sink goes out of scope.

@@ -18,7 +18,11 @@ thread_local! {
 pub(crate) fn keep(error: Error, message: String) {
     if matches!(
         error,
-        Error::Device(_) | Error::Package(_) | Error::Foreign { .. } | Error::Stack { .. }
+        Error::Device(_)
+            | Error::Package(_)
+            | Error::Foreign { .. }
+            | Error::Stack { .. }
+            | Error::Panic(_)
     ) {
         // While a thread's own destructors run, nobody can receive it.
         let _ = LAST.try_with(|last| last.replace(Some((message, error))));

@@ -127,16 +127,20 @@ pub struct Candidate {
 #[non_exhaustive]
 pub enum Refusal {
     /// There is no such file or directory.
-    #[error("it does not exist")]
+    #[error("it does not exist; check the path")]
     Missing,
     /// A version was named, and no usable Python on this machine has it.
-    #[error("no usable Python of this machine has this version; there are {0}")]
+    #[error(
+        "no usable Python of this machine has this version; install it, or name one that there is: {0}"
+    )]
     NotInstalled(String),
     /// Neither a library, nor an executable, nor a prefix, nor a virtual environment.
-    #[error("it is neither a libpython3.X.so, nor a python executable, nor the prefix of one")]
+    #[error(
+        "it is neither a libpython3.X.so, nor a python executable, nor the prefix of one; name one of these"
+    )]
     NotPython,
     /// The version is not among those that this build serves.
-    #[error("it is Python {0}; this build serves 3.{low} to 3.{high}",
+    #[error("it is Python {0}; this build serves 3.{low} to 3.{high}; name one of these",
         low = crate::payload::SUPPORTED.start(), high = crate::payload::SUPPORTED.end())]
     Version(String),
     /// The installation has no shared library.
@@ -152,19 +156,21 @@ pub enum Refusal {
         searched: String,
     },
     /// A free-threaded or debug build, which has another binary interface.
-    #[error("it is a {0} build, whose binary interface stock wheels are not made for")]
+    #[error(
+        "it is a {0} build, whose binary interface stock wheels are not made for; name the usual build"
+    )]
     Flavour(&'static str),
     /// The file is for another kind of machine.
-    #[error("it is not for this machine: {0}")]
+    #[error("it is not for this machine: {0}; install it again, or name another")]
     Machine(String),
     /// The standard library is not where it should be.
-    #[error("its standard library is missing: no {} above it", .0.display())]
+    #[error("its standard library is missing: no {} above it; install Python again", .0.display())]
     NoStandardLibrary(PathBuf),
     /// `pyvenv.cfg` names no Python that exists.
-    #[error("its pyvenv.cfg {0}")]
+    #[error("its pyvenv.cfg {0}; make the environment again (python -m venv)")]
     BrokenVenv(String),
     /// The executable did not answer.
-    #[error("it does not run: {0}")]
+    #[error("it does not run: {0}; install it again, or name another")]
     DoesNotRun(String),
 }
 

@@ -65,7 +65,7 @@ pub enum AdapterError {
         path: std::path::PathBuf,
     },
     /// libtorch could not be opened.
-    #[error("{}: cannot load torch for policy `shared`: {source}", path.display())]
+    #[error("{}: cannot load torch for policy `shared`: {source}; install torch again", path.display())]
     Load {
         /// The library's file.
         path: std::path::PathBuf,
@@ -86,7 +86,8 @@ pub enum AdapterError {
     },
     /// An interpreter's libpython lacks functions of CPython's documented API.
     #[error(
-        "{} does not define {}: it is not CPython's shared library, or not a whole one",
+        "{} does not define {}: it is not CPython's shared library, or not a whole one; \
+         install Python again, or name another one",
         path.display(), missing.join(", ")
     )]
     NotPython {

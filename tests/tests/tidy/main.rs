@@ -4,6 +4,7 @@
 //! nothing. A rule that reads words reads the text ([`sources`]).
 
 mod documents;
+mod errors;
 mod layers;
 mod lengths;
 mod lints;
