@@ -4,6 +4,7 @@ use crate::python::Candidate;
 use hydrozoa_loader::remedy;
 use std::fmt;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// The result of an operation of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -35,12 +36,11 @@ pub enum Error {
         /// Where it was, as in [`Error::Python`].
         traceback: String,
     },
-    /// The call has exceeded its deadline ([`Session::with_deadline`](crate::Session::with_deadline)).
-    #[error(
-        "the call has exceeded its deadline (Error::traceback says where it was; Session::with_deadline sets the limit)"
-    )]
+    /// The call has exceeded its deadline ([`Session::with_deadline`](crate::Session::with_deadline)), or did not begin
+    /// before it.
+    #[error("{}", deadline(traceback))]
     Deadline {
-        /// Where it was, as in [`Error::Python`].
+        /// Where it was, as in [`Error::Python`]. Empty if it did not begin: then nothing of it has happened.
         traceback: String,
     },
     /// A library could not be loaded into the interpreter's domain.
@@ -100,6 +100,19 @@ pub enum Error {
         /// How many there are.
         count: usize,
     },
+    /// [`Pool::try_acquire`](crate::Pool::try_acquire) or [`Pool::acquire_timeout`](crate::Pool::acquire_timeout) found no
+    /// interpreter without sessions.
+    #[error(
+        "all {interpreters} interpreters are leased{}: end sessions sooner, wait longer (Pool::acquire_timeout), share one \
+         (Pool::acquire), or add some (Pool::resize)",
+        after(*waited)
+    )]
+    Busy {
+        /// How many there are.
+        interpreters: usize,
+        /// How long the call has waited.
+        waited: Duration,
+    },
     /// The calling thread's stack has too little room to run Python on it.
     #[error(
         "this thread has {} KiB of stack left, and Python needs {} KiB: call it on a thread with a larger stack \
@@ -142,10 +155,12 @@ impl Error {
     /// The traceback's text, if the error is a Python exception.
     pub fn traceback(&self) -> Option<&str> {
         match self {
-            Self::Python { traceback, .. }
-            | Self::Interrupted { traceback }
-            | Self::Deadline { traceback } => Some(traceback),
-            Self::Start { traceback, .. } if !traceback.is_empty() => Some(traceback),
+            Self::Python { traceback, .. } | Self::Interrupted { traceback } => Some(traceback),
+            Self::Deadline { traceback } | Self::Start { traceback, .. }
+                if !traceback.is_empty() =>
+            {
+                Some(traceback)
+            }
             _ => None,
         }
     }
@@ -196,6 +211,21 @@ impl Error {
         reason: impl Into<String>,
     ) -> Self {
         Self::Convert { expected: expected.into(), found: found.into(), reason: reason.into() }
+    }
+}
+
+fn deadline(traceback: &str) -> &'static str {
+    if traceback.is_empty() {
+        return "the call did not begin before its deadline: others kept its interpreter's GIL (call it again with more \
+                time, or on an interpreter of its own: Pool::acquire_timeout)";
+    }
+    "the call has exceeded its deadline (Error::traceback says where it was; Session::with_deadline sets the limit)"
+}
+
+fn after(waited: Duration) -> String {
+    match waited.as_millis() {
+        0 => String::new(),
+        waited => format!(", also after {waited} ms"),
     }
 }
 

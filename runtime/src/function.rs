@@ -61,6 +61,10 @@ impl Session {
     /// panic ([`Error::Panic`]) as a `RuntimeError`. While the interpreter ends (in `atexit` functions, in the last
     /// destructors) the function is not called any more, and Python gets a `SystemError`.
     ///
+    /// Python owns `function`. If that owns a [`Pool`](crate::Pool) or an [`Interpreter`] of its own pool, the two keep each
+    /// other alive, and the interpreter does not end. The session that the function gets leads to both:
+    /// `session.interpreter().pool()`.
+    ///
     /// # Errors
     ///
     /// `MemoryError` as [`Error::Python`].

@@ -1,17 +1,17 @@
 //! A pool: several interpreters of one Python, and the choice between them.
 
+mod acquire;
+
 use crate::environment::{Environment, Variables};
-use crate::interpreter::{Configuration, Interpreter, start, without_gil};
+use crate::interpreter::{Configuration, Interpreter, Queue, start, without_gil};
 use crate::interrupt::{OnStuck, Stuck};
 use crate::libraries::LibraryRules;
 use crate::python::{self, Installation, Search};
-use crate::session::Session;
 use crate::thread::Thread;
 use crate::torch::TorchPolicy;
 use crate::torch_policy::Torch;
 use crate::{Error, Result};
 use arc_swap::ArcSwap;
-use std::cell::Cell;
 use std::ffi::OsString;
 use std::fmt;
 use std::num::NonZeroUsize;
@@ -34,6 +34,8 @@ pub struct Pool(Arc<State>);
 struct State {
     interpreters: ArcSwap<Box<[Interpreter]>>,
     python: Installation,
+    /// Those who wait for an interpreter without sessions.
+    queue: Arc<Queue>,
     /// For those who change the pool, one at a time. Without it nobody can.
     changes: Option<Mutex<Changes>>,
 }
@@ -266,6 +268,7 @@ impl Builder {
         let pool = Pool(Arc::new(State {
             interpreters: ArcSwap::from_pointee(interpreters),
             python,
+            queue: Arc::default(),
             changes: Some(Mutex::new(changes)),
         }));
         for interpreter in &pool.interpreters() {
@@ -354,11 +357,6 @@ fn register(interpreter: &Interpreter, name: &str, source: &str) -> Result<()> {
     session.import("_hydrozoa.sources")?.call_method("register", (name, source)).map(drop)
 }
 
-thread_local! {
-    /// Index of the interpreter that this thread leased last, in any pool.
-    static LAST: Cell<usize> = const { Cell::new(0) };
-}
-
 impl Interpreter {
     /// The pool that it belongs to, or a pool of this interpreter alone if that is gone.
     pub fn pool(&self) -> Pool {
@@ -368,6 +366,7 @@ impl Interpreter {
         Pool(Arc::new(State {
             interpreters: ArcSwap::from_pointee([self.clone()].into()),
             python: self.python().clone(),
+            queue: self.0.leases().queue().clone(),
             changes: None,
         }))
     }
@@ -411,7 +410,7 @@ impl Pool {
         changes.prepare(&new)?;
         self.adopt(&new);
         let old = std::mem::replace(place, new);
-        self.0.interpreters.store(Arc::new(members.into()));
+        self.publish(members);
         Ok(old)
     }
 
@@ -442,7 +441,7 @@ impl Pool {
             self.adopt(interpreter);
         }
         members.extend(new);
-        self.0.interpreters.store(Arc::new(members.into()));
+        self.publish(members);
         drop(changes);
         drop(given_up);
         Ok(())
@@ -470,64 +469,13 @@ impl Pool {
     fn adopt(&self, interpreter: &Interpreter) {
         let owner: Weak<State> = Arc::downgrade(&self.0);
         interpreter.set_owner(owner);
+        interpreter.0.leases().serve(&self.0.queue);
     }
 
-    /// Leases the least loaded interpreter. Never waits: if all interpreters are leased, the one with the
-    /// fewest sessions gets another, and the calls of its sessions take turns by its GIL. An interpreter with a stuck call
-    /// ([`Interpreter::is_stuck`]) comes last.
-    ///
-    /// # Errors
-    ///
-    /// None today; a bounded pool will have some.
-    pub fn acquire(&self) -> Result<Session> {
-        self.lease(None)
-    }
-
-    /// As [`Pool::acquire`], with a preference between equally loaded interpreters: first one that
-    /// `preferred` accepts (for example because it already holds a model), then the one that this thread
-    /// had last.
-    ///
-    /// # Errors
-    ///
-    /// As [`Pool::acquire`].
-    pub fn acquire_preferring(&self, preferred: impl Fn(&Interpreter) -> bool) -> Result<Session> {
-        self.lease(Some(&preferred))
-    }
-
-    fn lease(&self, preferred: Option<&dyn Fn(&Interpreter) -> bool>) -> Result<Session> {
-        let last = LAST.get();
-        // However many interpreters there are: none is loaded less than one without a session, and
-        // of those that one comes first which is preferred and was had last.
-        let members = self.0.interpreters.load();
-        if let Some(interpreter) = members.get(last)
-            && interpreter.leases() == 0
-            && !interpreter.is_stuck()
-            && preferred.is_none_or(|preferred| preferred(interpreter))
-            && let Some(session) = interpreter.session_if(0)
-        {
-            return Ok(session);
-        }
-        loop {
-            // They may have been replaced meanwhile.
-            let members = self.0.interpreters.load();
-            let load = |interpreter: &Interpreter| (interpreter.is_stuck(), interpreter.leases());
-            let least = members.iter().map(load).min();
-            let least = least.expect("a pool has at least one interpreter");
-            let chosen = members
-                .iter()
-                .filter(|interpreter| load(interpreter) == least)
-                .min_by_key(|interpreter| {
-                    let unknown = preferred.is_some_and(|preferred| !preferred(interpreter));
-                    (unknown, interpreter.index() != last)
-                });
-            // Another thread may have taken the same one meanwhile: look again.
-            if let Some(interpreter) = chosen
-                && let Some(session) = interpreter.session_if(least.1)
-            {
-                LAST.set(interpreter.index());
-                return Ok(session);
-            }
-        }
+    /// Makes these its interpreters.
+    fn publish(&self, members: Vec<Interpreter>) {
+        self.0.interpreters.store(Arc::new(members.into()));
+        self.0.queue.wake();
     }
 
     /// Makes a module with this `source` importable as `name` in every interpreter, before anything on
@@ -546,17 +494,5 @@ impl Pool {
             changes.modules.push((name.to_owned(), source.to_owned()));
         }
         Ok(())
-    }
-
-    /// Leases the interpreter at `index`, from 0.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::NoSuchInterpreter`].
-    pub fn acquire_on(&self, index: usize) -> Result<Session> {
-        let members = self.0.interpreters.load();
-        let count = members.len();
-        let interpreter = members.get(index).ok_or(Error::NoSuchInterpreter { index, count })?;
-        Ok(interpreter.session())
     }
 }

@@ -18,6 +18,7 @@ use std::time::Duration;
 ///
 /// The pool counts leases to find the least loaded interpreter. A lease is not exclusive: several sessions
 /// on one interpreter take turns by its GIL, which is held only during calls.
+/// [`Pool::acquire_timeout`](crate::Pool::acquire_timeout) leases an interpreter that has no other session.
 ///
 /// ```compile_fail
 /// # fn f(pool: hydrozoa::Pool) -> hydrozoa::Result<()> {
@@ -120,6 +121,9 @@ impl Session {
     /// Holds the GIL during `action`. The calls in it are then one turn, and none of them has to take the
     /// GIL. Calls of other threads on this interpreter wait meanwhile. Code in `action` that waits for such
     /// a thread waits for ever, unless it does so inside [`Session::without_gil`].
+    ///
+    /// A thread holds the GIL of at most one interpreter. If `action` enters another interpreter, this one's GIL is released
+    /// meanwhile, and the calls before and after are two turns.
     pub fn with_gil<R>(&self, action: impl FnOnce() -> R) -> R {
         let _attached = self.attach();
         action()
@@ -165,7 +169,12 @@ impl Session {
     /// Python then raises `_hydrozoa.interrupts.DeadlineExceeded`, a `KeyboardInterrupt`, within about 10 ms, and the call
     /// that runs returns [`Error::Deadline`](crate::Error::Deadline). What holds for
     /// [`InterruptHandle::interrupt`] holds here: native code is not interrupted, and a call that goes on for 30 ms
-    /// counts as [`Stuck`](crate::Stuck). The time in which a call waits for the GIL counts.
+    /// counts as [`Stuck`](crate::Stuck).
+    ///
+    /// The time in which a call waits for the GIL counts. If the deadline passes meanwhile, the call does not begin: it
+    /// returns [`Error::Deadline`](crate::Error::Deadline) without a traceback as soon as it has the GIL. The wait itself is
+    /// as long as others keep the GIL: 5 ms for each that runs bytecode, longer for native code that does not release it. A
+    /// session that is alone on its interpreter ([`Pool::acquire_timeout`](crate::Pool::acquire_timeout)) waits for no other.
     ///
     /// If `action` ends before Python has raised the exception, nothing is raised. Deadlines may be nested; the nearest
     /// comes first.
@@ -208,6 +217,7 @@ impl Session {
     ) -> Result<Object<'_>> {
         stack::check()?;
         let _attached = self.attach();
+        interrupt::begin(self.inner())?;
         let mut out = ptr::null_mut();
         let mut sink = Sink::default();
         let status = call(self.inner(), &mut out, sink.pointer());
@@ -223,6 +233,7 @@ impl Session {
     ) -> Result<()> {
         stack::check()?;
         let _attached = self.attach();
+        interrupt::begin(self.inner())?;
         let mut sink = Sink::default();
         let status = call(self.inner(), sink.pointer());
         sink.check(status)

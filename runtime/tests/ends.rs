@@ -99,3 +99,33 @@ fn an_interpreter_lives_as_long_as_another_has_its_memory() {
         assert_eq!(ended.load(Ordering::SeqCst), 1);
     }
 }
+
+#[test]
+fn a_thread_of_python_is_finished_before_its_interpreter_ends_if_it_is_no_daemon() {
+    const CODE: &str = "
+import threading, time
+def work(seconds, done):
+    time.sleep(seconds)
+    done()
+def start(*arguments, **options):
+    threading.Thread(target=work, args=arguments, **options).start()
+";
+    for pool in pools(1) {
+        let session = pool.acquire().unwrap();
+        let start = session.run(CODE, "start.py").unwrap().get_item("start").unwrap();
+        let marker = |name: &str| {
+            let file = std::env::temp_dir().join(format!("hydrozoa-{name}-{}", std::process::id()));
+            let _ = std::fs::remove_file(&file);
+            let touch = session.import("pathlib").unwrap().call_method("Path", (file.to_str(),));
+            (touch.unwrap().getattr("touch").unwrap(), file)
+        };
+        let ((finished, kept), (cut, lost)) = (marker("finished"), marker("cut"));
+        start.call_kwargs((0.3, &finished), [("daemon", false)]).unwrap();
+        // As the thread that starts it: the application's threads are daemons to Python.
+        start.call((600.0, &cut)).unwrap();
+        drop((finished, cut, start));
+        drop((session, pool));
+        assert!(kept.exists() && !lost.exists());
+        std::fs::remove_file(kept).unwrap();
+    }
+}

@@ -122,6 +122,54 @@ fn a_deadline_ends_bytecode_with_an_error_that_has_the_traceback() {
 }
 
 #[test]
+fn a_call_that_has_waited_beyond_its_deadline_does_not_begin() {
+    alone(PATIENCE, || {
+        for pool in pools(1).map(with_module) {
+            let session = pool.acquire().unwrap();
+            let calls = session.import("calls").unwrap();
+            let list = session.eval("[]").unwrap();
+            let limit = Duration::from_millis(50);
+            // Makes the stacks readable, which takes the GIL once.
+            session.with_deadline(limit, || session.eval("1").map(drop)).unwrap();
+            thread::scope(|scope| {
+                let other = pool.acquire_on(0).unwrap();
+                let (told, tell) = mpsc::channel();
+                let busy = scope.spawn(move || {
+                    let native = other.import("calls").unwrap().getattr("native").unwrap();
+                    told.send(()).unwrap();
+                    native.call((1.0,)).map(drop).unwrap();
+                });
+                tell.recv().unwrap();
+                thread::sleep(Duration::from_millis(200));
+                let append = || list.call_method("append", (1,)).map(drop);
+                let error = session.with_deadline(limit, append).unwrap_err();
+                let Error::Deadline { traceback } = &error else { panic!("{error:?}") };
+                assert!(traceback.is_empty() && error.traceback().is_none(), "{traceback}");
+                let text = error.to_string();
+                assert!(text.starts_with("the call did not begin before its deadline: "), "{text}");
+                assert!(text.ends_with("on an interpreter of its own: Pool::acquire_timeout)"));
+                busy.join().unwrap();
+            });
+            assert_eq!(list.len().unwrap(), 0);
+            assert_undisturbed(&session);
+            // What has begun is not said to have not: ctypes runs no bytecode that would raise.
+            let usleep = calls.getattr("usleep").unwrap();
+            let outcome =
+                session.with_deadline(limit, || usleep.call((100_000,))?.extract::<i64>());
+            let began = match &outcome {
+                Ok(_) => true,
+                Err(error) => error.traceback().is_some(),
+            };
+            assert!(began, "{outcome:?}");
+            assert_undisturbed(&session);
+            let never =
+                session.with_deadline(Duration::MAX, || calls.call_method("spin", (0.001,)));
+            assert_eq!(never.unwrap().extract::<f64>().unwrap(), 0.001);
+        }
+    });
+}
+
+#[test]
 fn an_exception_that_comes_too_late_is_taken_back() {
     alone(PATIENCE, || {
         for pool in pools(1).map(with_module) {

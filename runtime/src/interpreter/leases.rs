@@ -1,6 +1,11 @@
-//! The count of an interpreter's open sessions.
+//! The count of an interpreter's open sessions, and the threads that wait for one without any.
 
+use crate::leaf::Leaf;
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::thread::{self, Thread};
+use std::time::Instant;
 
 /// Counts an interpreter's sessions.
 #[derive(Debug, Default)]
@@ -8,12 +13,14 @@ pub(crate) struct Leases {
     open: AtomicUsize,
     /// Whether something was loaded since the count was last zero.
     loaded: AtomicBool,
+    queue: OnceLock<Arc<Queue>>,
 }
 
 impl Leases {
     /// The number of open sessions: the load by which a pool chooses.
     pub(crate) fn count(&self) -> usize {
-        self.open.load(Ordering::Relaxed)
+        // Behind a place in the queue, see `Queue`.
+        self.open.load(Ordering::SeqCst)
     }
 
     /// One more.
@@ -29,12 +36,116 @@ impl Leases {
     /// One less. True if it was the last one after a load: a session around the model's first call ends
     /// after that call, and loading uses sessions of its own inside.
     pub(crate) fn end(&self) -> bool {
-        let last = self.open.fetch_sub(1, Ordering::Relaxed) == 1;
+        let last = self.open.fetch_sub(1, Ordering::SeqCst) == 1;
+        if last && let Some(queue) = self.queue.get() {
+            queue.wake();
+        }
         last && self.loaded.swap(false, Ordering::Relaxed)
     }
 
     /// Notes that a package's object was loaded, which leaves free pieces all over the heap.
     pub(crate) fn note_load(&self) {
         self.loaded.store(true, Ordering::Relaxed);
+    }
+
+    /// Those who wait for interpreters like this one.
+    pub(crate) fn queue(&self) -> &Arc<Queue> {
+        self.queue.get_or_init(Arc::default)
+    }
+
+    /// From now on those in `queue` wait for this interpreter. An interpreter belongs to one queue.
+    pub(crate) fn serve(&self, queue: &Arc<Queue>) {
+        let _ = self.queue.set(queue.clone());
+    }
+}
+
+/// Threads that wait for an interpreter without sessions, first come, first served.
+///
+/// **Invariant:** while some interpreter has no session, the first in the queue looks for one, or was woken since its
+/// last look. Whoever ends the last session of an interpreter lowers its count and then reads `length`. Whoever joins
+/// raises `length` and then reads counts. All four are sequentially consistent, so one of the two sees the other. Whoever
+/// leaves wakes the next.
+///
+/// In a forked child the queue has threads that are not there. Nobody waits for them: waking a thread is a store and a
+/// system call.
+#[derive(Debug, Default)]
+pub(crate) struct Queue {
+    length: AtomicUsize,
+    waiting: Leaf<Waiting>,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    threads: VecDeque<(u64, Thread)>,
+    next: u64,
+}
+
+/// The calling thread's place in a queue, until this is dropped.
+pub(crate) struct Place<'a> {
+    queue: &'a Queue,
+    number: u64,
+}
+
+impl Queue {
+    /// Whether nobody waits.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.length.load(Ordering::SeqCst) == 0
+    }
+
+    /// Has the first one look for an interpreter.
+    pub(crate) fn wake(&self) {
+        if self.is_empty() {
+            return;
+        }
+        let first =
+            self.waiting.with(|waiting| waiting.threads.front().map(|(_, thread)| thread.clone()));
+        if let Some(thread) = first {
+            thread.unpark();
+        }
+    }
+
+    /// Joins the queue at its end.
+    pub(crate) fn join(&self) -> Place<'_> {
+        let own = thread::current();
+        let number = self.waiting.with(|waiting| {
+            waiting.next += 1;
+            waiting.threads.push_back((waiting.next, own));
+            self.length.store(waiting.threads.len(), Ordering::SeqCst);
+            waiting.next
+        });
+        Place { queue: self, number }
+    }
+}
+
+impl Place<'_> {
+    /// Whether nobody is before this thread.
+    pub(crate) fn is_first(&self) -> bool {
+        let number = self.number;
+        self.queue
+            .waiting
+            .with(|waiting| waiting.threads.front().is_some_and(|(first, _)| *first == number))
+    }
+
+    /// Waits until it is time to look again, but not beyond `end`. It may return early.
+    pub(crate) fn wait(&self, end: Option<Instant>) {
+        match end {
+            Some(end) => thread::park_timeout(end.saturating_duration_since(Instant::now())),
+            None => thread::park(),
+        }
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        let number = self.number;
+        // The handle is dropped outside of the lock.
+        let own = self.queue.waiting.with(|waiting| {
+            let place = waiting.threads.iter().position(|(other, _)| *other == number);
+            let own = place.and_then(|place| waiting.threads.remove(place));
+            self.queue.length.store(waiting.threads.len(), Ordering::SeqCst);
+            own
+        });
+        drop(own);
+        self.queue.wake();
     }
 }

@@ -17,6 +17,7 @@ use attach::Gate;
 use hydrozoa_loader::Domain;
 pub(crate) use kept::{KeptObjects, Key};
 use leases::Leases;
+pub(crate) use leases::Queue;
 use main_thread::MainThread;
 use std::any::Any;
 use std::fmt;

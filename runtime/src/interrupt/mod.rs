@@ -23,6 +23,7 @@ use crate::leaf::Leaf;
 use crate::payload::Sink;
 use crate::payload::table::Interrupt;
 use crate::{Error, Result};
+use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use visit::Visit;
@@ -98,6 +99,43 @@ impl Drop for Watched<'_> {
     }
 }
 
+thread_local! {
+    /// The calling thread's deadlines. The innermost is the last.
+    static LIMITS: RefCell<Vec<Limit>> = const { RefCell::new(Vec::new()) };
+}
+
+/// When a deadline passes, and for what.
+struct Limit {
+    /// The address of the interpreter.
+    of: usize,
+    end: Instant,
+    /// Whether something has begun under it.
+    begun: bool,
+}
+
+/// Refuses to begin a call on `inner` on a thread whose deadline has passed before anything has begun under it, as one
+/// finds out that has waited for the GIL.
+///
+/// # Errors
+///
+/// [`Error::Deadline`] without a traceback.
+pub(crate) fn begin(inner: &Arc<Inner>) -> Result<()> {
+    // While the thread's own destructors run, it has no deadline.
+    let is_late = LIMITS.try_with(|limits| {
+        let (of, mut limits) = (Arc::as_ptr(inner).addr(), limits.borrow_mut());
+        let mut limits = limits.iter_mut().rev().filter(|limit| limit.of == of && !limit.begun);
+        limits.any(|limit| {
+            let is_late = Instant::now() >= limit.end;
+            limit.begun = !is_late;
+            is_late
+        })
+    });
+    if is_late.unwrap_or(false) {
+        return Err(Error::Deadline { traceback: String::new() });
+    }
+    Ok(())
+}
+
 /// A deadline of the calling thread.
 struct Deadline<'a> {
     inner: &'a Arc<Inner>,
@@ -108,6 +146,7 @@ struct Deadline<'a> {
 impl Drop for Deadline<'_> {
     fn drop(&mut self) {
         clock::remove(self.key);
+        let _ = LIMITS.try_with(|limits| limits.borrow_mut().pop());
         if self.visit.end() {
             let _attached = self.inner.attach();
             self.visit.clear(self.inner);
@@ -128,7 +167,11 @@ pub(crate) fn with_deadline<R>(
     action: impl FnOnce() -> R,
 ) -> R {
     let visit = Visit::begin(inner);
-    let key = clock::add(visit.begin + limit, &visit, stuck::late);
+    // Too far away for the clock is never.
+    let Some(end) = visit.begin.checked_add(limit) else { return action() };
+    let key = clock::add(end, &visit, stuck::late);
+    let limit = Limit { of: Arc::as_ptr(inner).addr(), end, begun: false };
+    LIMITS.with(|limits| limits.borrow_mut().push(limit));
     let _deadline = Deadline { inner, visit, key };
     prepare(inner);
     action()

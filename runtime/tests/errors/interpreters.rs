@@ -142,6 +142,19 @@ fn an_index_without_an_interpreter_is_named_with_the_number_there_are() {
 }
 
 #[test]
+fn a_pool_without_an_idle_interpreter_says_how_many_are_leased_and_what_to_do() {
+    let pool = pool(2);
+    let _leased = [pool.acquire_on(0).unwrap(), pool.acquire_on(1).unwrap()];
+    let way_out = ": end sessions sooner, wait longer (Pool::acquire_timeout), share one (Pool::acquire), or add some \
+                   (Pool::resize)";
+    let error = pool.try_acquire().unwrap_err();
+    assert!(matches!(error, Error::Busy { interpreters: 2, .. }), "{error:?}");
+    says(&error, &[&format!("all 2 interpreters are leased{way_out}")]);
+    let error = pool.acquire_timeout(Duration::from_millis(20)).unwrap_err();
+    says(&error, &["all 2 interpreters are leased, also after ", &format!(" ms{way_out}")]);
+}
+
+#[test]
 fn a_stack_without_room_is_named_with_its_size_and_where_to_set_it() {
     let pool = pool(1);
     let session = pool.acquire().unwrap();
