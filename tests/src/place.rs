@@ -43,6 +43,15 @@ pub fn repetitions() -> Result<usize> {
         .map_or(Ok(20), |text| text.parse().context("HYDROZOA_TEST_REPETITIONS"))
 }
 
+/// A virtual environment with numpy of each CPython of the machine: `HYDROZOA_TEST_PYTHONS`.
+///
+/// # Errors
+///
+/// The variable is not set.
+pub fn pythons() -> Result<Vec<PathBuf>> {
+    Ok(env::split_paths(&named("HYDROZOA_TEST_PYTHONS")?).collect())
+}
+
 /// A script in `tests/scripts`.
 pub fn script(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts").join(name)

@@ -47,9 +47,30 @@ impl Entry {
         self.folder.join(".hydrozoa-complete")
     }
 
+    /// Whether an earlier run completed it.
+    pub fn is_complete(&self) -> bool {
+        self.stamp().exists()
+    }
+
+    /// Removes the entries whose names begin with `kind`, except this one.
+    pub fn remove_others(kind: &str, kept: &str) -> Result<()> {
+        let root = root()?;
+        fs::create_dir_all(&root).with_context(|| format!("creating {}", root.display()))?;
+        for entry in fs::read_dir(&root).with_context(|| format!("reading {}", root.display()))? {
+            let path = entry?.path();
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            if path.is_dir() && name != kept && name.starts_with(&format!("{kind}-")) {
+                let other = Self::open(&name)?;
+                fs::remove_dir_all(&other.folder)
+                    .with_context(|| format!("removing {}", path.display()))?;
+            }
+        }
+        Ok(())
+    }
+
     /// Runs `fill` on an empty folder unless an earlier run completed it.
     pub fn complete(&self, fill: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
-        if self.stamp().exists() {
+        if self.is_complete() {
             return Ok(());
         }
         if self.folder.exists() {

@@ -50,7 +50,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
 /// time: the bits of a result may depend on the processor, and the cache may come from another one.
 pub fn export(environment: &Environment) -> Result<PathBuf> {
     eprintln!("exporting the models with stock torch.package");
-    let folder = cache::root()?.join("models");
+    let folder = cache::root()?.join(format!("models-cp3{}", environment.base().minor));
     let status = environment
         .python()
         .arg(workspace::root().join("benches/python/export.py"))

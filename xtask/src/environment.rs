@@ -5,12 +5,12 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use sha2::{Digest, Sha256};
 
 use crate::cache::Entry;
 use crate::progress::Progress;
-use crate::python::Python;
+use crate::python::{Python, Wanted};
 use crate::{lock, python, venv};
 
 /// Options of every task that needs Python.
@@ -18,16 +18,10 @@ use crate::{lock, python, venv};
 #[derive(clap::Args, Clone, Default)]
 #[group(skip)]
 pub struct Arguments {
-    /// The CPython to use: 3.10 to 3.13; without it the first that has a shared library, 3.11 preferred
-    #[arg(long, value_name = "3.N", value_parser = minor)]
-    pub python: Option<u8>,
-}
-
-fn minor(text: &str) -> Result<u8, String> {
-    let minor = text.strip_prefix("3.").and_then(|minor| minor.parse().ok());
-    minor
-        .filter(|minor| python::MINORS.contains(minor))
-        .ok_or_else(|| "one of 3.10, 3.11, 3.12, 3.13".to_owned())
+    /// The CPython to use: a version from 3.10 to 3.15, or the path of an executable, of a prefix or of a virtual
+    /// environment; without it the first version that has a shared library, 3.11 preferred
+    #[arg(long, value_name = "3.N|PATH")]
+    pub python: Option<Wanted>,
 }
 
 /// A complete virtual environment.
@@ -39,11 +33,43 @@ pub struct Environment {
 impl Environment {
     /// Finds a Python and installs the locked packages, unless an earlier run did.
     pub fn prepare(arguments: &Arguments) -> Result<Self> {
-        let python = python::find(arguments.python)?;
-        let lock = lock::text(python.minor);
+        Self::with_torch(python::find(arguments.python.as_ref())?)
+    }
+
+    /// Installs the locked packages for a Python, unless an earlier run did.
+    pub fn with_torch(python: Python) -> Result<Self> {
+        let lock = lock::of(python.minor);
+        ensure!(
+            lock.has_torch(),
+            "torch 2.11.0 has no wheel for CPython 3.{}. `cargo xtask test --python 3.{0}` runs what needs no torch",
+            python.minor
+        );
+        Self::installed("venv", python, lock.text)
+    }
+
+    /// As [`Self::with_torch`], for the Python whose turn it is. Five gigabytes for each version would add up: the
+    /// environment of an earlier turn is removed.
+    pub fn further(python: Python) -> Result<Self> {
+        let lock = lock::of(python.minor).text;
+        let executable = python.executable.to_string_lossy().into_owned();
+        if Entry::open(&name("venv", &python, &[lock, &executable]))?.is_complete() {
+            return Self::with_torch(python);
+        }
+        let current = name("further", &python, &[lock, &executable]);
+        Entry::remove_others("further", &current)?;
+        Self::installed("further", python, lock)
+    }
+
+    /// An environment with the locked numpy alone, of a few ten megabytes.
+    pub fn with_numpy(python: Python) -> Result<Self> {
+        let numpy = lock::of(python.minor).numpy();
+        Self::installed("numpy", python, numpy)
+    }
+
+    fn installed(kind: &str, python: Python, lock: &str) -> Result<Self> {
         // A venv refers to its base Python by path, so another base needs another environment.
         let entry =
-            Entry::open(&name("venv", &python, &[lock, &python.executable.to_string_lossy()]))?;
+            Entry::open(&name(kind, &python, &[lock, &python.executable.to_string_lossy()]))?;
         entry.complete(|folder| install(&python, lock, folder))?;
         Ok(Self { root: entry.folder().to_owned(), python })
     }
@@ -51,7 +77,7 @@ impl Environment {
     /// An environment with the packages of the models as well; the models are exported there. It contains those
     /// packages alone and also sees the packages of this environment. Hydrozoa's interpreters never use it.
     pub fn with_models(&self) -> Result<Self> {
-        let lock = lock::models(self.python.minor);
+        let lock = lock::of(self.python.minor).models.context("the environment has torch")?;
         let entry =
             Entry::open(&name("models", &self.python, &[lock, &self.root.to_string_lossy()]))?;
         entry.complete(|folder| {
@@ -68,6 +94,11 @@ impl Environment {
     /// The environment's folder, for `--venv`.
     pub fn root(&self) -> &Path {
         &self.root
+    }
+
+    /// The Python that the environment was made with.
+    pub fn base(&self) -> &Python {
+        &self.python
     }
 
     /// The environment's own Python, without the environment variables that would change its behaviour.

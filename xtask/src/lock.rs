@@ -6,36 +6,59 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 
-use crate::python::{self, MINORS};
+use crate::python::{self, MINORS, Python, Wanted};
 use crate::workspace;
 
-/// The required packages. The lock files add the packages that these depend on.
+/// The required packages where torch has wheels. The lock files add the packages that these depend on.
 const WANTED: [&str; 5] = ["torch==2.11.0", "torchvision==0.26.0", "numpy", "ninja", "setuptools"];
+
+/// The required packages where torch 2.11.0 has no wheel.
+const WITHOUT_TORCH: [&str; 1] = ["numpy"];
+
+/// The first minor version for which torch 2.11.0 has no wheel.
+const NO_TORCH: u8 = 15;
 
 /// The further packages that the models of `cargo xtask models` require. transformers is the last release that
 /// supports CPython 3.10.
 const MODELS: [&str; 4] =
     ["torchaudio==2.11.0", "transformers==5.20.2", "demucs==4.1.0", "torch-struct==0.5"];
 
-/// The lock file of CPython 3.`minor`, compiled into this program.
-pub fn text(minor: u8) -> &'static str {
-    match minor {
-        10 => include_str!("../locks/cp310.txt"),
-        11 => include_str!("../locks/cp311.txt"),
-        12 => include_str!("../locks/cp312.txt"),
-        13 => include_str!("../locks/cp313.txt"),
-        _ => unreachable!("MINORS lists the versions that have a lock file"),
-    }
+/// The lock files of a minor version, compiled into this program.
+pub struct Lock {
+    /// All packages of the tests.
+    pub text: &'static str,
+    /// The models' own packages, without those of `text`; `None` without torch.
+    pub models: Option<&'static str>,
 }
 
-/// The lock file of the models' own packages for CPython 3.`minor`, without those of [`text`].
-pub fn models(minor: u8) -> &'static str {
-    match minor {
-        10 => include_str!("../locks/models-cp310.txt"),
-        11 => include_str!("../locks/models-cp311.txt"),
-        12 => include_str!("../locks/models-cp312.txt"),
-        13 => include_str!("../locks/models-cp313.txt"),
+/// The lock files of CPython 3.`minor`, one of [`MINORS`].
+pub fn of(minor: u8) -> Lock {
+    let (text, models) = match minor {
+        10 => (include_str!("../locks/cp310.txt"), include_str!("../locks/models-cp310.txt")),
+        11 => (include_str!("../locks/cp311.txt"), include_str!("../locks/models-cp311.txt")),
+        12 => (include_str!("../locks/cp312.txt"), include_str!("../locks/models-cp312.txt")),
+        13 => (include_str!("../locks/cp313.txt"), include_str!("../locks/models-cp313.txt")),
+        14 => (include_str!("../locks/cp314.txt"), include_str!("../locks/models-cp314.txt")),
+        15 => return Lock { text: include_str!("../locks/cp315.txt"), models: None },
         _ => unreachable!("MINORS lists the versions that have a lock file"),
+    };
+    Lock { text, models: Some(models) }
+}
+
+/// The packages that the tests require on CPython 3.`minor`.
+fn wanted(minor: u8) -> &'static [&'static str] {
+    if minor < NO_TORCH { &WANTED } else { &WITHOUT_TORCH }
+}
+
+impl Lock {
+    /// Whether torch is among the packages.
+    pub fn has_torch(&self) -> bool {
+        self.models.is_some()
+    }
+
+    /// The line of numpy, which needs no other package.
+    pub fn numpy(&self) -> &'static str {
+        self.text.lines().find(|line| line.starts_with("numpy==")).expect("numpy is pinned")
     }
 }
 
@@ -72,29 +95,44 @@ struct Archive {
     hashes: std::collections::BTreeMap<String, String>,
 }
 
-/// Rewrites `xtask/locks`; needs every CPython of [`MINORS`].
-pub fn run() -> Result<()> {
-    for minor in MINORS {
-        let python = python::find(Some(minor))?;
-        let base = resolve(&python, &WANTED.map(str::to_owned))?;
-        write(minor, &format!("cp3{minor}.txt"), &base, &WANTED)?;
-        // The models' packages must be compatible with the pinned ones; their lock file contains the additional
-        // packages.
-        let pinned = base.lines().filter_map(|line| Some(line.split_once(' ')?.0.to_owned()));
-        let wanted: Vec<String> = pinned.clone().chain(MODELS.map(str::to_owned)).collect();
-        let pinned: Vec<String> = pinned.collect();
-        let added: String = resolve(&python, &wanted)?
-            .lines()
-            .filter(|line| !pinned.iter().any(|pin| line.starts_with(&format!("{pin} "))))
-            .map(|line| format!("{line}\n"))
-            .collect();
-        write(minor, &format!("models-cp3{minor}.txt"), &added, &MODELS)?;
+/// Options of `cargo xtask lock`.
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// Only for this CPython; without it for all, and the machine must have all
+    #[arg(long, value_name = "3.N|PATH")]
+    python: Option<Wanted>,
+}
+
+/// Rewrites `xtask/locks`.
+pub fn run(arguments: &Arguments) -> Result<()> {
+    let all = || MINORS.map(Wanted::Minor).to_vec();
+    let wanted = arguments.python.clone().map_or_else(all, |one| vec![one]);
+    wanted.iter().try_for_each(|python| rewrite(&python::find(Some(python))?))
+}
+
+fn rewrite(python: &Python) -> Result<()> {
+    let (minor, wanted) = (python.minor, wanted(python.minor));
+    let names: Vec<String> = wanted.iter().map(|&name| name.to_owned()).collect();
+    let base = resolve(python, &names)?;
+    write(minor, &format!("cp3{minor}.txt"), &base, wanted)?;
+    if minor >= NO_TORCH {
+        return Ok(());
     }
-    Ok(())
+    // The models' packages must be compatible with the pinned ones; their lock file contains the additional
+    // packages.
+    let pinned = base.lines().filter_map(|line| Some(line.split_once(' ')?.0.to_owned()));
+    let names: Vec<String> = pinned.clone().chain(MODELS.map(str::to_owned)).collect();
+    let pinned: Vec<String> = pinned.collect();
+    let added: String = resolve(python, &names)?
+        .lines()
+        .filter(|line| !pinned.iter().any(|pin| line.starts_with(&format!("{pin} "))))
+        .map(|line| format!("{line}\n"))
+        .collect();
+    write(minor, &format!("models-cp3{minor}.txt"), &added, &MODELS)
 }
 
 /// The lines of a lock file after its head.
-fn resolve(python: &python::Python, wanted: &[String]) -> Result<String> {
+fn resolve(python: &Python, wanted: &[String]) -> Result<String> {
     let output = Command::new(&python.executable)
         .args([
             "-m",
@@ -155,23 +193,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_lock_pins_torch_and_hashes_each_package() {
+    fn every_lock_pins_numpy_and_torch_where_it_can_and_hashes_each_package() {
         for minor in MINORS {
-            let text = text(minor);
-            assert!(text.contains("\ntorch==2.11.0 --hash=sha256:"), "3.{minor}");
-            for line in text.lines().skip(1) {
+            let lock = of(minor);
+            let pins = lock.text.contains("\ntorch==2.11.0 --hash=sha256:");
+            assert_eq!((pins, lock.has_torch()), (minor < NO_TORCH, minor < NO_TORCH), "3.{minor}");
+            for line in lock.text.lines().skip(1) {
                 let (name, hash) = line.split_once(" --hash=sha256:").expect(line);
                 assert!(name.contains("==") && hash.len() == 64, "{line}");
             }
-            assert!(packages(text) > 20);
+            assert!(lock.numpy().contains(" --hash=sha256:"), "3.{minor}");
+            assert!(packages(lock.text) > if pins { 20 } else { 0 }, "3.{minor}");
         }
     }
 
     #[test]
     fn the_models_packages_are_hashed_and_leave_the_pinned_ones_alone() {
-        for minor in MINORS {
-            let own = models(minor);
-            let base = text(minor);
+        for (minor, base, own) in MINORS.map(|minor| (minor, of(minor).text, of(minor).models)) {
+            let Some(own) = own else { continue };
             for wanted in MODELS {
                 assert!(own.contains(&format!("\n{wanted} --hash=sha256:")), "3.{minor}: {wanted}");
             }

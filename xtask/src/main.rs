@@ -16,6 +16,7 @@ mod lock;
 mod models;
 mod package;
 mod python;
+mod pythons;
 mod quick;
 mod semver;
 mod soak;
@@ -75,7 +76,7 @@ enum Task {
     /// Whether the published interfaces still serve the users of the last release
     Semver,
     /// Resolves the pinned packages again and rewrites xtask/locks
-    Lock,
+    Lock(lock::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -111,7 +112,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Fuzz(arguments) => fuzz::run(&arguments),
         Task::Package => package::run().map(drop),
         Task::Semver => semver::run(),
-        Task::Lock => lock::run(),
+        Task::Lock(arguments) => lock::run(&arguments),
     }
 }
 

@@ -25,6 +25,16 @@ const NEED_TORCH: [&str; 9] = [
 /// Runs every step, even after a failure. Returns an error if anything failed.
 pub fn run() -> Result<()> {
     let mut steps = Steps::default();
+    add(&mut steps);
+    if !steps.summary() {
+        bail!("the tests failed");
+    }
+    println!("(quick: `cargo xtask test` runs all tests, also those with torch)");
+    Ok(())
+}
+
+/// Runs the steps.
+pub fn add(steps: &mut Steps) {
     steps.run("rustfmt", || check(workspace::cargo().args(["fmt", "--all", "--check"])));
     steps.run("clippy, all targets, warnings are errors", || {
         let flags = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
@@ -52,11 +62,6 @@ pub fn run() -> Result<()> {
     steps.run("linker cases, each with one compiler and linker", || {
         cases::run(&cases::Selection { quick: true, ..cases::Selection::default() })
     });
-    if !steps.summary() {
-        bail!("the tests failed");
-    }
-    println!("(quick: `cargo xtask test` runs all tests, also those with torch)");
-    Ok(())
 }
 
 /// The runtime's test programs that need only a Python.

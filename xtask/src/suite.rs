@@ -9,8 +9,10 @@ use anyhow::{Context, Result, bail, ensure};
 use crate::environment::{self, Environment};
 use crate::libtest::Output;
 use crate::linker::{cases, random};
+use crate::python::{self, Python};
+use crate::pythons::{self, Pythons};
 use crate::steps::{Count, Outcome, Steps};
-use crate::{cache, demo, gpu, large, package, quick, workspace};
+use crate::{cache, demo, gpu, large, lock, package, quick, workspace};
 
 /// Options of `cargo xtask test`.
 #[derive(clap::Args, Clone)]
@@ -25,15 +27,65 @@ pub struct Arguments {
     repetitions: usize,
 }
 
+/// How often the program in four copies is run on the further CPython.
+const FURTHER: usize = 2;
+
+/// Parts of the names of tests that do not run there: they compile C++ or run for a minute, and what they test (libraries
+/// in packages, memory of devices, reports of builds) is the same code on each version. `--python 3.N` runs them.
+const LONG: [&str; 4] = ["mask_rcnn", "extension_", "device_memory", "a_build_"];
+
 /// Runs every step, even after a failure. Returns an error if anything failed.
 pub fn run(arguments: &Arguments) -> Result<()> {
     if arguments.quick {
         return quick::run();
     }
+    let wanted = arguments.environment.python.as_ref();
+    let python = python::find(wanted)?;
+    let pythons = Pythons::of_machine(Some(&python));
+    if !lock::of(python.minor).has_torch() {
+        return without_torch(&python, &pythons);
+    }
+    // Whoever names a Python wants that one.
+    let further = wanted.is_none().then(|| pythons.further(python.minor, pythons::today()));
+    let further = further.flatten();
+    all(arguments, &python, &pythons, further)
+}
+
+/// The tests that need no torch, on a Python for which torch has no wheel.
+fn without_torch(python: &Python, pythons: &Pythons) -> Result<()> {
+    let minor = python.minor;
+    let words = format!(
+        "CPython 3.{minor}: torch 2.11.0 has no wheel for it. NO TEST WITH TORCH IS RUN. {}",
+        pythons.lacks()
+    );
+    println!("{words}");
+    let mut steps = Steps::default();
+    quick::add(&mut steps);
+    steps.run("conformance without torch", || {
+        let command = workspace::build("hydrozoa-cli", "hydrozoa")?;
+        let numpy = numpy(pythons)?;
+        without_torch_on(minor, &numpy, &command)
+    });
+    println!("\n{words}");
+    if !steps.summary() {
+        bail!("the tests failed");
+    }
+    Ok(())
+}
+
+fn all(
+    arguments: &Arguments,
+    python: &Python,
+    pythons: &Pythons,
+    further: Option<&Python>,
+) -> Result<()> {
+    let words = pythons.words(python.minor, further);
+    println!("{words}");
     let mut steps = Steps::default();
     let mut prepared = None;
-    steps.run("environment: pinned torch, torchvision, numpy", || {
-        prepared = Some(Environment::prepare(&arguments.environment)?);
+    steps.run("environments: pinned torch, torchvision, numpy", || {
+        let environment = Environment::with_torch(python.clone())?;
+        prepared = Some((environment, numpy(pythons)?));
         Ok(Count::one(true))
     });
     steps.run("rustfmt", || check(workspace::cargo().args(["fmt", "--all", "--check"])));
@@ -54,9 +106,9 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     });
     steps.run("published crates compile from their archives alone", package::run);
     let mut place = None;
-    if let Some(environment) = &prepared {
+    if let Some((environment, numpy)) = &prepared {
         steps.run("build of the command and the comparison, models, C++ extension", || {
-            place = Some(Place::prepare(environment, arguments.repetitions)?);
+            place = Some(Place::prepare(environment, numpy, arguments.repetitions)?);
             Ok(Count::one(true))
         });
     }
@@ -77,6 +129,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         steps.run("layer rules and conformance", || {
             tests(place, &["--release", "--package", "hydrozoa-tests", "--no-fail-fast"])
         });
+        others(&mut steps, place, pythons, further);
         steps.run("movables raced by 16 threads, 15 seconds", || {
             check(&mut large::race_command(&place.compare, place.environment, 15.0, false))
         });
@@ -92,15 +145,70 @@ pub fn run(arguments: &Arguments) -> Result<()> {
             check(&mut command)
         });
     }
+    println!("\n{words}");
     if !steps.summary() {
         bail!("the tests failed");
     }
     Ok(())
 }
 
+/// The steps on other versions of CPython than the suite's.
+fn others(steps: &mut Steps, place: &Place<'_>, pythons: &Pythons, further: Option<&Python>) {
+    let own = place.environment.base().minor;
+    for other in pythons.all().iter().filter(|other| other.minor != own) {
+        steps.run(&format!("conformance without torch on CPython 3.{}", other.minor), || {
+            without_torch_on(other.minor, place.numpy, &place.command)
+        });
+    }
+    if let Some(other) = further {
+        let name = format!("conformance on one more CPython, by the day: 3.{}", other.minor);
+        steps.run(&name, || {
+            let environment = Environment::further(other.clone())?;
+            let place = Place {
+                environment: &environment,
+                models: demo::export(&environment)?,
+                command: place.command.clone(),
+                compare: place.compare.clone(),
+                extension: place.extension.clone(),
+                repetitions: FURTHER,
+                ..*place
+            };
+            // The step before has built the examples.
+            let mut arguments = vec!["--release", "--package", "hydrozoa-tests"];
+            arguments.extend(["--test", "conformance", "--"]);
+            arguments.extend(LONG.iter().flat_map(|name| ["--skip", name]));
+            tests(&place, &arguments)
+        });
+    }
+}
+
+/// An environment with numpy for each Python.
+fn numpy(pythons: &Pythons) -> Result<Vec<Environment>> {
+    pythons.all().iter().cloned().map(Environment::with_numpy).collect()
+}
+
+/// The conformance tests that need numpy alone, on CPython 3.`minor`.
+fn without_torch_on(minor: u8, numpy: &[Environment], command: &Path) -> Result<Outcome> {
+    let of_version = |environment: &&Environment| environment.base().minor == minor;
+    let own = numpy.iter().find(of_version).context("each Python has an environment")?;
+    let mut tests = workspace::cargo();
+    tests.args(["test", "--release", "--package", "hydrozoa-tests", "--test", "pythons"]);
+    name_pythons(&mut tests, numpy)?
+        .env("HYDROZOA_TEST_VENV", own.root())
+        .env("HYDROZOA_TEST_COMMAND", command)
+        .env("OMP_NUM_THREADS", "1");
+    counted(&mut tests)
+}
+
+fn name_pythons<'c>(command: &'c mut Command, numpy: &[Environment]) -> Result<&'c mut Command> {
+    let roots = std::env::join_paths(numpy.iter().map(Environment::root))?;
+    Ok(command.env("HYDROZOA_TEST_PYTHONS", roots))
+}
+
 /// The environment variables of the tests.
 struct Place<'a> {
     environment: &'a Environment,
+    numpy: &'a [Environment],
     models: PathBuf,
     command: PathBuf,
     compare: PathBuf,
@@ -109,9 +217,14 @@ struct Place<'a> {
 }
 
 impl<'a> Place<'a> {
-    fn prepare(environment: &'a Environment, repetitions: usize) -> Result<Self> {
+    fn prepare(
+        environment: &'a Environment,
+        numpy: &'a [Environment],
+        repetitions: usize,
+    ) -> Result<Self> {
         Ok(Self {
             environment,
+            numpy,
             command: workspace::build("hydrozoa-cli", "hydrozoa")?,
             compare: workspace::build("hydrozoa-benches", "compare")?,
             models: demo::export(environment)?,
@@ -136,21 +249,22 @@ impl<'a> Place<'a> {
             .env("LD_LIBRARY_PATH", torch.join("lib")))
     }
 
-    fn name(&self, command: &mut Command) {
-        command
+    fn name(&self, command: &mut Command) -> Result<()> {
+        name_pythons(command, self.numpy)?
             .env("HYDROZOA_TEST_VENV", self.environment.root())
             .env("HYDROZOA_TEST_MODELS", &self.models)
             .env("HYDROZOA_TEST_COMMAND", &self.command)
             .env("HYDROZOA_TEST_EXTENSION", &self.extension)
             .env("HYDROZOA_TEST_REPETITIONS", self.repetitions.to_string())
             .env("OMP_NUM_THREADS", "1");
+        Ok(())
     }
 }
 
 /// A process has one policy in these tests. The other run has the default.
 fn shared(place: &Place<'_>) -> Result<Outcome> {
     let mut command = workspace::cargo();
-    place.name(command.args(["test", "--package", "hydrozoa", "--no-fail-fast"]));
+    place.name(command.args(["test", "--package", "hydrozoa", "--no-fail-fast"]))?;
     command.args(["--test", "packages_torch", "--test", "devices"]);
     counted(command.env("HYDROZOA_TEST_TORCH", "shared"))
 }
@@ -162,7 +276,7 @@ fn tch(place: &Place<'_>) -> Result<Outcome> {
     clippy.arg("clippy").args(feature).args(["--all-targets", "--", "-D", "warnings"]);
     let mut outcome = check(place.with_libtorch(&mut clippy)?)?;
     let mut test = workspace::cargo();
-    place.name(test.arg("test").args(feature).args(["--test", "tch"]));
+    place.name(test.arg("test").args(feature).args(["--test", "tch"]))?;
     outcome.add(counted(place.with_libtorch(&mut test)?)?);
     Ok(outcome)
 }
@@ -212,7 +326,7 @@ pub fn check(command: &mut Command) -> Result<Outcome> {
 /// `cargo test` with these arguments.
 fn tests(place: &Place<'_>, arguments: &[&str]) -> Result<Outcome> {
     let mut command = workspace::cargo();
-    place.name(command.arg("test").args(arguments));
+    place.name(command.arg("test").args(arguments))?;
     counted(&mut command)
 }
 

@@ -32,7 +32,7 @@ pub(super) struct Waiting {
 impl Host {
     /// Builds the command and, with debug information, the module.
     pub fn prepare(minor: u8) -> Result<Host> {
-        let python = python::find(Some(minor))?;
+        let python = python::find(Some(&python::Wanted::Minor(minor)))?;
         let program = "import os, sysconfig\nv = sysconfig.get_config_var\n\
                        print(os.path.join(v('LIBDIR'), v('INSTSONAME')))\n\
                        print(sysconfig.get_path('include'))";

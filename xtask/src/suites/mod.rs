@@ -92,7 +92,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         !suites.is_empty(),
         "no suite was asked for: --numpy, --scipy, --sklearn, --pandas, --pyarrow, --cpython, --torch DIR"
     );
-    let python = python::find(arguments.environment.python)?;
+    let python = python::find(arguments.environment.python.as_ref())?;
     let command = match &arguments.command {
         Some(command) => {
             command.canonicalize().with_context(|| format!("finding {}", command.display()))?

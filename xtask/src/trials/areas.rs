@@ -25,7 +25,7 @@ fn minor(text: &str) -> Result<u32, String> {
 
 /// Runs the rows of tests/areas/areas.txt and writes the table. Returns an error if a row is not equal.
 pub fn run(arguments: &Arguments) -> Result<()> {
-    let python = python::find(arguments.run.environment.python)?;
+    let python = python::find(arguments.run.environment.python.as_ref())?;
     let release = match (arguments.torch, &arguments.run.installed) {
         (Some(minor), _) => format!("torch2{minor}"),
         (None, Some(_)) => "installed".to_owned(),

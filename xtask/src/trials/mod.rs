@@ -78,7 +78,7 @@ struct Subject {
 /// Runs the rows of tests/wheels/wheels.txt and writes the table. Returns an error if a row is neither equal nor without a
 /// wheel.
 pub fn wheels(arguments: &Arguments) -> Result<()> {
-    let python = python::find(arguments.environment.python)?;
+    let python = python::find(arguments.environment.python.as_ref())?;
     let subject = Subject {
         list: List::Wheels,
         copies: 3,
