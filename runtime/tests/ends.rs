@@ -129,3 +129,21 @@ def start(*arguments, **options):
         std::fs::remove_file(kept).unwrap();
     }
 }
+
+#[test]
+fn a_function_that_reaches_its_pool_by_its_session_keeps_nothing_alive() {
+    for pool in pools(2) {
+        let session = pool.acquire_on(0).unwrap();
+        let ended = ends(&session);
+        let ask = session.function("ask", |session, _| {
+            let other = session.interpreter().pool().acquire_on(1)?;
+            session.object_from(&other.eval("6 * 7")?.extract::<i64>()?)
+        });
+        let ask = ask.unwrap();
+        session.import("sys").unwrap().setattr("kept", &ask).unwrap();
+        assert_eq!(ask.call(()).unwrap().extract::<i64>().unwrap(), 42);
+        drop(ask);
+        drop((session, pool));
+        assert_eq!(ended.load(Ordering::SeqCst), 1);
+    }
+}
