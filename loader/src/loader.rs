@@ -8,11 +8,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::bind::binding::Binding;
 use crate::dl;
+use crate::domain::belongings::Belongings;
+use crate::domain::estate::Inheritance;
 use crate::domain::{self, Domain, DomainInner, State};
 use crate::error::{Error, Result};
 use crate::id::DomainId;
 use crate::load::library::Library;
-use crate::load::run;
+use crate::load::{retire, run};
 use crate::policy::Policy;
 use crate::replica::link_map::LinkMap;
 use crate::replica::thunk::{Interposition, Thunks};
@@ -132,6 +134,7 @@ impl DomainBuilder {
     pub fn build(self) -> Result<Domain> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let id = DomainId(NEXT.fetch_add(1, Ordering::Relaxed));
+        let is_one_of_many = self.commons.is_some() && !self.program;
         let own_tls_get_addr = !self.interpositions.contains_key(TLS_GET_ADDR);
         let memory = |action, length, source| Error::Memory {
             object: PathBuf::from(&self.name),
@@ -148,7 +151,7 @@ impl DomainBuilder {
             None => None,
         };
         let mut table: HashMap<String, Interposition> =
-            dl::interpositions(id, environment.as_deref())
+            dl::interpositions(id, is_one_of_many, environment.as_deref())
                 .into_iter()
                 .map(|(name, entry)| (name.to_owned(), entry))
                 .collect();
@@ -159,6 +162,9 @@ impl DomainBuilder {
         let length = entries.len() * crate::arch::THUNK_SIZE;
         let thunks = Thunks::generate(&entries)
             .map_err(|source| memory("map the thunks of", length, source))?;
+        if is_one_of_many {
+            retire::resume();
+        }
         if self.program {
             SYSTEM.settle_program();
             // Before what the program registers: its destructors run first.
@@ -178,6 +184,8 @@ impl DomainBuilder {
             thunks,
             environment,
             handle: LinkMap::like_the_program(),
+            belongings: Belongings::none(),
+            inherited: Mutex::new(Rank::Inherited, Inheritance::default()),
         });
         let domain = Domain(inner);
         domain::register(&domain);

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use crate::current;
 use crate::domain::{self, Domain};
 use crate::id::DomainId;
-use crate::replica::Replica;
+use crate::replica::{Replica, registered as replica};
 use crate::sys::guard;
 use crate::sys::lock::undisturbed;
 use crate::visible::publish;
@@ -87,7 +87,11 @@ pub(crate) unsafe extern "C" fn cxa_at_quick_exit(handler: Handler, handle: *mut
 struct ThreadDestructor {
     function: Handler,
     object: *mut c_void,
-    replica: Arc<Replica>,
+    /// An address in the replica.
+    handle: *mut c_void,
+    domain: DomainId,
+    /// The replica's. Not the replica itself: what an ended one leaves is used again while the thread lives.
+    registered: Arc<replica::Registered>,
 }
 
 /// `__cxa_thread_atexit(destructor, object, handle)`, libstdc++'s and glibc's own of the same
@@ -114,7 +118,9 @@ pub(crate) unsafe extern "C" fn cxa_thread_atexit(
         return unsafe { __cxa_thread_atexit_impl(function, object, handle) };
     };
     replica.registered.begin_thread_destructor();
-    let pending = Box::into_raw(Box::new(ThreadDestructor { function, object, replica }));
+    let (domain, registered) = (replica.domain, replica.registered.clone());
+    let pending = ThreadDestructor { function, object, handle, domain, registered };
+    let pending = Box::into_raw(Box::new(pending));
     // SAFETY: `destroy_object` takes the box over, on this thread.
     unsafe { __cxa_thread_atexit_impl(destroy_object, pending.cast(), &raw mut __dso_handle) }
 }
@@ -122,14 +128,19 @@ pub(crate) unsafe extern "C" fn cxa_thread_atexit(
 unsafe extern "C-unwind" fn destroy_object(pending: *mut c_void) {
     // SAFETY: made by `cxa_thread_atexit` for this call alone.
     let pending = unsafe { Box::from_raw(pending.cast::<ThreadDestructor>()) };
-    let ThreadDestructor { function, object, replica } = *pending;
+    let ThreadDestructor { function, object, handle, domain, registered } = *pending;
+    if !registered.may_destroy() {
+        return;
+    }
     {
-        let _inside = current::enter(replica.domain);
+        let _inside = current::enter(domain);
         let arguments = [object.expose_provenance(), 0, 0];
-        // SAFETY: registered so by the replica's code, which is mapped as long as `replica` lives.
+        // SAFETY: registered so by the replica's code, which is mapped until the last such destructor has run.
         unsafe { guard::call_or_end("a thread's destructor", function as usize, arguments) };
     }
-    if replica.registered.end_thread_destructor() {
+    if registered.end_thread_destructor()
+        && let Some(replica) = publish::find(handle as usize)
+    {
         publish::withdraw(&[replica]);
     }
 }

@@ -7,6 +7,7 @@
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use crate::current;
 use crate::dl::exit;
@@ -14,13 +15,56 @@ use crate::domain::{self, Domain};
 use crate::id::DomainId;
 use crate::replica::thunk::{Interposition, Thunks};
 use crate::sys::guard;
+use crate::sys::lock::{Mutex, Rank};
 
 type Handler = Option<unsafe extern "C-unwind" fn()>;
 
-/// One of the functions of a registration.
-struct Registered {
-    handler: unsafe extern "C-unwind" fn(),
-    domain: DomainId,
+/// Code that stands for the three functions of a registration. It is never unmapped: glibc may be calling it on another
+/// thread when its replica goes. When the domain is gone, another registration uses it.
+struct Registration {
+    handlers: [Record; 3],
+    /// By handler, the address that glibc gets.
+    thunks: Thunks,
+}
+
+/// One of the functions.
+struct Record {
+    /// 0 if there is none.
+    handler: AtomicUsize,
+    /// The domain that it belongs to.
+    domain: AtomicU32,
+}
+
+static REGISTRATIONS: Mutex<Vec<&'static Registration>> = Mutex::new(Rank::Forks, Vec::new());
+
+impl Registration {
+    fn new() -> std::io::Result<&'static Registration> {
+        let record = || Record { handler: AtomicUsize::new(0), domain: AtomicU32::new(0) };
+        let thunks = Thunks::generate(&[])?;
+        let registration =
+            Box::leak(Box::new(Registration { handlers: [record(), record(), record()], thunks }));
+        let entries = registration.handlers.each_ref().map(|record| {
+            let context = ptr::from_ref(record).expose_provenance();
+            // SAFETY: the thunk stands for a handler, which takes no argument; the context is the record.
+            unsafe { Interposition::with_context(call_for_its_domain as *const c_void, 0, context) }
+        });
+        registration.thunks = Thunks::generate(&entries)?;
+        Ok(registration)
+    }
+
+    fn domain(&self) -> DomainId {
+        DomainId(self.handlers[0].domain.load(Ordering::Acquire))
+    }
+
+    fn set(&self, handlers: &[Handler; 3], domain: DomainId) {
+        for (record, handler) in self.handlers.iter().zip(handlers) {
+            // A fork at this moment calls neither the old function nor the new one for the wrong domain.
+            record.handler.store(0, Ordering::SeqCst);
+            record.domain.store(domain.0, Ordering::SeqCst);
+            let address = handler.map_or(0, |handler| handler as usize);
+            record.handler.store(address, Ordering::SeqCst);
+        }
+    }
 }
 
 /// `fork()`, called by code of a domain.
@@ -78,32 +122,41 @@ pub(super) unsafe extern "C" fn register_atfork(
 /// Registers, in the handlers' place, code that calls them when `domain` forks. glibc passes handlers no
 /// argument that could name the domain.
 fn for_its_domain(handlers: &mut [Handler; 3], domain: DomainId) -> std::io::Result<()> {
-    let given: Vec<_> = handlers.iter().copied().flatten().collect();
-    let entries: Vec<Interposition> = given
-        .into_iter()
-        .map(|handler| {
-            let registered = Box::leak(Box::new(Registered { handler, domain }));
-            let context = ptr::from_ref(registered).expose_provenance();
-            // SAFETY: the thunk stands for a handler, which takes no argument; the context is the record.
-            unsafe { Interposition::with_context(call_for_its_domain as *const c_void, 0, context) }
-        })
-        .collect();
-    // Never unmapped: glibc may be calling it on another thread when its replica goes.
-    let thunks = Box::leak(Box::new(Thunks::generate(&entries)?));
-    let places = handlers.iter_mut().filter(|handler| handler.is_some());
-    for (place, &address) in places.zip(&thunks.addresses) {
-        // SAFETY: a thunk for a function without arguments, executable for good.
-        *place =
-            Some(unsafe { std::mem::transmute::<usize, unsafe extern "C-unwind" fn()>(address) });
+    let registration = {
+        let known = &mut *REGISTRATIONS.lock();
+        let unused = known.iter().find(|known| domain::by_id(known.domain()).is_none()).copied();
+        let registration = match unused {
+            Some(unused) => unused,
+            None => {
+                let new = Registration::new()?;
+                known.push(new);
+                new
+            }
+        };
+        registration.set(handlers, domain);
+        registration
+    };
+    for (place, &address) in handlers.iter_mut().zip(&registration.thunks.addresses) {
+        if place.is_some() {
+            // SAFETY: a thunk for a function without arguments, executable for good.
+            let thunk =
+                unsafe { std::mem::transmute::<usize, unsafe extern "C-unwind" fn()>(address) };
+            *place = Some(thunk);
+        }
     }
     Ok(())
 }
 
 unsafe extern "C-unwind" fn call_for_its_domain(context: usize) {
-    // SAFETY: the address of a value that is never freed, by `for_its_domain`.
-    let registered = unsafe { &*ptr::with_exposed_provenance::<Registered>(context) };
-    if current::domain() == Some(registered.domain) {
+    // SAFETY: the address of a value that is never freed, by `Registration::new`.
+    let record = unsafe { &*ptr::with_exposed_provenance::<Record>(context) };
+    let domain = DomainId(record.domain.load(Ordering::SeqCst));
+    let address = record.handler.load(Ordering::SeqCst);
+    if address != 0 && current::domain() == Some(domain) {
+        // SAFETY: the address of a function that was registered so.
+        let handler =
+            unsafe { std::mem::transmute::<usize, unsafe extern "C-unwind" fn()>(address) };
         // SAFETY: as its registration promised; a replica that goes takes its handlers along.
-        unsafe { (registered.handler)() }
+        unsafe { handler() }
     }
 }

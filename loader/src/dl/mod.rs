@@ -8,6 +8,8 @@ mod exit;
 mod forks;
 mod handle;
 mod information;
+mod keys;
+mod mappings;
 mod open;
 mod symbol;
 mod threads;
@@ -28,13 +30,18 @@ use crate::visible::{address, iterate, unwind};
 /// A name, and what references to it bind to.
 type Interposed = (&'static str, Interposition);
 
-/// The names that a domain interposes: those of every domain, and further ones if it has an `environment` of its
-/// own, which must live as long as code of the domain can run.
+/// The names that a domain interposes: those of every domain, further ones of a program among several, and further
+/// ones if it has an `environment` of its own, which must live as long as code of the domain can run.
 pub(crate) fn interpositions(
     domain: DomainId,
+    is_one_of_many: bool,
     environment: Option<&Environment>,
 ) -> Vec<Interposed> {
     let mut all = of_every_domain(domain);
+    if is_one_of_many {
+        all.extend(keys::uses(domain));
+        all.extend(mappings::uses(domain));
+    }
     all.extend(environment::changes(environment.unwrap_or(&PROCESS)));
     all.extend(environment.into_iter().flat_map(environment::uses));
     all

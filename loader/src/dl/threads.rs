@@ -4,6 +4,7 @@ use std::ffi::{c_int, c_void};
 use std::ptr;
 
 use crate::current;
+use crate::domain::{self, Domain};
 use crate::id::DomainId;
 use crate::sys::guard;
 use crate::sys::thread::{self, Start};
@@ -13,6 +14,8 @@ struct Birth {
     start: Start,
     argument: *mut c_void,
     domain: DomainId,
+    /// The same, where the thread is noted.
+    creator: Option<Domain>,
     pattern: Pattern,
 }
 
@@ -27,27 +30,31 @@ pub(super) unsafe extern "C" fn pthread_create(
     argument: *mut c_void,
     context: usize,
 ) -> c_int {
-    let birth = Box::new(Birth {
-        start,
-        argument,
-        domain: DomainId(context as u32),
-        pattern: Pattern::now(),
-    });
+    let domain = DomainId(context as u32);
+    let creator = domain::by_id(domain);
+    if let Some(creator) = &creator {
+        creator.0.belongings.begin_thread();
+    }
+    let birth = Box::new(Birth { start, argument, domain, creator, pattern: Pattern::now() });
     let birth = Box::into_raw(birth);
     // SAFETY: the caller's promise; `begin` takes the box over.
     let status = unsafe { thread::create(thread, attributes, begin, birth.cast()) };
     if status != 0 {
         // SAFETY: no thread was created that could have taken it.
-        drop(unsafe { Box::from_raw(birth) });
+        let birth = unsafe { Box::from_raw(birth) };
+        birth.creator.iter().for_each(|creator| creator.0.belongings.no_thread());
     }
     status
 }
 
 extern "C-unwind" fn begin(birth: *mut c_void) -> *mut c_void {
     // SAFETY: made by `pthread_create` above for this thread alone.
-    let Birth { start, argument, domain, pattern } =
+    let Birth { start, argument, domain, creator, pattern } =
         *unsafe { Box::from_raw(birth.cast::<Birth>()) };
     pattern.refresh();
+    if let Some(creator) = creator {
+        creator.0.belongings.note_thread();
+    }
     // Not a guard: the start routine may end by pthread_exit, which unwinds by force.
     current::replace(Some(domain));
     let arguments = [argument.expose_provenance(), 0, 0];

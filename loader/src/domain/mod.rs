@@ -1,6 +1,8 @@
 //! Domains and the replicas in them.
 
+pub(crate) mod belongings;
 pub(crate) mod entry;
+pub(crate) mod estate;
 pub(crate) mod needs;
 pub(crate) mod order;
 pub(crate) mod uses;
@@ -13,7 +15,9 @@ use std::sync::Arc;
 use crate::bind::binding::Binding;
 use crate::bind::plan::{self, InterposedNames};
 use crate::bind::scope::{Order, Scope};
+use crate::domain::belongings::Belongings;
 use crate::domain::entry::Entries;
+use crate::domain::estate::Inheritance;
 use crate::domain::uses::Uses;
 use crate::id::DomainId;
 use crate::image::ImageId;
@@ -89,6 +93,10 @@ pub(crate) struct DomainInner {
     pub environment: Option<Box<Environment>>,
     /// Its address is the handle of `dlopen(NULL)`.
     pub handle: Box<LinkMap>,
+    /// What its code has of the process.
+    pub belongings: Belongings,
+    /// Places that an ended domain has left it.
+    pub inherited: Mutex<Inheritance>,
 }
 
 /// The symbol scope of one program among several. Its replicas see each other, and not those of other

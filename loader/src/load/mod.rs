@@ -7,6 +7,7 @@ pub(crate) mod closure;
 pub(crate) mod late;
 pub(crate) mod library;
 pub(crate) mod providers;
+pub(crate) mod retire;
 pub(crate) mod run;
 mod turn;
 pub(crate) mod underlinked;
@@ -537,10 +538,16 @@ fn map_replica(
     brought_by: Vec<Arc<Image>>,
     static_tls: bool,
 ) -> Result<Replica> {
-    let memory = map::map(image, &plan.prepared.words)?;
-    let tls = match image.tls {
-        Some(tls) => Some(tls::place(&image.path, tls, memory.base() + tls.address, static_tls)?),
-        None => None,
+    let place = domain.inherit(image);
+    let (place, inherited_tls) = place.map_or((None, None), |(place, tls)| (Some(place), tls));
+    let memory = map::map(image, &plan.prepared.words, place)?;
+    let inherited_tls = inherited_tls.and_then(|placed| placed.recycle(static_tls));
+    let tls = match (image.tls, inherited_tls) {
+        (Some(_), Some(placed)) => Some(placed),
+        (Some(tls), None) => {
+            Some(tls::place(&image.path, tls, memory.base() + tls.address, static_tls)?)
+        }
+        (None, _) => None,
     };
     let late = late::thunks(domain.id(), image, &plan.missing)?;
     Ok(Replica::new(image, domain.id(), memory, tls, brought_by, late))

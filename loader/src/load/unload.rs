@@ -25,27 +25,34 @@ impl Domain {
     /// destroy stays mapped until then.
     pub unsafe fn close(self) {
         let _turn = self.0.serial.lock();
-        let replicas = {
-            let mut state = self.0.state.lock();
-            state.globals.clear();
-            let replicas = if self.0.program {
-                order::of_destruction(&state.entries, &state.uses)
-            } else {
-                let entries = state.entries.iter();
-                let placed = entries.map(|entry| (entry.place(), entry.replica.clone()));
-                order::last_first(placed.collect())
-            };
-            state.entries.leave(|_| true);
-            replicas
-        };
-        for replica in &replicas {
-            run::destroy(&self, replica);
-        }
+        let replicas = end_all(&self);
         let gone = self.0.state.lock().entries.gone(&replicas);
         publish::withdraw(&unpinned(replicas));
         drop(gone);
+        self.leave_inheritance(Vec::new());
         domain::forget(self.id());
     }
+}
+
+/// Runs the destructors of all replicas, last constructed first, and returns the replicas, which are leaving.
+pub(super) fn end_all(domain: &Domain) -> Vec<Arc<Replica>> {
+    let replicas = {
+        let mut state = domain.0.state.lock();
+        state.globals.clear();
+        let replicas = if domain.0.program {
+            order::of_destruction(&state.entries, &state.uses)
+        } else {
+            let entries = state.entries.iter();
+            let placed = entries.map(|entry| (entry.place(), entry.replica.clone()));
+            order::last_first(placed.collect())
+        };
+        state.entries.leave(|_| true);
+        replicas
+    };
+    for replica in &replicas {
+        run::destroy(domain, replica);
+    }
+    replicas
 }
 
 /// Those of closed `replicas` that no thread pins. The others stay published, and so mapped, until the

@@ -24,7 +24,10 @@ use crate::sys::{PAGE, page_down, page_up};
 
 /// Maps the segments of `image` from its file, privately: pages that nobody writes stay the page cache's.
 /// Pages that relocation writes already hold `words`.
-pub(crate) fn map(image: &Image, words: &Words) -> Result<Reservation> {
+///
+/// The place may be that of an ended replica of the image. Its pages are replaced then, except those that no replica
+/// changes: code that the last one has left somewhere, and that nobody calls any more, is still code.
+pub(crate) fn map(image: &Image, words: &Words, place: Option<Reservation>) -> Result<Reservation> {
     let failed = |action, length| {
         let object = image.path.clone();
         move |source| Error::Memory { object, action, length, source }
@@ -34,11 +37,20 @@ pub(crate) fn map(image: &Image, words: &Words) -> Result<Reservation> {
         action: "open again",
         source,
     })?;
-    let memory =
-        Reservation::new(image.span, image.alignment).map_err(failed("reserve", image.span))?;
+    let mapped_before = place.is_some();
+    let memory = match place {
+        Some(place) => place,
+        None => {
+            Reservation::new(image.span, image.alignment).map_err(failed("reserve", image.span))?
+        }
+    };
     let mut words = words.unwritten(memory.base().wrapping_sub(image.first));
     for segments in mappings(&image.segments) {
         let first = &segments[0];
+        let is_constant = !first.write && !image.dynamic.text_relocations;
+        if mapped_before && is_constant {
+            continue;
+        }
         if segments.len() > 1 {
             map_run(&memory, &file, segments)
         } else {
@@ -276,6 +288,17 @@ fn copy(memory: &Reservation, image: &Image, segment: &Segment, page: usize) {
 /// it lies before it in the file too.
 fn file_offset(segment: &Segment, at: usize) -> usize {
     (segment.offset as usize + at) - segment.address
+}
+
+/// Gives the memory of an ended replica's data back to the system. What is there then is what the file has there, and
+/// zeroes.
+pub(crate) fn give_back(image: &Image, memory: &Reservation) {
+    for segment in image.segments.iter().filter(|segment| segment.write) {
+        let start = page_down(segment.address);
+        let end = page_up(segment.address + segment.memory_size).expect("the span was validated");
+        // SAFETY: the pages are private ones of a writable segment, and the caller says that nobody reads them.
+        unsafe { memory::forget(memory.base() + start, end - start) };
+    }
 }
 
 /// Makes the RELRO range read-only, after all relocation.

@@ -37,7 +37,7 @@ pub(crate) struct Replica {
     /// The images that led to it in its load: the one that needs it, the one that needs that, and so on.
     pub brought_by: Vec<Arc<Image>>,
     /// The functions that its code has registered with the C library to be called later.
-    pub registered: Registered,
+    pub registered: Arc<Registered>,
     /// What its references to functions without a definition are bound to, if it has some.
     pub late: Option<Thunks>,
 }
@@ -79,9 +79,14 @@ impl Replica {
             tls,
             link_map: LinkMap::new(&image.public_path(), bias, dynamic),
             brought_by,
-            registered: Registered::nothing(),
+            registered: Arc::new(Registered::nothing()),
             late,
         }
+    }
+
+    /// Its place, for the next replica of the image.
+    pub(crate) fn into_place(self) -> (Reservation, Option<Placed>) {
+        (self.memory, self.tls)
     }
 
     /// The places of its thread-local blocks, if it has some.

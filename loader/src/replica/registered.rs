@@ -17,8 +17,12 @@ pub(crate) struct Registered {
     handles: Mutex<BTreeSet<usize>>,
     /// Destructors of thread-local objects that have not run.
     thread_destructors: AtomicUsize,
+    /// How many of those run.
+    running: AtomicUsize,
     /// Whether the last of those withdraws the replica.
     closed: AtomicBool,
+    /// Whether those that have not begun do nothing.
+    disarmed: AtomicBool,
 }
 
 impl Registered {
@@ -26,7 +30,9 @@ impl Registered {
         Registered {
             handles: Mutex::new(Rank::Registered, BTreeSet::new()),
             thread_destructors: AtomicUsize::new(0),
+            running: AtomicUsize::new(0),
             closed: AtomicBool::new(false),
+            disarmed: AtomicBool::new(false),
         }
     }
 
@@ -67,9 +73,31 @@ impl Registered {
         self.thread_destructors.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Notes that such a destructor has run. True if it was the last one of a replica that was closed
+    /// Notes that such a destructor begins. False if it must not: its replica has ended.
+    pub(crate) fn may_destroy(&self) -> bool {
+        // In this order, and the other way round by `disarm` and `is_running`: one of both sees the other.
+        self.running.fetch_add(1, Ordering::SeqCst);
+        let may = !self.disarmed.load(Ordering::SeqCst);
+        if !may {
+            self.running.fetch_sub(1, Ordering::SeqCst);
+        }
+        may
+    }
+
+    /// Has destructors of threads that have not begun do nothing: their replica has ended.
+    pub(crate) fn disarm(&self) {
+        self.disarmed.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether a thread runs a destructor that had begun before [`Registered::disarm`].
+    pub(crate) fn is_running(&self) -> bool {
+        self.running.load(Ordering::SeqCst) > 0
+    }
+
+    /// Notes that such a destructor has run, which [`Registered::may_destroy`] has let begin. True if it was the last one of a replica that was closed
     /// meanwhile: then the caller withdraws the replica.
     pub(crate) fn end_thread_destructor(&self) -> bool {
+        self.running.fetch_sub(1, Ordering::SeqCst);
         self.thread_destructors.fetch_sub(1, Ordering::SeqCst) == 1
             && self.closed.swap(false, Ordering::SeqCst)
     }

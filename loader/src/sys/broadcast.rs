@@ -4,12 +4,13 @@
 //! `_dl_init_static_tls`). It exports neither. The kernel lists threads in `/proc/self/task`, and a signal
 //! handler that runs in a thread finds that thread's memory, which cannot go away meanwhile. The price: a call
 //! that waits in the kernel and that SA_RESTART does not cover (signal(7): `nanosleep`, `epoll_wait`, `poll`)
-//! returns EINTR. Broadcasts happen only if a load brings initialised thread-local data that initial-exec code
+//! returns EINTR. These broadcasts happen only if a load brings initialised thread-local data that initial-exec code
 //! reaches.
 //!
 //! A thread that blocks the signal gets the bytes from outside. Its thread pointer follows from an address that
 //! glibc registers with the kernel for each thread (`set_robust_list`, nptl/pthread_create.c, `start_thread`).
-//! That address is at the same distance from the thread pointer in all threads.
+//! That address is at the same distance from the thread pointer in all threads. Bytes that a recycled replica uses
+//! again are written from outside where that is possible: no thread is disturbed because an interpreter was replaced.
 
 use std::collections::HashSet;
 use std::ffi::{c_int, c_void};
@@ -41,7 +42,12 @@ pub(crate) fn turn() -> Turn {
 impl Turn {
     /// Copies `bytes` to `offset` from the thread pointer, in every thread of the process. The error names
     /// the thread that prevents it. Nobody may use the bytes at that place yet.
-    pub(crate) fn write_everywhere(&self, offset: isize, bytes: &[u8]) -> Result<(), String> {
+    pub(crate) fn write_everywhere(
+        &self,
+        offset: isize,
+        bytes: &[u8],
+        first: First,
+    ) -> Result<(), String> {
         copy_here(offset, bytes.as_ptr(), bytes.len());
         // SAFETY: no arguments.
         let mut done = HashSet::from([unsafe { libc::gettid() }]);
@@ -52,7 +58,8 @@ impl Turn {
         LENGTH.store(bytes.len(), Ordering::Relaxed);
         SOURCE.store(bytes.as_ptr().cast_mut(), Ordering::Release);
         let signal = Handler::install().map_err(|error| format!("no signal is free: {error}"))?;
-        let outcome = Delivery { signal: &signal, offset, bytes, late: false }.run(&mut done);
+        let outcome =
+            Delivery { signal: &signal, offset, bytes, first, late: false }.run(&mut done);
         SOURCE.store(ptr::null_mut(), Ordering::Release);
         // The handler must be there for a late delivery. It does nothing then.
         if outcome.as_ref().map_or(true, |late| *late) {
@@ -60,6 +67,15 @@ impl Turn {
         }
         outcome.map(drop)
     }
+}
+
+/// The way that is tried first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum First {
+    /// A signal.
+    Signal,
+    /// From outside: system calls of the thread are not interrupted.
+    Outside,
 }
 
 /// How a thread can be reached.
@@ -75,6 +91,7 @@ struct Delivery<'a> {
     signal: &'a Handler,
     offset: isize,
     bytes: &'a [u8],
+    first: First,
     /// Whether a signal may still be waiting for its thread.
     late: bool,
 }
@@ -89,6 +106,10 @@ impl Delivery<'_> {
             let mut newborn = None;
             for task in tasks()? {
                 if done.contains(&task) {
+                    continue;
+                }
+                if self.first == First::Outside && self.write_into(task) {
+                    done.insert(task);
                     continue;
                 }
                 match reach(task, self.signal.number) {

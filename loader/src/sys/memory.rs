@@ -150,6 +150,49 @@ impl Drop for Reservation {
     }
 }
 
+/// `mmap`, for code of a domain.
+///
+/// # Safety
+/// As mmap(2).
+pub(crate) unsafe fn map(
+    address: usize,
+    length: usize,
+    protection: i32,
+    flags: i32,
+    descriptor: i32,
+    offset: i64,
+) -> *mut libc::c_void {
+    let address = ptr::with_exposed_provenance_mut(address);
+    // SAFETY: passed on.
+    unsafe { libc::mmap(address, length, protection, flags, descriptor, offset) }
+}
+
+/// `munmap`, for code of a domain.
+///
+/// # Safety
+/// As munmap(2).
+pub(crate) unsafe fn unmap_for(address: usize, length: usize) -> i32 {
+    // SAFETY: passed on.
+    unsafe { libc::munmap(ptr::with_exposed_provenance_mut(address), length) }
+}
+
+/// `mremap`, for code of a domain. The kernel reads the last argument only if the flags say so.
+///
+/// # Safety
+/// As mremap(2).
+pub(crate) unsafe fn remap(
+    address: usize,
+    old_length: usize,
+    length: usize,
+    flags: i32,
+    new_address: usize,
+) -> *mut libc::c_void {
+    let address = ptr::with_exposed_provenance_mut(address);
+    let new_address: *mut libc::c_void = ptr::with_exposed_provenance_mut(new_address);
+    // SAFETY: passed on.
+    unsafe { libc::mremap(address, old_length, length, flags, new_address) }
+}
+
 /// Ranges that the kernel did not unmap. It keeps neighbours of one kind as one mapping. Unmapping a range
 /// in the middle makes two mappings of one, and at the limit on mappings there is no room for that.
 static OWED: Mutex<Vec<(usize, usize)>> = Mutex::new(Rank::Owed, Vec::new());
@@ -158,7 +201,7 @@ static OWED: Mutex<Vec<(usize, usize)>> = Mutex::new(Rank::Owed, Vec::new());
 ///
 /// # Safety
 /// It is mapped, and nobody refers to it.
-unsafe fn unmap(start: usize, length: usize) {
+pub(crate) unsafe fn unmap(start: usize, length: usize) {
     // SAFETY: the caller's promise.
     if unsafe { libc::munmap(start as *mut libc::c_void, length) } != 0 {
         OWED.lock().push((start, length));
@@ -194,6 +237,15 @@ fn system_error(error: region::Error) -> io::Error {
         region::Error::SystemCall(error) => error,
         other => io::Error::other(other),
     }
+}
+
+/// Gives the pages of a private range back to the system. They show the file again, or zeroes.
+///
+/// # Safety
+/// Nobody needs what is in them.
+pub(crate) unsafe fn forget(address: usize, length: usize) {
+    // SAFETY: the caller's promise. If the kernel refuses, the pages stay as they are.
+    unsafe { libc::madvise(address as *mut libc::c_void, length, libc::MADV_DONTNEED) };
 }
 
 /// Makes the pages of a writable private range the process's own, in one request instead of one

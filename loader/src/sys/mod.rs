@@ -8,6 +8,7 @@ pub(crate) mod functions;
 pub(crate) mod guard;
 pub(crate) mod lock;
 pub(crate) mod memory;
+pub(crate) mod ranges;
 pub(crate) mod thread;
 
 /// Size of a page, in bytes. x86-64 has 4 KiB base pages on every kernel.

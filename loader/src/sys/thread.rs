@@ -2,6 +2,7 @@
 
 use std::ffi::c_void;
 use std::io;
+use std::time::Duration;
 
 /// A start routine as `pthread_create` takes it.
 pub(crate) type Start = extern "C-unwind" fn(*mut c_void) -> *mut c_void;
@@ -26,6 +27,41 @@ pub(crate) fn key(destructor: extern "C" fn(*mut c_void)) -> io::Result<libc::pt
 pub(crate) fn set(key: libc::pthread_key_t, value: *mut c_void) {
     // SAFETY: `key` came from [`key`] and is never deleted. The value is only a pointer to glibc.
     unsafe { libc::pthread_setspecific(key, value) };
+}
+
+/// `pthread_key_create(key, destructor)`.
+///
+/// # Safety
+/// As pthread_key_create(3).
+pub(crate) unsafe fn create_key(
+    key: *mut libc::pthread_key_t,
+    destructor: Option<unsafe extern "C" fn(*mut c_void)>,
+) -> i32 {
+    // SAFETY: passed on.
+    unsafe { libc::pthread_key_create(key, destructor) }
+}
+
+/// `pthread_key_delete(key)`. The key's destructor is not called any more.
+pub(crate) fn delete(key: libc::pthread_key_t) -> i32 {
+    // SAFETY: a number that is no key is an error, which changes nothing.
+    unsafe { libc::pthread_key_delete(key) }
+}
+
+/// Lets the calling thread sleep.
+pub(crate) fn pause(duration: Duration) {
+    std::thread::sleep(duration);
+}
+
+/// The kernel's number of the calling thread.
+pub(crate) fn number() -> libc::pid_t {
+    // SAFETY: no arguments.
+    unsafe { libc::gettid() }
+}
+
+/// Whether the process has a thread with this number.
+pub(crate) fn exists(number: libc::pid_t) -> bool {
+    // SAFETY: no arguments. Signal 0 is not sent: the call asks whether the thread exists (kill(2)).
+    unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), number, 0) == 0 }
 }
 
 /// `pthread_atfork(before, parent, child)`.

@@ -223,7 +223,7 @@ impl Specimen {
     pub fn relocate(&self, rules: Rules) -> Result<Outcome> {
         let plan = self.planned(rules)?;
         let image = &*self.image;
-        let memory = map::map(image, &plan.prepared.words)?;
+        let memory = map::map(image, &plan.prepared.words, None)?;
         let tls =
             image.tls.map(|_| Placed::assumed(block(plan.static_tls(image).next().is_some())));
         let late = late::thunks(NO_DOMAIN, image, &plan.missing)?;
@@ -248,7 +248,7 @@ impl Specimen {
                 .collect()
         };
         // As mapping leaves it to a plan that knows no word.
-        let before = contents(map::map(image, &Words::default())?.base());
+        let before = contents(map::map(image, &Words::default(), None)?.base());
         let own = |provider: &Provider| (provider.image == image.id).then_some(&replica);
         let definitions = Definitions {
             replicas: plan.images.iter().filter_map(own).collect(),

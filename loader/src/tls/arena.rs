@@ -24,6 +24,7 @@ use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicUsize, Ordering};
 
 use super::TlsIndex;
 use crate::arch;
+use crate::sys::broadcast::First;
 use crate::sys::lock::{Mutex, Once, Rank};
 use crate::sys::{self, broadcast, dynamic, memory};
 
@@ -251,7 +252,7 @@ pub(super) fn allocate(shape: Shape) -> Result<Extent, String> {
     if let Some(range) = returned {
         let extent = extent(arena, range);
         extent.touch();
-        match write(arena, extent.offset, &vec![0; shape.size]) {
+        match write(arena, extent.offset, &vec![0; shape.size], First::Signal) {
             Ok(()) => return Ok(extent),
             Err(error) => reason = format!("; those that were used before cannot be: {error}"),
         }
@@ -305,7 +306,7 @@ pub(super) fn word(offset: isize) -> *mut usize {
 }
 
 /// Writes `image` as the initial bytes of the block at `offset` in every thread, running and to come.
-pub(super) fn initialise(offset: isize, image: &[u8]) -> Result<(), String> {
+pub(super) fn initialise(offset: isize, image: &[u8], first: First) -> Result<(), String> {
     let arena = LOCATION.get().copied().flatten().expect("a block was given out");
     if arena.template.is_none() {
         return Err(
@@ -314,7 +315,13 @@ pub(super) fn initialise(offset: isize, image: &[u8]) -> Result<(), String> {
                 .into(),
         );
     }
-    write(arena, offset, image)
+    write(arena, offset, image, first)
+}
+
+/// Makes a block of `size` bytes zero in every thread, for a module that is the next one to use it.
+pub(super) fn clear(offset: isize, size: usize) -> Result<(), String> {
+    let arena = LOCATION.get().copied().flatten().expect("a block was given out");
+    write(arena, offset, &vec![0; size], First::Outside)
 }
 
 /// How many times the template was changed.
@@ -353,10 +360,13 @@ impl Pattern {
 
 /// Writes what nobody uses yet, in the template, if there is one, and in every thread. (Without a
 /// template nothing was ever written but by the threads, and new ones begin with zeroes.)
-fn write(arena: Location, offset: isize, bytes: &[u8]) -> Result<(), String> {
+fn write(arena: Location, offset: isize, bytes: &[u8], first: First) -> Result<(), String> {
     let turn = broadcast::turn();
-    if let Some(template) = arena.template {
-        let at = template + (offset - arena.start) as usize;
+    let template = arena.template.map(|template| template + (offset - arena.start) as usize);
+    // SAFETY: bytes of the template, which change only in a turn.
+    let differs =
+        |at: &usize| unsafe { std::slice::from_raw_parts(*at as *const u8, bytes.len()) } != bytes;
+    if let Some(at) = template.filter(differs) {
         // First the template: a thread that is created from here on has the bytes already.
         let write = || {
             // SAFETY: the template's bytes of a block that was given out, which nobody reads as yet.
@@ -368,7 +378,7 @@ fn write(arena: Location, offset: isize, bytes: &[u8]) -> Result<(), String> {
         // Before threads are listed: a thread that is not among them sees the change when it begins.
         CHANGES.fetch_add(1, Ordering::Release);
     }
-    turn.write_everywhere(offset, bytes)
+    turn.write_everywhere(offset, bytes, first)
 }
 
 #[cfg(test)]
@@ -391,7 +401,7 @@ mod tests {
         started.recv().unwrap();
         let extent = allocate(Shape { size: 4, alignment: 4, skew: 0 }).unwrap();
         let offset = extent.offset;
-        initialise(offset, &[1, 2, 3, 4]).unwrap();
+        initialise(offset, &[1, 2, 3, 4], First::Signal).unwrap();
         send.send(offset).unwrap();
         assert_eq!(running.join().unwrap(), [1, 2, 3, 4]);
         assert_eq!(std::thread::spawn(move || read(offset)).join().unwrap(), [1, 2, 3, 4]);

@@ -30,13 +30,34 @@ impl Template {
         Layout::from_size_align(self.memory_size + self.skew, self.alignment.max(16))
             .expect("sizes and alignments are validated with the image")
     }
+
+    /// Gives a block its initial bytes.
+    ///
+    /// # Safety
+    /// The block has the template's size, and nobody else uses it. The template's file part is mapped.
+    unsafe fn write_to(&self, block: *mut u8) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            ptr::copy_nonoverlapping(self.address as *const u8, block, self.file_size);
+            ptr::write_bytes(block.add(self.file_size), 0, self.memory_size - self.file_size);
+        }
+    }
 }
 
 struct Module {
     template: Template,
     /// Whether threads may have blocks of it.
     touched: AtomicBool,
+    /// The blocks that threads have.
+    blocks: Vec<Allocated>,
 }
+
+/// A thread's block. Only that thread uses it, except in [`renew`].
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Allocated(*mut u8);
+
+// SAFETY: an address. The contract of `renew` says when another thread may write there.
+unsafe impl Send for Allocated {}
 
 struct Modules {
     /// By index.
@@ -61,7 +82,7 @@ pub(super) fn register(tls: Tls, template: usize, slot: Option<isize>) -> io::Re
         skew: tls.address % tls.alignment,
         slot,
     };
-    let module = Module { template, touched: AtomicBool::new(false) };
+    let module = Module { template, touched: AtomicBool::new(false), blocks: Vec::new() };
     let Modules { all, free } = &mut *MODULES.lock();
     let index = free.pop().unwrap_or(all.len());
     match all.get_mut(index) {
@@ -77,6 +98,21 @@ pub(super) fn register(tls: Tls, template: usize, slot: Option<isize>) -> io::Re
 #[derive(Debug)]
 pub(super) struct Registration {
     pub index: u32,
+}
+
+impl Registration {
+    /// Gives all blocks that threads have their initial bytes again, for a replica that is the next one to use them.
+    ///
+    /// # Safety
+    /// No thread runs the module's code, and the template is mapped and relocated.
+    pub(super) unsafe fn renew(&self) {
+        // A thread that ends frees its block under this lock.
+        let module = &MODULES.lock().all[self.index as usize];
+        for block in &module.blocks {
+            // SAFETY: the block is allocated as long as it is listed. Nobody uses it, by contract.
+            unsafe { module.template.write_to(block.0) };
+        }
+    }
 }
 
 impl Drop for Registration {
@@ -191,14 +227,8 @@ fn first_access(module: usize) -> *mut u8 {
     let block = allocation.wrapping_add(template.skew);
     // SAFETY: the allocation holds skew + memory_size bytes; the template's file part is mapped
     // for as long as the module is loaded, and code that runs here belongs to it.
-    unsafe {
-        ptr::copy_nonoverlapping(template.address as *const u8, block, template.file_size);
-        ptr::write_bytes(
-            block.add(template.file_size),
-            0,
-            template.memory_size - template.file_size,
-        );
-    }
+    unsafe { template.write_to(block) };
+    MODULES.lock().all[module].blocks.push(Allocated(block));
     table_for(module)[module].store(block, Ordering::Release);
     if let Some(slot) = template.slot {
         // SAFETY: the slot is this module's, in this thread.
@@ -232,11 +262,14 @@ extern "C" fn release_blocks(_value: *mut c_void) {
     }
     // SAFETY: made by `into_raw` in `table_for`, and no longer used.
     let table = unsafe { Box::from_raw(table) };
-    let modules = MODULES.lock();
-    let templates = modules.all.iter().map(|module| module.template);
-    for (block, template) in table.into_iter().zip(templates) {
+    let mut modules = MODULES.lock();
+    for (block, module) in table.into_iter().zip(&mut modules.all) {
         let block = block.into_inner();
         if !block.is_null() {
+            let template = module.template;
+            if let Some(place) = module.blocks.iter().position(|other| other.0 == block) {
+                module.blocks.swap_remove(place);
+            }
             if let Some(slot) = template.slot {
                 // SAFETY: the slot is this module's, in this thread.
                 unsafe { arena::word(slot).write_volatile(0) };

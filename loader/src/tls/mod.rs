@@ -22,6 +22,7 @@ use std::path::Path;
 use crate::error::{Error, Result};
 use crate::image::Tls;
 use crate::sys;
+use crate::sys::broadcast::First;
 use crate::sys::lock::{Mutex, Rank};
 use arena::{Extent, Shape};
 use lazy::Registration;
@@ -133,14 +134,23 @@ impl Block {
 pub(crate) struct Placed {
     pub block: Block,
     // Dropped in this order: a word of the arena is given back when nobody writes it any more.
-    _registration: Option<Registration>,
+    registration: Option<Registration>,
     extent: Option<Extent>,
+    /// Whether a replica before this one had the blocks.
+    recycled: bool,
 }
 
 impl Placed {
     /// A block that is taken for placed.
     pub(crate) fn assumed(block: Block) -> Placed {
-        Placed { block, _registration: None, extent: None }
+        Placed { block, registration: None, extent: None, recycled: false }
+    }
+
+    /// The same blocks for the next replica of the module; none if `needs_static` says that its code wants them
+    /// elsewhere. The threads' bytes are those of the last replica until [`initialise`].
+    pub(crate) fn recycle(self, needs_static: bool) -> Option<Placed> {
+        let serves = !needs_static || matches!(self.block, Block::Arena { .. });
+        serves.then_some(Placed { recycled: true, ..self })
     }
 
     /// Notes that the module's code may run from now on.
@@ -164,7 +174,7 @@ pub(crate) fn place(
     let shape = Shape { size: tls.memory_size, alignment: tls.alignment, skew: tls.address };
     let in_arena = |extent: Extent| {
         let block = Block::Arena { offset: extent.offset };
-        Placed { block, _registration: None, extent: Some(extent) }
+        Placed { block, registration: None, extent: Some(extent), recycled: false }
     };
     if needs_static {
         return arena::allocate(shape)
@@ -187,21 +197,31 @@ pub(crate) fn place(
         source,
     })?;
     let block = Block::Lazy { index: registration.index, slot };
-    Ok(Placed { block, _registration: Some(registration), extent })
+    Ok(Placed { block, registration: Some(registration), extent, recycled: false })
 }
 
 /// Gives a placed block its initial bytes in every thread, now that the template is relocated.
 /// (Lazy blocks copy theirs when a thread first asks.)
 pub(crate) fn initialise(object: &Path, placed: &Placed, tls: Tls, template: usize) -> Result<()> {
+    let failed = |reason| Error::Tls { object: object.to_owned(), reason };
+    if let (true, Some(registration)) = (placed.recycled, &placed.registration) {
+        // SAFETY: the replica before this one has ended, and no code of this one has run.
+        unsafe { registration.renew() };
+    }
     let Block::Arena { offset } = placed.block else { return Ok(()) };
-    if tls.file_size == 0 {
+    let initialised = tls.file_size;
+    if placed.recycled && tls.memory_size > initialised {
+        arena::clear(offset + initialised as isize, tls.memory_size - initialised)
+            .map_err(failed)?;
+    }
+    if initialised == 0 {
         return Ok(());
     }
     placed.touch();
     // SAFETY: PT_TLS lies in a segment of the image (validated), which is mapped here.
-    let image = unsafe { std::slice::from_raw_parts(template as *const u8, tls.file_size) };
-    arena::initialise(offset, image)
-        .map_err(|reason| Error::Tls { object: object.to_owned(), reason })
+    let image = unsafe { std::slice::from_raw_parts(template as *const u8, initialised) };
+    let first = if placed.recycled { First::Outside } else { First::Signal };
+    arena::initialise(offset, image, first).map_err(failed)
 }
 
 /// Offsets of the system modules that were asked for.

@@ -7,6 +7,7 @@ mod fork;
 mod names;
 mod own_environment;
 mod places;
+mod recycled;
 mod refusals;
 mod replicas;
 mod shared;

@@ -42,10 +42,18 @@ pub(crate) enum Rank {
     Images,
     /// The plans of all images.
     Plans,
+    /// The registrations of fork handlers.
+    Forks,
     /// The table of domains.
     Domains,
     /// The replicas of one domain.
     Domain,
+    /// The places that ended domains have left.
+    Estates,
+    /// The places that one domain has inherited.
+    Inherited,
+    /// The mappings, thread keys and threads of one domain.
+    Belongings,
     /// The handles that one replica has registered handlers with.
     Registered,
     /// The index of the system loader's objects.

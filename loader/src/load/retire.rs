@@ -1,0 +1,81 @@
+//! The end of a domain whose places the next one takes over.
+//!
+//! Replicas of an ended domain are not unmapped: nobody has proven that no system object points into them. They are
+//! recycled (see [`crate::domain::estate`]). What the domain's code has registered with the C library is called or
+//! disarmed here, and what the code has mapped is unmapped.
+
+use std::time::Duration;
+
+use crate::domain::{self, Domain};
+use crate::load::unload;
+use crate::replica::map;
+use crate::sys::lock::{Mutex, Rank};
+use crate::sys::thread;
+use crate::visible::publish;
+
+/// Ended domains with threads that still run.
+static WAITING: Mutex<Vec<Domain>> = Mutex::new(Rank::Estates, Vec::new());
+
+/// How often, and after which time each, a domain is asked whether its threads have ended. The kernel counts a thread
+/// for a moment after `pthread_join` has returned.
+const TRIES: u32 = 10;
+const PAUSE: Duration = Duration::from_millis(1);
+
+impl Domain {
+    /// Ends the domain for good. Exit handlers and destructors of its replicas run, last constructed first. Destructors
+    /// of thread-local objects that threads still have do not run any more. Thread keys that its code has made are
+    /// deleted, and memory that its code has mapped is unmapped. The replicas' addresses stay mapped, and the next domain
+    /// that loads the same files gets them, with fresh data.
+    ///
+    /// If threads that its code has created still run, all this happens after they have ended: when a domain is made
+    /// next. Until then the domain stays as it is.
+    ///
+    /// # Safety
+    /// No code of the replicas runs, except in threads that it has created itself. Nobody uses the data of the
+    /// replicas, or memory that their code has mapped, from now on.
+    pub unsafe fn retire(self) {
+        let is_quiet = (0..TRIES).any(|attempt| {
+            if attempt > 0 {
+                thread::pause(PAUSE);
+            }
+            !self.0.belongings.has_threads()
+        });
+        if is_quiet {
+            // SAFETY: the caller's promise, and no thread of its own is left.
+            unsafe { end(&self) };
+        } else {
+            tracing::debug!(domain = self.name(), "waits for threads that its code has created");
+            WAITING.lock().push(self);
+        }
+    }
+}
+
+/// Ends the domains whose threads have ended meanwhile.
+pub(crate) fn resume() {
+    let quiet: Vec<Domain> =
+        WAITING.lock().extract_if(.., |domain| !domain.0.belongings.has_threads()).collect();
+    for domain in quiet {
+        // SAFETY: whoever has retired it has promised the rest.
+        unsafe { end(&domain) };
+    }
+}
+
+/// # Safety
+/// No code of the domain runs, and nobody uses what it has.
+unsafe fn end(domain: &Domain) {
+    let _turn = domain.0.serial.lock();
+    let replicas = unload::end_all(domain);
+    for replica in &replicas {
+        replica.registered.disarm();
+    }
+    let gone = domain.0.state.lock().entries.gone(&replicas);
+    drop(gone);
+    // SAFETY: the caller's promise.
+    unsafe { domain.0.belongings.give_back() };
+    publish::withdraw(&replicas);
+    for replica in &replicas {
+        map::give_back(&replica.image, &replica.memory);
+    }
+    domain.leave_inheritance(replicas);
+    domain::forget(domain.id());
+}
