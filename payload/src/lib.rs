@@ -12,6 +12,7 @@ mod ceiling;
 mod ended;
 mod fault;
 mod functions;
+mod heap;
 mod interrupts;
 mod memory;
 mod modules;

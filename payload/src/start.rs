@@ -5,6 +5,7 @@
 
 use crate::ceiling;
 use crate::fault::{Fault, Outcome};
+use crate::heap;
 use crate::modules;
 use crate::recursion;
 use crate::reference::Ref;
@@ -114,6 +115,7 @@ unsafe fn initialize(start: &Start) -> Outcome<()> {
             },
             start.argument_count,
         ));
+        heap::install();
         if start.memory != 0 {
             ceiling::count();
         }
