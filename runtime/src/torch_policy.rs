@@ -60,6 +60,24 @@ impl Libtorch {
 }
 
 impl Place {
+    /// Ends the domain, whose interpreter has been finalized.
+    ///
+    /// # Safety
+    /// No code of the domain runs, except in threads that it has created itself. Nobody uses what it has from now on.
+    pub(crate) unsafe fn end(self) {
+        let domain = match self.libtorch {
+            // The libtorch that interpreters share has pointers into their replicas of libtorch_python: classes that
+            // are keys, tables of virtual functions.
+            Libtorch::Shared(_) => None,
+            Libtorch::Own(_) => Some(self.domain.clone()),
+        };
+        drop(self);
+        if let Some(domain) = domain {
+            // SAFETY: the caller's promise.
+            unsafe { domain.retire() };
+        }
+    }
+
     /// Notes the interpreter's libpython, before anything that calls it is opened in the domain.
     pub(crate) fn runs(&self, libpython: &Library) -> Result<()> {
         self.signals.runs(&self.domain, libpython);

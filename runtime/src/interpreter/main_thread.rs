@@ -51,8 +51,13 @@ impl MainThread {
             if let Ok(mask) = wait.recv() {
                 mask.set();
             }
-            if let Err(error) = finalize(&place.domain, &table) {
-                tracing::warn!(interpreter = %own_name, %error, "finalization failed");
+            match finalize(&place.domain, &table) {
+                // SAFETY: the interpreter is finalized, and no session is attached or can attach any more. Threads that
+                // its code has created are the loader's business.
+                Ok(()) => unsafe { place.end() },
+                Err(error) => {
+                    tracing::warn!(interpreter = %own_name, %error, "finalization failed");
+                }
             }
         })
         .map_err(|error| Error::no_thread(name, &error))?;

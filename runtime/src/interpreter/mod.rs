@@ -165,9 +165,8 @@ impl Inner {
 
 impl Drop for Inner {
     /// Finalizes the interpreter and waits for that. If this thread is inside the interpreter, it does not
-    /// wait: the interpreter is finalized after this thread has left. Its replicas stay mapped: extension
-    /// modules leave callbacks in system libraries (`atexit`, thread keys, libtorch's registries), and nobody
-    /// has proven that CPython leaves none.
+    /// wait: the interpreter is finalized after this thread has left. Its replicas are left to the next one
+    /// (see [`Domain::retire`]), except with a libtorch that interpreters share.
     fn drop(&mut self) {
         // This is the last reference: no session is attached or can attach any more.
         live::remove(self.domain.id());

@@ -1,0 +1,105 @@
+//! Interpreters that are started and ended again and again: what they had is given back, while another one serves.
+
+mod cycling;
+mod pythons;
+
+use cycling::{Taken, cycles, patience, while_another_serves};
+use hydrozoa::{Builder, Pool};
+use hydrozoa_testkit::alone::alone;
+use pythons::builders;
+use std::thread;
+use std::time::Duration;
+
+/// Work that leaves much behind: native modules, threads of Python's own, large objects, cycles, an open file.
+const WORK: &str = "
+import array, ctypes, decimal, json, sqlite3, threading
+class Node: pass
+nodes = [Node() for _ in range(10_000)]
+for node in nodes: node.all = nodes
+large = [array.array('i', range(10_000)) for _ in range(10)]
+done = []
+thread = threading.Thread(target=lambda: done.append(json.dumps({'a': list(range(1000))})))
+thread.start()
+thread.join()
+database = sqlite3.connect(':memory:')
+database.execute('create table t (n)')
+file = open('/dev/null')
+state = __import__('sys').modules.setdefault('state', type('State', (), {'calls': 0}))
+state.calls += 1
+answer = state.calls
+";
+
+fn cycle(builder: &Builder, work: &str) {
+    let pool = builder.clone().build().unwrap();
+    let session = pool.acquire().unwrap();
+    let answer = session.run(work, "work.py").unwrap().get_item("answer").unwrap();
+    // A fresh interpreter has no state of the one before it, whose addresses it has.
+    assert_eq!(answer.extract::<i64>().unwrap(), 1);
+    drop(answer);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let session = pool.acquire().unwrap();
+            assert_eq!(
+                session.eval("sum(range(1000))").unwrap().extract::<i64>().unwrap(),
+                499_500
+            );
+        });
+    });
+}
+
+#[test]
+fn what_an_interpreter_had_is_given_back_while_another_one_serves() {
+    alone(patience(), || {
+        for builder in builders(1) {
+            while_another_serves(&builder, || {
+                (0..6).for_each(|_| cycle(&builder, WORK));
+                let before = Taken::now();
+                let count = cycles(24);
+                (0..count).for_each(|_| cycle(&builder, WORK));
+                Taken::now().assert_bounded(before, count, 20 << 10);
+            });
+        }
+    });
+}
+
+#[test]
+fn interpreters_of_several_versions_give_back_what_they_had_in_any_order() {
+    alone(patience(), || {
+        let builders: Vec<Builder> = builders(1).collect();
+        let round = |number: usize| {
+            let mut pools: Vec<Pool> =
+                builders.iter().map(|builder| builder.clone().build().unwrap()).collect();
+            for pool in &pools {
+                let session = pool.acquire().unwrap();
+                session.run("import json, ctypes, decimal", "work.py").unwrap();
+            }
+            pools.rotate_left(number % builders.len());
+            drop(pools);
+        };
+        (0..6).for_each(round);
+        let before = Taken::now();
+        (0..12).for_each(round);
+        Taken::now().assert_bounded(before, 12 * builders.len() as u64, 20 << 10);
+    });
+}
+
+#[test]
+fn a_daemon_thread_that_outlives_its_interpreter_finds_what_it_left() {
+    alone(patience(), || {
+        for builder in builders(1) {
+            let work = "
+import threading, time
+def sleep():
+    for _ in range(1000): time.sleep(0.02)
+for _ in range(3): threading.Thread(target=sleep, daemon=True).start()
+answer = 1
+";
+            for _ in 0..10 {
+                cycle(&builder, work);
+            }
+            // Those of the threads that wake want the GIL of an interpreter that is gone.
+            thread::sleep(Duration::from_millis(100));
+            cycle(&builder, WORK);
+        }
+    });
+}
