@@ -5,8 +5,8 @@ mod pythons;
 use hydrozoa::{Error, Pool, Session};
 use hydrozoa_testkit::alone::alone;
 use pythons::pools;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -165,5 +165,41 @@ fn threads_that_take_turns_are_alone_and_none_is_forgotten() {
         });
         assert_eq!(served.into_inner(), 4000);
         assert!(pool.interpreters().iter().all(|interpreter| interpreter.leases() == 0));
+    });
+}
+
+#[test]
+fn a_forked_child_waits_for_no_thread_that_it_does_not_have() {
+    alone(PATIENCE, || {
+        let pool = pool(2);
+        let session = pool.acquire_on(0).unwrap();
+        let held = Arc::new(Mutex::new(Some(pool.acquire_on(1).unwrap())));
+        let kept = held.clone();
+        let lease = session.function("lease", move |session, _| {
+            drop(kept.lock().unwrap().take());
+            let leased = session.interpreter().pool().try_acquire()?;
+            session.object_from(&leased.interpreter().index())
+        });
+        let code = "
+import os
+def fork(lease):
+    child = os.fork()
+    if child == 0:
+        try:
+            os._exit(10 + lease())
+        finally:
+            os._exit(1)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+";
+        let fork = session.run(code, "fork.py").unwrap().get_item("fork").unwrap();
+        thread::scope(|scope| {
+            let waiting = scope.spawn(|| pool.acquire_timeout(PATIENCE / 2).map(drop));
+            thread::sleep(A_WHILE);
+            let status = fork.call((lease.unwrap(),)).unwrap().extract::<i32>().unwrap();
+            assert_eq!(status, 11);
+            assert!(!waiting.is_finished());
+            drop(held.lock().unwrap().take());
+            waiting.join().unwrap().unwrap();
+        });
     });
 }

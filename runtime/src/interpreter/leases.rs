@@ -65,9 +65,6 @@ impl Leases {
 /// last look. Whoever ends the last session of an interpreter lowers its count and then reads `length`. Whoever joins
 /// raises `length` and then reads counts. All four are sequentially consistent, so one of the two sees the other. Whoever
 /// leaves wakes the next.
-///
-/// In a forked child the queue has threads that are not there. Nobody waits for them: waking a thread is a store and a
-/// system call.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     length: AtomicUsize,
@@ -78,6 +75,8 @@ pub(crate) struct Queue {
 struct Waiting {
     threads: VecDeque<(u64, Thread)>,
     next: u64,
+    /// Whose threads they are: a forked child does not have those of its parent.
+    process: u32,
 }
 
 /// The calling thread's place in a queue, until this is dropped.
@@ -89,17 +88,12 @@ pub(crate) struct Place<'a> {
 impl Queue {
     /// Whether nobody waits.
     pub(crate) fn is_empty(&self) -> bool {
-        self.length.load(Ordering::SeqCst) == 0
+        self.first().is_none()
     }
 
     /// Has the first one look for an interpreter.
     pub(crate) fn wake(&self) {
-        if self.is_empty() {
-            return;
-        }
-        let first =
-            self.waiting.with(|waiting| waiting.threads.front().map(|(_, thread)| thread.clone()));
-        if let Some(thread) = first {
+        if let Some((_, thread)) = self.first() {
             thread.unpark();
         }
     }
@@ -107,23 +101,40 @@ impl Queue {
     /// Joins the queue at its end.
     pub(crate) fn join(&self) -> Place<'_> {
         let own = thread::current();
-        let number = self.waiting.with(|waiting| {
+        let number = self.with(|waiting| {
             waiting.next += 1;
             waiting.threads.push_back((waiting.next, own));
-            self.length.store(waiting.threads.len(), Ordering::SeqCst);
             waiting.next
         });
         Place { queue: self, number }
+    }
+
+    fn first(&self) -> Option<(u64, Thread)> {
+        // What most find out.
+        if self.length.load(Ordering::SeqCst) == 0 {
+            return None;
+        }
+        self.with(|waiting| waiting.threads.front().cloned())
+    }
+
+    fn with<R>(&self, action: impl FnOnce(&mut Waiting) -> R) -> R {
+        let process = std::process::id();
+        self.waiting.with(|waiting| {
+            if waiting.process != process {
+                waiting.process = process;
+                waiting.threads.clear();
+            }
+            let result = action(waiting);
+            self.length.store(waiting.threads.len(), Ordering::SeqCst);
+            result
+        })
     }
 }
 
 impl Place<'_> {
     /// Whether nobody is before this thread.
     pub(crate) fn is_first(&self) -> bool {
-        let number = self.number;
-        self.queue
-            .waiting
-            .with(|waiting| waiting.threads.front().is_some_and(|(first, _)| *first == number))
+        self.queue.first().is_some_and(|(number, _)| number == self.number)
     }
 
     /// Waits until it is time to look again, but not beyond `end`. It may return early.
@@ -137,13 +148,10 @@ impl Place<'_> {
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
-        let number = self.number;
         // The handle is dropped outside of the lock.
-        let own = self.queue.waiting.with(|waiting| {
-            let place = waiting.threads.iter().position(|(other, _)| *other == number);
-            let own = place.and_then(|place| waiting.threads.remove(place));
-            self.queue.length.store(waiting.threads.len(), Ordering::SeqCst);
-            own
+        let own = self.queue.with(|waiting| {
+            let place = waiting.threads.iter().position(|(number, _)| *number == self.number);
+            place.and_then(|place| waiting.threads.remove(place))
         });
         drop(own);
         self.queue.wake();
