@@ -113,6 +113,17 @@ pub enum Error {
         /// How long the call has waited.
         waited: Duration,
     },
+    /// An interpreter that was to end ([`Interpreter::close`](crate::Interpreter::close),
+    /// [`Pool::close`](crate::Pool::close)) has not ended in time.
+    #[error("{}", in_use(interpreter, *sessions, *waited))]
+    InUse {
+        /// Its name.
+        interpreter: String,
+        /// Its open sessions.
+        sessions: usize,
+        /// How long the call has waited.
+        waited: Duration,
+    },
     /// The calling thread's stack has too little room to run Python on it.
     #[error(
         "this thread has {} KiB of stack left, and Python needs {} KiB: call it on a thread with a larger stack \
@@ -220,6 +231,20 @@ fn deadline(traceback: &str) -> &'static str {
                 time, or on an interpreter of its own: Pool::acquire_timeout)";
     }
     "the call has exceeded its deadline (Error::traceback says where it was; Session::with_deadline sets the limit)"
+}
+
+fn in_use(interpreter: &str, sessions: usize, waited: Duration) -> String {
+    let why = match sessions {
+        0 => {
+            "a handle, a pool, a tensor or a buffer still has it, or its last code runs".to_owned()
+        }
+        1 => "a session on it is open".to_owned(),
+        many => format!("{many} sessions on it are open"),
+    };
+    let waited = waited.as_millis();
+    format!(
+        "{interpreter} has not ended within {waited} ms: {why}; drop what is left, and it ends by itself"
+    )
 }
 
 fn after(waited: Duration) -> String {

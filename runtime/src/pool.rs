@@ -3,7 +3,7 @@
 mod acquire;
 
 use crate::environment::{Environment, Variables};
-use crate::interpreter::{Configuration, Interpreter, Queue, start, without_gil};
+use crate::interpreter::{Configuration, Interpreter, Queue, close_all, start, without_gil};
 use crate::interrupt::{OnStuck, Stuck};
 use crate::libraries::LibraryRules;
 use crate::python::{self, Installation, Search};
@@ -19,6 +19,7 @@ use std::ops::Deref;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
+use std::time::Duration;
 
 /// Several interpreters of one Python in this process.
 ///
@@ -445,6 +446,20 @@ impl Pool {
         drop(changes);
         drop(given_up);
         Ok(())
+    }
+
+    /// Ends the pool's interpreters, one beside the other: gives this handle of the pool up, and waits until they are
+    /// finalized and have given back what they had, at most for `within`. A drop of the last handle does the same one
+    /// after the other, without a limit.
+    ///
+    /// # Errors
+    ///
+    /// As [`Interpreter::close`], for the first interpreter that has not ended in time. Other handles of the pool count as
+    /// uses of its interpreters.
+    pub fn close(self, within: Duration) -> Result<()> {
+        let members = self.interpreters().to_vec();
+        drop(self);
+        close_all(members, within)
     }
 
     /// Whether the interpreter was started for this pool.

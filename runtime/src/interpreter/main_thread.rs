@@ -6,6 +6,7 @@
 //! application's thread may be anywhere when the last handle is dropped. So each interpreter has a thread
 //! of its own that starts it and ends it. In between the thread sleeps and runs no other code.
 
+use super::close::Ending;
 use super::start::{Configuration, run};
 use crate::payload::{Sink, table::PayloadTable};
 use crate::thread::Thread;
@@ -27,17 +28,19 @@ pub(super) struct MainThread {
 
 impl MainThread {
     /// Starts the interpreter whose payload is loaded in `place`, which the thread keeps until it has
-    /// finalized the interpreter.
+    /// finalized the interpreter. It drops `ending` when what the interpreter had is given back.
     pub(super) fn start(
         name: &str,
         place: Place,
         table: PayloadTable,
         configuration: &Configuration,
+        ending: Ending,
     ) -> Result<Self> {
         let (tell, told) = mpsc::channel();
         let (end, wait) = mpsc::channel::<Mask>();
         let (own_name, configuration) = (name.to_owned(), configuration.clone());
         let thread = Thread::start(name, move || {
+            let _ending = ending;
             crate::torch::note_new_thread();
             place.signals.close();
             let started = run(&own_name, &place.domain, &table, &configuration);

@@ -1,6 +1,7 @@
 //! One complete CPython: its domain, its payload, and the threads that enter it.
 
 mod attach;
+mod close;
 mod kept;
 mod leases;
 mod live;
@@ -14,6 +15,8 @@ use crate::interrupt::{OnStuck, Sender, StuckVisits};
 use crate::payload::table::PayloadTable;
 use crate::python::Installation;
 use attach::Gate;
+use close::End;
+pub(crate) use close::close_all;
 use hydrozoa_loader::Domain;
 pub(crate) use kept::{KeptObjects, Key};
 use leases::Leases;
@@ -49,6 +52,7 @@ pub(crate) struct Inner {
     sender: Sender,
     stuck: StuckVisits,
     on_stuck: OnStuck,
+    end: Arc<End>,
     /// `None` only while this is dropped.
     main: Option<MainThread>,
 }

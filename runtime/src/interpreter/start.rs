@@ -1,6 +1,7 @@
 //! The start of an interpreter: domain, libpython, payload, Python.
 
 use super::attach::{Gate, Outside};
+use super::close::{End, Ending};
 use super::leases::Leases;
 use super::main_thread::MainThread;
 use super::{Inner, Interpreter, KeptObjects, live};
@@ -74,7 +75,8 @@ pub(crate) fn start(
 ) -> Result<Interpreter> {
     let (place, table) = prepare(name, configuration)?;
     let domain = place.domain.clone();
-    let main = MainThread::start(name, place, table, configuration)?;
+    let end = Arc::new(End::default());
+    let main = MainThread::start(name, place, table, configuration, Ending(end.clone()))?;
     let inner = Arc::new(Inner {
         index,
         name: name.to_owned(),
@@ -88,6 +90,7 @@ pub(crate) fn start(
         sender: Sender::default(),
         stuck: StuckVisits::default(),
         on_stuck: configuration.on_stuck.clone(),
+        end,
         main: Some(main),
     });
     live::add(&inner);

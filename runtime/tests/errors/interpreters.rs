@@ -155,6 +155,24 @@ fn a_pool_without_an_idle_interpreter_says_how_many_are_leased_and_what_to_do() 
 }
 
 #[test]
+fn an_interpreter_that_was_to_end_and_is_in_use_says_by_what() {
+    let pool = pool(1);
+    let session = pool.acquire().unwrap();
+    let old = pool.replace(0).unwrap();
+    let error = old.close(Duration::from_millis(20)).unwrap_err();
+    assert!(matches!(error, Error::InUse { sessions: 1, .. }), "{error:?}");
+    says(
+        &error,
+        &[
+            "interpreter 0 has not ended within 20 ms",
+            "a session on it is open",
+            "drop what is left",
+        ],
+    );
+    drop(session);
+}
+
+#[test]
 fn a_stack_without_room_is_named_with_its_size_and_where_to_set_it() {
     let pool = pool(1);
     let session = pool.acquire().unwrap();

@@ -1,0 +1,95 @@
+//! Ends of interpreters for which a caller waits, with a limit.
+
+use super::Interpreter;
+use crate::thread::Thread;
+use crate::{Error, Result};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Whether an interpreter has ended.
+#[derive(Debug, Default)]
+pub(super) struct End {
+    has_ended: Mutex<bool>,
+    changed: Condvar,
+}
+
+/// Says so when it is dropped.
+pub(super) struct Ending(pub(super) Arc<End>);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        *self.0.has_ended.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.0.changed.notify_all();
+    }
+}
+
+impl End {
+    /// Waits until it has ended, or until `deadline`. True if it has.
+    fn wait_until(&self, deadline: Instant) -> bool {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let guard = self.has_ended.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self.changed.wait_timeout_while(guard, left, |ended| !*ended);
+        *waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+}
+
+impl Interpreter {
+    /// Ends the interpreter: gives this handle up, and waits until the interpreter is finalized and has given back what it
+    /// had, at most for `within`.
+    ///
+    /// The interpreter ends when nobody else has it: no handle, no [`Session`](crate::Session), no
+    /// [`Tensor`](crate::Tensor) or [`Buffer`](crate::Buffer) taken from it. A pool has handles of its own; an interpreter
+    /// gets out of it by [`Pool::replace`](crate::Pool::replace) or [`Pool::resize`](crate::Pool::resize).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InUse`] if it has not ended in time. It ends by itself when the others have given it up.
+    /// [`Error::Start`] if the system gives no thread that could wait for the end.
+    pub fn close(self, within: Duration) -> Result<()> {
+        close_all(vec![self], within)
+    }
+}
+
+/// Gives handles up, one beside the other, and waits at most for `within` until their interpreters have ended.
+pub(crate) fn close_all(interpreters: Vec<Interpreter>, within: Duration) -> Result<()> {
+    let deadline = Instant::now() + within;
+    let given_up: Vec<_> = interpreters.into_iter().map(GivenUp::new).collect();
+    let mut outcome = Ok(());
+    for given_up in given_up {
+        let ended = given_up.and_then(|given_up| given_up.wait_until(deadline, within));
+        outcome = outcome.and(ended);
+    }
+    outcome
+}
+
+/// An interpreter of which a handle was dropped, on another thread: the drop waits for the end without a limit.
+struct GivenUp {
+    name: String,
+    interpreter: std::sync::Weak<super::Inner>,
+    end: Arc<End>,
+}
+
+impl GivenUp {
+    fn new(interpreter: Interpreter) -> Result<Self> {
+        let name = interpreter.name().to_owned();
+        let end = interpreter.0.end.clone();
+        let weak = Arc::downgrade(&interpreter.0);
+        Thread::start("close", move || drop(interpreter))
+            .map_err(|error| Error::no_thread(&name, &error))?
+            .detach();
+        Ok(Self { name, interpreter: weak, end })
+    }
+
+    fn wait_until(self, deadline: Instant, within: Duration) -> Result<()> {
+        if self.end.wait_until(deadline) {
+            return Ok(());
+        }
+        let mut sessions = 0;
+        if let Some(inner) = self.interpreter.upgrade() {
+            sessions = inner.leases.count();
+            // It may be the last one by now.
+            drop(GivenUp::new(Interpreter(inner)));
+        }
+        Err(Error::InUse { interpreter: self.name, sessions, waited: within })
+    }
+}
