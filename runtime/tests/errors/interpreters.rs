@@ -166,7 +166,7 @@ fn an_interpreter_that_was_to_end_and_is_in_use_says_by_what() {
         &[
             "interpreter 0 has not ended within 20 ms",
             "a session on it is open",
-            "drop what is left",
+            "drop what is left, and it ends by itself",
         ],
     );
     drop(session);
