@@ -10,7 +10,7 @@ use crate::domain::{self, Domain};
 use crate::load::unload;
 use crate::replica::map;
 use crate::sys::lock::{Mutex, Rank};
-use crate::sys::thread;
+use crate::sys::{handlers, thread};
 use crate::visible::publish;
 
 /// Ended domains with threads that still run.
@@ -24,7 +24,7 @@ const PAUSE: Duration = Duration::from_millis(1);
 impl Domain {
     /// Ends the domain for good. Exit handlers and destructors of its replicas run, last constructed first. Destructors
     /// of thread-local objects that threads still have do not run any more. Thread keys that its code has made are
-    /// deleted, and memory that its code has mapped is unmapped. The replicas' addresses stay mapped, and the next domain
+    /// deleted, signals that its code handles get their default actions, and memory that its code has mapped is unmapped. The replicas' addresses stay mapped, and the next domain
     /// that loads the same files gets them, with fresh data.
     ///
     /// If threads that its code has created still run, all this happens after they have ended: when a domain is made
@@ -68,6 +68,11 @@ unsafe fn end(domain: &Domain) {
     for replica in &replicas {
         replica.registered.disarm();
     }
+    let ranges: Vec<_> = replicas
+        .iter()
+        .map(|replica| replica.base..replica.base + replica.memory.length())
+        .collect();
+    handlers::forget(&ranges);
     let gone = domain.0.state.lock().entries.gone(&replicas);
     drop(gone);
     // SAFETY: the caller's promise.

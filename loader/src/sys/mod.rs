@@ -6,6 +6,7 @@ pub(crate) mod environ;
 pub(crate) mod file;
 pub(crate) mod functions;
 pub(crate) mod guard;
+pub(crate) mod handlers;
 pub(crate) mod lock;
 pub(crate) mod memory;
 pub(crate) mod ranges;

@@ -275,6 +275,39 @@ fn exit_handlers_and_destructors_run_at_the_end_and_what_threads_have_is_left_al
 }
 
 #[test]
+fn a_signal_that_its_code_handles_gets_its_default_action_and_others_keep_theirs() {
+    alone(PATIENCE, || {
+        let shop = Workshop::new("handler");
+        let path = shop.build(
+            "libhandler.so",
+            "#include <signal.h>
+             static int count; static void handler(int number) { count++; }
+             int install(void) { signal(SIGUSR2, handler); raise(SIGUSR2); return count; }",
+            &[],
+        );
+        extern "C" fn own(_: c_int) {}
+        let own = own as extern "C" fn(c_int) as usize;
+        let action = |number| {
+            // SAFETY: zero is a value of every field, and the place is valid.
+            unsafe {
+                let mut action: libc::sigaction = std::mem::zeroed();
+                libc::sigaction(number, std::ptr::null(), &mut action);
+                action.sa_sigaction
+            }
+        };
+        // SAFETY: the handler does nothing.
+        unsafe { libc::signal(libc::SIGUSR1, own) };
+        let domain = domain(&loader());
+        let library = opened(&domain, &path);
+        assert_eq!(call(&library, "install"), 1);
+        drop(library);
+        assert_ne!(action(libc::SIGUSR2), libc::SIG_DFL);
+        retire(domain);
+        assert_eq!((action(libc::SIGUSR1), action(libc::SIGUSR2)), (own, libc::SIG_DFL));
+    });
+}
+
+#[test]
 fn what_its_code_has_mapped_is_unmapped() {
     alone(PATIENCE, || {
         let shop = Workshop::new("mapped");
