@@ -179,7 +179,9 @@ pub(super) fn run(
         configuration.variables.iter().map(|(name, value)| [text(name), text(value)]).collect();
     for word in configuration.arguments.iter().map(OsString::as_os_str).chain([executable, home]) {
         if word.as_bytes().contains(&0) {
-            return Err(Error::Configuration(format!("{word:?} contains a NUL byte")));
+            return Err(Error::Configuration(format!(
+                "{word:?} contains a NUL byte, which no argument or path of Python can: take it out"
+            )));
         }
     }
     let start = table::Start {
