@@ -84,6 +84,24 @@ fn interpreters_of_several_versions_give_back_what_they_had_in_any_order() {
 }
 
 #[test]
+fn an_interpreter_that_cannot_start_gives_back_what_it_had() {
+    alone(patience(), || {
+        for builder in builders(1) {
+            let builder = builder.memory_limit(1 << 20);
+            let attempt = || {
+                let error = builder.clone().build().unwrap_err().to_string();
+                assert!(error.contains("its limit is 1048576"), "{error}");
+            };
+            (0..6).for_each(|_| attempt());
+            let before = Taken::now();
+            let count = cycles(12);
+            (0..count).for_each(|_| attempt());
+            Taken::now().assert_bounded(before, count, 20 << 10);
+        }
+    });
+}
+
+#[test]
 fn a_daemon_thread_that_outlives_its_interpreter_finds_what_it_left() {
     alone(patience(), || {
         for builder in builders(1) {

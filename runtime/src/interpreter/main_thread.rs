@@ -48,15 +48,13 @@ impl MainThread {
             Mask::block_all();
             // The receiver lives until it has this.
             let _ = tell.send(started);
-            if failed {
-                return;
-            }
-            if let Ok(mask) = wait.recv() {
+            // What has not started, or only partly, gives back what it has at once.
+            if !failed && let Ok(mask) = wait.recv() {
                 mask.set();
             }
             match finalize(&place.domain, &table) {
-                // SAFETY: the interpreter is finalized, and no session is attached or can attach any more. Threads that
-                // its code has created are the loader's business.
+                // SAFETY: the interpreter is finalized if it has started, and no session is attached or can attach any
+                // more. Threads that its code has created are the loader's business.
                 Ok(()) => unsafe { place.end() },
                 Err(error) => {
                     tracing::warn!(interpreter = %own_name, %error, "finalization failed");
