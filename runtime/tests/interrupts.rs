@@ -197,7 +197,7 @@ fn code_that_catches_the_exception_gets_it_again() {
         for pool in pools(1).map(with_module) {
             let session = pool.acquire().unwrap();
             let calls = session.import("calls").unwrap();
-            let limit = Duration::from_millis(5);
+            let limit = Duration::from_millis(100);
             let caught: Vec<String> = session
                 .with_deadline(limit, || calls.call_method("stubborn", (3,)))
                 .unwrap()
@@ -245,7 +245,7 @@ fn stuck_in(function: &'static str) {
             let caller = scope.spawn(|| {
                 let session = interpreter.session();
                 let calls = session.import("calls").unwrap();
-                let limit = Duration::from_millis(30);
+                let limit = Duration::from_millis(200);
                 let call = || calls.call_method(function, (1.5,));
                 let begin = Instant::now();
                 let outcome = session.with_deadline(limit, call).map(|_| ());
