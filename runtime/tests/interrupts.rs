@@ -130,7 +130,7 @@ fn a_call_that_has_waited_beyond_its_deadline_does_not_begin() {
             let list = session.eval("[]").unwrap();
             let limit = Duration::from_millis(50);
             // Makes the stacks readable, which takes the GIL once.
-            session.with_deadline(limit, || session.eval("1").map(drop)).unwrap();
+            session.with_deadline(PATIENCE, || session.eval("1").map(drop)).unwrap();
             thread::scope(|scope| {
                 let other = pool.acquire_on(0).unwrap();
                 let (told, tell) = mpsc::channel();
@@ -154,8 +154,9 @@ fn a_call_that_has_waited_beyond_its_deadline_does_not_begin() {
             assert_undisturbed(&session);
             // What has begun is not said to have not: ctypes runs no bytecode that would raise.
             let usleep = calls.getattr("usleep").unwrap();
+            let limit = Duration::from_millis(200);
             let outcome =
-                session.with_deadline(limit, || usleep.call((100_000,))?.extract::<i64>());
+                session.with_deadline(limit, || usleep.call((400_000,))?.extract::<i64>());
             let began = match &outcome {
                 Ok(_) => true,
                 Err(error) => error.traceback().is_some(),
@@ -218,7 +219,7 @@ fn an_interrupt_passes_through_host_functions_as_what_it_is() {
             let host = session
                 .function("host", |session, _| session.import("calls")?.call_method("loop", ()))
                 .unwrap();
-            let limit = Duration::from_millis(20);
+            let limit = Duration::from_millis(100);
             let outcome = session.with_deadline(limit, || calls.call_method("through", (&host,)));
             assert!(matches!(outcome, Err(Error::Deadline { .. })), "{outcome:?}");
             assert_undisturbed(&session);

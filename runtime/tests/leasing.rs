@@ -6,7 +6,7 @@ use hydrozoa::{Error, Pool, Session};
 use hydrozoa_testkit::alone::alone;
 use pythons::pools;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -79,7 +79,9 @@ fn those_who_wait_are_served_in_the_order_in_which_they_came() {
         thread::scope(|scope| {
             for number in 0..4 {
                 let (pool, served) = (&pool, &served);
+                let (told, tell) = mpsc::channel();
                 scope.spawn(move || {
+                    told.send(()).unwrap();
                     // The second one gives up, and the third does not wait for that.
                     let limit = if number == 1 { A_WHILE } else { PATIENCE };
                     let session = pool.acquire_timeout(limit);
@@ -90,6 +92,7 @@ fn those_who_wait_are_served_in_the_order_in_which_they_came() {
                         works(&session);
                     }
                 });
+                tell.recv().unwrap();
                 thread::sleep(A_WHILE * 2);
             }
             drop(held);

@@ -115,7 +115,7 @@ fn a_stuck_interpreter_is_replaced_and_ends_with_its_call() {
                 session.import("ctypes").unwrap();
                 let code = "import ctypes; usleep = ctypes.PyDLL(None).usleep; usleep(3_000_000)";
                 let begin = Instant::now();
-                let limit = Duration::from_millis(100);
+                let limit = Duration::from_millis(300);
                 let outcome =
                     session.with_deadline(limit, || session.run(code, "stuck.py").map(drop));
                 (begin.elapsed(), outcome)
