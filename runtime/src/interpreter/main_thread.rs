@@ -72,7 +72,7 @@ impl MainThread {
             }
             Err(_) => match main.thread.join() {
                 Err(panic) => Err(Error::panicked(&*panic)),
-                Ok(()) => Err(Error::Panic(format!("the main thread of {name} ended"))),
+                Ok(()) => Err(Error::defect(format_args!("the main thread of {name} ended"))),
             },
         }
     }
