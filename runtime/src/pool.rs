@@ -23,7 +23,7 @@ use std::time::Duration;
 
 /// Several interpreters of one Python in this process.
 ///
-/// A pool has no threads. Each thread of the application takes a [`Session`] and runs in it.
+/// A pool has no threads. Each thread of the application takes a [`Session`](crate::Session) and runs in it.
 ///
 /// A handle: clones refer to the same pool. An interpreter is finalized after the last clone, the
 /// pool's last package and movable, and the interpreter's last session are dropped. One that the pool has replaced
@@ -225,7 +225,8 @@ impl Builder {
     }
 
     /// Calls `function` once for each call that goes on although it was interrupted or its deadline has passed
-    /// ([`Session::with_deadline`], [`Session::interrupt_handle`]). It runs on a thread of its own. Without it, such a
+    /// ([`Session::with_deadline`](crate::Session::with_deadline),
+    /// [`Session::interrupt_handle`](crate::Session::interrupt_handle)). It runs on a thread of its own. Without it, such a
     /// call is only logged, as a warning of `tracing`.
     pub fn on_stuck(mut self, function: impl Fn(&Stuck) + Send + Sync + 'static) -> Self {
         self.on_stuck.listener = Some(Arc::new(function));
