@@ -45,7 +45,9 @@ impl MainThread {
             place.signals.close();
             let started = run(&own_name, &place.domain, &table, &configuration);
             let failed = started.is_err();
-            Mask::block_all();
+            if !failed {
+                Mask::block_all();
+            }
             // The receiver lives until it has this.
             let _ = tell.send(started);
             // What has not started, or only partly, gives back what it has at once.
