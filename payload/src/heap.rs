@@ -283,13 +283,20 @@ extern "C" fn realloc(_: *mut c_void, block: *mut c_void, size: usize) -> *mut c
             Block::Foreign => libc::realloc(block, size),
             Block::Small if size < LARGE => heap.small.c_realloc(block.cast(), size).cast(),
             Block::Small => {
-                // How many bytes it has nobody says. So it gets as many as are copied.
+                let new = heap.allocate(size);
+                if new.is_null() {
+                    return new;
+                }
+                // How many bytes it has nobody says. So it gets as many as are copied. This is last: where there is no
+                // memory, the caller goes on with the block.
                 let longer = heap.small.c_realloc(block.cast(), LARGE);
                 if longer.is_null() {
-                    ptr::null_mut()
-                } else {
-                    heap.moved(longer.cast(), LARGE, size)
+                    heap.release(new);
+                    return ptr::null_mut();
                 }
+                ptr::copy_nonoverlapping(longer, new.cast(), LARGE);
+                heap.small.c_free(longer);
+                new
             }
             Block::Large(length) if size.div_ceil(PAGE) == length / PAGE => block,
             Block::Large(length) => heap.moved(block, length.min(size), size),
@@ -375,5 +382,19 @@ mod tests {
         });
         assert!(calloc(none, usize::MAX, 2).is_null());
         assert!(malloc(none, usize::MAX).is_null());
+
+        // A block that cannot grow stays as it is: there is room for neither block, and for the new one alone.
+        for room in [LARGE, 2 * LARGE + LARGE / 2] {
+            let block = malloc(none, 5000);
+            fill(block, 5000, 9);
+            let _in_its_way = malloc(none, 5000);
+            let taken = ceiling::set(0).unwrap_err();
+            ceiling::set(taken + room).unwrap();
+            assert!(realloc(none, block, 2 * LARGE).is_null());
+            assert_eq!(ceiling::set(0), Err(taken));
+            ceiling::set(usize::MAX).unwrap();
+            assert!(is_filled(block, 5000, 9));
+            free(none, block);
+        }
     }
 }
