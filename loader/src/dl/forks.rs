@@ -22,7 +22,7 @@ type Handler = Option<unsafe extern "C-unwind" fn()>;
 /// Code that stands for the three functions of a registration. It is never unmapped: glibc may be calling it on another
 /// thread when its replica goes. When the domain is gone, another registration uses it.
 struct Registration {
-    handlers: [Record; 3],
+    handlers: &'static [Record; 3],
     /// By handler, the address that glibc gets.
     thunks: Thunks,
 }
@@ -40,16 +40,14 @@ static REGISTRATIONS: Mutex<Vec<&'static Registration>> = Mutex::new(Rank::Forks
 impl Registration {
     fn new() -> std::io::Result<&'static Registration> {
         let record = || Record { handler: AtomicUsize::new(0), domain: AtomicU32::new(0) };
-        let thunks = Thunks::generate(&[])?;
-        let registration =
-            Box::leak(Box::new(Registration { handlers: [record(), record(), record()], thunks }));
-        let entries = registration.handlers.each_ref().map(|record| {
+        let handlers: &'static [Record; 3] = Box::leak(Box::new([record(), record(), record()]));
+        let entries = handlers.each_ref().map(|record| {
             let context = ptr::from_ref(record).expose_provenance();
             // SAFETY: the thunk stands for a handler, which takes no argument; the context is the record.
             unsafe { Interposition::with_context(call_for_its_domain as *const c_void, 0, context) }
         });
-        registration.thunks = Thunks::generate(&entries)?;
-        Ok(registration)
+        let thunks = Thunks::generate(&entries)?;
+        Ok(Box::leak(Box::new(Registration { handlers, thunks })))
     }
 
     fn domain(&self) -> DomainId {

@@ -54,9 +54,9 @@ impl Belongings {
         self.0.lock().keys.insert(key);
     }
 
-    /// Forgets a key. False if it was not noted.
-    pub(crate) fn forget_key(&self, key: libc::pthread_key_t) -> bool {
-        self.0.lock().keys.remove(&key)
+    /// Forgets a key.
+    pub(crate) fn forget_key(&self, key: libc::pthread_key_t) {
+        self.0.lock().keys.remove(&key);
     }
 
     /// Notes that a thread is about to be created.
