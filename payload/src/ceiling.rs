@@ -2,9 +2,10 @@
 //!
 //! CPython has allocators that an embedder may replace (Doc/c-api/memory.rst). What objects take comes from arenas, or, if
 //! it is larger than 512 bytes or pymalloc has no arena, from the raw allocator, which is [`crate::heap`]. Arenas are
-//! counted here, and the heap counts as it grows. An allocation beyond the ceiling fails, and CPython raises MemoryError.
+//! counted here, and come from [`crate::arenas`]. The heap counts as it grows. An allocation beyond the ceiling fails, and CPython raises MemoryError.
 //! What an extension module takes from malloc by itself is not counted.
 
+use crate::arenas;
 use pyo3_ffi::{PyObject_GetArenaAllocator, PyObject_SetArenaAllocator, PyObjectArenaAllocator};
 use std::cell::UnsafeCell;
 use std::ffi::c_void;
@@ -41,12 +42,13 @@ pub(crate) fn set(bytes: usize) -> Result<(), usize> {
     }
 }
 
-/// Counts the arenas that Python takes from now on.
+/// Counts the arenas that Python takes from now on, and gives them a window of their own.
 ///
 /// # Safety
 ///
 /// Nothing has called this interpreter's Python yet.
 pub(crate) unsafe fn count() {
+    arenas::reserve();
     // SAFETY: both functions may be called before the start. The records are valid, and CPython copies them.
     unsafe {
         PyObject_GetArenaAllocator((*OWN.0.get()).as_mut_ptr());
@@ -63,7 +65,7 @@ pub(crate) struct Lifted(());
 
 impl Lifted {
     pub(crate) fn begin() -> Self {
-        // Without a ceiling nothing is counted.
+        // Without a ceiling there is nothing to lift.
         if CEILING.load(Ordering::Relaxed) != usize::MAX {
             CEILING.fetch_add(RESERVE, Ordering::Relaxed);
         }
@@ -100,12 +102,15 @@ fn own() -> &'static PyObjectArenaAllocator {
 }
 
 extern "C" fn arena(_: *mut c_void, size: usize) -> *mut c_void {
-    let own = own();
-    let Some(alloc) = own.alloc else { return ptr::null_mut() };
     if !take(size) {
         return ptr::null_mut();
     }
-    let arena = alloc(own.ctx, size);
+    let placed = if size == arenas::ARENA { arenas::take() } else { None };
+    let own = || {
+        let own = own();
+        own.alloc.map_or(ptr::null_mut(), |alloc| alloc(own.ctx, size))
+    };
+    let arena = placed.unwrap_or_else(own);
     if arena.is_null() {
         give_back(size);
     }
@@ -113,8 +118,13 @@ extern "C" fn arena(_: *mut c_void, size: usize) -> *mut c_void {
 }
 
 extern "C" fn free_arena(_: *mut c_void, arena: *mut c_void, size: usize) {
-    let own = own();
     give_back(size);
+    if arenas::owns(arena) {
+        // SAFETY: pymalloc frees an arena once, and only those that `arena` has returned.
+        unsafe { arenas::release(arena) };
+        return;
+    }
+    let own = own();
     if let Some(free) = own.free {
         free(own.ctx, arena, size);
     }

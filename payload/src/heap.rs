@@ -115,14 +115,25 @@ pub(crate) unsafe fn install() {
 }
 
 /// A window of so many bytes that nobody can access.
-fn reserved(length: usize) -> Option<(usize, usize)> {
-    map(length, libc::PROT_NONE).map(|start| (start.addr(), length))
+pub(crate) fn reserved(length: usize) -> Option<(usize, usize)> {
+    // SAFETY: a mapping at an address of the kernel's choice replaces nothing.
+    let start = unsafe { map(ptr::null_mut(), length, libc::PROT_NONE, 0) };
+    start.map(|start| (start.addr(), length))
 }
 
-fn map(length: usize, protection: c_int) -> Option<*mut c_void> {
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-    // SAFETY: a mapping at an address of the kernel's choice replaces nothing.
-    let start = unsafe { libc::mmap(ptr::null_mut(), length, protection, flags, -1, 0) };
+/// Maps memory that is zero. `more` are further flags.
+///
+/// # Safety
+/// With `MAP_FIXED`, nobody uses what is at the place.
+pub(crate) unsafe fn map(
+    place: *mut c_void,
+    length: usize,
+    protection: c_int,
+    more: c_int,
+) -> Option<*mut c_void> {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | more;
+    // SAFETY: the caller's promise.
+    let start = unsafe { libc::mmap(place, length, protection, flags, -1, 0) };
     (start != libc::MAP_FAILED).then_some(start)
 }
 
@@ -171,9 +182,9 @@ unsafe impl Allocator for Window {
             return false;
         }
         let place = ptr::with_exposed_provenance_mut(START.load(Ordering::Relaxed) + keeps);
+        // A new mapping: pages of a file that may lie there would come back with the file's bytes.
         // SAFETY: the pages lie in the window, and what is in them is free.
-        let forgotten = unsafe { libc::madvise(place, used - keeps, libc::MADV_DONTNEED) == 0 };
-        if !forgotten || !self.set(keeps, used, libc::PROT_NONE) {
+        if unsafe { map(place, used - keeps, libc::PROT_NONE, libc::MAP_FIXED) }.is_none() {
             return false;
         }
         self.used.store(keeps, Ordering::Relaxed);
@@ -228,7 +239,9 @@ impl Heap {
         if !ceiling::take(length) {
             return ptr::null_mut();
         }
-        match map(length, libc::PROT_READ | libc::PROT_WRITE) {
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: a mapping at an address of the kernel's choice replaces nothing.
+        match unsafe { map(ptr::null_mut(), length, protection, 0) } {
             Some(start) => {
                 self.large.insert(start.addr(), length);
                 start

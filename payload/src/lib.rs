@@ -7,6 +7,7 @@
 //! The library exports one function, [`hydrozoa_payload_v1`]. Everything else goes through the tables
 //! of [`table`].
 
+mod arenas;
 mod barrier;
 mod ceiling;
 mod ended;

@@ -116,9 +116,7 @@ unsafe fn initialize(start: &Start) -> Outcome<()> {
             start.argument_count,
         ));
         heap::install();
-        if start.memory != 0 {
-            ceiling::count();
-        }
+        ceiling::count();
         let mut before = MaybeUninit::<PyPreConfig>::uninit();
         let status = if start.command_line != 0 {
             PyPreConfig_InitPythonConfig(before.as_mut_ptr());
