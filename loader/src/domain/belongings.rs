@@ -5,9 +5,11 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
+use crate::domain::Domain;
 use crate::sys::lock::{Mutex, Rank};
 use crate::sys::ranges::Ranges;
 use crate::sys::{memory, thread};
+use crate::tls::Placed;
 
 /// The list of it.
 #[derive(Debug)]
@@ -21,10 +23,44 @@ struct Lists {
     keys: BTreeSet<libc::pthread_key_t>,
     /// Threads that its code creates, and whose numbers are not known yet.
     newborn: usize,
-    /// The kernel's numbers of threads that its code has created. Some of them may have ended.
-    threads: Vec<libc::pid_t>,
+    /// The threads that its code has created. Some of them may have ended.
+    threads: Vec<Thread>,
     /// At this length of the list, threads that have ended are taken out.
     full: usize,
+}
+
+/// A thread: the kernel's number of it, and its stack, unless that is not known.
+#[derive(Debug)]
+struct Thread {
+    number: libc::pid_t,
+    stack: Range<usize>,
+}
+
+impl Thread {
+    fn runs(&self) -> bool {
+        thread::exists(self.number)
+    }
+}
+
+impl Domain {
+    /// Addresses that the domain's code has mapped (mmap(2)) and not unmapped, in ascending order. The segments of its
+    /// replicas, which the loader maps, are not among them.
+    pub fn mappings(&self) -> Vec<Range<usize>> {
+        self.0.belongings.mappings()
+    }
+
+    /// The stacks of the threads that the domain's code has created and that have not ended, each with the thread's static
+    /// TLS.
+    pub fn stacks(&self) -> Vec<Range<usize>> {
+        self.0.belongings.stacks()
+    }
+
+    /// Bytes of thread-local data that threads have allocated for the domain's replicas: those blocks that a thread gets
+    /// when it first asks for them. Other blocks lie in the static TLS of each thread of the process.
+    pub fn thread_local_bytes(&self) -> usize {
+        let replicas: Vec<_> = self.0.state.lock().entries.replicas().cloned().collect();
+        replicas.iter().filter_map(|replica| replica.tls()).map(Placed::allocated).sum()
+    }
 }
 
 impl Belongings {
@@ -71,19 +107,34 @@ impl Belongings {
 
     /// Notes that it is the calling thread.
     pub(crate) fn note_thread(&self) {
+        // It allocates, and asks the kernel: not under the lock.
+        let stack = thread::stack().unwrap_or_default();
         let lists = &mut *self.0.lock();
         lists.newborn -= 1;
         if lists.threads.len() >= lists.full {
-            lists.threads.retain(|&task| thread::exists(task));
+            lists.threads.retain(Thread::runs);
             lists.full = 16.max(2 * lists.threads.len());
         }
-        lists.threads.push(thread::number());
+        lists.threads.push(Thread { number: thread::number(), stack });
+    }
+
+    /// What its code has mapped, in ascending order.
+    pub(crate) fn mappings(&self) -> Vec<Range<usize>> {
+        self.0.lock().mappings.iter().collect()
+    }
+
+    /// The stacks of its threads that have not ended.
+    pub(crate) fn stacks(&self) -> Vec<Range<usize>> {
+        let lists = &mut *self.0.lock();
+        lists.threads.retain(Thread::runs);
+        let stacks = lists.threads.iter().map(|thread| thread.stack.clone());
+        stacks.filter(|stack| !stack.is_empty()).collect()
     }
 
     /// Whether threads that its code has created still run.
     pub(crate) fn has_threads(&self) -> bool {
         let lists = &mut *self.0.lock();
-        lists.threads.retain(|&task| thread::exists(task));
+        lists.threads.retain(Thread::runs);
         lists.newborn > 0 || !lists.threads.is_empty()
     }
 

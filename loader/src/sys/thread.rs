@@ -2,6 +2,8 @@
 
 use std::ffi::c_void;
 use std::io;
+use std::mem::MaybeUninit;
+use std::ops::Range;
 use std::time::Duration;
 
 /// A start routine as `pthread_create` takes it.
@@ -56,6 +58,22 @@ pub(crate) fn pause(duration: Duration) {
 pub(crate) fn number() -> libc::pid_t {
     // SAFETY: no arguments.
     unsafe { libc::gettid() }
+}
+
+/// The calling thread's stack. glibc keeps the thread's static TLS at its end.
+pub(crate) fn stack() -> Option<Range<usize>> {
+    let mut attributes = MaybeUninit::<libc::pthread_attr_t>::uninit();
+    // SAFETY: the attributes are initialized by the first call, read then, and destroyed.
+    unsafe {
+        if libc::pthread_getattr_np(libc::pthread_self(), attributes.as_mut_ptr()) != 0 {
+            return None;
+        }
+        let mut attributes = attributes.assume_init();
+        let (mut start, mut size) = (std::ptr::null_mut(), 0);
+        let known = libc::pthread_attr_getstack(&attributes, &mut start, &mut size) == 0;
+        libc::pthread_attr_destroy(&mut attributes);
+        known.then(|| start.addr()..start.addr() + size)
+    }
 }
 
 /// Whether the process has a thread with this number.

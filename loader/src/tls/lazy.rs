@@ -101,6 +101,12 @@ pub(super) struct Registration {
 }
 
 impl Registration {
+    /// Bytes of the blocks that threads have.
+    pub(super) fn allocated(&self) -> usize {
+        let module = &MODULES.lock().all[self.index as usize];
+        module.blocks.len() * module.template.layout().size()
+    }
+
     /// Gives all blocks that threads have their initial bytes again, for a replica that is the next one to use them.
     ///
     /// # Safety

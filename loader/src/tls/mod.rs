@@ -153,6 +153,11 @@ impl Placed {
         serves.then_some(Placed { recycled: true, ..self })
     }
 
+    /// Bytes of the blocks that threads have allocated.
+    pub(crate) fn allocated(&self) -> usize {
+        self.registration.as_ref().map_or(0, Registration::allocated)
+    }
+
     /// Notes that the module's code may run from now on.
     pub(crate) fn touch(&self) {
         self.extent.iter().for_each(Extent::touch);

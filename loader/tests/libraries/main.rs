@@ -6,6 +6,7 @@ mod exceptions;
 mod fork;
 mod names;
 mod own_environment;
+mod owned;
 mod places;
 mod recycled;
 mod refusals;
