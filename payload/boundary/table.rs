@@ -324,6 +324,42 @@ impl Interrupt {
     }
 }
 
+/// What an interpreter's allocator uses a range of addresses for.
+#[repr(transparent)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Purpose(pub u32);
+
+impl Purpose {
+    /// Python's raw allocator (`PYMEM_DOMAIN_RAW`), and all that asks it.
+    pub const RAW: Self = Self(0);
+    /// The arenas of Python's objects.
+    pub const ARENAS: Self = Self(1);
+}
+
+/// Addresses that an interpreter's allocator has. Not all of them need to be in use, or mapped.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Region {
+    /// What for.
+    pub purpose: Purpose,
+    /// The first.
+    pub start: usize,
+    /// How many.
+    pub length: usize,
+}
+
+/// What the objects of one package take, by an estimate.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct PackageSize {
+    /// The first part of its modules' names. Empty: the objects that no module leads to.
+    pub name: Text,
+    /// The sum of their `sys.getsizeof`.
+    pub bytes: usize,
+    /// How many they are.
+    pub objects: usize,
+}
+
 /// What the payload may ask of the host.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -511,6 +547,21 @@ pub struct PayloadTable {
     pub lend_tensor: unsafe extern "C" fn(
         loan: *const TensorLoan,
         out: *mut Handle,
+        sink: *mut c_void,
+    ) -> Status,
+
+    // What takes memory.
+    /// Calls `visit` with `context` for each range of addresses that the interpreter's allocators have. Any thread may ask,
+    /// attached or not. `visit` calls no function of this table.
+    pub regions: unsafe extern "C" fn(
+        visit: unsafe extern "C" fn(context: *mut c_void, region: Region),
+        context: *mut c_void,
+    ),
+    /// Calls `visit` with `context` for each package that has objects, in no order. The text is valid during the call.
+    /// Attached; lets other threads have the GIL now and then.
+    pub packages: unsafe extern "C" fn(
+        visit: unsafe extern "C" fn(context: *mut c_void, package: *const PackageSize),
+        context: *mut c_void,
         sink: *mut c_void,
     ) -> Status,
 }

@@ -81,6 +81,11 @@ pub(crate) fn owns(address: *const c_void) -> bool {
     address.addr().wrapping_sub(START.load(Ordering::Relaxed)) < length
 }
 
+/// Where the window begins, and its length.
+pub(crate) fn window() -> (usize, usize) {
+    (START.load(Ordering::Relaxed), PLACES.load(Ordering::Relaxed) * ARENA)
+}
+
 /// Gives an arena back to the system.
 ///
 /// # Safety

@@ -10,7 +10,9 @@
 //! them there. A block is recognised by its address. So code that gets a block from malloc and frees it by Python's raw
 //! allocator works, as in plain python.
 
+use crate::arenas;
 use crate::ceiling;
+use crate::table::{Purpose, Region};
 use dlmalloc::{Allocator, Dlmalloc};
 use pyo3_ffi::{PyMem_SetAllocator, PyMemAllocatorDomain, PyMemAllocatorEx};
 use std::cell::UnsafeCell;
@@ -111,6 +113,20 @@ pub(crate) unsafe fn install() {
                 free: Some(free),
             },
         );
+    }
+}
+
+/// See [`crate::table::PayloadTable::regions`].
+pub(crate) unsafe extern "C" fn regions(
+    visit: unsafe extern "C" fn(*mut c_void, Region),
+    context: *mut c_void,
+) {
+    let of_blocks = HEAP.with(|heap| heap.large.clone());
+    let window = (START.load(Ordering::Relaxed), LENGTH.load(Ordering::Relaxed));
+    let raw = std::iter::once(window).chain(of_blocks).map(|range| (Purpose::RAW, range));
+    for (purpose, (start, length)) in raw.chain([(Purpose::ARENAS, arenas::window())]) {
+        // SAFETY: the host's function and its context, by contract.
+        unsafe { visit(context, Region { purpose, start, length }) };
     }
 }
 

@@ -18,6 +18,7 @@ mod interrupts;
 mod memory;
 mod modules;
 mod objects;
+mod packages;
 mod recursion;
 mod reference;
 mod report;
@@ -77,6 +78,8 @@ static TABLE: PayloadTable = PayloadTable {
     raise: functions::raise,
     tensor: tensors::tensor,
     lend_tensor: tensors::lend_tensor,
+    regions: heap::regions,
+    packages: packages::packages,
 };
 
 /// The payload's entry: see [`table::Entry`].

@@ -241,7 +241,7 @@ fn pythons_main_thread_is_none_of_the_applications() {
 fn what_replicas_cost_is_measured() {
     for pool in pools(2) {
         for interpreter in pool.interpreters() {
-            let private = interpreter.replica_memory().unwrap();
+            let private = interpreter.memory().unwrap().replicas();
             // Its data and bss have been written, and its text has not.
             assert!((100_000..10_000_000).contains(&private), "{private} bytes");
         }

@@ -19,6 +19,11 @@ pub(super) fn remove(domain: DomainId) {
     LIVE.with(|live| live.remove(&domain.index()));
 }
 
+/// All of them.
+pub(super) fn all() -> Vec<Arc<Inner>> {
+    LIVE.with(|live| live.values().filter_map(Weak::upgrade).collect())
+}
+
 /// The interpreter in a domain, unless it is ending or the domain has none.
 pub(super) fn find(domain: DomainId) -> Option<Arc<Inner>> {
     LIVE.with(|live| live.get(&domain.index())?.upgrade())

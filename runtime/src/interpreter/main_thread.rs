@@ -9,11 +9,12 @@
 use super::close::Ending;
 use super::start::{Configuration, run};
 use crate::payload::{Sink, table::PayloadTable};
-use crate::thread::Thread;
 use crate::thread::signals::Mask;
+use crate::thread::{Thread, stack};
 use crate::torch_policy::Place;
 use crate::{Error, Result};
 use hydrozoa_loader::Domain;
+use std::ops::Range;
 use std::sync::mpsc;
 
 /// A started interpreter's main thread.
@@ -22,6 +23,8 @@ pub(super) struct MainThread {
     /// it. In between it blocks all.
     end: mpsc::Sender<Mask>,
     thread: Thread<()>,
+    /// Where its stack is, if that is known.
+    stack: Option<Range<usize>>,
     /// The process that it belongs to: a forked child has only the thread that forked.
     process: u32,
 }
@@ -49,7 +52,7 @@ impl MainThread {
                 Mask::block_all();
             }
             // The receiver lives until it has this.
-            let _ = tell.send(started);
+            let _ = tell.send(started.map(|()| stack::bounds()));
             // What has not started, or only partly, gives back what it has at once.
             if !failed && let Ok(mask) = wait.recv() {
                 mask.set();
@@ -64,9 +67,9 @@ impl MainThread {
             }
         })
         .map_err(|error| Error::no_thread(name, &error))?;
-        let main = Self { end, thread, process: std::process::id() };
+        let main = Self { end, thread, stack: None, process: std::process::id() };
         match told.recv() {
-            Ok(Ok(())) => Ok(main),
+            Ok(Ok(bounds)) => Ok(Self { stack: bounds.map(|(low, high)| low..high), ..main }),
             Ok(Err(error)) => {
                 // It ends by itself.
                 main.end();
@@ -77,6 +80,11 @@ impl MainThread {
                 Ok(()) => Err(Error::defect(format_args!("the main thread of {name} ended"))),
             },
         }
+    }
+
+    /// Where its stack is, if that is known.
+    pub(super) fn stack(&self) -> Option<Range<usize>> {
+        self.stack.clone()
     }
 
     /// Finalizes the interpreter on its thread, and waits for that.

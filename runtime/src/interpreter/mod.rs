@@ -24,6 +24,7 @@ pub(crate) use leases::Queue;
 use main_thread::MainThread;
 use std::any::Any;
 use std::fmt;
+use std::ops::Range;
 use std::sync::{Arc, OnceLock, Weak};
 
 /// One complete CPython interpreter in this process, with a GIL of its own.
@@ -91,6 +92,11 @@ impl Interpreter {
         let _ = self.0.owner.set(owner);
     }
 
+    /// All interpreters of the process that have not begun to end.
+    pub(crate) fn all() -> Vec<Self> {
+        live::all().into_iter().map(Self).collect()
+    }
+
     /// The Python that it was loaded from.
     pub fn python(&self) -> &Installation {
         &self.0.python
@@ -139,6 +145,11 @@ impl Inner {
     /// The domain that holds its replicas.
     pub(crate) fn domain(&self) -> &Domain {
         &self.domain
+    }
+
+    /// The stack of its main thread.
+    pub(crate) fn main_stack(&self) -> Option<Range<usize>> {
+        self.main.as_ref()?.stack()
     }
 
     /// Its position in its pool, from 0.

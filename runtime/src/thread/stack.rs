@@ -39,7 +39,7 @@ pub(crate) fn check() -> Result<()> {
 
 /// The lowest usable address of the thread's stack, and its end. For the first thread the C library reads
 /// `/proc/self/maps`.
-fn bounds() -> Option<(usize, usize)> {
+pub(crate) fn bounds() -> Option<(usize, usize)> {
     let mut attributes = MaybeUninit::<libc::pthread_attr_t>::uninit();
     // SAFETY: the attributes are initialized by the first call, read then, and destroyed.
     unsafe {

@@ -1,0 +1,237 @@
+//! The memory of an interpreter, by owners (`Interpreter::memory`), and the Python packages with the most objects.
+
+mod common;
+mod pythons;
+
+use hydrozoa::memory::Usage;
+use hydrozoa::{Builder, Pool, Session};
+use hydrozoa_testkit::alone::{PATIENCE, alone};
+use hydrozoa_testkit::libraries::Workshop;
+use pythons::{builders, pools};
+use std::sync::mpsc;
+
+const MIB: u64 = 1 << 20;
+
+/// Asserts that a third interpreter that imports `modules` adds to the process what it has by owners, except for at most
+/// `malloc` bytes, which cannot be attributed.
+fn assert_sums_agree(builder: Builder, modules: &[&str], malloc: u64) {
+    let pool = builder.interpreters(2).build().unwrap();
+    let import = |index| {
+        let session = pool.acquire_on(index).unwrap();
+        modules.iter().for_each(|name| drop(session.import(name).unwrap()));
+    };
+    // What the first ones take includes what all share: images, plans, the host's own heap.
+    import(0);
+    import(1);
+    let before = Usage::of_process().unwrap();
+    pool.resize(3).unwrap();
+    import(2);
+    let grown = (Usage::of_process().unwrap() - before).private as u64;
+    let memory = pool.interpreters()[2].memory().unwrap();
+    println!("{modules:?}: the process has grown by {grown} bytes\n{memory}");
+    assert!(grown.abs_diff(memory.private()) <= malloc, "{grown}, {memory:?}");
+    // Each owner is there: a word in the wrong row would not change the sum.
+    let rows = [memory.replicas(), memory.raw_heap, memory.arenas, memory.stacks];
+    assert!(rows.iter().all(|&bytes| bytes > 4096), "{memory:?}");
+    assert!(memory.replicas() > 200 << 10 && memory.raw_heap > 500 << 10, "{memory:?}");
+    assert!(memory.stacks < MIB && memory.arenas > MIB / 2, "{memory:?}");
+    assert!(memory.proportional > memory.private() && memory.of_files > MIB, "{memory:?}");
+    let tables = memory.page_tables / 4096;
+    assert!((1..=memory.mappings * 2 + 40).contains(&tables), "{memory:?}");
+    let all: u64 = pool.interpreters().iter().map(|one| one.memory().unwrap().private()).sum();
+    let memory = pool.interpreters()[0].memory().unwrap();
+    assert!(all.abs_diff(memory.private() + memory.others) <= 64 << 10, "{all}, {memory:?}");
+}
+
+#[test]
+fn a_bare_interpreter_s_memory_by_owners_is_what_the_process_has_grown_by() {
+    alone(PATIENCE, || {
+        for builder in builders(1) {
+            assert_sums_agree(builder, &[], 256 << 10);
+        }
+    });
+}
+
+#[test]
+fn an_interpreter_s_memory_with_numpy_by_owners_is_what_the_process_has_grown_by() {
+    alone(PATIENCE, || {
+        assert_sums_agree(Pool::builder().venv(common::venv()), &["numpy"], MIB);
+    });
+}
+
+fn run(session: &Session, code: &str) {
+    session.run(code, "holds.py").unwrap();
+}
+
+#[test]
+fn a_library_that_writes_its_data_is_named_first() {
+    alone(PATIENCE, || {
+        let shop = Workshop::new("breakdown");
+        let source = "static volatile char data[8 << 20];
+                      void fill(void) { for (int i = 0; i < sizeof data; i += 512) data[i] = 1; }";
+        let library = shop.build("libdirty.so", source, &[]);
+        for pool in pools(2) {
+            let session = pool.acquire_on(1).unwrap();
+            let memory = || session.interpreter().memory().unwrap();
+            let code =
+                format!("import ctypes, builtins\nbuiltins.dirty = ctypes.CDLL({library:?})");
+            run(&session, &code);
+            let before = memory();
+            assert_ne!(before.libraries[0].path, library);
+            run(&session, "dirty.fill()");
+            let after = memory();
+            assert_eq!(after.libraries[0].path, library);
+            assert!(after.libraries[0].private >= 8 * MIB, "{after:?}");
+            assert!((after.private() - before.private()).abs_diff(8 * MIB) < MIB, "{after:?}");
+            let of_libraries = "libraries with the most private memory:\n     8.0";
+            assert!(after.to_string().contains(of_libraries), "{after}");
+            let neighbour = pool.interpreters()[0].memory().unwrap();
+            assert!(neighbour.private() < 8 * MIB, "{neighbour:?}");
+        }
+    });
+}
+
+#[test]
+fn memory_of_each_kind_is_in_the_row_of_its_owner() {
+    alone(PATIENCE, || {
+        for pool in pools(2) {
+            let session = pool.acquire_on(1).unwrap();
+            let memory = || session.interpreter().memory().unwrap();
+            let grown = |code: &str| {
+                let before = memory();
+                run(&session, code);
+                let after = memory();
+                let row = |row: fn(&hydrozoa::memory::Memory) -> u64| {
+                    (row(&after) as i64 - row(&before) as i64) / (MIB as i64 / 2)
+                };
+                [
+                    row(|memory| memory.raw_heap),
+                    row(|memory| memory.arenas),
+                    row(|memory| memory.mapped),
+                    row(|memory| memory.stacks),
+                    row(|memory| memory.unattributed()),
+                ]
+            };
+            // In units of half a MiB: 16 units are written, and one more may be for what is around.
+            let [raw, arenas, mapped, stacks, other] = grown(
+                "import builtins\nbuiltins.held = held = bytearray(8 << 20)\n\
+                       for i in range(0, 8 << 20, 512): held[i] = 1",
+            );
+            assert!(
+                (15..18).contains(&raw) && arenas + mapped + stacks + other < 2,
+                "{raw} {arenas} {mapped} {stacks} {other}"
+            );
+            let [raw, arenas, mapped, stacks, other] = grown(
+                "import builtins, mmap\nbuiltins.map = mmap.mmap(-1, 8 << 20, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)\n\
+                       for i in range(0, 8 << 20, 4096): map[i] = 1",
+            );
+            assert!(
+                (15..18).contains(&mapped) && raw + arenas + stacks + other < 2,
+                "{raw} {arenas} {mapped} {stacks} {other}"
+            );
+            let [raw, arenas, mapped, stacks, other] = grown(
+                "import ctypes\nlibc = ctypes.CDLL(None)\nlibc.malloc.restype = ctypes.c_void_p\n\
+                 libc.malloc.argtypes = [ctypes.c_size_t]\n\
+                 ctypes.memset(libc.malloc(8 << 20), 1, 8 << 20)",
+            );
+            // Who has asked malloc is not known.
+            assert!(
+                (15..18).contains(&other) && raw + arenas + mapped + stacks < 3,
+                "{raw} {arenas} {mapped} {stacks} {other}"
+            );
+        }
+    });
+}
+
+#[test]
+fn stacks_of_threads_count_while_the_threads_run() {
+    alone(PATIENCE, || {
+        let shop = Workshop::new("breakdown-stacks");
+        let source = "void deep(void) { volatile char frame[4 << 20];
+                      for (int i = 0; i < sizeof frame; i += 512) frame[i] = 1; }";
+        let library = shop.build("libdeep.so", source, &[]);
+        let code = format!(
+            "import builtins, ctypes, threading\ndeep = ctypes.CDLL({library:?}).deep\n\
+             builtins.end = threading.Event()\nis_deep = threading.Event()\n\
+             def work(): deep(); is_deep.set(); end.wait()\n\
+             builtins.worker = threading.Thread(target=work)\nworker.start()\nis_deep.wait()"
+        );
+        for pool in pools(1) {
+            let session = pool.acquire().unwrap();
+            let stacks = || session.interpreter().memory().unwrap().stacks;
+            let before = stacks();
+            run(&session, &code);
+            let during = stacks();
+            assert!((4 * MIB..5 * MIB).contains(&(during - before)), "{before}, {during}");
+            run(&session, "end.set(); worker.join()");
+            let after = stacks();
+            assert!(after < before + MIB, "{before}, {during}, {after}");
+        }
+    });
+}
+
+#[test]
+fn a_package_that_holds_objects_is_named_first() {
+    alone(PATIENCE, || {
+        let shop = Workshop::new("breakdown-package");
+        let folder = shop.path("site/holder");
+        std::fs::create_dir_all(&folder).unwrap();
+        // A value of each kind of way from the module: a class's table, a cell of a function, a module that is no more than
+        // an attribute. What another package only refers to is not that one's.
+        let source = "import types\nclass Kept:\n    table = {}\ndef keep(held):\n    return lambda: held\n\
+                      for i in range(40): Kept.table[i] = bytes(range(256)) * 1024\n\
+                      hidden = keep([bytes([i]) * (256 << 10) for i in range(24)])\n\
+                      inner = types.ModuleType('inner'); inner.data = [float(i) for i in range(160_000)]\n";
+        std::fs::write(folder.join("__init__.py"), "").unwrap();
+        std::fs::write(folder.join("data.py"), source).unwrap();
+        std::fs::write(
+            folder.with_file_name("borrower.py"),
+            "from holder.data import Kept, hidden, inner\nimport holder.data as whole\ntable = Kept.table\n",
+        )
+        .unwrap();
+        for builder in builders(1) {
+            let pool = builder.path(shop.path("site")).build().unwrap();
+            let session = pool.acquire().unwrap();
+            let packages = || session.interpreter().packages().unwrap();
+            let before = packages();
+            assert!(before.iter().all(|package| package.name.as_deref() != Some("holder")));
+            session.import("borrower").unwrap();
+            let after = packages();
+            let (first, name) = (&after[0], after[0].name.as_deref());
+            assert_eq!(name, Some("holder"), "{:?}", &after[..3]);
+            assert!((20 * MIB..24 * MIB).contains(&first.bytes), "{first:?}");
+            assert!((160_000..161_000).contains(&first.objects), "{first:?}");
+            let borrower = after.iter().find(|one| one.name.as_deref() == Some("borrower"));
+            assert!(borrower.unwrap().bytes < 64 << 10, "{borrower:?}");
+            // It looks, and changes nothing.
+            let again = packages();
+            assert_eq!(again[0].objects, first.objects);
+        }
+    });
+}
+
+#[test]
+fn packages_are_measured_while_others_work_and_change_what_is_measured() {
+    alone(PATIENCE, || {
+        for pool in pools(1) {
+            let (stop, stopped) = mpsc::channel::<()>();
+            std::thread::scope(|scope| {
+                let pool = &pool;
+                scope.spawn(move || {
+                    let session = pool.acquire().unwrap();
+                    let code = "import types\nmade = {}\n\
+                                def work(n):\n    made.clear()\n    for i in range(2000): made[str(i) * 9] = [types.ModuleType('m'), {}]\n";
+                    let work = session.run(code, "work.py").unwrap().get_item("work").unwrap();
+                    while stopped.try_recv() == Err(mpsc::TryRecvError::Empty) {
+                        work.call((1,)).unwrap();
+                    }
+                });
+                for _ in 0..30 {
+                    let packages = pool.interpreters()[0].packages().unwrap();
+                    assert!(packages.iter().any(|one| one.name.as_deref() == Some("sys")));
+                }
+                drop(stop);
+            });
+        }
+    });
+}
