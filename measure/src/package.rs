@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use hydrozoa::{Pool, Session};
+use hydrozoa::{Movable, Object, Pool, Session};
 
 use crate::drive::drive;
 use crate::samples::Samples;
@@ -27,6 +27,52 @@ def call(model, arguments):
     return result
 ";
 
+/// The model of a package, and its example.
+pub struct Model {
+    model: Movable,
+    example: Movable,
+}
+
+impl Model {
+    /// Opens a package for a pool. `map_location` moves model and example to a device, as `torch.load`'s does.
+    ///
+    /// # Errors
+    ///
+    /// The package has no such resources, or they cannot be loaded.
+    pub fn open(pool: &Pool, path: &Path, map_location: Option<&str>) -> Result<Self> {
+        let package =
+            pool.load_package(path).with_context(|| format!("opening {}", path.display()))?;
+        let load = |(name, resource)| match map_location {
+            Some(device) => package.load_pickle_mapped(name, resource, device),
+            None => package.load_pickle(name, resource),
+        };
+        Ok(Self { model: load(MODEL)?, example: load(EXAMPLE)? })
+    }
+
+    /// Loads the model into the session's interpreter and calls it a few times with its example.
+    ///
+    /// # Errors
+    ///
+    /// What the load or the model raises.
+    pub fn call(&self, session: &Session) -> hydrozoa::Result<()> {
+        self.prepare(session).map(drop)
+    }
+
+    /// A function that calls the model, and its arguments, after the first calls.
+    fn prepare<'s>(
+        &self,
+        session: &'s Session,
+    ) -> hydrozoa::Result<(Object<'s>, (Object<'s>, Object<'s>))> {
+        let call = session.run(CALL, "call.py")?.get_item("call")?;
+        let (model, example) = (self.model.to_object(session)?, self.example.to_object(session)?);
+        // The first calls of a model build caches (mkldnn's primitives). A measurement leaves them out.
+        for _ in 0..3 {
+            call.call((&model, &example))?;
+        }
+        Ok((call, (model, example)))
+    }
+}
+
 /// Calls the package's model with its example from `threads` threads, spread over the pool's interpreters.
 ///
 /// `map_location` moves model and example to a device, as `torch.load`'s does. A call that uses CUDA ends when the
@@ -44,24 +90,14 @@ pub fn measure(
     threads: usize,
     duration: Duration,
 ) -> Result<Samples> {
-    let package = pool.load_package(path).with_context(|| format!("opening {}", path.display()))?;
-    let load = |(name, resource)| match map_location {
-        Some(device) => package.load_pickle_mapped(name, resource, device),
-        None => package.load_pickle(name, resource),
-    };
-    let (model, example) = (load(MODEL)?, load(EXAMPLE)?);
+    let model = Model::open(pool, path, map_location)?;
     let sessions: Vec<Session> = (0..threads)
         .map(|thread| pool.acquire_on(thread % pool.interpreters().len()))
         .collect::<Result<_, _>>()?;
     let mut samples = drive(threads, duration, |thread| {
         let session = &sessions[thread];
-        let call = session.run(CALL, "call.py")?.get_item("call")?;
-        let (model, example) = (model.to_object(session)?, example.to_object(session)?);
-        // The first calls of a model build caches (mkldnn's primitives). The measurement leaves them out.
-        for _ in 0..3 {
-            call.call((&model, &example))?;
-        }
-        Ok::<_, hydrozoa::Error>(move |_| call.call((&model, &example)).map(|_| true))
+        let (call, arguments) = model.prepare(session)?;
+        Ok::<_, hydrozoa::Error>(move |_| call.call((&arguments.0, &arguments.1)).map(|_| true))
     })?;
     samples.processes = vec![std::process::id()];
     samples.measure_memory()?;

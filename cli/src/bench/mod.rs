@@ -1,12 +1,15 @@
 //! `hydrozoa bench`.
 
-use std::path::PathBuf;
+mod memory;
+
+pub use memory::Further;
+
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use hydrozoa::Pool;
-use hydrozoa_measure::package;
+use hydrozoa_measure::package::measure;
 use hydrozoa_measure::samples::Samples;
 use serde::Serialize;
 
@@ -17,7 +20,15 @@ pub struct Options {
     #[command(flatten)]
     choice: Choice,
     /// A torch.package archive with model/model.pkl, and model/example.pkl: the tuple of its arguments
-    package: PathBuf,
+    #[arg(required_unless_present = "memory")]
+    package: Option<PathBuf>,
+    /// Prints what one further interpreter takes, by owners, and the packages whose objects take the most
+    #[arg(long, conflicts_with_all = ["interpreters", "threads", "seconds"])]
+    memory: bool,
+    /// With --memory: Python statements that each interpreter runs, such as `import numpy`; before the package, if there is
+    /// one
+    #[arg(long, value_name = "CODE", requires = "memory")]
+    run: Option<String>,
     /// Numbers of interpreters to measure
     #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "1,2,4")]
     interpreters: Vec<usize>,
@@ -55,8 +66,12 @@ struct Line {
 }
 
 pub fn run(options: &Options) -> Result<i32> {
+    if options.memory {
+        return memory::run(options);
+    }
+    let package = options.package.as_deref().context("no package")?;
     if options.samples {
-        return print_samples(options);
+        return print_samples(options, package);
     }
     say!(
         "{:>12} {:>8} {:>10} {:>9} {:>9} {:>9} {:>12} {:>12}",
@@ -73,7 +88,7 @@ pub fn run(options: &Options) -> Result<i32> {
     let mut single = None;
     for &interpreters in &options.interpreters {
         let threads = options.threads.unwrap_or(interpreters);
-        let samples = in_child(options, interpreters, threads)?;
+        let samples = in_child(options, package, interpreters, threads)?;
         let private_mib = samples.private_kib.iter().sum::<u64>() as f64 / 1024.0;
         if interpreters == 1 {
             single = Some(private_mib);
@@ -112,7 +127,12 @@ pub fn run(options: &Options) -> Result<i32> {
 
 /// Measures each number of interpreters in a process of its own. Memory is a figure of a process, and it would
 /// include what an earlier pool leaves mapped.
-fn in_child(options: &Options, interpreters: usize, threads: usize) -> Result<Samples> {
+fn in_child(
+    options: &Options,
+    package: &Path,
+    interpreters: usize,
+    threads: usize,
+) -> Result<Samples> {
     let mut command = Command::new(std::env::current_exe().context("finding this program")?);
     command.args([
         "bench",
@@ -139,7 +159,7 @@ fn in_child(options: &Options, interpreters: usize, threads: usize) -> Result<Sa
     }
     let output = command
         .arg("--")
-        .arg(&options.package)
+        .arg(package)
         .stderr(Stdio::inherit())
         .output()
         .context("starting this program again")?;
@@ -149,20 +169,13 @@ fn in_child(options: &Options, interpreters: usize, threads: usize) -> Result<Sa
     serde_json::from_slice(&output.stdout).context("reading the samples")
 }
 
-fn print_samples(options: &Options) -> Result<i32> {
+fn print_samples(options: &Options, package: &Path) -> Result<i32> {
     let interpreters = *options.interpreters.first().context("--interpreters names no number")?;
-    let mut builder = Pool::builder().interpreters(interpreters).torch(options.choice.torch.into());
-    if let Some(python) = &options.choice.python {
-        builder = builder.python(python);
-    }
-    if let Some(venv) = &options.choice.venv {
-        builder = builder.venv(venv);
-    }
-    let pool = builder.build()?;
+    let pool = options.choice.pool(interpreters)?;
     let threads = options.threads.unwrap_or(interpreters);
-    let samples = package::measure(
+    let samples = measure(
         &pool,
-        &options.package,
+        package,
         options.map_location.as_deref(),
         threads,
         Duration::from_secs_f64(options.seconds),

@@ -11,6 +11,8 @@ use hydrozoa::python::{Installation, discover, examine};
 use hydrozoa::torch::Release;
 use hydrozoa::{TorchPolicy, limits};
 
+use crate::bench::Further;
+
 #[derive(clap::Args)]
 pub struct Options {
     /// Only look; start no interpreter
@@ -102,7 +104,7 @@ fn pythons(options: &Options, findings: &mut Findings) -> Result<()> {
     Ok(())
 }
 
-/// Starts two copies in a child process. They use torch if the caller asks for it.
+/// Starts two interpreters in a child process. They use torch if the caller asks for it. Says what the second takes.
 fn trial(python: &Installation, with_torch: bool) -> Result<String> {
     let program = if with_torch {
         "import torch; torch.ones(2).sum()"
@@ -110,20 +112,21 @@ fn trial(python: &Installation, with_torch: bool) -> Result<String> {
         "import json, threading, ctypes"
     };
     let mut command = Command::new(std::env::current_exe().context("finding this program")?);
-    command
-        .arg("python")
-        .arg("--python")
-        .arg(python.library())
-        .args(["--copies", "2", "--in", "all"]);
+    command.args(["bench", "--memory", "--samples", "--python"]).arg(python.library());
     if let Some(venv) = python.venv() {
         command.arg("--venv").arg(venv);
     }
     let output =
-        command.args(["--", "-c", program]).output().context("starting this program again")?;
+        command.args(["--run", program]).output().context("starting this program again")?;
     let message = String::from_utf8_lossy(&output.stderr);
     let last = message.lines().last().unwrap_or("it said nothing");
     anyhow::ensure!(output.status.success(), "two copies do not work: {}: {last}", output.status);
-    Ok(if with_torch { "two copies import torch" } else { "two copies work" }.to_owned())
+    let further: Further =
+        serde_json::from_slice(&output.stdout).context("reading what the second takes")?;
+    let [private, malloc] =
+        [further.private as i64, further.malloc.max(0)].map(|bytes| bytes >> 20);
+    let what = if with_torch { "two copies import torch" } else { "two copies work" };
+    Ok(format!("{what}; the second takes {private} MiB, and {malloc} MiB from malloc"))
 }
 
 fn system(findings: &mut Findings) -> Result<()> {
