@@ -1,12 +1,13 @@
 //! The loader: what domains are made from.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ffi::{CString, c_void};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::bind::binding::Binding;
+use crate::bind::plan::Interposed;
 use crate::dl;
 use crate::domain::belongings::Belongings;
 use crate::domain::estate::Inheritance;
@@ -74,6 +75,8 @@ pub struct DomainBuilder {
     commons: Option<Domain>,
     program: bool,
     interpositions: HashMap<String, Interposition>,
+    /// By symbol and soname.
+    definitions: BTreeMap<(String, String), Interposition>,
     environment: Option<Vec<CString>>,
 }
 
@@ -88,6 +91,7 @@ impl DomainBuilder {
             commons,
             program: false,
             interpositions: HashMap::new(),
+            definitions: BTreeMap::new(),
             environment: None,
         }
     }
@@ -98,6 +102,20 @@ impl DomainBuilder {
     #[must_use]
     pub fn interpose(mut self, symbol: &str, interposition: Interposition) -> DomainBuilder {
         self.interpositions.insert(symbol.to_owned(), interposition);
+        self
+    }
+
+    /// Binds references to `symbol` from the domain's replicas to `interposition` where they would bind to the
+    /// definition in the system object `soname`. Other definitions, such as those of an allocator that the program
+    /// brings, count as ever. So do the system object's own references, and `dlsym`.
+    #[must_use]
+    pub fn interpose_definition(
+        mut self,
+        soname: &str,
+        symbol: &str,
+        interposition: Interposition,
+    ) -> DomainBuilder {
+        self.definitions.insert((symbol.to_owned(), soname.to_owned()), interposition);
         self
     }
 
@@ -158,7 +176,9 @@ impl DomainBuilder {
         table.extend(self.interpositions);
         let mut table: Vec<(String, Interposition)> = table.into_iter().collect();
         table.sort_by(|a, b| a.0.cmp(&b.0));
-        let (names, entries): (Vec<_>, Vec<_>) = table.into_iter().unzip();
+        let (names, mut entries): (Vec<_>, Vec<_>) = table.into_iter().unzip();
+        let (definitions, more): (Vec<_>, Vec<_>) = self.definitions.into_iter().unzip();
+        entries.extend(more);
         let length = entries.len() * crate::arch::THUNK_SIZE;
         let thunks = Thunks::generate(&entries)
             .map_err(|source| memory("map the thunks of", length, source))?;
@@ -179,7 +199,10 @@ impl DomainBuilder {
             commons: self.commons.map(|commons| commons.0),
             serial: Reentrant::new(),
             state: Mutex::new(Rank::Domain, State::default()),
-            interposed: names.into(),
+            interposed: Arc::new(Interposed {
+                names: names.into(),
+                definitions: definitions.into(),
+            }),
             tls_get_addr: tls_get_addr.filter(|_| own_tls_get_addr).map(|index| index as u32),
             thunks,
             environment,

@@ -29,6 +29,7 @@ mod environment;
 mod error;
 mod exit;
 mod function;
+mod heap;
 mod inspect;
 mod interpreter;
 mod interrupt;

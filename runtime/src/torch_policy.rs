@@ -2,6 +2,7 @@
 
 use crate::Result;
 use crate::environment::Environment;
+use crate::heap::{self, Heap};
 use crate::libraries::{LibraryRules, Loaders};
 use crate::python::{Installation, Search};
 use crate::thread::signals::Guard;
@@ -25,6 +26,8 @@ pub(crate) enum Torch {
 pub(crate) struct Place {
     pub(crate) domain: Domain,
     pub(crate) signals: &'static Guard,
+    /// Where its C++ objects are.
+    pub(crate) heap: Option<&'static Heap>,
     libtorch: Libtorch,
 }
 
@@ -71,10 +74,32 @@ impl Place {
             Libtorch::Shared(_) => None,
             Libtorch::Own(_) => Some(self.domain.clone()),
         };
+        let heap = self.heap;
         drop(self);
         if let Some(domain) = domain {
+            let give_back = move || {
+                if let Some(heap) = heap {
+                    // SAFETY: the domain has ended, with the threads that its code has created.
+                    unsafe { heap.give_back() };
+                }
+            };
             // SAFETY: the caller's promise.
-            unsafe { domain.retire() };
+            unsafe { domain.retire(give_back) };
+        }
+    }
+
+    /// Closes the domain, in which no interpreter was started.
+    ///
+    /// # Safety
+    /// Nobody has called a function of the domain's libraries, nor has the address of one.
+    pub(crate) unsafe fn close(self) {
+        let (domain, heap) = (self.domain.clone(), self.heap);
+        drop(self);
+        // SAFETY: the caller's promise.
+        unsafe { domain.close() };
+        if let Some(heap) = heap {
+            // SAFETY: as above.
+            unsafe { heap.give_back() };
         }
     }
 
@@ -154,6 +179,15 @@ impl Torch {
         for (symbol, interposition) in signals.interpositions() {
             builder = builder.interpose(symbol, interposition);
         }
+        let heap = Heap::of_an_interpreter();
+        for (soname, symbol, interposition) in heap.into_iter().flat_map(heap::definitions) {
+            builder = builder.interpose_definition(soname, symbol, interposition);
+        }
+        if heap.is_some() {
+            for (symbol, interposition) in heap::functions() {
+                builder = builder.interpose(symbol, interposition);
+            }
+        }
         let libtorch = match self {
             Self::Shared { adapter, strict } => Libtorch::Shared(adapter.join(*strict)),
             Self::Isolated | Self::Unshared => Libtorch::Own(Box::leak(Box::default())),
@@ -164,10 +198,16 @@ impl Torch {
         for (name, answer) in answers {
             builder = builder.interpose(name, *answer);
         }
-        // Its place is free for another one then.
-        let domain = builder.build().inspect_err(|_| libtorch.retire())?;
+        let domain = builder.build().inspect_err(|_| {
+            // Its place is free for another one then.
+            libtorch.retire();
+            if let Some(heap) = heap {
+                // SAFETY: nothing was loaded that could have a block of it.
+                unsafe { heap.give_back() };
+            }
+        })?;
         libtorch.attach(&domain);
-        Ok(Place { domain, signals, libtorch })
+        Ok(Place { domain, signals, heap, libtorch })
     }
 
     /// The loader with this policy and these rules: one for the process, so that all pools share the commons.

@@ -49,5 +49,5 @@ fn what_an_interpreter_with_numpy_had_is_given_back() {
 
 #[test]
 fn what_an_interpreter_with_its_own_torch_had_is_given_back_but_for_some_mib() {
-    alone(patience(), || assert_cycles(TORCH, 2, cycles(3), 8 << 20));
+    alone(patience(), || assert_cycles(TORCH, 2, cycles(3), 4 << 20));
 }

@@ -15,6 +15,7 @@ use crate::image::relocations::Rela;
 use crate::image::symbols::{Name, Symbol};
 use crate::image::{Image, ImageId};
 use crate::sys::lock::{Mutex, Rank};
+use crate::system::SYSTEM;
 
 /// The bindings of one image in one kind of scope, by symbol index.
 #[derive(Debug)]
@@ -42,13 +43,50 @@ pub(crate) struct Provider {
     pub has_unique: bool,
 }
 
-/// Names that a domain interposes, sorted: the same list in all domains of one kind.
-pub(crate) type InterposedNames = Arc<[String]>;
+/// What a domain interposes: the same in all domains of one kind.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Interposed {
+    /// Names whose references are interposed, whatever defines them, sorted. They have the first entries of the domain's
+    /// table.
+    pub names: Box<[String]>,
+    /// Names and sonames of system objects, sorted: references that would bind to the object's definition are
+    /// interposed. They have the entries after those.
+    pub definitions: Box<[(String, String)]>,
+}
+
+impl Interposed {
+    /// The binding of references to `name`, if it is interposed whatever defines it.
+    pub(crate) fn by_name(&self, name: &[u8]) -> Option<Binding> {
+        let entry = self.names.binary_search_by(|known| known.as_bytes().cmp(name)).ok()?;
+        Some(Binding::Interposed(entry as u32))
+    }
+
+    /// The binding of references to `name` that was found, or the interposition in its place.
+    fn in_place_of(&self, found: Binding, name: &[u8]) -> Binding {
+        let Binding::Fixed { address, .. } = found else { return found };
+        let first = self.definitions.partition_point(|(known, _)| known.as_bytes() < name);
+        let known = self.definitions[first..].iter().take_while(|known| known.0.as_bytes() == name);
+        let is_of = |soname: &str| {
+            SYSTEM.by_name(soname).is_some_and(|object| object.span.contains(&address))
+        };
+        known
+            .zip(self.names.len() + first..)
+            .find(|((_, soname), _)| is_of(soname))
+            .map_or(found, |(_, entry)| Binding::Interposed(entry as u32))
+    }
+
+    /// The name that an entry of the domain's table is for.
+    fn name(&self, entry: u32) -> &str {
+        let entry = entry as usize;
+        let of_definition = || &self.definitions[entry - self.names.len()].0;
+        self.names.get(entry).unwrap_or_else(of_definition)
+    }
+}
 
 #[derive(Debug, PartialEq, Eq)]
 struct PlanKey {
     scope: ScopeKey,
-    interposed: InterposedNames,
+    interposed: Arc<Interposed>,
     /// Whether missing functions are errors.
     now: bool,
 }
@@ -66,7 +104,7 @@ pub(crate) struct Binder<'a> {
 }
 
 impl<'a> Binder<'a> {
-    pub(crate) fn new(scope: &'a Scope, interposed: InterposedNames, now: bool) -> Binder<'a> {
+    pub(crate) fn new(scope: &'a Scope, interposed: Arc<Interposed>, now: bool) -> Binder<'a> {
         Binder { scope, key: Arc::new(PlanKey { scope: scope.key(), interposed, now }) }
     }
 
@@ -112,7 +150,7 @@ impl<'a> Binder<'a> {
         let prepared = Prepared::of(image, &bindings);
         let learns = |binding: &Binding| match binding {
             Binding::Interposed(entry) => {
-                ["dl_iterate_phdr", "dlinfo"].contains(&&*self.key.interposed[*entry as usize])
+                ["dl_iterate_phdr", "dlinfo"].contains(&self.key.interposed.name(*entry))
             }
             _ => false,
         };
@@ -137,7 +175,7 @@ impl<'a> Binder<'a> {
         if !symbol.is_undefined() && (symbol.binds_locally() || symbolic) {
             return Ok(in_itself(symbol));
         }
-        if let Some(binding) = interposed(&self.key.interposed, text) {
+        if let Some(binding) = self.key.interposed.by_name(text) {
             return Ok(binding);
         }
         let wanted = image.symbols.versions.wanted(index);
@@ -150,7 +188,7 @@ impl<'a> Binder<'a> {
             return Ok(in_itself(own));
         }
         match self.scope.find(Name::new(text), wanted, false) {
-            Some(binding) => Ok(binding),
+            Some(found) => Ok(self.key.interposed.in_place_of(found, text)),
             // An image that is not in its own scope's hash table (a stripped table) has itself.
             None if !symbol.is_undefined() => Ok(in_itself(symbol)),
             // Code that asks whether it is there does so by other relocations than calls.
@@ -202,12 +240,6 @@ fn note_provider(providers: &mut Vec<Provider>, image: ImageId, symbol: &Symbol)
             providers.push(Provider { image, first_is_unique: is_unique, has_unique: is_unique })
         }
     }
-}
-
-/// The binding of references to `name`, if the domain interposes it.
-pub(crate) fn interposed(names: &[String], name: &[u8]) -> Option<Binding> {
-    let entry = names.binary_search_by(|known| known.as_bytes().cmp(name)).ok()?;
-    Some(Binding::Interposed(entry as u32))
 }
 
 /// Whether the symbol is known as a function, or every relocation that names it is a PLT slot.

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::bind::binding::Binding;
-use crate::bind::plan::{self, InterposedNames};
+use crate::bind::plan::Interposed;
 use crate::bind::scope::{Order, Scope};
 use crate::domain::belongings::Belongings;
 use crate::domain::entry::Entries;
@@ -84,7 +84,7 @@ pub(crate) struct DomainInner {
     /// One load at a time; a constructor may come back on the same thread.
     pub serial: Reentrant,
     pub state: Mutex<State>,
-    pub interposed: InterposedNames,
+    pub interposed: Arc<Interposed>,
     /// The place of the loader's own `__tls_get_addr` in the table; none if another function answers for it.
     pub tls_get_addr: Option<u32>,
     pub thunks: Thunks,
@@ -170,7 +170,7 @@ impl Domain {
 
     /// The binding of references to `name`, if the interposition table has it.
     pub(crate) fn interposed(&self, name: &[u8]) -> Option<Binding> {
-        plan::interposed(&self.0.interposed, name)
+        self.0.interposed.by_name(name)
     }
 
     /// The domain's replicas, in load order.

@@ -14,7 +14,13 @@ use crate::sys::{handlers, thread};
 use crate::visible::publish;
 
 /// Ended domains with threads that still run.
-static WAITING: Mutex<Vec<Domain>> = Mutex::new(Rank::Estates, Vec::new());
+static WAITING: Mutex<Vec<Retiring>> = Mutex::new(Rank::Estates, Vec::new());
+
+/// A domain, and what is done when it has ended.
+struct Retiring {
+    domain: Domain,
+    afterwards: Box<dyn FnOnce() + Send>,
+}
 
 /// How often, and after which time each, a domain is asked whether its threads have ended. The kernel counts a thread
 /// for a moment after `pthread_join` has returned.
@@ -28,35 +34,48 @@ impl Domain {
     /// that loads the same files gets them, with fresh data.
     ///
     /// If threads that its code has created still run, all this happens after they have ended: when a domain is made
-    /// next. Until then the domain stays as it is.
+    /// next. Until then the domain stays as it is. `afterwards` is called when all is done: it may give back what else
+    /// code of the domain has used.
     ///
     /// # Safety
     /// No code of the replicas runs, except in threads that it has created itself. Nobody uses the data of the
     /// replicas, or memory that their code has mapped, from now on.
-    pub unsafe fn retire(self) {
+    pub unsafe fn retire(self, afterwards: impl FnOnce() + Send + 'static) {
         let is_quiet = (0..TRIES).any(|attempt| {
             if attempt > 0 {
                 thread::pause(PAUSE);
             }
             !self.0.belongings.has_threads()
         });
+        let retiring = Retiring { domain: self, afterwards: Box::new(afterwards) };
         if is_quiet {
             // SAFETY: the caller's promise, and no thread of its own is left.
-            unsafe { end(&self) };
+            unsafe { retiring.end() };
         } else {
-            tracing::debug!(domain = self.name(), "waits for threads that its code has created");
-            WAITING.lock().push(self);
+            let name = retiring.domain.name();
+            tracing::debug!(domain = name, "waits for threads that its code has created");
+            WAITING.lock().push(retiring);
         }
     }
 }
 
 /// Ends the domains whose threads have ended meanwhile.
 pub(crate) fn resume() {
-    let quiet: Vec<Domain> =
-        WAITING.lock().extract_if(.., |domain| !domain.0.belongings.has_threads()).collect();
-    for domain in quiet {
+    let is_quiet = |retiring: &mut Retiring| !retiring.domain.0.belongings.has_threads();
+    let quiet: Vec<Retiring> = WAITING.lock().extract_if(.., is_quiet).collect();
+    for retiring in quiet {
         // SAFETY: whoever has retired it has promised the rest.
-        unsafe { end(&domain) };
+        unsafe { retiring.end() };
+    }
+}
+
+impl Retiring {
+    /// # Safety
+    /// No code of the domain runs, and nobody uses what it has.
+    unsafe fn end(self) {
+        // SAFETY: by contract.
+        unsafe { end(&self.domain) };
+        (self.afterwards)();
     }
 }
 

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::bind::binding::Binding;
-use crate::bind::plan::{Binder, InterposedNames, Plan, Provider};
+use crate::bind::plan::{Binder, Interposed, Plan, Provider};
 use crate::bind::relocate::{self, Definitions};
 use crate::bind::scope::{Order, Scope};
 use crate::error::{Error, Result};
@@ -211,8 +211,11 @@ impl Specimen {
             },
             ..Scope::default()
         };
-        let interposed: InterposedNames = INTERPOSED.iter().map(|&name| name.to_owned()).collect();
-        Binder::new(&scope, interposed, rules == Rules::Program).resolve(&image).map(Arc::new)
+        let names = INTERPOSED.iter().map(|&name| name.to_owned()).collect();
+        let interposed = Interposed { names, definitions: [].into() };
+        Binder::new(&scope, Arc::new(interposed), rules == Rules::Program)
+            .resolve(&image)
+            .map(Arc::new)
     }
 
     /// Maps the specimen, applies its plan, and protects what is to be read-only: all but the

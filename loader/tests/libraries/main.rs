@@ -4,6 +4,7 @@ mod costs;
 mod environment;
 mod exceptions;
 mod fork;
+mod interposed;
 mod names;
 mod own_environment;
 mod owned;

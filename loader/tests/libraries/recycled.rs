@@ -24,7 +24,7 @@ fn loader() -> Loader {
 
 fn retire(domain: Domain) {
     // SAFETY: no code of the domain's library runs, except in threads that it has created, and nothing uses its data.
-    unsafe { domain.retire() };
+    unsafe { domain.retire(|| ()) };
 }
 
 fn opened(domain: &Domain, path: &Path) -> Library {

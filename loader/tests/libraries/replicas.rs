@@ -355,10 +355,6 @@ fn dlopen_and_its_kin_act_for_the_domain_of_their_caller() {
     }
 }
 
-extern "C" fn answer(argument: c_int, context: usize) -> c_int {
-    argument + context as c_int
-}
-
 #[test]
 fn what_is_loaded_is_opened_by_its_name_when_its_file_is_gone() {
     let shop = Workshop::new("gone");
@@ -377,20 +373,6 @@ fn what_is_loaded_is_opened_by_its_name_when_its_file_is_gone() {
     std::fs::remove_file(&path).unwrap();
     // As under glibc, which compares the name with those of loaded objects before it looks for a file.
     assert_eq!(call(&library, "run"), 7);
-}
-
-#[test]
-fn interposition_is_per_domain() {
-    let shop = Workshop::new("interpose");
-    let path = shop.build("libasks.so", "int ask(int); int run(void) { return ask(5); }", &[]);
-    let loader = Loader::builder().build().unwrap();
-    for context in [100, 200] {
-        // SAFETY: `ask` takes an int; `answer` takes it and the context.
-        let entry = unsafe { Interposition::with_context(answer as *const c_void, 1, context) };
-        let domain = loader.domain("asks").interpose("ask", entry).build().unwrap();
-        let library = open(&domain, &path, OpenFlags::NOW).unwrap();
-        assert_eq!(call(&library, "run"), 5 + context as c_int);
-    }
 }
 
 #[test]

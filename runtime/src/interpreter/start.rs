@@ -135,11 +135,9 @@ fn prepare(name: &str, configuration: &Configuration) -> Result<(Place, table::P
     match found {
         Ok(table) => Ok((place, table)),
         Err(error) => {
-            let domain = place.domain.clone();
-            drop(place);
-            // SAFETY: nobody has called a function of libpython's or the payload's, nor has the domain's
-            // address for one; what is not started leaves nothing behind.
-            unsafe { domain.close() };
+            // SAFETY: nobody has called a function of libpython's or the payload's, nor has the address of one. What is
+            // not started leaves nothing behind.
+            unsafe { place.close() };
             Err(error)
         }
     }

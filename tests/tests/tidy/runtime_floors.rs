@@ -7,7 +7,17 @@ use crate::syntax::{parse, uses};
 
 /// The runtime's modules from below (docs/architecture.md). Modules of one floor are one idea.
 const RUNTIME: [&[&str]; 9] = [
-    &["error", "environment", "thread", "shared_signals", "leaf", "waiting", "libraries", "limits"],
+    &[
+        "error",
+        "environment",
+        "thread",
+        "shared_signals",
+        "leaf",
+        "waiting",
+        "heap",
+        "libraries",
+        "limits",
+    ],
     &["payload"],
     &["python"],
     &["torch"],

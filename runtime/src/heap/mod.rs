@@ -1,0 +1,205 @@
+//! The heap of an interpreter's C++ objects: what its libraries take by `operator new`.
+//!
+//! malloc's heap is the process's. An interpreter that has ended leaves in it what Python objects own that CPython never
+//! frees, and nobody can say whose a block is. So C++ code of replicas takes small blocks from a heap of its interpreter's
+//! own: Doug Lea's malloc in one window of addresses, which is given back as a whole. libtorch's registrations alone are
+//! 270,000 blocks, 60 MiB.
+//!
+//! Anybody may free a block ([`operators`]): it is recognised by its address. Blocks of other functions of the C library
+//! are malloc's as ever, and so are large blocks, which storages of tensors are.
+//!
+//! Nobody waits for the heap. Who finds it taken gets a block from malloc, and leaves a free one to the next who has it. So
+//! threads of one interpreter do not hold up each other, and a forked child goes on whatever other threads did.
+
+mod cache;
+mod operators;
+mod window;
+
+pub(crate) use operators::{definitions, functions};
+
+use dlmalloc::Dlmalloc;
+use std::cell::UnsafeCell;
+use std::ffi::c_void;
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use window::Window;
+
+/// Larger blocks are malloc's: from this size on it gives a block a mapping of its own (`DEFAULT_MMAP_THRESHOLD`).
+const LARGEST: usize = 128 << 10;
+
+/// A heap. It is never freed: the next interpreter gets it.
+#[derive(Debug)]
+pub(crate) struct Heap {
+    window: &'static Window,
+    taken: AtomicBool,
+    blocks: Blocks,
+    /// Blocks that were freed while the heap was taken, linked by their first words.
+    left: AtomicPtr<Left>,
+    /// The number of interpreters that have given it back.
+    turn: AtomicU64,
+}
+
+struct Left {
+    next: *mut Left,
+}
+
+struct Blocks(UnsafeCell<Dlmalloc<&'static Window>>);
+
+impl std::fmt::Debug for Blocks {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("Blocks")
+    }
+}
+
+// SAFETY: the blocks are used only by who has taken the heap.
+unsafe impl Sync for Heap {}
+
+/// Heaps that no interpreter has.
+static SPARE: Mutex<Vec<&'static Heap>> = Mutex::new(Vec::new());
+
+impl Heap {
+    /// An empty heap; `None` where there are no addresses for it, or where it cannot be used: in a program with
+    /// `panic = "abort"`, in which no C++ exception passes through our functions, std::bad_alloc included.
+    pub(crate) fn of_an_interpreter() -> Option<&'static Self> {
+        if cfg!(panic = "abort") {
+            return None;
+        }
+        let spare = SPARE.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        spare.or_else(|| {
+            let window = Window::reserve()?;
+            let heap: &'static Self = Box::leak(Box::new(Self {
+                window,
+                taken: AtomicBool::new(false),
+                blocks: Blocks(UnsafeCell::new(Dlmalloc::new_with_allocator(window))),
+                left: AtomicPtr::new(ptr::null_mut()),
+                turn: AtomicU64::new(0),
+            }));
+            window.note(heap);
+            Some(heap)
+        })
+    }
+
+    /// The heap of the block at `address`, if it is one of a heap.
+    fn of(address: *mut c_void) -> Option<&'static Self> {
+        Window::owner(address.addr())
+    }
+
+    /// The addresses that are in use.
+    #[cfg(test)]
+    pub(crate) fn used(&self) -> std::ops::Range<usize> {
+        self.window.used()
+    }
+
+    /// Leaves the empty heap to the next interpreter.
+    ///
+    /// # Safety
+    /// No code of the interpreter runs, and nobody uses its blocks.
+    pub(crate) unsafe fn give_back(&'static self) {
+        self.turn.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: the caller's promise. What the old value refers to lies in the window.
+        unsafe { *self.blocks.0.get() = Dlmalloc::new_with_allocator(self.window) };
+        self.left.store(ptr::null_mut(), Ordering::Relaxed);
+        self.window.empty();
+        self.taken.store(false, Ordering::Release);
+        SPARE.lock().unwrap_or_else(PoisonError::into_inner).push(self);
+    }
+
+    fn turn(&self) -> u64 {
+        self.turn.load(Ordering::Relaxed)
+    }
+
+    /// Does something with the blocks, unless somebody else does.
+    fn with<T>(&self, action: impl FnOnce(&mut Dlmalloc<&'static Window>) -> T) -> Option<T> {
+        if self.taken.swap(true, Ordering::Acquire) {
+            return None;
+        }
+        // SAFETY: nobody else has taken the heap.
+        let blocks = unsafe { &mut *self.blocks.0.get() };
+        if !self.left.load(Ordering::Relaxed).is_null() {
+            let mut left = self.left.swap(ptr::null_mut(), Ordering::Acquire);
+            while !left.is_null() {
+                // SAFETY: a free block of this heap, which is in no list any more.
+                unsafe {
+                    let next = (*left).next;
+                    blocks.c_free(left.cast());
+                    left = next;
+                }
+            }
+        }
+        let result = action(blocks);
+        self.taken.store(false, Ordering::Release);
+        Some(result)
+    }
+
+    /// A block of at least `size` bytes, aligned for every type (`__STDCPP_DEFAULT_NEW_ALIGNMENT__`); null if malloc shall
+    /// give it.
+    fn allocate(&'static self, size: usize) -> *mut c_void {
+        if let Some(block) = cache::take(self, size) {
+            return block;
+        }
+        if size > LARGEST {
+            return ptr::null_mut();
+        }
+        // SAFETY: no precondition.
+        let block = self.with(|blocks| unsafe { blocks.c_malloc(size.max(1)) });
+        block.map_or(ptr::null_mut(), |block| block.cast())
+    }
+
+    /// Frees a block.
+    ///
+    /// # Safety
+    /// It is one of this heap, and nobody uses it from now on.
+    unsafe fn free(&'static self, block: *mut c_void) {
+        // SAFETY: by contract.
+        if !unsafe { cache::keep(self, block) } {
+            // SAFETY: by contract.
+            unsafe { self.put_back(block) };
+        }
+    }
+
+    /// Frees a block that no thread keeps.
+    ///
+    /// # Safety
+    /// As for [`Heap::free`].
+    unsafe fn put_back(&self, block: *mut c_void) {
+        // SAFETY: by contract.
+        if self.with(|blocks| unsafe { blocks.c_free(block.cast()) }).is_some() {
+            return;
+        }
+        let left: *mut Left = block.cast();
+        let mut next = self.left.load(Ordering::Relaxed);
+        loop {
+            // SAFETY: the block is free, aligned, and at least as long as its head.
+            unsafe { (*left).next = next };
+            let order = (Ordering::Release, Ordering::Relaxed);
+            match self.left.compare_exchange_weak(next, left, order.0, order.1) {
+                Ok(_) => return,
+                Err(other) => next = other,
+            }
+        }
+    }
+
+    /// A block of malloc's with the bytes of `block`, which is freed; null, without a change, where there is no memory.
+    ///
+    /// # Safety
+    /// As for [`Heap::free`].
+    unsafe fn moved(&'static self, block: *mut c_void, size: usize) -> *mut c_void {
+        // The next block may begin right behind it, so that no more than its own bytes may be read.
+        // SAFETY: by contract; the function reads the block's head.
+        let length = unsafe { window::length_of(block) };
+        // SAFETY: no precondition.
+        let new = unsafe { libc::malloc(size) };
+        if !new.is_null() {
+            // SAFETY: both have so many bytes, and they are not the same.
+            unsafe {
+                ptr::copy_nonoverlapping(block.cast::<u8>(), new.cast(), length.min(size));
+                self.free(block);
+            }
+        }
+        new
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,201 @@
+//! The functions of C++ and C that take and free blocks.
+//!
+//! Where a replica's reference to `operator new` would bind to libstdc++'s, it binds to one that asks the interpreter's heap
+//! first. A program, or a package, with operators of its own keeps those. libstdc++'s `operator delete` frees what it gets by
+//! `free`, to which all system objects come that delete an object of a replica. So libstdc++'s slot for `free` is redirected to
+//! a function that knows the heaps. C++ code that frees by `free` or `realloc` what it has from `operator new` works with
+//! malloc, although C++ forbids it; so replicas' references to these are interposed too.
+
+use super::Heap;
+use hydrozoa_loader::{Interposition, Loader};
+use std::ffi::{CStr, c_void};
+use std::ptr;
+use std::sync::OnceLock;
+
+const LIBRARY: &str = "libstdc++.so.6";
+
+/// A definition of a system object, and what stands in its place: the object's soname, the symbol, and the function.
+pub(crate) type Definition = (&'static str, &'static str, Interposition);
+
+/// A name, and what stands in the place of each definition of it.
+pub(crate) type Function = (&'static str, Interposition);
+
+/// libstdc++'s own operators.
+struct Originals {
+    new: unsafe extern "C-unwind" fn(usize) -> *mut c_void,
+    delete: unsafe extern "C-unwind" fn(*mut c_void),
+    /// Whether its operator delete knows the heaps.
+    knows: bool,
+}
+
+static ORIGINALS: OnceLock<Originals> = OnceLock::new();
+
+/// What stands in the place of libstdc++'s definitions for an interpreter with this heap.
+pub(crate) fn definitions(heap: &'static Heap) -> Vec<Definition> {
+    let context = ptr::from_ref(heap).expose_provenance();
+    // SAFETY: `operator new(std::size_t)` and its relatives have one INTEGER argument, or two with std::nothrow_t (Itanium C++
+    // ABI); the context becomes the next one.
+    let (new, new_nothrow) = unsafe {
+        (
+            Interposition::with_context(new as *const c_void, 1, context),
+            Interposition::with_context(new_nothrow as *const c_void, 2, context),
+        )
+    };
+    // SAFETY: `operator delete` has the block as its first argument in all its forms, and needs no other.
+    let delete = unsafe { Interposition::function(delete as *const c_void) };
+    let all = [
+        ("_Znwm", new),
+        ("_Znam", new),
+        ("_ZnwmRKSt9nothrow_t", new_nothrow),
+        ("_ZnamRKSt9nothrow_t", new_nothrow),
+        ("_ZdlPv", delete),
+        ("_ZdaPv", delete),
+        ("_ZdlPvm", delete),
+        ("_ZdaPvm", delete),
+        ("_ZdlPvRKSt9nothrow_t", delete),
+        ("_ZdaPvRKSt9nothrow_t", delete),
+    ];
+    all.map(|(symbol, interposition)| (LIBRARY, symbol, interposition)).to_vec()
+}
+
+/// What stands in the place of functions of the C library.
+pub(crate) fn functions() -> [Function; 2] {
+    // SAFETY: the functions have the signatures of <stdlib.h>.
+    unsafe {
+        [
+            ("free", Interposition::function(free as *const c_void)),
+            ("realloc", Interposition::function(realloc as *const c_void)),
+        ]
+    }
+}
+
+impl Originals {
+    /// They are there when code calls that was bound to them. Then libstdc++ learns of the heaps.
+    fn get() -> &'static Self {
+        ORIGINALS.get_or_init(|| {
+            // SAFETY: the functions have these signatures (Itanium C++ ABI).
+            let (new, delete) = unsafe {
+                (
+                    std::mem::transmute::<
+                        *mut c_void,
+                        unsafe extern "C-unwind" fn(usize) -> *mut c_void,
+                    >(symbol(c"_Znwm")),
+                    std::mem::transmute::<*mut c_void, unsafe extern "C-unwind" fn(*mut c_void)>(
+                        symbol(c"_ZdlPv"),
+                    ),
+                )
+            };
+            // Its slot for `free` is bound when it is first used, by whoever is first. That has happened then.
+            // SAFETY: a null pointer may be deleted.
+            unsafe { delete(ptr::null_mut()) };
+            // SAFETY: the function frees what `free` frees.
+            let redirected = Loader::builder().build().and_then(|loader| unsafe {
+                loader.redirect_system(LIBRARY, &[("free", free as *const c_void)])
+            });
+            let knows = matches!(redirected, Ok(1..));
+            if !knows {
+                tracing::debug!(?redirected, "C++ objects of interpreters are malloc's");
+            }
+            Self { new, delete, knows }
+        })
+    }
+}
+
+/// The address of a symbol of libstdc++'s.
+fn symbol(name: &CStr) -> *mut c_void {
+    // SAFETY: the texts are NUL-terminated. The object is loaded, and is looked for by its name only.
+    let found = unsafe {
+        let library = libc::dlopen(c"libstdc++.so.6".as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD);
+        libc::dlsym(library, name.as_ptr())
+    };
+    assert!(!found.is_null(), "libstdc++.so.6 defines {name:?}");
+    found
+}
+
+/// # Safety
+/// The context is that of `definitions`.
+unsafe fn heap(context: usize) -> &'static Heap {
+    // SAFETY: by contract; a heap is never freed.
+    unsafe { &*ptr::with_exposed_provenance(context) }
+}
+
+/// `operator new(size)`.
+///
+/// # Safety
+/// Called through its thunk.
+unsafe extern "C-unwind" fn new(size: usize, context: usize) -> *mut c_void {
+    let originals = Originals::get();
+    // SAFETY: by contract.
+    match unsafe { taken(originals, size, context) } {
+        // SAFETY: the function has no precondition.
+        block if block.is_null() => unsafe { (originals.new)(size) },
+        block => block,
+    }
+}
+
+/// `operator new(size, std::nothrow)`.
+///
+/// # Safety
+/// Called through its thunk.
+unsafe extern "C-unwind" fn new_nothrow(
+    size: usize,
+    _: *const c_void,
+    context: usize,
+) -> *mut c_void {
+    // SAFETY: by contract.
+    match unsafe { taken(Originals::get(), size, context) } {
+        // What the operator does but for the program's handler, which may free memory or throw.
+        // SAFETY: the function has no precondition.
+        block if block.is_null() => unsafe { libc::malloc(size.max(1)) },
+        block => block,
+    }
+}
+
+/// # Safety
+/// The context is that of `definitions`.
+unsafe fn taken(originals: &Originals, size: usize, context: usize) -> *mut c_void {
+    match originals.knows {
+        // SAFETY: by contract.
+        true => unsafe { heap(context) }.allocate(size),
+        false => ptr::null_mut(),
+    }
+}
+
+/// `operator delete(block)`.
+///
+/// # Safety
+/// Nobody uses the block from now on.
+unsafe extern "C-unwind" fn delete(block: *mut c_void) {
+    match Heap::of(block) {
+        // SAFETY: by contract, and the block is one of the heap.
+        Some(heap) => unsafe { heap.free(block) },
+        // SAFETY: by contract.
+        None => unsafe { (Originals::get().delete)(block) },
+    }
+}
+
+/// `free(block)`.
+///
+/// # Safety
+/// As free(3).
+unsafe extern "C" fn free(block: *mut c_void) {
+    match Heap::of(block) {
+        // SAFETY: by contract, and the block is one of the heap.
+        Some(heap) => unsafe { heap.free(block) },
+        // SAFETY: by contract.
+        None => unsafe { libc::free(block) },
+    }
+}
+
+/// `realloc(block, size)`.
+///
+/// # Safety
+/// As realloc(3).
+unsafe extern "C" fn realloc(block: *mut c_void, size: usize) -> *mut c_void {
+    match Heap::of(block) {
+        // SAFETY: by contract, and the block is one of the heap.
+        Some(heap) => unsafe { heap.moved(block, size) },
+        // SAFETY: by contract.
+        None => unsafe { libc::realloc(block, size) },
+    }
+}

@@ -1,0 +1,132 @@
+use super::*;
+use std::thread;
+
+fn heap() -> &'static Heap {
+    Heap::of_an_interpreter().unwrap()
+}
+
+#[test]
+fn blocks_are_told_by_their_addresses_and_keep_their_bytes() {
+    let (one, other) = (heap(), heap());
+    let mut blocks = Vec::new();
+    for size in [0, 1, 16, 24, 100, 1000, 5000, 100_000, LARGEST] {
+        for heap in [one, other] {
+            let block = heap.allocate(size);
+            assert!(!block.is_null() && block.addr().is_multiple_of(16));
+            assert!(heap.used().contains(&block.addr()));
+            assert!(ptr::eq(Heap::of(block).unwrap(), heap));
+            // SAFETY: the block has so many bytes.
+            unsafe { ptr::write_bytes(block.cast::<u8>(), size as u8, size) };
+            blocks.push((heap, block, size));
+        }
+    }
+    assert!(one.allocate(LARGEST + 1).is_null());
+    for (heap, block, size) in blocks {
+        // SAFETY: the block has so many bytes, and is freed once.
+        unsafe {
+            assert!(window::length_of(block) >= size);
+            let bytes = std::slice::from_raw_parts(block.cast::<u8>(), size);
+            assert!(bytes.iter().all(|byte| *byte == size as u8));
+            heap.free(block);
+        }
+    }
+    // SAFETY: malloc's.
+    let foreign = unsafe { libc::malloc(10) };
+    assert!(Heap::of(foreign).is_none() && Heap::of(ptr::null_mut()).is_none());
+    // SAFETY: as above; nobody has blocks of the heaps any more.
+    unsafe {
+        libc::free(foreign);
+        one.give_back();
+        other.give_back();
+    }
+}
+
+#[test]
+fn a_block_that_is_reallocated_becomes_malloc_s_with_its_bytes() {
+    let heap = heap();
+    for size in [10, 3000, 200_000] {
+        let block = heap.allocate(1000);
+        // SAFETY: the blocks have so many bytes, and each is freed once.
+        unsafe {
+            ptr::write_bytes(block.cast::<u8>(), 7, 1000);
+            let moved = heap.moved(block, size);
+            assert!(Heap::of(moved).is_none());
+            let bytes = std::slice::from_raw_parts(moved.cast::<u8>(), size.min(1000));
+            assert!(bytes.iter().all(|byte| *byte == 7));
+            libc::free(moved);
+        }
+    }
+    // SAFETY: nobody has blocks of it.
+    unsafe { heap.give_back() };
+}
+
+#[test]
+fn a_heap_that_is_given_back_is_empty_and_the_next_one_has_its_window() {
+    let heap = heap();
+    let start = heap.used().start;
+    let mut last = ptr::null_mut();
+    while heap.used().len() < 8 << 20 {
+        last = heap.allocate(1000);
+        // SAFETY: a word of the block.
+        unsafe { *last.cast::<usize>() = 1 };
+    }
+    // SAFETY: nobody uses its blocks from now on.
+    unsafe { heap.give_back() };
+    assert!(heap.used().is_empty());
+    let mut others = Vec::new();
+    // Another test may have given one back too.
+    let next = loop {
+        let other = self::heap();
+        if other.used().start == start {
+            break other;
+        }
+        others.push(other);
+    };
+    let first = next.allocate(1000);
+    assert!(!first.is_null() && first < last);
+    // SAFETY: the block is not used; nobody has other blocks of these heaps.
+    unsafe {
+        assert_eq!(*first.cast::<usize>(), 0);
+        next.give_back();
+        others.into_iter().for_each(|other| other.give_back());
+    }
+}
+
+#[test]
+fn threads_that_take_and_free_each_others_blocks_lose_none() {
+    let heap = heap();
+    let (rounds, threads) = (20_000, 4);
+    let shared = &Mutex::new(Vec::<usize>::new());
+    thread::scope(|scope| {
+        // Each thread frees what another one has taken, by one list.
+        for number in 0..threads {
+            scope.spawn(move || {
+                for round in 0..rounds {
+                    let size = 16 + (round * 37 + number * 101) % 900;
+                    let block = heap.allocate(size);
+                    if !block.is_null() {
+                        // SAFETY: the block has so many bytes.
+                        unsafe { ptr::write_bytes(block.cast::<u8>(), number as u8, size) };
+                        shared.lock().unwrap().push(block.expose_provenance());
+                    }
+                    if round % 2 == 1 {
+                        let mut taken = shared.lock().unwrap();
+                        let half = taken.len() / 2;
+                        let blocks = taken.split_off(half);
+                        drop(taken);
+                        for block in blocks {
+                            // SAFETY: a block of the heap that is in no list any more.
+                            unsafe { heap.free(ptr::with_exposed_provenance_mut(block)) };
+                        }
+                    }
+                }
+            });
+        }
+    });
+    // All that is left is what the list has.
+    assert!(heap.with(|_| ()).is_some());
+    assert!(heap.left.load(Ordering::Relaxed).is_null());
+    assert!(heap.used().len() < 8 << 20, "{} bytes are kept", heap.used().len());
+    // SAFETY: nobody uses its blocks from now on.
+    unsafe { heap.give_back() };
+}
