@@ -133,6 +133,29 @@ fn what_libraries_leave_behind_ends_with_their_interpreter() {
 }
 
 #[test]
+fn objects_count_for_the_interpreter_that_has_them() {
+    alone(patience(), || {
+        let shop = Workshop::new("counted");
+        let path = library(&shop);
+        let pool = builders(2).next().unwrap().build().unwrap();
+        let mut taken = Vec::new();
+        for mebibytes in [8, 2] {
+            let session = pool.acquire().unwrap();
+            let code = format!("import ctypes\nctypes.CDLL({path:?}).leaves_behind({mebibytes})");
+            session.run(&code, "leaves.py").unwrap();
+            taken.push(session.interpreter().clone());
+            std::mem::forget(session);
+        }
+        for (interpreter, mebibytes) in taken.iter().zip([8, 2]) {
+            let memory = interpreter.memory().unwrap();
+            let bytes = mebibytes << 20..(mebibytes << 20) + (1 << 20);
+            assert!(bytes.contains(&memory.cxx_objects), "{memory}");
+            assert!(memory.private() > memory.cxx_objects, "{memory}");
+        }
+    });
+}
+
+#[test]
 fn a_forked_child_takes_and_frees_objects_whatever_other_threads_did() {
     alone(patience(), || {
         let shop = Workshop::new("forked");

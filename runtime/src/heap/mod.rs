@@ -20,6 +20,7 @@ pub(crate) use operators::{definitions, functions};
 use dlmalloc::Dlmalloc;
 use std::cell::UnsafeCell;
 use std::ffi::c_void;
+use std::ops::Range;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -86,8 +87,7 @@ impl Heap {
     }
 
     /// The addresses that are in use.
-    #[cfg(test)]
-    pub(crate) fn used(&self) -> std::ops::Range<usize> {
+    pub(crate) fn used(&self) -> Range<usize> {
         self.window.used()
     }
 

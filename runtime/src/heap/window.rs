@@ -63,7 +63,6 @@ impl Window {
     }
 
     /// The addresses that are in use.
-    #[cfg(test)]
     pub(super) fn used(&self) -> Range<usize> {
         self.start..self.start + self.used.load(Ordering::Relaxed)
     }

@@ -11,6 +11,7 @@ mod start;
 pub(crate) use attach::{Attached, entered_from_python, without_gil};
 pub(crate) use start::{Configuration, run_command, start};
 
+use crate::heap::Heap;
 use crate::interrupt::{OnStuck, Sender, StuckVisits};
 use crate::payload::table::PayloadTable;
 use crate::python::Installation;
@@ -50,6 +51,8 @@ pub(crate) struct Inner {
     /// References that are released before it ends.
     kept: KeptObjects,
     domain: Domain,
+    /// Where its C++ objects are.
+    heap: Option<&'static Heap>,
     sender: Sender,
     stuck: StuckVisits,
     on_stuck: OnStuck,
@@ -150,6 +153,11 @@ impl Inner {
     /// The stack of its main thread.
     pub(crate) fn main_stack(&self) -> Option<Range<usize>> {
         self.main.as_ref()?.stack()
+    }
+
+    /// The addresses of its C++ objects, if it has a heap of them.
+    pub(crate) fn cxx_heap(&self) -> Option<Range<usize>> {
+        self.heap.map(Heap::used)
     }
 
     /// Its position in its pool, from 0.

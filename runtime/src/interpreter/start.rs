@@ -74,7 +74,7 @@ pub(crate) fn start(
     configuration: &Configuration,
 ) -> Result<Interpreter> {
     let (place, table) = prepare(name, configuration)?;
-    let domain = place.domain.clone();
+    let (domain, heap) = (place.domain.clone(), place.heap);
     let end = Arc::new(End::default());
     let main = MainThread::start(name, place, table, configuration, Ending(end.clone()))?;
     let inner = Arc::new(Inner {
@@ -87,6 +87,7 @@ pub(crate) fn start(
         owner: OnceLock::new(),
         kept: KeptObjects::default(),
         domain,
+        heap,
         sender: Sender::default(),
         stuck: StuckVisits::default(),
         on_stuck: configuration.on_stuck.clone(),

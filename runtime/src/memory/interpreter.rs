@@ -16,7 +16,7 @@ use std::sync::Arc;
 /// The memory of one interpreter by owners, in bytes, at one moment.
 ///
 /// Private memory is counted in whole pages, at addresses that belong to the interpreter. What native code takes from
-/// malloc is not among them. All interpreters and the program have one malloc, and its pages hold blocks of all of them.
+/// malloc is not among them, nor are C++ objects of more than 128 KiB. All interpreters and the program have one malloc, and its pages hold blocks of all of them.
 /// That memory is in [`Memory::unattributed`], for the whole process. What an interpreter takes of it is the difference of
 /// two readings, if nothing else allocates meanwhile.
 #[derive(Clone, Debug, Default)]
@@ -29,6 +29,8 @@ pub struct Memory {
     pub raw_heap: u64,
     /// Private memory of the arenas of Python's objects.
     pub arenas: u64,
+    /// Private memory of its heap of C++ objects: what its libraries take by `operator new`.
+    pub cxx_objects: u64,
     /// Private memory of other mappings that its code has made: what libraries map.
     pub mapped: u64,
     /// Private memory of the stacks of its own threads: its main thread, and those that its code has created. It includes
@@ -80,9 +82,9 @@ pub struct Package {
 }
 
 impl Memory {
-    /// Bytes that are private to the interpreter: the sum of libraries, heap, arenas, mappings and stacks.
+    /// Bytes that are private to the interpreter: the sum of libraries, heaps, arenas, mappings and stacks.
     pub fn private(&self) -> u64 {
-        self.replicas() + self.raw_heap + self.arenas + self.mapped + self.stacks
+        self.replicas() + self.raw_heap + self.arenas + self.cxx_objects + self.mapped + self.stacks
     }
 
     /// Private bytes of all its replicas.
@@ -185,6 +187,7 @@ enum Owner {
     Library(usize),
     RawHeap,
     Arenas,
+    CxxObjects,
     Mapped,
     Stack,
     /// Another interpreter.
@@ -206,6 +209,7 @@ impl Memory {
             }
             Owner::RawHeap => self.raw_heap += pages.private,
             Owner::Arenas => self.arenas += pages.private,
+            Owner::CxxObjects => self.cxx_objects += pages.private,
             Owner::Mapped => self.mapped += pages.private,
             Owner::Stack => self.stacks += pages.private,
             Owner::Other => {}
@@ -241,6 +245,9 @@ impl Claims {
         for stack in inner.domain().stacks().into_iter().chain(inner.main_stack()) {
             self.claim(stack, Owner::Stack);
         }
+        if let Some(range) = inner.cxx_heap() {
+            self.claim(range, Owner::CxxObjects);
+        }
         for range in inner.domain().mappings() {
             self.claim(range, Owner::Mapped);
         }
@@ -253,7 +260,7 @@ impl Claims {
         let replicas = domain.replicas().into_iter();
         let ranges = replicas.map(|replica| replica.base..replica.base + replica.size);
         let stacks = domain.stacks().into_iter().chain(inner.main_stack());
-        for range in ranges.chain(stacks).chain(domain.mappings()) {
+        for range in ranges.chain(stacks).chain(inner.cxx_heap()).chain(domain.mappings()) {
             self.claim(range, Owner::Other);
         }
     }

@@ -14,6 +14,7 @@ impl fmt::Display for Memory {
             ("  libraries: variables and relocated words", self.replicas()),
             ("  heap of Python's raw allocator", self.raw_heap),
             ("  arenas of Python's objects", self.arenas),
+            ("  C++ objects of its libraries", self.cxx_objects),
             ("  what libraries map", self.mapped),
             ("  stacks of its threads", self.stacks),
             ("page tables (4 KiB for each 2 MiB in use)", self.page_tables),
