@@ -1,4 +1,4 @@
-//! `cargo xtask weights` and `cargo xtask race`: checks of promises about packages and movables that take minutes.
+//! `cargo xtask weights`, `race` and `mixed`: checks of promises about packages, movables and pools that take minutes.
 
 use std::path::Path;
 use std::process::Command;
@@ -31,6 +31,16 @@ pub struct Race {
     isolated: bool,
 }
 
+/// Options of `cargo xtask mixed`.
+#[derive(clap::Args, Clone)]
+pub struct Mixed {
+    #[command(flatten)]
+    environment: environment::Arguments,
+    /// How long, in minutes
+    #[arg(long, value_name = "M", default_value_t = 10.0)]
+    minutes: f64,
+}
+
 /// Sets up and measures. Returns an error if a promise is broken.
 pub fn weights(arguments: &Weights) -> Result<()> {
     let environment = Environment::prepare(&arguments.environment)?;
@@ -43,6 +53,21 @@ pub fn race(arguments: &Race) -> Result<()> {
     let environment = Environment::prepare(&arguments.environment)?;
     let compare = workspace::build("hydrozoa-benches", "compare")?;
     ran(&mut race_command(&compare, &environment, arguments.minutes * 60.0, arguments.isolated))
+}
+
+/// Sets up and runs the mixed load. Returns an error if anything is lost, wrong or stuck, or if memory grows.
+pub fn mixed(arguments: &Mixed) -> Result<()> {
+    let environment = Environment::prepare(&arguments.environment)?;
+    let compare = workspace::build("hydrozoa-benches", "compare")?;
+    ran(&mut mixed_command(&compare, &environment, arguments.minutes * 60.0))
+}
+
+/// The command of the mixed load.
+pub fn mixed_command(compare: &Path, environment: &Environment, seconds: f64) -> Command {
+    let mut command = Command::new(compare);
+    command.arg("mixed").arg("--venv").arg(environment.root());
+    command.args(["--seconds", &seconds.to_string()]).env("OMP_NUM_THREADS", "1");
+    command
 }
 
 /// The command of the measurement, with the package that it needs.

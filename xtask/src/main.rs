@@ -51,6 +51,8 @@ enum Task {
     Weights(large::Weights),
     /// Sixteen threads that make, call and drop fifty movables at random for five minutes
     Race(large::Race),
+    /// Calls, exceptions, interrupts, deadlines, replacements, movables, children and signals at random for ten minutes
+    Mixed(large::Mixed),
     /// 1, 4 and 8 interpreters beside as many processes on a GPU: its memory, throughput, right results
     Gpu(gpu::Arguments),
     /// What the loader promises of its speed, beside glibc's loader in the same run
@@ -96,6 +98,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Soak(arguments) => soak::run(&arguments),
         Task::Weights(arguments) => large::weights(&arguments),
         Task::Race(arguments) => large::race(&arguments),
+        Task::Mixed(arguments) => large::mixed(&arguments),
         Task::Gpu(arguments) => gpu::run(&arguments),
         Task::Speed(arguments) => speed::run(&arguments),
         Task::Models(arguments) => models::run(&arguments),

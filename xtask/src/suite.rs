@@ -133,6 +133,9 @@ fn all(
         steps.run("movables raced by 16 threads, 15 seconds", || {
             check(&mut large::race_command(&place.compare, place.environment, 15.0, false))
         });
+        steps.run("all that may happen to a pool, at random, 20 seconds", || {
+            check(&mut large::mixed_command(&place.compare, place.environment, 20.0))
+        });
         steps.run("weights of BERT-base: time, memory, a second process", || {
             check(&mut large::weights_command(&place.compare, place.environment, 5)?)
         });

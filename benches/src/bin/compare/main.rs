@@ -2,7 +2,9 @@
 
 mod comparison;
 mod gpu;
+mod mixed;
 mod race;
+mod random;
 mod report;
 mod serve;
 mod soak;
@@ -33,6 +35,8 @@ enum Role {
     Soak(soak::Options),
     /// Makes, calls and drops movables from many threads at random
     Race(race::Options),
+    /// Calls, exceptions, interrupts, deadlines, replacements, movables, children and signals at random
+    Mixed(mixed::Options),
     /// Interpreters beside processes on a GPU: the device's memory, throughput and right results
     Gpu(gpu::Options),
     /// Loads large weights: time beside stock, memory of many interpreters and of a second process
@@ -66,6 +70,7 @@ fn run(role: Role) -> anyhow::Result<()> {
         Role::Serve(options) => serve::run(&options),
         Role::Soak(options) => soak::run(&options),
         Role::Race(options) => race::run(&options),
+        Role::Mixed(options) => mixed::run(&options),
         Role::Gpu(options) => gpu::run(&options),
         Role::Weights(options) => weights::run(&options),
     }

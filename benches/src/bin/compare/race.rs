@@ -12,6 +12,7 @@ use hydrozoa::{Movable, Pool, Tensor, TorchPolicy};
 use hydrozoa_measure::trend::Trend;
 
 use crate::join;
+use crate::random::Random;
 
 const INTERPRETERS: usize = 4;
 const THREADS: usize = 16;
@@ -84,17 +85,6 @@ pub fn run(options: &Options) -> Result<()> {
     })?;
     drop(slots);
     report(&pool, &turns, &points, &alive)
-}
-
-/// Knuth's MMIX generator: each thread's sequence is the same in every run.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: usize) -> usize {
-        self.0 =
-            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) as usize % bound
-    }
 }
 
 fn lock(slot: &Slot) -> std::sync::MutexGuard<'_, Option<(Movable, f32)>> {
