@@ -360,6 +360,16 @@ pub struct PackageSize {
     pub objects: usize,
 }
 
+/// Who could change Python's memory although another thread holds the GIL.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Others {
+    /// Threads with a state in the interpreter that are neither the host's nor the interpreter's main thread.
+    pub threads: usize,
+    /// Sub-interpreters.
+    pub interpreters: usize,
+}
+
 /// What the payload may ask of the host.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -564,4 +574,16 @@ pub struct PayloadTable {
         context: *mut c_void,
         sink: *mut c_void,
     ) -> Status,
+
+    // The interpreter's memory.
+    /// 1 if the address lies in a window of addresses that is the interpreter's alone. Any thread may ask.
+    pub owns: unsafe extern "C" fn(address: *const c_void) -> c_int,
+    /// Calls `action` once with what Python uses of these windows, while no code that goes through Python can change the
+    /// memory there, or take or free any. `action` calls nothing of this table. Where others could change it, `action` is not
+    /// called, and the result is not zero. Attached. The host's own threads between `enter` and `leave` are not asked after: the
+    /// host keeps them out, unless `action` only reads.
+    pub quiet: unsafe extern "C" fn(
+        action: unsafe extern "C" fn(context: *mut c_void, used: *const Region, count: usize),
+        context: *mut c_void,
+    ) -> Others,
 }

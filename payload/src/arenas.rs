@@ -9,6 +9,7 @@
 
 use crate::heap::{map, reserved};
 use std::ffi::c_void;
+use std::ops::Range;
 use std::ptr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -103,6 +104,23 @@ pub(crate) unsafe fn release(arena: *mut c_void) {
     unsafe { libc::madvise(arena, ARENA, libc::MADV_DONTNEED) };
 }
 
+/// The addresses at which arenas are, neighbours as one range. The caller makes sure that none comes or goes meanwhile.
+pub(crate) fn ranges() -> Vec<Range<usize>> {
+    let mut ranges: Vec<Range<usize>> = Vec::new();
+    for place in 0..PLACES.load(Ordering::Relaxed) {
+        let word = TAKEN[place / 64].load(Ordering::Acquire);
+        if word & 1 << (place % 64) == 0 {
+            continue;
+        }
+        let start = address(place).addr();
+        match ranges.last_mut() {
+            Some(last) if last.end == start => last.end += ARENA,
+            _ => ranges.push(start..start + ARENA),
+        }
+    }
+    ranges
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -127,6 +145,8 @@ mod tests {
             // SAFETY: an arena is writable.
             unsafe { ptr::write_bytes(ptr::with_exposed_provenance_mut::<u8>(*arena), 7, ARENA) };
         }
+        let all = arenas[0]..arenas[0] + 130 * ARENA;
+        assert_eq!(ranges().as_slice(), std::slice::from_ref(&all));
         for index in [3, 64, 129] {
             let arena = ptr::with_exposed_provenance_mut::<c_void>(arenas[index]);
             assert!(owns(arena) && is_resident(arenas[index]));
@@ -134,6 +154,7 @@ mod tests {
             unsafe { release(arena) };
             assert!(!is_resident(arenas[index]));
         }
+        assert_eq!(ranges().len(), 3);
         for index in [3, 64, 129] {
             let arena = take().unwrap();
             assert_eq!(arena.addr(), arenas[index]);

@@ -9,6 +9,7 @@
 //! more. Where another thread has got the number meanwhile, it is freed when that one has ended.
 
 use crate::stack::Stack;
+use crate::threads;
 use pyo3_ffi::{
     PyEval_RestoreThread, PyThreadState, PyThreadState_Clear, PyThreadState_Delete,
     PyThreadState_DeleteCurrent, PyThreadState_Get, PyThreadState_GetInterpreter,
@@ -77,6 +78,7 @@ unsafe fn delete(states: &[*mut PyThreadState]) {
     // interpreter.
     unsafe {
         for &state in states {
+            threads::forget_state(state);
             PyThreadState_Clear(state);
         }
         let own = PyThreadState_Get();

@@ -18,6 +18,7 @@ use pyo3_ffi::{PyMem_SetAllocator, PyMemAllocatorDomain, PyMemAllocatorEx};
 use std::cell::UnsafeCell;
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
+use std::ops::Range;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -130,6 +131,21 @@ pub(crate) unsafe extern "C" fn regions(
     }
 }
 
+/// Whether the address is one of the window.
+pub(crate) fn owns(address: *const c_void) -> bool {
+    address.addr().wrapping_sub(START.load(Ordering::Relaxed)) < LENGTH.load(Ordering::Relaxed)
+}
+
+/// Calls `action` with the used addresses of the window, while nobody takes or frees memory there.
+pub(crate) fn still<T>(action: impl FnOnce(Range<usize>) -> T) -> T {
+    HEAP.with(|heap| {
+        // SAFETY: no precondition. What is free at the end of the window goes back to the system.
+        unsafe { heap.small.trim(0) };
+        let start = START.load(Ordering::Relaxed);
+        action(start..start + heap.small.allocator().used.load(Ordering::Relaxed))
+    })
+}
+
 /// A window of so many bytes that nobody can access.
 pub(crate) fn reserved(length: usize) -> Option<(usize, usize)> {
     // SAFETY: a mapping at an address of the kernel's choice replaces nothing.
@@ -237,8 +253,7 @@ enum Block {
 
 impl Heap {
     fn block(&self, address: *mut c_void) -> Block {
-        let start = START.load(Ordering::Relaxed);
-        if address.addr().wrapping_sub(start) < LENGTH.load(Ordering::Relaxed) {
+        if owns(address) {
             return Block::Small;
         }
         let large = || self.large.get(&address.addr());

@@ -19,6 +19,7 @@ mod memory;
 mod modules;
 mod objects;
 mod packages;
+mod quiet;
 mod recursion;
 mod reference;
 mod report;
@@ -80,6 +81,8 @@ static TABLE: PayloadTable = PayloadTable {
     lend_tensor: tensors::lend_tensor,
     regions: heap::regions,
     packages: packages::packages,
+    owns: quiet::owns,
+    quiet: quiet::quiet,
 };
 
 /// The payload's entry: see [`table::Entry`].

@@ -32,6 +32,11 @@ static MAIN: AtomicPtr<PyThreadState> = AtomicPtr::new(ptr::null_mut());
 /// The exit status of a command line that runs no program, such as `--version`.
 static EXIT: AtomicI32 = AtomicI32::new(0);
 
+/// Whether a state is that of the thread that has started the interpreter.
+pub(crate) fn is_main(state: *mut PyThreadState) -> bool {
+    state == MAIN.load(Ordering::Acquire)
+}
+
 /// See [`crate::table::PayloadTable::start`].
 pub(crate) unsafe extern "C" fn start(start: *const Start, sink: *mut c_void) -> Status {
     // SAFETY: the host passes a valid description, and its own sink.

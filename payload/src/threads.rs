@@ -8,12 +8,15 @@
 use crate::ended;
 use crate::recursion;
 use crate::stack::Stack;
+use crate::start;
 use crate::table::Handle;
 use pyo3_ffi::{
     Py_DECREF, Py_INCREF, PyEval_RestoreThread, PyEval_SaveThread, PyGILState_Ensure,
     PyGILState_GetThisThreadState, PyGILState_Release, PyGILState_STATE, PyObject, PyThreadState,
-    compat::PyThreadState_GetUnchecked,
+    PyThreadState_GetID, compat::PyThreadState_GetUnchecked,
 };
+use std::cell::UnsafeCell;
+use std::collections::BTreeSet;
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
@@ -41,6 +44,26 @@ struct Deferred {
 // SAFETY: both parts are addresses. The contract of `defer` is that any thread may run the action.
 unsafe impl Send for Deferred {}
 
+/// The numbers of the states that `enter` has made (`PyThreadState_GetID`, which gives none twice).
+struct Hosts(UnsafeCell<BTreeSet<i64>>);
+
+// SAFETY: used by threads that are attached only, one at a time.
+unsafe impl Sync for Hosts {}
+
+static HOSTS: Hosts = Hosts(UnsafeCell::new(BTreeSet::new()));
+
+/// Whether a state is that of one of the host's threads or of the main thread. The calling thread is attached.
+pub(crate) fn is_hosts(state: *mut PyThreadState) -> bool {
+    // SAFETY: attached; the state is in the interpreter's list, so it is valid.
+    start::is_main(state) || unsafe { (*HOSTS.0.get()).contains(&PyThreadState_GetID(state)) }
+}
+
+/// Notes that a state is about to be deleted. The calling thread is attached.
+pub(crate) fn forget_state(state: *mut PyThreadState) {
+    // SAFETY: as above.
+    unsafe { (*HOSTS.0.get()).remove(&PyThreadState_GetID(state)) };
+}
+
 static QUEUE: Stack<Deferred> = Stack::new();
 
 /// Whether `QUEUE` or the list of ended threads may hold anything. An entry asks neither otherwise.
@@ -54,6 +77,7 @@ pub(crate) unsafe extern "C" fn enter(room: usize) -> c_int {
         let state = PyGILState_Ensure();
         if new {
             PyGILState_Ensure();
+            (*HOSTS.0.get()).insert(PyThreadState_GetID(PyGILState_GetThisThreadState()));
         }
         let taken = recursion::lower(PyGILState_GetThisThreadState(), room);
         let new = if new { NEW_THREAD } else { 0 };
