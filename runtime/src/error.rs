@@ -1,5 +1,6 @@
 //! The crate's errors.
 
+use crate::cold::Unsettled;
 use crate::python::Candidate;
 use hydrozoa_loader::remedy;
 use std::fmt;
@@ -123,6 +124,14 @@ pub enum Error {
         sessions: usize,
         /// How long the call has waited.
         waited: Duration,
+    },
+    /// The interpreter was not settled ([`Interpreter::settle`](crate::Interpreter::settle)), or not all of it.
+    #[error("{interpreter} was not settled: {reason}")]
+    Settle {
+        /// Its name.
+        interpreter: String,
+        /// What keeps it from it.
+        reason: Unsettled,
     },
     /// The calling thread's stack has too little room to run Python on it.
     #[error(

@@ -21,6 +21,7 @@
 //! # Ok::<(), hydrozoa::Error>(())
 //! ```
 
+mod cold;
 mod command_line;
 pub mod convert;
 mod device;
@@ -44,12 +45,14 @@ mod payload;
 mod pool;
 pub mod python;
 mod session;
+mod settle;
 mod shared_signals;
 mod thread;
 pub mod torch;
 mod torch_policy;
 mod waiting;
 
+pub use cold::{Settled, Unsettled};
 pub use command_line::CommandLine;
 pub use convert::buffer::Buffer;
 pub use convert::tensor::{DataType, Element, Tensor};

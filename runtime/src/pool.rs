@@ -2,11 +2,13 @@
 
 mod acquire;
 
+use crate::cold::{Settled, Wish};
 use crate::environment::{Environment, Variables};
 use crate::interpreter::{Configuration, Interpreter, Queue, close_all, start, without_gil};
 use crate::interrupt::{OnStuck, Stuck};
 use crate::libraries::LibraryRules;
 use crate::python::{self, Installation, Search};
+use crate::settle::settle;
 use crate::thread::Thread;
 use crate::torch::TorchPolicy;
 use crate::torch_policy::Torch;
@@ -111,6 +113,7 @@ pub struct Builder {
     environment: Option<Variables>,
     on_stuck: OnStuck,
     memory: Option<NonZeroUsize>,
+    settling: Wish,
 }
 
 impl Builder {
@@ -224,6 +227,22 @@ impl Builder {
         self
     }
 
+    /// The directory on a disk in which [`Pool::settle`] puts the memory of interpreters. See
+    /// [`Interpreter::settle`].
+    pub fn settle_in(mut self, directory: impl Into<PathBuf>) -> Self {
+        self.settling.directory = Some(directory.into());
+        self
+    }
+
+    /// Settles each interpreter by itself, once: when at least so many sessions on it have ended and none is open, so when
+    /// it has warmed up. A pool's own work takes sessions too, such as [`Pool::register_module`] and loads of packages. It
+    /// happens on a thread of its own, and calls that begin meanwhile wait. 0 is never, the default. An interpreter that
+    /// cannot be settled goes on; a warning of `tracing` says why. It needs [`Builder::settle_in`].
+    pub fn settle_after(mut self, sessions: usize) -> Self {
+        self.settling.after = sessions;
+        self
+    }
+
     /// Calls `function` once for each call that goes on although it was interrupted or its deadline has passed
     /// ([`Session::with_deadline`](crate::Session::with_deadline),
     /// [`Session::interrupt_handle`](crate::Session::interrupt_handle)). It runs on a thread of its own. Without it, such a
@@ -262,6 +281,7 @@ impl Builder {
             libraries: self.libraries,
             on_stuck: self.on_stuck,
             memory: self.memory,
+            settling: self.settling,
             environment: self.environment.map(Environment::new).transpose()?,
             ..Configuration::new(python.clone(), torch)
         };
@@ -461,6 +481,20 @@ impl Pool {
         let members = self.interpreters().to_vec();
         drop(self);
         close_all(members, within)
+    }
+
+    /// Settles the pool's interpreters, one after the other, in the directory of
+    /// [`Builder::settle_in`](crate::Builder::settle_in): [`Interpreter::settle`].
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Configuration`] if the builder names no directory. Else the first error of an interpreter; the others have been
+    /// settled.
+    pub fn settle(&self) -> Result<Vec<Settled>> {
+        let interpreters = self.interpreters();
+        let all: Vec<_> =
+            interpreters.iter().map(|one| settle(&one.0, one.0.settling().directory()?)).collect();
+        all.into_iter().collect()
     }
 
     /// Whether the interpreter was started for this pool.

@@ -7,6 +7,7 @@ use crate::interrupt::{self, InterruptHandle, Watch};
 use crate::memory;
 use crate::object::Object;
 use crate::payload::{Sink, table::Handle, table::Status, table::Text};
+use crate::settle;
 use crate::thread::stack;
 use std::any::Any;
 use std::fmt;
@@ -253,6 +254,7 @@ impl Drop for Session {
         if self.inner().leases().end() {
             memory::give_back();
         }
+        settle::session_ended(self.inner());
     }
 }
 

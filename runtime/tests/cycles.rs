@@ -63,6 +63,29 @@ fn what_an_interpreter_had_is_given_back_while_another_one_serves() {
 }
 
 #[test]
+fn what_a_settled_interpreter_had_is_given_back() {
+    alone(patience(), || {
+        let directory = env!("CARGO_TARGET_TMPDIR");
+        for builder in builders(1) {
+            let settled = || {
+                let pool = builder.clone().settle_in(directory).build().unwrap();
+                pool.acquire().unwrap().run(WORK, "work.py").unwrap();
+                assert!(pool.settle().unwrap()[0].written > 2 << 20);
+                pool.acquire().unwrap().run("import email.message", "work.py").unwrap();
+                assert!(pool.settle().unwrap()[0].written > 0);
+            };
+            while_another_serves(&builder, || {
+                (0..6).for_each(|_| settled());
+                let before = Taken::now();
+                let count = cycles(24);
+                (0..count).for_each(|_| settled());
+                Taken::now().assert_bounded(before, count, 20 << 10);
+            });
+        }
+    });
+}
+
+#[test]
 fn interpreters_of_several_versions_give_back_what_they_had_in_any_order() {
     alone(patience(), || {
         let builders: Vec<Builder> = builders(1).collect();

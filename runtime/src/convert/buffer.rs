@@ -3,6 +3,7 @@
 use super::keeper::Keeper;
 use super::tensor::Element;
 use super::{FromPython, ToPython, extents};
+use crate::cold::Loan;
 use crate::interpreter::Inner;
 use crate::object::Object;
 use crate::payload::table::BufferView;
@@ -42,6 +43,7 @@ struct Held {
     /// The interpreter's own: its code stays mapped, whatever becomes of the interpreter.
     release: unsafe extern "C" fn(*mut c_void),
     record: *mut c_void,
+    _loan: Option<Loan>,
 }
 
 // SAFETY: the record is used to have it released only, which any thread may ask for.
@@ -255,7 +257,12 @@ fn hold(object: &Object<'_>, writable: bool) -> Result<Buffer> {
     })?;
     // SAFETY: success means that the whole view has been written.
     let view: BufferView = unsafe { view.assume_init() };
-    let held = Held { release: session.inner().table().buffer_release, record: view.record };
+    let inner = session.inner();
+    let loan = match view.read_only {
+        0 => inner.lent(view.data.cast()),
+        _ => None,
+    };
+    let held = Held { release: inner.table().buffer_release, record: view.record, _loan: loan };
     // SAFETY: the view is that of a buffer that is held, under the GIL since it was given.
     unsafe { checked(held, session.inner().clone(), &view) }
         .map_err(|reason| Error::convert("a buffer", object.type_name(), reason))

@@ -7,6 +7,7 @@ use crate::device::Device;
 use super::dlpack::{DLManagedTensor, DLManagedTensorVersioned, DLTensor, READ_ONLY};
 use super::keeper::Keeper;
 use super::{FromPython, ToPython, extents};
+use crate::cold::Loan;
 use crate::device;
 use crate::interpreter::Inner;
 use crate::object::Object;
@@ -274,7 +275,8 @@ impl FromPython<'_> for Tensor {
             };
         }
         let versioned = versioned != 0;
-        let owner = Managed { defer: session.inner().table().defer, managed, versioned };
+        let inner = session.inner();
+        let owner = Managed { defer: inner.table().defer, managed, versioned, _loan: None };
         // SAFETY: success means a structure of the kind that `versioned` tells, which is ours until
         // its deleter is called.
         let (tensor, read_only) = unsafe {
@@ -286,7 +288,7 @@ impl FromPython<'_> for Tensor {
             }
         };
         // SAFETY: as above: the structure is valid.
-        unsafe { describe(tensor, read_only, owner) }
+        unsafe { describe(tensor, read_only, owner, inner) }
             .map(|shared| Self {
                 shared: Arc::new(shared),
                 interpreter: Some(session.inner().clone()),
@@ -310,7 +312,12 @@ fn detached<'session>(object: &Object<'session>) -> Option<Object<'session>> {
 /// # Safety
 ///
 /// `tensor` must be a valid structure that `owner` keeps alive.
-unsafe fn describe(tensor: &DLTensor, read_only: bool, owner: Managed) -> Result<Shared, String> {
+unsafe fn describe(
+    tensor: &DLTensor,
+    read_only: bool,
+    mut owner: Managed,
+    interpreter: &Inner,
+) -> Result<Shared, String> {
     let dimensions = usize::try_from(tensor.ndim)
         .map_err(|_| format!("its exporter gives {} dimensions", tensor.ndim))?;
     let entries = |extents: *mut i64| -> Option<Box<[i64]>> {
@@ -336,6 +343,9 @@ unsafe fn describe(tensor: &DLTensor, read_only: bool, owner: Managed) -> Result
     }
     let data = tensor.data.wrapping_byte_offset(byte_offset);
     let (device, data_type) = (tensor.device, tensor.dtype);
+    if !read_only && device == Device::CPU {
+        owner._loan = interpreter.lent(data);
+    }
     Ok(Shared { data, device, data_type, shape, strides, read_only, owner: Arc::new(owner) })
 }
 
@@ -345,6 +355,8 @@ struct Managed {
     defer: unsafe extern "C" fn(unsafe extern "C" fn(*mut c_void), *mut c_void),
     managed: *mut c_void,
     versioned: bool,
+    /// If it is memory of Python's.
+    _loan: Option<Loan>,
 }
 
 // SAFETY: the structure is used to have it deleted only, which any thread may ask for.

@@ -9,6 +9,7 @@
 //! session sets the domain when it enters, and Python's own threads begin in it. So a host function may
 //! be called, and a lent owner dropped, on any of these threads.
 
+use super::entries::{Closed, Entry};
 use super::{Inner, live};
 use crate::interrupt::{Watch, Watched};
 use crate::payload::table::PayloadTable;
@@ -55,6 +56,8 @@ impl<'a> Attached<'a> {
 struct Visit<'a> {
     inner: &'a Inner,
     token: c_int,
+    /// Dropped after the GIL was released.
+    _entry: Option<Entry<'a>>,
     /// Dropped after the GIL was released: then the outer interpreter resumes.
     _outside: Outside,
 }
@@ -71,8 +74,20 @@ impl Inner {
         Attached { watched: None, _visit: visit, _thread: PhantomData }
     }
 
+    /// The same for the one thread that may enter while nobody else may, and that is not inside.
+    pub(crate) fn attach_alone<'a>(self: &'a Arc<Self>, _: &Closed<'a>) -> Attached<'a> {
+        let visit = self.enter(Outside::entering(self.domain().id()), None);
+        Attached { watched: None, _visit: Some(visit), _thread: PhantomData }
+    }
+
     fn visit(self: &Arc<Self>) -> Visit<'_> {
+        // Another interpreter's GIL is released first: this may wait.
         let outside = Outside::entering(self.domain().id());
+        let entry = self.entries.enter();
+        self.enter(outside, Some(entry))
+    }
+
+    fn enter<'a>(self: &'a Arc<Self>, outside: Outside, entry: Option<Entry<'a>>) -> Visit<'a> {
         // SAFETY: the interpreter is started (an `Inner` exists only then) and not finalized (this
         // reference keeps it alive), and this thread runs in its domain.
         let token = unsafe { (self.table.enter)(stack::room()) };
@@ -81,7 +96,7 @@ impl Inner {
             // the interpreter.
             let _ = STATES.try_with(|states| states.add(&self.gate));
         }
-        Visit { inner: self, token, _outside: outside }
+        Visit { inner: self, token, _entry: entry, _outside: outside }
     }
 
     /// Whether this thread runs the interpreter's code, or returns to it further down its stack.

@@ -2,6 +2,7 @@
 
 mod attach;
 mod close;
+mod entries;
 mod kept;
 mod leases;
 mod live;
@@ -11,6 +12,7 @@ mod start;
 pub(crate) use attach::{Attached, entered_from_python, without_gil};
 pub(crate) use start::{Configuration, run_command, start};
 
+use crate::cold::{Loan, Settling};
 use crate::heap::Heap;
 use crate::interrupt::{OnStuck, Sender, StuckVisits};
 use crate::payload::table::PayloadTable;
@@ -18,12 +20,14 @@ use crate::python::Installation;
 use attach::Gate;
 use close::End;
 pub(crate) use close::close_all;
+use entries::Entries;
 use hydrozoa_loader::Domain;
 pub(crate) use kept::{KeptObjects, Key};
 use leases::Leases;
 pub(crate) use leases::Queue;
 use main_thread::MainThread;
 use std::any::Any;
+use std::ffi::c_void;
 use std::fmt;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock, Weak};
@@ -57,6 +61,8 @@ pub(crate) struct Inner {
     stuck: StuckVisits,
     on_stuck: OnStuck,
     end: Arc<End>,
+    entries: Entries,
+    settling: Settling,
     /// `None` only while this is dropped.
     main: Option<MainThread>,
 }
@@ -173,6 +179,23 @@ impl Inner {
     /// Exceptions for its threads.
     pub(crate) fn sender(&self) -> &Sender {
         &self.sender
+    }
+
+    /// Notes that the application can write the memory at an address, if it is Python's.
+    pub(crate) fn lent(&self, data: *const c_void) -> Option<Loan> {
+        // SAFETY: any thread may ask.
+        let is_pythons = unsafe { (self.table.owns)(data) } != 0;
+        is_pythons.then(|| self.settling.lend())
+    }
+
+    /// The threads inside of it.
+    pub(crate) fn entries(&self) -> &Entries {
+        &self.entries
+    }
+
+    /// What of it lies in files.
+    pub(crate) fn settling(&self) -> &Settling {
+        &self.settling
     }
 
     /// Its stuck calls.

@@ -2,9 +2,11 @@
 
 use super::attach::{Gate, Outside};
 use super::close::{End, Ending};
+use super::entries::Entries;
 use super::leases::Leases;
 use super::main_thread::MainThread;
 use super::{Inner, Interpreter, KeptObjects, live};
+use crate::cold::{Settling, Wish};
 use crate::environment::Environment;
 use crate::interrupt::{OnStuck, Sender, StuckVisits};
 use crate::libraries::LibraryRules;
@@ -44,6 +46,8 @@ pub(crate) struct Configuration {
     pub(crate) memory: Option<NonZeroUsize>,
     /// What is done about a stuck call.
     pub(crate) on_stuck: OnStuck,
+    /// When and where it is settled.
+    pub(crate) settling: Wish,
 }
 
 impl Configuration {
@@ -63,6 +67,7 @@ impl Configuration {
             signals: None,
             memory: None,
             on_stuck: OnStuck::default(),
+            settling: Wish::default(),
         }
     }
 }
@@ -92,6 +97,8 @@ pub(crate) fn start(
         stuck: StuckVisits::default(),
         on_stuck: configuration.on_stuck.clone(),
         end,
+        entries: Entries::new(),
+        settling: Settling::new(&configuration.settling),
         main: Some(main),
     });
     live::add(&inner);

@@ -6,6 +6,7 @@ mod package;
 mod python;
 #[path = "../pythons/mod.rs"]
 mod pythons;
+mod settle;
 mod torch;
 
 use std::error::Error;

@@ -1,0 +1,345 @@
+//! The exchange of anonymous pages for pages of a file with the same bytes.
+//!
+//! Nobody shall notice it who reads the pages meanwhile, and nothing that is written meanwhile may be lost. Code that goes
+//! through Python is kept out by the caller. Native code that has kept an address in Python's memory cannot be kept out. What it
+//! writes is found:
+//!
+//! 1. Each page is made this process's own by an atomic write that changes nothing. So the kernel copies the page for nobody
+//!    who writes it from now on, be it new, swapped out, or shared with a forked child.
+//! 2. vmsplice(2) puts the pages into a pipe: the pages themselves, and no copies. Whoever writes them writes what will
+//!    be read from the pipe.
+//! 3. The pages are written to the file.
+//! 4. One mmap(2) puts the file's pages in their place. The kernel changes the mapping under its lock, and has all processors
+//!    forget the old one before it returns. Whoever reads or writes before finds the old page, whoever comes later the file's
+//!    copy.
+//! 5. The pipe is read. Now nobody can write the old pages any more. Where their bytes differ from those that went to the file, a
+//!    write fell between the steps 3 and 4. It is made up for in the new page, byte by byte, unless a later write is there.
+
+use super::pages::PAGE;
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::FileExt;
+use std::ptr;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+/// Bytes that are exchanged at once: what a pipe can hold of whoever has no privileges (`/proc/sys/fs/pipe-max-size`).
+const PIECE: usize = 1 << 20;
+
+/// A file and the means to put its pages in the place of others.
+pub(crate) struct Exchange<'file> {
+    file: &'file File,
+    /// How much of the file is used.
+    offset: u64,
+    reader: File,
+    writer: OwnedFd,
+    /// Bytes of a piece.
+    piece: usize,
+    /// What the file has got, and what the old pages had at last.
+    copied: Vec<u8>,
+    last: Vec<u8>,
+}
+
+impl<'file> Exchange<'file> {
+    /// For a new file. All memory that is needed is taken now.
+    pub(crate) fn new(file: &'file File) -> io::Result<Self> {
+        let mut ends = [0; 2];
+        // SAFETY: the place has room for two descriptors.
+        check(unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) }.into())?;
+        // SAFETY: both are new, and nobody else has them.
+        let [reader, writer] = ends.map(|end| unsafe { OwnedFd::from_raw_fd(end) });
+        let fd = writer.as_raw_fd();
+        // SAFETY: the descriptor is a pipe's. A user with many pipes gets no larger one.
+        unsafe { libc::fcntl(fd, libc::F_SETPIPE_SZ, PIECE) };
+        // SAFETY: as above.
+        let room = check(unsafe { libc::fcntl(fd, libc::F_GETPIPE_SZ) }.into())?;
+        let piece = PIECE.min(room as usize);
+        let (copied, last) = (vec![0; piece], vec![0; piece]);
+        Ok(Self { file, offset: 0, reader: reader.into(), writer, piece, copied, last })
+    }
+
+    /// Exchanges the pages of a range. After an error those that were exchanged before stay so, and the others are as they
+    /// were.
+    ///
+    /// # Safety
+    ///
+    /// The pages are private and writable, and the caller has a say over them: nobody unmaps them meanwhile. Nobody
+    /// who shares this process's memory writes them but by the processor (no device).
+    pub(crate) unsafe fn exchange(&mut self, range: Range<usize>) -> io::Result<()> {
+        let mut start = range.start;
+        while start < range.end {
+            // SAFETY: a part of the range.
+            start += unsafe { self.exchange_piece(start, self.piece.min(range.end - start)) }?;
+        }
+        Ok(())
+    }
+
+    /// Exchanges some pages from `start` on, and returns their bytes.
+    ///
+    /// # Safety
+    ///
+    /// As [`Exchange::exchange`].
+    unsafe fn exchange_piece(&mut self, start: usize, length: usize) -> io::Result<usize> {
+        for page in (start..start + length).step_by(PAGE) {
+            let byte = byte(page);
+            let now = byte.load(Ordering::Relaxed);
+            // An exchange is a write to the processor whatever it finds.
+            let _ = byte.compare_exchange(now, now, Ordering::Relaxed, Ordering::Relaxed);
+        }
+        let place: *mut libc::c_void = ptr::with_exposed_provenance_mut(start);
+        let length = splice(&self.writer, place, length)?;
+        if let Err(error) = self.write(place, length) {
+            self.reader_drains(length)?;
+            return Err(error);
+        }
+        let (protection, flags) =
+            (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_NORESERVE);
+        let (file, offset) = (self.file.as_raw_fd(), self.offset as i64);
+        // SAFETY: the pages are the caller's to replace, and the file has their bytes.
+        let mapped =
+            unsafe { libc::mmap(place, length, protection, flags | libc::MAP_FIXED, file, offset) };
+        if mapped == libc::MAP_FAILED {
+            let error = io::Error::last_os_error();
+            // SAFETY: the pipe has the bytes of these pages.
+            unsafe { self.restore(place, length) };
+            return Err(error);
+        }
+        self.offset += length as u64;
+        read_all(self.reader.as_raw_fd(), self.last.as_mut_ptr().cast(), length)?;
+        self.make_up(start, length);
+        Ok(length)
+    }
+
+    /// Puts what was written too late for the file into the pages from `start` on.
+    fn make_up(&self, start: usize, length: usize) {
+        for page in (0..length).step_by(PAGE) {
+            let bytes = page..page + PAGE;
+            if self.copied[bytes.clone()] == self.last[bytes.clone()] {
+                continue;
+            }
+            for index in bytes {
+                let (copied, last) = (self.copied[index], self.last[index]);
+                if copied != last {
+                    // A byte that is not the copied one any more was written later than the last one.
+                    let byte = byte(start + index);
+                    let _ = byte.compare_exchange(copied, last, Ordering::SeqCst, Ordering::SeqCst);
+                }
+            }
+        }
+    }
+
+    /// Writes the bytes at `place` to the file, and reads them back. The kernel copies: to a program it would be a race with
+    /// those who write.
+    fn write(&mut self, place: *const libc::c_void, length: usize) -> io::Result<()> {
+        let mut done = 0;
+        while done < length {
+            let (from, offset) = (place.wrapping_byte_add(done), self.offset as i64 + done as i64);
+            // SAFETY: the pages are readable.
+            let status =
+                unsafe { libc::pwrite(self.file.as_raw_fd(), from, length - done, offset) };
+            match check(status as i64) {
+                Ok(0) => return Err(io::Error::from_raw_os_error(libc::ENOSPC)),
+                Ok(written) => done += written as usize,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.file.read_exact_at(&mut self.copied[..length], self.offset)
+    }
+
+    /// Takes the pages out of the pipe again.
+    fn reader_drains(&mut self, length: usize) -> io::Result<()> {
+        read_all(self.reader.as_raw_fd(), self.last.as_mut_ptr().cast(), length)
+    }
+
+    /// Has the pages at `place` be what they were, after a mapping has failed: older kernels have then unmapped what was there
+    /// (`mmap_region` in mm/mmap.c before 6.12).
+    ///
+    /// # Safety
+    ///
+    /// The pipe has the pages that were there.
+    unsafe fn restore(&mut self, place: *mut libc::c_void, length: usize) {
+        let mut resident = vec![0; length / PAGE];
+        // SAFETY: the place has room for an answer for each page.
+        if unsafe { libc::mincore(place, length, resident.as_mut_ptr()) } == 0 {
+            // Nothing was unmapped. What the pipe has is in memory too.
+            let _ = self.reader_drains(length);
+            return;
+        }
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: nothing is there, and the addresses are the caller's.
+        let mapped =
+            unsafe { libc::mmap(place, length, protection, flags | libc::MAP_FIXED, -1, 0) };
+        let is_restored =
+            mapped != libc::MAP_FAILED && read_all(self.reader.as_raw_fd(), place, length).is_ok();
+        if !is_restored {
+            // A part of Python's memory is gone.
+            tracing::error!("memory that was to be settled cannot be mapped again");
+            std::process::abort();
+        }
+    }
+}
+
+fn byte(address: usize) -> &'static AtomicU8 {
+    // SAFETY: the callers' pages, which are readable and writable, and are accessed here by atomic operations only.
+    unsafe { AtomicU8::from_ptr(ptr::with_exposed_provenance_mut(address)) }
+}
+
+/// Puts the pages at `place` into the pipe, as many as have room, and returns their bytes.
+fn splice(writer: &OwnedFd, place: *mut libc::c_void, length: usize) -> io::Result<usize> {
+    let vector = libc::iovec { iov_base: place, iov_len: length };
+    loop {
+        let flags = libc::SPLICE_F_NONBLOCK;
+        // SAFETY: the pages are mapped; the pipe refers to them until they are read from it.
+        match check(unsafe { libc::vmsplice(writer.as_raw_fd(), &vector, 1, flags) } as i64) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            outcome => return outcome.map(|spliced| spliced as usize),
+        }
+    }
+}
+
+fn read_all(reader: RawFd, place: *mut libc::c_void, length: usize) -> io::Result<()> {
+    let mut done = 0;
+    while done < length {
+        // SAFETY: the callers' places have so many bytes.
+        let read = unsafe { libc::read(reader, place.wrapping_byte_add(done), length - done) };
+        match check(read as i64) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(read) => done += read as usize,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+fn check(status: i64) -> io::Result<i64> {
+    if status < 0 { Err(io::Error::last_os_error()) } else { Ok(status) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cold::place;
+    use std::sync::atomic::AtomicBool;
+    use std::thread;
+
+    /// Private memory of so many pages, each of which begins with its number and `tag`.
+    fn pages(count: usize, tag: u32) -> Range<usize> {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        let length = count * PAGE;
+        // SAFETY: a mapping at an address of the kernel's choice replaces nothing.
+        let start = unsafe { libc::mmap(ptr::null_mut(), length, protection, flags, -1, 0) };
+        assert_ne!(start, libc::MAP_FAILED);
+        let range = start.expose_provenance()..start.expose_provenance() + length;
+        for (number, page) in range.clone().step_by(PAGE).enumerate() {
+            word(page, 0).store(number as u32, Ordering::Relaxed);
+            word(page, 1).store(tag, Ordering::Relaxed);
+        }
+        range
+    }
+
+    fn word(page: usize, index: usize) -> &'static std::sync::atomic::AtomicU32 {
+        // SAFETY: the tests' own pages, which they never unmap.
+        unsafe {
+            std::sync::atomic::AtomicU32::from_ptr(ptr::with_exposed_provenance_mut(
+                page + 4 * index,
+            ))
+        }
+    }
+
+    fn file() -> File {
+        let program = std::env::current_exe().unwrap();
+        place::unlinked(program.parent().unwrap()).unwrap()
+    }
+
+    fn anonymous(range: &Range<usize>) -> usize {
+        let map = crate::cold::Pagemap::open().unwrap();
+        crate::cold::bytes(&map.anonymous(std::slice::from_ref(range)).unwrap())
+    }
+
+    #[test]
+    fn pages_become_those_of_a_file_with_the_same_bytes() {
+        let range = pages(1500, 7);
+        assert_eq!(anonymous(&range), 1500 * PAGE);
+        let file = file();
+        let mut exchange = Exchange::new(&file).unwrap();
+        let part = range.start + PAGE..range.end - PAGE;
+        // SAFETY: the test's own pages.
+        unsafe { exchange.exchange(part) }.unwrap();
+        drop(exchange);
+        drop(file);
+        assert_eq!(anonymous(&range), 2 * PAGE);
+        for (number, page) in range.clone().step_by(PAGE).enumerate() {
+            assert_eq!(word(page, 0).load(Ordering::Relaxed), number as u32);
+            assert_eq!(word(page, 1).load(Ordering::Relaxed), 7);
+        }
+        word(range.start + 5 * PAGE, 1).store(8, Ordering::Relaxed);
+        assert_eq!(anonymous(&range), 3 * PAGE);
+    }
+
+    #[test]
+    fn what_is_written_meanwhile_is_not_lost() {
+        const COUNT: usize = 512;
+        let range = pages(COUNT, 0);
+        // How often the writer has written all pages, and how many once more.
+        let (mut passes, mut more) = (0, 0);
+        for round in 0..200 {
+            let stop = AtomicBool::new(false);
+            let file = file();
+            let mut exchange = Exchange::new(&file).unwrap();
+            thread::scope(|scope| {
+                let (stop, range) = (&stop, &range);
+                let writer = scope.spawn(move || {
+                    loop {
+                        for (number, page) in range.clone().step_by(PAGE).enumerate().skip(more) {
+                            if stop.load(Ordering::Relaxed) {
+                                return (passes, number);
+                            }
+                            word(page, 1).store(passes + 1, Ordering::Relaxed);
+                        }
+                        (passes, more) = (passes + 1, 0);
+                    }
+                });
+                // SAFETY: the test's own pages.
+                unsafe { exchange.exchange(range.clone()) }.unwrap();
+                stop.store(true, Ordering::Relaxed);
+                (passes, more) = writer.join().unwrap();
+            });
+            for (number, page) in range.clone().step_by(PAGE).enumerate() {
+                let written = passes + u32::from(number < more);
+                let found = [0, 1].map(|index| word(page, index).load(Ordering::Relaxed));
+                assert_eq!(found, [number as u32, written], "round {round}");
+            }
+        }
+        assert!(passes > 200, "{passes}");
+    }
+
+    #[test]
+    fn pages_stay_as_they_are_where_the_file_takes_no_more() {
+        let range = pages(600, 7);
+        let name = c"settled".as_ptr();
+        // SAFETY: a new descriptor, which nobody else has.
+        let file = unsafe {
+            let fd = libc::memfd_create(name, libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING);
+            File::from(OwnedFd::from_raw_fd(fd))
+        };
+        file.set_len((1 << 20) + 4096).unwrap();
+        // SAFETY: the descriptor is a memory file's.
+        let sealed = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, libc::F_SEAL_GROW) };
+        assert_eq!(sealed, 0);
+        let mut exchange = Exchange::new(&file).unwrap();
+        for _ in 0..2 {
+            // SAFETY: the test's own pages.
+            let error = unsafe { exchange.exchange(range.clone()) }.unwrap_err();
+            assert_eq!(error.raw_os_error(), Some(libc::EPERM));
+            for (number, page) in range.clone().step_by(PAGE).enumerate() {
+                assert_eq!(word(page, 0).load(Ordering::Relaxed), number as u32);
+                word(page, 1).store(9, Ordering::Relaxed);
+            }
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! Cold memory: pages that lie in a file instead of in anonymous memory.
+//!
+//! Most of what an interpreter has in memory is code, modules and documentation, which it does not ask for again. Anonymous
+//! pages cannot leave memory without swap. So the pages are written to a file without a name, and the file is mapped in their
+//! place, privately: the same bytes at the same addresses. The kernel drops such pages when memory is short and reads them
+//! again when they are needed. A page that is written becomes anonymous again, by itself.
+//!
+//! | file | is |
+//! |---|---|
+//! | `pages` | which pages are exchanged |
+//! | `exchange` | pages of a file in the place of anonymous ones |
+//! | `place` | the file |
+//! | `record` | what of an interpreter lies in files |
+//! | `reason` | why an interpreter is not settled |
+//!
+//! A file that is mapped is never written again, since a forked child may have its pages too. The next time, what has become
+//! anonymous goes to a further file. When the files have twice as many bytes as the interpreter, or too many mappings, all of it
+//! goes to one new file. The kernel frees the old ones as their last mappings go.
+
+mod exchange;
+mod pages;
+mod place;
+mod reason;
+mod record;
+
+pub(crate) use exchange::Exchange;
+pub(crate) use pages::{Pagemap, bytes};
+pub(crate) use place::{extend, unlinked};
+pub use reason::Unsettled;
+pub(crate) use record::{Extent, Loan, Record, Settling, Wish};
+
+use std::time::Duration;
+
+/// What [`Interpreter::settle`] has done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Settled {
+    /// Bytes that were written to the file.
+    pub written: u64,
+    /// Bytes of the interpreter's Python memory that are anonymous pages still.
+    pub anonymous: u64,
+    /// Bytes of the interpreter's Python memory in all.
+    pub memory: u64,
+    /// How long it took.
+    pub elapsed: Duration,
+}

@@ -1,0 +1,170 @@
+//! What of an interpreter lies in files, and when that is renewed.
+
+use super::pages::{bytes, joined, united, within};
+use crate::{Error, Result};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The most runs of pages that one call exchanges, about. Each is up to two mappings more. A process may have 65,530
+/// (`vm.max_map_count`).
+const RUNS: usize = 48;
+
+/// The most runs until everything is written to one file again.
+const RUNS_IN_ALL: usize = 160;
+
+/// The settings of an interpreter.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Wish {
+    pub(crate) directory: Option<PathBuf>,
+    /// After how many sessions it is settled by itself; 0: never.
+    pub(crate) after: usize,
+}
+
+/// An interpreter's share in this module.
+#[derive(Debug)]
+pub(crate) struct Settling {
+    directory: Option<PathBuf>,
+    /// The sessions until it is settled, or [`NEVER`].
+    remaining: AtomicUsize,
+    loans: Arc<AtomicUsize>,
+    record: Mutex<Record>,
+}
+
+const NEVER: usize = usize::MAX;
+
+/// The application can write memory of Python's until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Loan(Arc<AtomicUsize>);
+
+impl Drop for Loan {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Release);
+    }
+}
+
+impl Settling {
+    pub(crate) fn new(wish: &Wish) -> Self {
+        let remaining = if wish.after == 0 { NEVER } else { wish.after };
+        Self {
+            directory: wish.directory.clone(),
+            remaining: AtomicUsize::new(remaining),
+            loans: Arc::default(),
+            record: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn directory(&self) -> Result<&Path> {
+        self.directory.as_deref().ok_or_else(|| {
+            Error::Configuration(
+                "the pool has no directory to settle its interpreters in: name one on a disk by Builder::settle_in"
+                    .to_owned(),
+            )
+        })
+    }
+
+    /// Counts a session that has ended. True if it is time to settle the interpreter, which has `open` sessions now. It is
+    /// true once.
+    pub(crate) fn is_due(&self, open: usize) -> bool {
+        if self.remaining.load(Ordering::Relaxed) == NEVER {
+            return false;
+        }
+        let less = |remaining| match remaining {
+            NEVER => None,
+            0 | 1 if open == 0 => Some(NEVER),
+            left => Some(left.max(2) - 1),
+        };
+        let before = self.remaining.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+        open == 0 && matches!(before, Ok(0 | 1))
+    }
+
+    /// The next session that ends is the time.
+    pub(crate) fn try_again(&self) {
+        self.remaining.store(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_done(&self) {
+        self.remaining.store(NEVER, Ordering::Relaxed);
+    }
+
+    /// Notes that the application can write memory of Python's.
+    pub(crate) fn lend(&self) -> Loan {
+        self.loans.fetch_add(1, Ordering::Relaxed);
+        Loan(self.loans.clone())
+    }
+
+    pub(crate) fn loans(&self) -> usize {
+        self.loans.load(Ordering::Acquire)
+    }
+
+    /// The right to settle the interpreter.
+    pub(crate) fn record(&self) -> MutexGuard<'_, Record> {
+        // After a panic some runs may be counted that were not exchanged.
+        self.record.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What lies in files.
+#[derive(Debug, Default)]
+pub(crate) struct Record {
+    /// The addresses, sorted. Some may have become anonymous again.
+    mapped: Vec<Range<usize>>,
+    /// Bytes of the files that may be mapped still.
+    files: u64,
+    /// How many runs of pages were exchanged since everything was.
+    runs: usize,
+}
+
+/// How much is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Extent {
+    /// What has become anonymous.
+    Some,
+    All,
+}
+
+impl Record {
+    pub(crate) fn is_new(&self) -> bool {
+        self.mapped.is_empty()
+    }
+
+    /// How much is to be written of an interpreter with memory at `spans` and anonymous pages in `anonymous`.
+    pub(crate) fn extent(&self, spans: &[Range<usize>], anonymous: &[Range<usize>]) -> Extent {
+        let (all, new) = (bytes(spans) as u64, bytes(anonymous) as u64);
+        let is_much = self.files + new > 2 * all || self.runs + RUNS > RUNS_IN_ALL || new > all / 3;
+        if self.is_new() || is_much { Extent::All } else { Extent::Some }
+    }
+
+    /// The runs of pages to be exchanged.
+    pub(crate) fn runs(
+        &self,
+        extent: Extent,
+        spans: &[Range<usize>],
+        anonymous: &[Range<usize>],
+    ) -> Vec<Range<usize>> {
+        match extent {
+            Extent::Some => joined(anonymous, spans, RUNS),
+            Extent::All => joined(&united(&within(&self.mapped, spans), anonymous), spans, RUNS),
+        }
+    }
+
+    /// Notes that a file of so many bytes is going to be mapped.
+    pub(crate) fn begin(&mut self, bytes: u64) {
+        self.files += bytes;
+    }
+
+    /// Notes that a run is exchanged.
+    pub(crate) fn add(&mut self, run: Range<usize>) {
+        self.runs += 1;
+        self.mapped = united(&self.mapped, &[run]);
+    }
+
+    /// Notes that all these runs have been exchanged, for pages of a file of so many bytes.
+    pub(crate) fn finish(&mut self, extent: Extent, runs: &[Range<usize>], bytes: u64) {
+        if extent == Extent::All {
+            // Nothing of older files is mapped.
+            *self = Self { mapped: runs.to_vec(), files: bytes, runs: runs.len() };
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! Settled interpreters: Python memory that nobody uses lies in a file ([`crate::cold`]).
+//!
+//! An interpreter is settled while nobody is inside of it, and nobody can be. [`Interpreter::settle`] has the order: who
+//! can refuse does so first, then garbage is collected, then everybody is kept outside, and pages are exchanged.
+
+use crate::cold::{Exchange, Extent, Pagemap, Record, Settled, Unsettled, bytes, extend, unlinked};
+use crate::interpreter::{Inner, Interpreter, without_gil};
+use crate::payload::table::Region;
+use crate::thread::Thread;
+use crate::thread::signals::Mask;
+use crate::{Error, Result};
+use std::ffi::c_void;
+use std::fs::File;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+impl Interpreter {
+    /// Moves Python's memory of this interpreter to a file without a name in `directory`, which should be on a local disk.
+    ///
+    /// The memory keeps its bytes and its addresses. Its pages are those of the file from then on: page cache, which the
+    /// kernel drops when memory is short, and reads again when it is needed. Pages that are written become anonymous memory
+    /// again, by themselves. Call this when the interpreter has imported and done once what it is for, and again when
+    /// [`Settled::anonymous`] would be worth it. A further call writes what has become anonymous since, and now and then
+    /// everything.
+    ///
+    /// Before, it runs `gc.collect()` and, whenever everything is written, `gc.freeze()`: later collections do not look at the
+    /// objects that exist now, and do not touch their memory. Of these objects, those that become unreachable in cycles are
+    /// freed the next time that everything is written.
+    ///
+    /// Python's memory is what CPython's allocators have, in blocks of less than 32 MiB. What extension modules take from
+    /// malloc is not part of it, nor are data of numpy's arrays and torch's tensors.
+    ///
+    /// Nobody may use the interpreter meanwhile. Calls of other threads wait, some tenths of a second for 200 MiB. Memory of
+    /// Python objects must not be registered with a device (`cudaHostRegister`, io_uring), which knows pages and not addresses.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Settle`] says what keeps it from it. The interpreter goes on as before, and nothing is lost. Or the exception
+    /// that `gc.collect()` raises.
+    pub fn settle(&self, directory: impl AsRef<Path>) -> Result<Settled> {
+        settle(&self.0, directory.as_ref())
+    }
+}
+
+/// Settles an interpreter whose last session has ended, on a thread of its own, if it is time to.
+pub(crate) fn session_ended(inner: &Arc<Inner>) {
+    if !inner.settling().is_due(inner.leases().count()) {
+        return;
+    }
+    let weak = Arc::downgrade(inner);
+    let job = move || {
+        let Some(inner) = weak.upgrade() else { return };
+        let outcome = inner.settling().directory().and_then(|directory| settle(&inner, directory));
+        let interpreter = inner.name();
+        match outcome {
+            Ok(settled) => tracing::debug!(interpreter, ?settled, "settled"),
+            Err(Error::Settle { reason, .. }) if reason.is_passing() => {
+                tracing::debug!(interpreter, %reason, "not settled");
+                inner.settling().try_again();
+            }
+            Err(error) => tracing::warn!(interpreter, %error, "not settled"),
+        }
+    };
+    match Thread::helper("settle", job) {
+        Ok(thread) => thread.detach(),
+        Err(error) => {
+            let interpreter = inner.name();
+            tracing::warn!(interpreter, %error, "no thread to settle an interpreter");
+        }
+    }
+}
+
+/// See [`Interpreter::settle`].
+pub(crate) fn settle(inner: &Arc<Inner>, directory: &Path) -> Result<Settled> {
+    let refused = |reason| Error::Settle { interpreter: inner.name().to_owned(), reason };
+    let begin = Instant::now();
+    if inner.entries().is_childs() {
+        return Err(refused(Unsettled::Forked));
+    }
+    match inner.entries().count() {
+        0 => {}
+        visits => return Err(refused(Unsettled::Visited { visits })),
+    }
+    // Whoever has the record may wait for this thread's GIL.
+    let mut record = without_gil(|| inner.settling().record());
+    let file = unlinked(directory).map_err(refused)?;
+    let pagemap = Pagemap::open().map_err(Unsettled::pagemap).map_err(refused)?;
+    // Whoever refuses now refuses before everything is touched.
+    let (spans, anonymous) = {
+        let _attached = inner.attach();
+        quietly(inner, |spans| Ok((spans.to_vec(), pagemap.anonymous(spans)?)))
+            .and_then(|found| found.map_err(Unsettled::pagemap))
+            .map_err(refused)?
+    };
+    if spans.is_empty() {
+        return Err(refused(Unsettled::NoWindow));
+    }
+    let extent = record.extent(&spans, &anonymous);
+    collect(inner, extent, record.is_new())?;
+    let outcome = {
+        let closed =
+            inner.entries().close().map_err(|visits| refused(Unsettled::Visited { visits }))?;
+        let _attached = inner.attach_alone(&closed);
+        let job = Job { file: &file, directory, pagemap: &pagemap, extent };
+        exchange_all(inner, &job, &mut record)
+    };
+    let (written, anonymous, memory) = outcome.map_err(refused)?;
+    inner.settling().is_done();
+    Ok(Settled { written, anonymous, memory, elapsed: begin.elapsed() })
+}
+
+/// Frees what nobody refers to, and has later collections leave alone what is there if all of it is written.
+fn collect(inner: &Arc<Inner>, extent: Extent, is_new: bool) -> Result<()> {
+    let session = Interpreter(inner.clone()).session();
+    session.with_gil(|| {
+        let gc = session.import("gc")?;
+        let call = |name| gc.call_method(name, ()).map(drop);
+        if extent == Extent::All && !is_new {
+            call("unfreeze")?;
+        }
+        call("collect")?;
+        if extent == Extent::All {
+            call("freeze")?;
+        }
+        Ok(())
+    })
+}
+
+/// What is to be done, and with what.
+struct Job<'a> {
+    file: &'a File,
+    directory: &'a Path,
+    pagemap: &'a Pagemap,
+    extent: Extent,
+}
+
+/// Exchanges pages, and returns the bytes that were written, those that are anonymous still, and all.
+///
+/// The caller has kept the host's threads outside, and is attached.
+fn exchange_all(
+    inner: &Inner,
+    job: &Job<'_>,
+    record: &mut Record,
+) -> Result<(u64, u64, u64), Unsettled> {
+    let in_directory = |source| Unsettled::io(job.directory, source);
+    match inner.settling().loans() {
+        0 => {}
+        loans => return Err(Unsettled::Lent { loans }),
+    }
+    let mut exchange = Exchange::new(job.file).map_err(in_directory)?;
+    let anonymous =
+        |spans: &[Range<usize>]| job.pagemap.anonymous(spans).map_err(Unsettled::pagemap);
+    // A handler of a signal would run on this thread, and may do anything.
+    let mask = Mask::current();
+    Mask::block_all();
+    let outcome = quietly(inner, |spans| {
+        let runs = record.runs(job.extent, spans, &anonymous(spans)?);
+        let total = bytes(&runs) as u64;
+        extend(job.file, total).map_err(in_directory)?;
+        record.begin(total);
+        for run in &runs {
+            // SAFETY: the pages lie in the interpreter's windows, in parts that are in use and that it uses as private
+            // memory which is readable and writable. Nobody unmaps them: the allocators that would do so are kept still.
+            // Interpreter::settle asks its callers to keep devices away.
+            unsafe { exchange.exchange(run.clone()) }.map_err(in_directory)?;
+            record.add(run.clone());
+        }
+        record.finish(job.extent, &runs, total);
+        Ok((total, bytes(&anonymous(spans)?) as u64, bytes(spans) as u64))
+    });
+    mask.set();
+    outcome?
+}
+
+/// Calls `action` with the addresses of the interpreter's Python memory, while nobody changes it who goes through Python. The
+/// calling thread is attached.
+fn quietly<T>(inner: &Inner, action: impl FnOnce(&[Range<usize>]) -> T) -> Result<T, Unsettled> {
+    struct Context<F, T> {
+        action: Option<F>,
+        result: Option<T>,
+    }
+    unsafe extern "C" fn call<T, F: FnOnce(&[Range<usize>]) -> T>(
+        context: *mut c_void,
+        used: *const Region,
+        count: usize,
+    ) {
+        // SAFETY: the payload passes the context below, and as many regions as it says.
+        let (context, used) = unsafe {
+            (&mut *context.cast::<Context<F, T>>(), std::slice::from_raw_parts(used, count))
+        };
+        let mut spans: Vec<_> = used.iter().map(|one| one.start..one.start + one.length).collect();
+        spans.retain(|span| !span.is_empty());
+        spans.sort_unstable_by_key(|span| span.start);
+        context.result = context.action.take().map(|action| action(&spans));
+    }
+    fn of<T, F: FnOnce(&[Range<usize>]) -> T>(
+        _: &Context<F, T>,
+    ) -> unsafe extern "C" fn(*mut c_void, *const Region, usize) {
+        call::<T, F>
+    }
+    let mut context = Context { action: Some(action), result: None };
+    let function = of(&context);
+    // SAFETY: attached, as the caller vouches; the context outlives the call.
+    let others = unsafe { (inner.table().quiet)(function, (&raw mut context).cast()) };
+    match (others.threads, others.interpreters, context.result) {
+        (0, 0, Some(result)) => Ok(result),
+        (0, interpreters, _) => Err(Unsettled::SubInterpreters { interpreters }),
+        (threads, ..) => Err(Unsettled::Threads { threads }),
+    }
+}

@@ -1,0 +1,382 @@
+//! Settled interpreters: what lies in a file works as what lies in memory, and takes no memory.
+
+mod pythons;
+
+use hydrozoa::memory::Usage;
+use hydrozoa::{Error, Interpreter, Session, Settled, Unsettled};
+use hydrozoa_testkit::alone::{PATIENCE, alone};
+use pythons::{builders, pools};
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// A directory on a disk.
+fn directory() -> PathBuf {
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("settle");
+    fs::create_dir_all(&directory).unwrap();
+    directory
+}
+
+fn settle(interpreter: &Interpreter) -> Settled {
+    interpreter.settle(directory()).unwrap()
+}
+
+/// A program with state, objects of all sizes, and functions that use them.
+const PROGRAM: &str = "
+import abc, ast, collections, dataclasses, decimal, email.message, gc, json, logging, threading, unittest, xml.dom.minidom
+texts = [str(number) * 20 for number in range(100_000)]
+blocks = [bytes([number % 256]) * 5000 for number in range(1_000)]
+table = {text: number for number, text in enumerate(texts)}
+class Node:
+    def __init__(self): self.own = self
+nodes = [Node() for _ in range(10_000)]
+array = bytearray(2_000_000)
+
+def check(seed):
+    number = seed % 100_000
+    assert texts[number] == str(number) * 20 and table[texts[number]] == number
+    assert blocks[seed % 1000] == bytes([seed % 1000 % 256]) * 5000
+    assert nodes[seed % 10_000].own is nodes[seed % 10_000]
+    return number
+
+def mutate(seed):
+    number = seed % 100_000
+    texts[number] = str(number) * 20
+    blocks[seed % 1000] = bytes([seed % 1000 % 256]) * 5000
+    nodes[seed % 10_000] = Node()
+    array[seed * 7919 % 2_000_000] = seed % 256
+    return array[seed * 7919 % 2_000_000]
+
+def raises(seed):
+    raise KeyError(texts[seed % 100_000])
+
+def threads(seed):
+    found = []
+    def work(part): found.append(check(seed + part))
+    running = [threading.Thread(target=work, args=(part,)) for part in range(3)]
+    for one in running: one.start()
+    for one in running: one.join()
+    return sorted(found)
+
+def collects(count):
+    gc.collect()
+    for _ in range(count): Node()
+    return gc.collect()
+";
+
+struct Program<'session> {
+    session: &'session Session,
+    namespace: hydrozoa::Object<'session>,
+}
+
+impl<'session> Program<'session> {
+    fn start(session: &'session Session) -> Self {
+        let namespace = session.run(PROGRAM, "program.py").unwrap();
+        session
+            .import("sys")
+            .unwrap()
+            .getattr("modules")
+            .unwrap()
+            .set_item("kept", &namespace)
+            .unwrap();
+        Self { session, namespace }
+    }
+
+    fn of(session: &'session Session) -> Self {
+        let modules = session.import("sys").unwrap().getattr("modules").unwrap();
+        Self { session, namespace: modules.get_item("kept").unwrap() }
+    }
+
+    fn call(&self, name: &str, seed: i64) -> hydrozoa::Result<hydrozoa::Object<'session>> {
+        self.namespace.get_item(name)?.call((seed,))
+    }
+
+    fn number(&self, name: &str, seed: i64) -> i64 {
+        self.call(name, seed).unwrap().extract().unwrap()
+    }
+
+    fn assert_works(&self, seed: i64) {
+        assert_eq!(self.number("check", seed), seed % 100_000);
+        assert_eq!(self.number("mutate", seed), seed % 256);
+        let error = self.call("raises", seed).unwrap_err();
+        assert!(error.to_string().contains(&(seed % 100_000).to_string()), "{error}");
+        assert!(error.traceback().unwrap().contains("in raises"));
+        let sum = self.session.eval(&format!("sum(range({seed}))")).unwrap();
+        assert_eq!(sum.extract::<i64>().unwrap(), seed * (seed - 1) / 2);
+    }
+}
+
+fn private() -> i64 {
+    Usage::of_process().unwrap().private
+}
+
+#[test]
+fn a_settled_interpreter_has_a_fraction_of_its_memory_and_goes_on_as_before() {
+    alone(PATIENCE, || {
+        for pool in pools(1) {
+            let interpreter = &pool.interpreters()[0];
+            let session = interpreter.session();
+            let program = Program::start(&session);
+            let before = private();
+            let settled = settle(interpreter);
+            let after = private();
+            println!("{}: {settled:?}, {before} -> {after}", pool.python().minor());
+            assert!(settled.written > 20 << 20 && settled.written <= settled.memory + (1 << 20));
+            assert!(settled.anonymous * 20 < settled.memory, "{settled:?}");
+            let lost = before - after;
+            assert!(lost * 10 > settled.written as i64 * 8, "{before} -> {after}, {settled:?}");
+
+            program.assert_works(77);
+            // A call touches little, and a collection does not touch what is frozen.
+            assert!(program.number("collects", 100) >= 100);
+            let used = private() - after;
+            assert!(used * 5 < lost, "{used} bytes more after {lost} less");
+            for seed in 0..200 {
+                program.assert_works(seed * 37);
+            }
+            assert_eq!(
+                program.call("threads", 5).unwrap().extract::<Vec<i64>>().unwrap(),
+                [5, 6, 7]
+            );
+            // New modules, and new work in the namespaces of old ones.
+            session.run("import wave, csv, html.parser, difflib", "more.py").unwrap();
+            let again = settle(interpreter);
+            println!("again: {again:?}");
+            assert!(again.written < settled.written && again.anonymous * 20 < again.memory);
+            program.assert_works(78);
+        }
+    });
+}
+
+#[test]
+fn memory_that_a_settled_interpreter_frees_goes_back_and_is_used_again() {
+    alone(PATIENCE, || {
+        for pool in pools(1) {
+            let interpreter = &pool.interpreters()[0];
+            let session = interpreter.session();
+            let code = "
+import sys
+def fill(): sys.kept = [str(number) * 20 for number in range(300_000)]
+def free(): del sys.kept
+def zeros(): return [bytearray(5000) for _ in range(10_000)] and sum(map(any, [bytearray(5000) for _ in range(10_000)]))
+";
+            let namespace = session.run(code, "fill.py").unwrap();
+            let call = |name| namespace.get_item(name).unwrap().call(()).unwrap();
+            for _ in 0..3 {
+                call("fill");
+                let full = settle(interpreter);
+                call("free");
+                // New memory has no bytes of the file.
+                assert_eq!(call("zeros").extract::<i64>().unwrap(), 0);
+                let empty = settle(interpreter);
+                assert!(empty.memory * 2 < full.memory, "{full:?} -> {empty:?}");
+            }
+            let (_, bytes) = files();
+            assert!(bytes < 64 << 20, "{bytes}");
+        }
+    });
+}
+
+/// The mappings of files without names, and the bytes that these files have at least.
+fn files() -> (usize, u64) {
+    let text = fs::read_to_string("/proc/self/maps").unwrap();
+    let (mut count, mut ends) = (0, HashMap::<String, u64>::new());
+    for line in text.lines().filter(|line| line.contains("settle/") && line.contains("(deleted)")) {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let hexadecimal = |text| u64::from_str_radix(text, 16).unwrap();
+        let (start, end) = words[0].split_once('-').unwrap();
+        let last = hexadecimal(words[2]) + hexadecimal(end) - hexadecimal(start);
+        let known = ends.entry(words[4].to_owned()).or_default();
+        *known = last.max(*known);
+        count += 1;
+    }
+    (count, ends.values().sum())
+}
+
+fn rounds() -> i64 {
+    std::env::var("HYDROZOA_TEST_ROUNDS").map_or(120, |text| text.parse().unwrap())
+}
+
+/// Each interpreter is settled again and again, while threads of the application come and go in the others and threads of
+/// Python's in itself.
+#[test]
+fn interpreters_are_settled_between_calls_and_changes_for_many_rounds() {
+    let patience = Duration::from_secs(300 + rounds() as u64);
+    alone(patience, || {
+        let pool = builders(4).last().unwrap().build().unwrap();
+        for interpreter in &pool.interpreters() {
+            Program::start(&interpreter.session());
+            settle(interpreter);
+        }
+        let descriptors = || fs::read_dir("/proc/self/fd").unwrap().count();
+        let (memory, open) = (private(), descriptors());
+        let (refused, mut largest) = (AtomicUsize::new(0), (0, 0));
+        for round in 0..rounds() {
+            let one = &pool.interpreters()[round as usize % 4];
+            thread::scope(|scope| {
+                for number in 0..3 {
+                    let pool = &pool;
+                    scope.spawn(move || {
+                        let session = pool.interpreters()[(round + number) as usize % 4].session();
+                        let program = Program::of(&session);
+                        program.assert_works(round * 11 + number);
+                        if number == 2 {
+                            let found = program.call("threads", round).unwrap();
+                            assert_eq!(
+                                found.extract::<Vec<i64>>().unwrap(),
+                                [round, round + 1, round + 2]
+                            );
+                        }
+                    });
+                }
+                match one.settle(directory()) {
+                    Ok(_) => {}
+                    Err(Error::Settle {
+                        reason: Unsettled::Visited { .. } | Unsettled::Threads { .. },
+                        ..
+                    }) => _ = refused.fetch_add(1, Ordering::Relaxed),
+                    Err(error) => panic!("{error}"),
+                }
+            });
+            let settled = settle(one);
+            assert!(settled.anonymous * 10 < settled.memory, "{settled:?}");
+            let now = files();
+            largest = (now.0.max(largest.0), now.1.max(largest.1));
+        }
+        println!("{rounds} rounds, {refused:?} refused, at most {largest:?}", rounds = rounds());
+        // Four interpreters of 25 to 40 MiB: twice that, and one that is written anew.
+        assert!(largest.0 < 4 * 400 && largest.1 < 480 << 20, "{largest:?}");
+        for interpreter in &pool.interpreters() {
+            settle(interpreter);
+        }
+        let grown = private() - memory;
+        assert!(grown < 24 << 20, "{grown} bytes more");
+        assert!(descriptors() <= open);
+        drop(pool);
+        assert_eq!(files(), (0, 0));
+    });
+}
+
+#[test]
+fn calls_that_begin_meanwhile_wait_and_are_right() {
+    alone(PATIENCE, || {
+        for pool in pools(2) {
+            let interpreter = &pool.interpreters()[0];
+            let session = interpreter.session();
+            Program::start(&session);
+            let stop = AtomicBool::new(false);
+            thread::scope(|scope| {
+                for number in 0..2 {
+                    let stop = &stop;
+                    let pool = &pool;
+                    scope.spawn(move || {
+                        let mut seed = number;
+                        while !stop.load(Ordering::Relaxed) {
+                            // From inside of another interpreter, too.
+                            let outer = pool.acquire_on(1).unwrap();
+                            outer.with_gil(|| {
+                                let session = pool.acquire_on(0).unwrap();
+                                Program::of(&session).assert_works(seed);
+                            });
+                            seed += 2;
+                            thread::sleep(Duration::from_micros(300));
+                        }
+                    });
+                }
+                let mut done = 0;
+                let end = Instant::now() + Duration::from_secs(3);
+                while Instant::now() < end || done == 0 {
+                    match interpreter.settle(directory()) {
+                        Ok(_) => done += 1,
+                        Err(Error::Settle { reason: Unsettled::Visited { .. }, .. }) => {}
+                        Err(error) => panic!("{error}"),
+                    }
+                }
+                stop.store(true, Ordering::Relaxed);
+                println!("settled {done} times among calls");
+            });
+        }
+    });
+}
+
+#[test]
+fn a_forked_child_has_what_its_parent_had_and_keeps_it() {
+    alone(PATIENCE, || {
+        for pool in pools(1) {
+            let interpreter = &pool.interpreters()[0];
+            let session = interpreter.session();
+            let program = Program::start(&session);
+            settle(interpreter);
+            let code = "
+import os, warnings
+warnings.simplefilter('ignore')
+def fork(check, mutate):
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            os.read(read, 1)
+            for seed in range(0, 100_000, 97):
+                check(seed)
+                mutate(seed)
+                check(seed)
+            status = 0
+        finally:
+            os._exit(status)
+    return child, write
+def wait(child, write):
+    os.write(write, b'x')
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+";
+            let namespace = session.run(code, "fork.py").unwrap();
+            let names = ["check", "mutate"].map(|name| program.namespace.get_item(name).unwrap());
+            let child = namespace.get_item("fork").unwrap().call((&names[0], &names[1])).unwrap();
+            // The parent changes pages and settles them, in files that the child does not have, and in one new one.
+            for seed in 0..20 {
+                program.number("mutate", seed * 4999);
+                settle(interpreter);
+            }
+            let wait = namespace.get_item("wait").unwrap();
+            let ends = [0, 1].map(|index| child.get_item(index).unwrap());
+            assert_eq!(wait.call((&ends[0], &ends[1])).unwrap().extract::<i64>().unwrap(), 0);
+            program.assert_works(9);
+        }
+    });
+}
+
+#[test]
+fn a_pool_settles_its_interpreters_by_itself_or_when_it_is_asked() {
+    alone(PATIENCE, || {
+        let builder = || builders(2).last().unwrap();
+        let pool = builder().settle_in(directory()).settle_after(8).build().unwrap();
+        let is_settled = || files().0 > 0;
+        for _ in 0..3 {
+            pool.acquire_on(0).unwrap().run("import json", "work.py").unwrap();
+            assert!(!is_settled());
+        }
+        let open = pool.acquire_on(0).unwrap();
+        for _ in 0..20 {
+            pool.acquire_on(0).unwrap().run("import json", "work.py").unwrap();
+        }
+        assert!(!is_settled());
+        drop(open);
+        let end = Instant::now() + Duration::from_secs(30);
+        while !is_settled() {
+            assert!(Instant::now() < end, "not settled");
+            thread::sleep(Duration::from_millis(5));
+        }
+        pool.acquire_on(0).unwrap().run("import json", "work.py").unwrap();
+        drop(pool);
+
+        let pool = builder().settle_in(directory()).build().unwrap();
+        let settled = pool.settle().unwrap();
+        assert_eq!(settled.len(), 2);
+        assert!(settled.iter().all(|one| one.anonymous * 4 < one.memory), "{settled:?}");
+        let again = pool.replace(0).map(drop).and_then(|()| pool.settle()).unwrap();
+        assert!(again[0].written > again[1].written, "{again:?}");
+    });
+}
