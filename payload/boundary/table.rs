@@ -21,7 +21,7 @@ use std::ffi::{c_char, c_int, c_void};
 pub const MAGIC: u64 = u64::from_le_bytes(*b"hydrozoa");
 
 /// Changed when the meaning of a function changes without the table's size changing.
-pub const VERSION: u32 = 6;
+pub const VERSION: u32 = 7;
 
 /// The payload's only exported symbol, of type [`Entry`].
 pub const ENTRY: &str = "hydrozoa_payload_v1";
@@ -290,6 +290,12 @@ pub struct Start {
     pub memory: usize,
     /// 1: install Python's signal handlers, which is for one interpreter of a process only.
     pub signal_handlers: c_int,
+    /// What the module `imports` of the payload does about imports. Empty: nothing.
+    pub import_mode: Text,
+    /// The text of a profile of imports.
+    pub import_profile: Text,
+    /// Where compiled code of modules is kept. Empty: nowhere.
+    pub import_folder: Text,
 }
 
 /// Why the host interrupts a thread.

@@ -2,13 +2,16 @@
 
 use crate::fault::{Fault, Outcome};
 use crate::reference::Ref;
+use crate::table::Text;
 use pyo3_ffi::{
     Py_CompileString, Py_file_input, PyBUF_READ, PyBytes_FromStringAndSize, PyDict_New,
     PyDict_SetItem, PyDict_SetItemString, PyEval_EvalCode, PyEval_GetBuiltins,
-    PyImport_ImportModule, PyMemoryView_FromMemory, PyObject_GetAttrString, PyObject_SetItem,
+    PyImport_ImportModule, PyMemoryView_FromMemory, PyObject, PyObject_CallFunctionObjArgs,
+    PyObject_GetAttrString, PyObject_SetItem, PyUnicode_DecodeFSDefaultAndSize,
 };
 
 use std::ffi::CStr;
+use std::ptr;
 
 // `const MODULES: &[(&str, &[u8])]`: name and source.
 include!(concat!(env!("OUT_DIR"), "/modules.rs"));
@@ -97,6 +100,33 @@ pub(crate) unsafe fn set_variable(name: &[u8], value: &[u8]) -> Outcome<()> {
         let data = Ref::owned(PyObject_GetAttrString(environ.as_ptr(), c"_data".as_ptr()))?;
         let (name, value) = (bytes(name)?, bytes(value)?);
         done(PyObject_SetItem(data.as_ptr(), name.as_ptr(), value.as_ptr()))
+    }
+}
+
+/// Has modules imported as the module `imports` says: in a mode, by the text of a profile, with a folder for compiled code.
+///
+/// # Safety
+///
+/// Attached, after [`install`]. The texts are valid.
+pub(crate) unsafe fn install_imports([mode, profile, folder]: [Text; 3]) -> Outcome<()> {
+    // SAFETY: attached; every object is alive during the calls, and so are the views.
+    unsafe {
+        let imports = Ref::owned(PyImport_ImportModule(c"_hydrozoa.imports".as_ptr()))?;
+        let install = Ref::owned(PyObject_GetAttrString(imports.as_ptr(), c"install".as_ptr()))?;
+        let (mode, profile) = (Ref::text(mode.bytes())?, Ref::text(profile.bytes())?);
+        let folder = folder.bytes();
+        let folder = Ref::owned(PyUnicode_DecodeFSDefaultAndSize(
+            folder.as_ptr().cast(),
+            folder.len() as isize,
+        ))?;
+        Ref::owned(PyObject_CallFunctionObjArgs(
+            install.as_ptr(),
+            mode.as_ptr(),
+            profile.as_ptr(),
+            folder.as_ptr(),
+            ptr::null_mut::<PyObject>(),
+        ))
+        .map(drop)
     }
 }
 

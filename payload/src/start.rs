@@ -232,6 +232,13 @@ unsafe fn prepare(start: &Start) -> Outcome<()> {
                 return Err(Fault::Raised);
             }
         }
+        if start.import_mode.len != 0 {
+            if start.command_line != 0 {
+                modules::install()?;
+            }
+            let texts = [start.import_mode, start.import_profile, start.import_folder];
+            modules::install_imports(texts)?;
+        }
     }
     Ok(())
 }

@@ -133,6 +133,9 @@ pub enum Error {
         /// What keeps it from it.
         reason: Unsettled,
     },
+    /// Work whose imports were to be recorded ([`Builder::record_imports`](crate::Builder::record_imports)) cannot have a profile.
+    #[error("{0}")]
+    Imports(String),
     /// The calling thread's stack has too little room to run Python on it.
     #[error(
         "this thread has {} KiB of stack left, and Python needs {} KiB: call it on a thread with a larger stack \

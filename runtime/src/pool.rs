@@ -1,9 +1,11 @@
 //! A pool: several interpreters of one Python, and the choice between them.
 
 mod acquire;
+mod record;
 
 use crate::cold::{Settled, Wish};
 use crate::environment::{Environment, Variables};
+use crate::imports::{ImportMode, Imports};
 use crate::interpreter::{Configuration, Interpreter, Queue, close_all, start, without_gil};
 use crate::interrupt::{OnStuck, Stuck};
 use crate::libraries::LibraryRules;
@@ -114,6 +116,7 @@ pub struct Builder {
     on_stuck: OnStuck,
     memory: Option<NonZeroUsize>,
     settling: Wish,
+    imports: Imports,
 }
 
 impl Builder {
@@ -243,6 +246,13 @@ impl Builder {
         self
     }
 
+    /// When the interpreters import modules. The default is [`Imports::Eager`], as plain Python. With a profile
+    /// ([`Builder::record_imports`]) an interpreter imports what its work needs and starts in a fraction of the time and memory.
+    pub fn imports(mut self, imports: Imports) -> Self {
+        self.imports = imports;
+        self
+    }
+
     /// Calls `function` once for each call that goes on although it was interrupted or its deadline has passed
     /// ([`Session::with_deadline`](crate::Session::with_deadline),
     /// [`Session::interrupt_handle`](crate::Session::interrupt_handle)). It runs on a thread of its own. Without it, such a
@@ -267,6 +277,11 @@ impl Builder {
     /// [`Error::PythonNotFound`], [`Error::Configuration`] for settings that contradict each other,
     /// [`Error::Load`], or [`Error::Start`]. Then no interpreter of the pool is left.
     pub fn build(self) -> Result<Pool> {
+        self.build_with(None)
+    }
+
+    /// Starts interpreters that import modules in this mode, or as the settings say.
+    fn build_with(self, imports: Option<ImportMode>) -> Result<Pool> {
         let count = match self.interpreters {
             Some(0) => return Err(no_interpreters()),
             Some(count) => count,
@@ -275,7 +290,12 @@ impl Builder {
         let python = python::choose(self.python.as_deref(), self.venv.as_deref())?;
         let torch = Torch::settle(self.torch, &python, Search::Pool(&self.paths), true)?
             .strictly(self.strict);
+        let imports = match imports {
+            Some(mode) => Some(mode),
+            None => ImportMode::of(&self.imports, python.minor())?,
+        };
         let configuration = Configuration {
+            imports,
             arguments: self.arguments.into_iter().map(Into::into).collect(),
             paths: self.paths,
             libraries: self.libraries,

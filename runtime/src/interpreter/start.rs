@@ -8,6 +8,7 @@ use super::main_thread::MainThread;
 use super::{Inner, Interpreter, KeptObjects, live};
 use crate::cold::{Settling, Wish};
 use crate::environment::Environment;
+use crate::imports::ImportMode;
 use crate::interrupt::{OnStuck, Sender, StuckVisits};
 use crate::libraries::LibraryRules;
 use crate::payload::{self, Sink, table};
@@ -48,6 +49,8 @@ pub(crate) struct Configuration {
     pub(crate) on_stuck: OnStuck,
     /// When and where it is settled.
     pub(crate) settling: Wish,
+    /// What is done about imports, if it is not plain Python's way.
+    pub(crate) imports: Option<ImportMode>,
 }
 
 impl Configuration {
@@ -68,6 +71,7 @@ impl Configuration {
             memory: None,
             on_stuck: OnStuck::default(),
             settling: Wish::default(),
+            imports: None,
         }
     }
 }
@@ -190,6 +194,7 @@ pub(super) fn run(
             )));
         }
     }
+    let imports = configuration.imports.as_ref();
     let start = table::Start {
         name: table::Text::new(name),
         executable: text(executable),
@@ -204,6 +209,9 @@ pub(super) fn run(
         own_environment: c_int::from(configuration.environment.is_some()),
         memory: configuration.memory.map_or(0, NonZeroUsize::get),
         signal_handlers: c_int::from(configuration.signal_handlers),
+        import_mode: table::Text::new(imports.map_or("", |mode| mode.name)),
+        import_profile: table::Text::new(imports.map_or("", |mode| &mode.profile)),
+        import_folder: imports.map_or(table::Text::new(""), |mode| text(mode.folder.as_os_str())),
     };
     let mut sink = Sink::default();
     let _outside = Outside::entering(domain.id());

@@ -4,6 +4,7 @@ use crate::pythons::{builders, pools, pythons};
 use crate::{directory, says};
 use hydrozoa::convert::OutOfRange;
 use hydrozoa::{DataType, Device, DeviceError, Error, Integer, Pool, Session, Tensor};
+use std::cell::Cell;
 use std::fs;
 use std::path::Path;
 use std::thread;
@@ -288,4 +289,26 @@ fn a_panic_of_a_host_function_is_the_caller_s_error_with_the_function_s_name() {
         says(&error, &["the host function 'paint' panicked: no brush"]);
     }
     assert_eq!(session.eval("6 * 7").unwrap().extract::<i64>().unwrap(), 42);
+}
+
+#[test]
+fn work_whose_results_differ_has_no_profile() {
+    let builder = builders(1).next().unwrap();
+    let runs = Cell::new(0);
+    let outcome = builder.record_imports(|pool| {
+        pool.acquire()?.import("json")?;
+        runs.set(runs.get() + 1);
+        Ok(runs.get())
+    });
+    let error = outcome.unwrap_err();
+    assert!(matches!(error, Error::Imports(_)), "{error:?}");
+    says(
+        &error,
+        &[
+            "the work gives another result when modules are imported at their first use",
+            "use Imports::Eager, or work that gives equal results twice",
+        ],
+    );
+    let work = |pool: &Pool| pool.acquire()?.import("not_there").map(drop);
+    says(&builder.record_imports(work).unwrap_err(), &["No module named 'not_there'"]);
 }

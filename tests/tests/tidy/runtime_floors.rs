@@ -18,6 +18,7 @@ const RUNTIME: [&[&str]; 9] = [
         "libraries",
         "limits",
         "cold",
+        "imports",
     ],
     &["payload"],
     &["python"],
