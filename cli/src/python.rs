@@ -3,10 +3,11 @@
 use std::env;
 use std::ffi::OsString;
 use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
 use std::thread;
 
 use anyhow::{Context, Result, ensure};
-use hydrozoa::CommandLine;
+use hydrozoa::{CommandLine, ImportProfile, Imports};
 
 use crate::Choice;
 
@@ -23,6 +24,12 @@ pub struct Options {
     /// Gives each copy an environment of its own, which begins as that of the command
     #[arg(long)]
     own_environment: bool,
+    /// Imports what the work of this profile needs, and the rest when something asks for it
+    #[arg(long, value_name = "PROFILE")]
+    lazy_imports: Option<PathBuf>,
+    /// Runs the program `ARGS` twice, and writes which modules it needs to this file, for --lazy-imports
+    #[arg(long, value_name = "PROFILE", conflicts_with_all = ["lazy_imports", "place", "own_environment"])]
+    record_imports: Option<PathBuf>,
     /// Arguments as python takes them; HYDROZOA_COPY in os.environ is the copy's number
     #[arg(value_name = "ARGS", trailing_var_arg = true, allow_hyphen_values = true)]
     arguments: Vec<OsString>,
@@ -51,6 +58,9 @@ fn place(text: &str) -> Result<Place, String> {
 
 /// Runs the program and returns its exit status. With several copies it returns the first status that is not 0.
 pub fn run(options: Options) -> Result<i32> {
+    if let Some(profile) = &options.record_imports {
+        return record(&options, profile).map(|()| 0);
+    }
     let copies = options.copies.get();
     match options.place.unwrap_or(Place::Copy(copies)) {
         Place::All if copies > 1 => in_all(&options, copies),
@@ -69,6 +79,10 @@ fn command(options: &Options, copy: usize) -> Result<CommandLine> {
         .strict(*strict)
         .libraries(&options.choice.libraries())
         .variable("HYDROZOA_COPY", copy.to_string());
+    let command = match &options.lazy_imports {
+        Some(profile) => command.imports(Imports::Profile(ImportProfile::load(profile)?)),
+        None => command,
+    };
     Ok(match options.own_environment {
         true => command.environment(env::vars_os()),
         false => command,
@@ -78,7 +92,10 @@ fn command(options: &Options, copy: usize) -> Result<CommandLine> {
 /// The other copies are started and idle. The program runs on the main thread, where Python expects to handle signals.
 fn in_one(options: &Options, copy: usize, copies: usize) -> Result<i32> {
     let idle = if copies > 1 {
-        let builder = options.choice.builder().interpreters(copies - 1);
+        let mut builder = options.choice.builder().interpreters(copies - 1);
+        if let Some(profile) = &options.lazy_imports {
+            builder = builder.imports(Imports::Profile(ImportProfile::load(profile)?));
+        }
         Some(builder.build().context("starting the other copies")?)
     } else {
         None
@@ -109,4 +126,45 @@ fn in_all(options: &Options, copies: usize) -> Result<i32> {
             .collect::<Result<Vec<i32>>>()
     })?;
     Ok(statuses.into_iter().find(|status| *status != 0).unwrap_or(0))
+}
+
+/// A program as python has it: a file, `-m` and a module, or `-c` and code, with its arguments in `sys.argv`.
+const PROGRAM: &str = "
+import runpy, sys
+def program(words):
+    first = words[0]
+    sys.argv[:] = words[2:] if first in ('-m', '-c') else words
+    sys.argv[:] = [first] + sys.argv if first == '-c' else sys.argv
+    try:
+        if first == '-c':
+            exec(compile(words[1], '<string>', 'exec'), {'__name__': '__main__'})
+        elif first == '-m':
+            sys.argv.insert(0, words[1])
+            runpy.run_module(words[1], run_name='__main__', alter_sys=True)
+        else:
+            import os
+            sys.path.insert(0, os.path.dirname(os.path.abspath(first)))
+            runpy.run_path(first, run_name='__main__')
+    except SystemExit as end:
+        return repr(end.code)
+    finally:
+        sys.stdout.flush()
+    return 'None'
+";
+
+/// Writes the profile of a program.
+fn record(options: &Options, file: &Path) -> Result<()> {
+    ensure!(!options.arguments.is_empty(), "--record-imports needs a program: a file, -m or -c");
+    let words = options.arguments.iter().map(|word| word.to_str().map(str::to_owned));
+    let words: Option<Vec<String>> = words.collect();
+    let words = words.context("an argument of the program is not UTF-8")?;
+    let profile = options.choice.builder().record_imports(|pool| {
+        let session = pool.acquire()?;
+        let program = session.run(PROGRAM, "program.py")?.get_item("program")?;
+        program.call((words.clone(),))?.extract::<String>()
+    })?;
+    profile.save(file)?;
+    let (needed, left_out) = (profile.needed().count(), profile.left_out().count());
+    eprintln!("{}: {needed} modules are needed, {left_out} are left out", file.display());
+    Ok(())
 }

@@ -2,6 +2,7 @@
 
 use crate::environment::{Environment, Variables};
 use crate::exit::Exit;
+use crate::imports::{ImportMode, Imports};
 use crate::interpreter::{Configuration, run_command};
 use crate::libraries::LibraryRules;
 use crate::python::{self, Installation, Search};
@@ -22,6 +23,7 @@ pub struct CommandLine {
     torch: TorchPolicy,
     strict: bool,
     libraries: LibraryRules,
+    imports: Imports,
     arguments: Vec<OsString>,
     environment: Option<Variables>,
     variables: Vec<(OsString, OsString)>,
@@ -47,6 +49,7 @@ impl CommandLine {
             torch: TorchPolicy::default(),
             strict: false,
             libraries: LibraryRules::new(),
+            imports: Imports::default(),
             arguments: arguments.into_iter().map(Into::into).collect(),
             environment: None,
             variables: Vec::new(),
@@ -71,6 +74,12 @@ impl CommandLine {
     /// Which native libraries the interpreter has for itself, where the default is wrong.
     pub fn libraries(mut self, rules: &LibraryRules) -> Self {
         self.libraries.extend(rules);
+        self
+    }
+
+    /// When the interpreter imports modules, as [`Builder::imports`](crate::Builder::imports).
+    pub fn imports(mut self, imports: Imports) -> Self {
+        self.imports = imports;
         self
     }
 
@@ -142,6 +151,7 @@ impl CommandLine {
             environment: environment.map(Environment::new).transpose()?,
             variables,
             libraries: self.libraries,
+            imports: ImportMode::of(&self.imports, self.python.minor())?,
             command_line: true,
             signal_handlers: self.signal_handlers,
             ..Configuration::new(self.python, torch)

@@ -18,6 +18,14 @@ use hydrozoa_tests::isolation::{self, Test};
 const TESTS: &[Test] = &[
     ("four_copies_do_what_plain_python_does_shared", scripts::areas_shared),
     ("four_copies_do_what_plain_python_does_isolated", scripts::areas_isolated),
+    (
+        "four_copies_beyond_their_profile_do_what_plain_python_does_shared",
+        scripts::areas_lazy_shared,
+    ),
+    (
+        "four_copies_beyond_their_profile_do_what_plain_python_does_isolated",
+        scripts::areas_lazy_isolated,
+    ),
     ("a_cpp_extension_has_its_own_state_in_each_copy_shared", scripts::extension_shared),
     ("a_cpp_extension_has_its_own_state_in_each_copy_isolated", scripts::extension_isolated),
     ("interpreters_on_one_libtorch_register_for_themselves", torch_shared::registration),

@@ -9,15 +9,30 @@ use hydrozoa_tests::place;
 
 const COPIES: usize = 4;
 
-fn areas(policy: &str) -> Result<()> {
+/// What the profile is recorded with. The areas reach far beyond it.
+const INFERENCE: &str = "
+import torch, torchvision
+with torch.inference_mode():
+    torchvision.models.mobilenet_v3_small(weights=None).eval()(torch.ones(1, 3, 224, 224))
+";
+
+fn areas(policy: &str, is_lazy: bool) -> Result<()> {
     let script = place::script("torch_areas.py");
     let folder = place::scratch("areas")?;
     let expected = folder.path().join("expected.json");
     run(plain_python()?.arg(&script).arg("--record").arg(&expected))?;
+    let profile = folder.path().join("profile");
+    if is_lazy {
+        let mut command = hydrozoa(1, policy)?;
+        run(command.arg("--record-imports").arg(&profile).args(["--", "-c", INFERENCE]))?;
+    }
     let mut failures = Vec::new();
     let repetitions = place::repetitions()?;
     for repetition in 1..=repetitions {
         let mut command = hydrozoa(COPIES, policy)?;
+        if is_lazy {
+            command.arg("--lazy-imports").arg(&profile);
+        }
         command.args(["--in", "all", "--"]).arg(&script).arg("--expect").arg(&expected);
         let printed = match run(&mut command) {
             Ok(printed) => printed,
@@ -43,11 +58,19 @@ fn areas(policy: &str) -> Result<()> {
 }
 
 pub fn areas_shared() -> Result<()> {
-    areas("shared")
+    areas("shared", false)
 }
 
 pub fn areas_isolated() -> Result<()> {
-    areas("isolated")
+    areas("isolated", false)
+}
+
+pub fn areas_lazy_shared() -> Result<()> {
+    areas("shared", true)
+}
+
+pub fn areas_lazy_isolated() -> Result<()> {
+    areas("isolated", true)
 }
 
 /// torch.utils.cpp_extension builds the extension once, before the tests: `HYDROZOA_TEST_EXTENSION`.
