@@ -25,6 +25,7 @@ use crate::sys::{dynamic, lock};
 use crate::system::SYSTEM;
 use crate::visible::debugger;
 use crate::visible::publish;
+use crate::visible::redirect::{Everywhere, redirect};
 use crate::visible::unwind;
 
 /// Loads images into domains. Cheap to clone.
@@ -35,12 +36,14 @@ use crate::visible::unwind;
 pub struct Loader {
     policy: Arc<Policy>,
     commons: Domain,
+    everywhere: Arc<[Everywhere]>,
 }
 
 /// Prepares a [`Loader`].
 #[derive(Debug, Default)]
 pub struct LoaderBuilder {
     policy: Policy,
+    everywhere: Vec<Everywhere>,
 }
 
 impl LoaderBuilder {
@@ -48,6 +51,24 @@ impl LoaderBuilder {
     #[must_use]
     pub fn policy(mut self, policy: Policy) -> LoaderBuilder {
         self.policy = policy;
+        self
+    }
+
+    /// Binds references to `symbol` to `interposition` in all code that may get memory of a domain's libraries: in
+    /// replicas, in the commons, and in system objects that define C++ functions for them. An inline function or the
+    /// instance of a template is one for all objects of a scope (Itanium C++ ABI, 5.2, vague linkage), so code of a system
+    /// object may free what a replica has allocated.
+    ///
+    /// # Panics
+    /// If the interposition has a context.
+    #[must_use]
+    pub fn interpose_everywhere(
+        mut self,
+        symbol: &str,
+        interposition: Interposition,
+    ) -> LoaderBuilder {
+        let address = interposition.address().expect("a function without a context");
+        self.everywhere.push((symbol.to_owned(), address));
         self
     }
 
@@ -62,8 +83,10 @@ impl LoaderBuilder {
         unwind::install(&SYSTEM)?;
         debugger::prepare(&SYSTEM);
         let policy = Arc::new(self.policy);
-        let commons = DomainBuilder::new("commons", policy.clone(), None).build()?;
-        Ok(Loader { policy, commons })
+        let everywhere: Arc<[Everywhere]> = self.everywhere.into();
+        let commons =
+            DomainBuilder::new("commons", policy.clone(), None, everywhere.clone()).build()?;
+        Ok(Loader { policy, commons, everywhere })
     }
 }
 
@@ -77,6 +100,7 @@ pub struct DomainBuilder {
     interpositions: HashMap<String, Interposition>,
     /// By symbol and soname.
     definitions: BTreeMap<(String, String), Interposition>,
+    everywhere: Arc<[Everywhere]>,
     environment: Option<Vec<CString>>,
 }
 
@@ -84,7 +108,12 @@ pub struct DomainBuilder {
 const TLS_GET_ADDR: &str = "__tls_get_addr";
 
 impl DomainBuilder {
-    fn new(name: &str, policy: Arc<Policy>, commons: Option<Domain>) -> DomainBuilder {
+    fn new(
+        name: &str,
+        policy: Arc<Policy>,
+        commons: Option<Domain>,
+        everywhere: Arc<[Everywhere]>,
+    ) -> DomainBuilder {
         DomainBuilder {
             name: name.to_owned(),
             policy,
@@ -92,6 +121,7 @@ impl DomainBuilder {
             program: false,
             interpositions: HashMap::new(),
             definitions: BTreeMap::new(),
+            everywhere,
             environment: None,
         }
     }
@@ -173,6 +203,11 @@ impl DomainBuilder {
                 .into_iter()
                 .map(|(name, entry)| (name.to_owned(), entry))
                 .collect();
+        for (name, address) in self.everywhere.iter() {
+            // SAFETY: whoever made the interposition has vouched for it.
+            let entry = unsafe { Interposition::function(*address as *const c_void) };
+            table.insert(name.clone(), entry);
+        }
         table.extend(self.interpositions);
         let mut table: Vec<(String, Interposition)> = table.into_iter().collect();
         table.sort_by(|a, b| a.0.cmp(&b.0));
@@ -199,6 +234,7 @@ impl DomainBuilder {
             commons: self.commons.map(|commons| commons.0),
             serial: Reentrant::new(),
             state: Mutex::new(Rank::Domain, State::default()),
+            everywhere: self.everywhere,
             interposed: Arc::new(Interposed {
                 names: names.into(),
                 definitions: definitions.into(),
@@ -224,7 +260,8 @@ impl Loader {
 
     /// A new domain; `name` appears in messages.
     pub fn domain(&self, name: &str) -> DomainBuilder {
-        DomainBuilder::new(name, self.policy.clone(), Some(self.commons.clone()))
+        let commons = Some(self.commons.clone());
+        DomainBuilder::new(name, self.policy.clone(), commons, self.everywhere.clone())
     }
 
     /// The domain of what is loaded once for all domains of this loader.
@@ -268,7 +305,7 @@ impl Loader {
         let Some(object) = SYSTEM.by_name(soname).filter(|object| SYSTEM.pin(object)) else {
             return Ok(0);
         };
-        unwind::redirect(&object, |name| {
+        redirect(&object, |name| {
             let known = functions.iter().find(|(known, _)| known.as_bytes() == name);
             known.map(|(_, address)| *address as usize)
         })

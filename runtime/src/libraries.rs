@@ -21,6 +21,7 @@ use std::sync::{Mutex, PoisonError};
 
 use hydrozoa_loader::{Class, Decision, Judge, Loader, Policy};
 
+use crate::heap;
 use crate::{Error, Result};
 
 /// Libraries of the system's directories with process-wide state. Some have no lock of their own: in plain python
@@ -226,7 +227,11 @@ impl Loaders {
             return Ok(loader.clone());
         }
         let policy = rules.policy()?.with_judge(self.torch);
-        let made = Loader::builder().policy(policy).build()?;
+        let mut builder = Loader::builder().policy(policy);
+        for (symbol, interposition) in heap::functions() {
+            builder = builder.interpose_everywhere(symbol, interposition);
+        }
+        let made = builder.build()?;
         loaders.push((rules.clone(), made.clone()));
         Ok(made)
     }

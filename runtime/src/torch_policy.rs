@@ -183,11 +183,6 @@ impl Torch {
         for (soname, symbol, interposition) in heap.into_iter().flat_map(heap::definitions) {
             builder = builder.interpose_definition(soname, symbol, interposition);
         }
-        if heap.is_some() {
-            for (symbol, interposition) in heap::functions() {
-                builder = builder.interpose(symbol, interposition);
-            }
-        }
         let libtorch = match self {
             Self::Shared { adapter, strict } => Libtorch::Shared(adapter.join(*strict)),
             Self::Isolated | Self::Unshared => Libtorch::Own(Box::leak(Box::default())),

@@ -15,7 +15,7 @@ use crate::image::relocations::Rela;
 use crate::image::symbols::{Name, Symbol};
 use crate::image::{Image, ImageId};
 use crate::sys::lock::{Mutex, Rank};
-use crate::system::SYSTEM;
+use crate::system::{SYSTEM, SystemObject};
 
 /// The bindings of one image in one kind of scope, by symbol index.
 #[derive(Debug)]
@@ -28,6 +28,8 @@ pub(crate) struct Plan {
     pub missing: Vec<Missing>,
     /// The part of the image's relocations that is known without a replica.
     pub prepared: Prepared,
+    /// The system objects that define C++ functions or variables for it.
+    pub definers: Vec<Arc<SystemObject>>,
     /// Whether its code can learn the ids of modules. Such code may pass words to `__tls_get_addr` that no
     /// relocation wrote (D's runtime does).
     pub learns_module_ids: bool,
@@ -148,6 +150,7 @@ impl<'a> Binder<'a> {
             bindings[index] = Some(binding);
         }
         let prepared = Prepared::of(image, &bindings);
+        let definers = definers(image, &bindings);
         let learns = |binding: &Binding| match binding {
             Binding::Interposed(entry) => {
                 ["dl_iterate_phdr", "dlinfo"].contains(&self.key.interposed.name(*entry))
@@ -155,7 +158,7 @@ impl<'a> Binder<'a> {
             _ => false,
         };
         let learns_module_ids = bindings.iter().flatten().any(learns);
-        Ok(Plan { bindings, images, missing, prepared, learns_module_ids })
+        Ok(Plan { bindings, images, missing, prepared, definers, learns_module_ids })
     }
 
     fn bind(&self, image: &Image, index: u32, missing: &mut Vec<Missing>) -> Result<Binding> {
@@ -229,6 +232,21 @@ impl Binder<'_> {
         let named_in = |table| Rela::all(table).any(|rela| rela.symbol == index);
         named_in(calls) && !named_in(data)
     }
+}
+
+/// The system objects that names of C++ (Itanium C++ ABI, 5.1) are bound to.
+fn definers(image: &Image, bindings: &[Option<Binding>]) -> Vec<Arc<SystemObject>> {
+    let mut definers: Vec<Arc<SystemObject>> = Vec::new();
+    for (index, binding) in (0..).zip(bindings) {
+        let Some(Binding::Fixed { address, .. }) = binding else { continue };
+        let symbol = image.symbols.symbol(index);
+        let name = symbol.and_then(|symbol| image.symbols.name(&symbol));
+        let is_of_cxx = name.is_some_and(|name| name.starts_with(b"_Z"));
+        if is_of_cxx && !definers.iter().any(|definer| definer.span.contains(address)) {
+            definers.extend(SYSTEM.by_address(*address));
+        }
+    }
+    definers
 }
 
 /// Notes that a relocation refers to `symbol` of `image`.

@@ -30,6 +30,7 @@ use crate::sys::environ::Environment;
 use crate::sys::lock::{Mutex, Rank, Reentrant};
 use crate::system::SYSTEM;
 use crate::system::SystemObject;
+use crate::visible::redirect::Everywhere;
 
 /// The public data of a replica.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,6 +85,8 @@ pub(crate) struct DomainInner {
     /// One load at a time; a constructor may come back on the same thread.
     pub serial: Reentrant,
     pub state: Mutex<State>,
+    /// What stands for definitions in all code that may get memory of its libraries.
+    pub everywhere: Arc<[Everywhere]>,
     pub interposed: Arc<Interposed>,
     /// The place of the loader's own `__tls_get_addr` in the table; none if another function answers for it.
     pub tls_get_addr: Option<u32>,

@@ -40,6 +40,7 @@ use crate::sys::dynamic::SystemHandle;
 use crate::system::SYSTEM;
 use crate::tls::{self, Placed};
 use crate::visible::publish;
+use crate::visible::redirect;
 
 impl Domain {
     /// Opens the file at `path` as a replica of this domain, with its needs, and runs the constructors.
@@ -472,6 +473,10 @@ pub(crate) fn prepare_group(
     let binder = Binder::new(&scope, domain.0.interposed.clone(), flags.has(OpenFlags::NOW));
     let planned = images.iter().map(|image| binder.plan(image)).collect();
     let plans = all_or_first_error(planned, closure, &members)?;
+    // An inline function of C++ is the same one in all objects of a scope, and may be theirs. It frees what replicas take.
+    for definer in plans.iter().flat_map(|plan| &plan.definers) {
+        redirect::everywhere(definer, &domain.0.everywhere)?;
+    }
 
     let static_tls: HashSet<_> =
         images.iter().zip(&plans).flat_map(|(image, plan)| plan.static_tls(image)).collect();

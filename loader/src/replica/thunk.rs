@@ -40,6 +40,11 @@ impl Interposition {
         Interposition { target: target as usize, context: None }
     }
 
+    /// The address that references bind to, if that is not a thunk's.
+    pub(crate) fn address(&self) -> Option<usize> {
+        self.context.is_none().then_some(self.target)
+    }
+
     /// References bind to a thunk that calls `target` with one more argument, `context`.
     ///
     /// `arguments` is the number of INTEGER argument registers (psABI: `rdi`, `rsi`, `rdx`, `rcx`,

@@ -5,4 +5,5 @@ pub(crate) mod debugger;
 pub(crate) mod exception;
 pub(crate) mod iterate;
 pub(crate) mod publish;
+pub(crate) mod redirect;
 pub(crate) mod unwind;

@@ -6,21 +6,17 @@
 //! process behind one lock (GCC before 13).
 
 use std::ffi::{c_int, c_void};
-use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicPtr, Ordering};
 
-use goblin::elf::dynamic::{DT_JMPREL, DT_PLTRELSZ, DT_RELA, DT_RELASZ};
-
-use crate::arch::{self, Action};
-use crate::error::{Error, Result, remedy};
-use crate::image::relocations::Rela;
+use crate::error::{Error, Result};
 use crate::image::symbols::Name;
 use crate::sys::dynamic::SystemHandle;
 use crate::sys::lock::Once;
-use crate::sys::memory::while_writable;
 use crate::system::SYSTEM;
-use crate::system::{System, SystemObject};
+use crate::system::System;
 use crate::visible::iterate;
 use crate::visible::publish;
+use crate::visible::redirect::redirect;
 
 /// `struct dl_find_object` (`<dlfcn.h>` of glibc 2.35) on machines without a separate data base.
 #[repr(C)]
@@ -117,43 +113,4 @@ pub(crate) fn install(system: &System) -> Result<()> {
         Ok(())
     })?;
     Ok(())
-}
-
-/// Writes an address into each slot of `object`'s procedure linkage table whose symbol `replacement` knows, and
-/// returns the number of those slots. The object is never unloaded.
-pub(crate) fn redirect(
-    object: &SystemObject,
-    replacement: impl Fn(&[u8]) -> Option<usize>,
-) -> Result<usize> {
-    let mut redirected = 0;
-    for (table, size) in [(DT_JMPREL, DT_PLTRELSZ), (DT_RELA, DT_RELASZ)] {
-        let (Some(address), Some(size)) = (object.table(table), object.value(size)) else {
-            continue;
-        };
-        // SAFETY: the table belongs to a loaded object that is never unloaded.
-        let table = unsafe { std::slice::from_raw_parts(address as *const u8, size as usize) };
-        for rela in Rela::all(table).filter(|rela| arch::action(rela.kind) == Some(Action::Slot)) {
-            let name =
-                object.symbols.symbol(rela.symbol).and_then(|symbol| object.symbols.name(&symbol));
-            let Some(ours) = name.and_then(&replacement) else { continue };
-            let slot = object.base + rela.offset as usize;
-            write_slot(slot, ours).map_err(|error| {
-                Error::Unsupported(format!(
-                    "{}: its table cannot be written: {error}{}",
-                    object.path.display(),
-                    remedy(&error)
-                ))
-            })?;
-            redirected += 1;
-        }
-    }
-    Ok(redirected)
-}
-
-fn write_slot(slot: usize, value: usize) -> std::io::Result<()> {
-    while_writable(slot, size_of::<usize>(), || {
-        // SAFETY: the slot is an aligned word of the object's table, writable now, that only atomically
-        // read jumps use.
-        unsafe { &*(slot as *const AtomicUsize) }.store(value, Ordering::Release);
-    })
 }

@@ -3,7 +3,7 @@
 use std::ffi::{c_int, c_void};
 use std::path::Path;
 
-use hydrozoa_loader::{Class, Domain, Interposition, Loader, OpenFlags, Policy};
+use hydrozoa_loader::{Class, Domain, Interposition, Loader, LoaderBuilder, OpenFlags, Policy};
 use hydrozoa_testkit::libraries::{Workshop, open};
 
 use crate::replicas::call;
@@ -57,4 +57,47 @@ fn a_definition_of_one_system_object_is_interposed_and_no_other_one() {
     assert_eq!(result(&domain("libonce.so"), &asks_own), 5);
     assert_eq!(result(&domain("libc.so.6"), &asks), 5);
     assert_eq!(result(&loader.domain("asks").build().unwrap(), &asks), 5);
+}
+
+#[test]
+fn a_function_is_interposed_in_what_defines_c_plus_plus_for_a_replica_too() {
+    extern "C" fn hundred_more(argument: c_int) -> c_int {
+        argument + 100
+    }
+    // An inline function is the first one of the scope: that of the library that exists once.
+    const INLINE: &str = "extern \"C\" int ask(int);
+        __attribute__((noinline)) inline int asks() { return ask(1); }\n";
+    for (class, name) in [(Class::System, "system"), (Class::Commons, "commons")] {
+        let shop = Workshop::new(name);
+        let link = |needed: &str| {
+            [
+                format!("-L{}", shop.path("").display()),
+                format!("-l:{needed}"),
+                "-Wl,-rpath,$ORIGIN".into(),
+            ]
+        };
+        let base = format!("libbase-{name}.so");
+        let (once, user) = (format!("libonce-{name}++.so"), format!("libuser-{name}++.so"));
+        shop.build(&base, "int ask(int value) { return value; }", &[]);
+        let build = |name: &str, source: &str, needed: &[String]| {
+            let arguments: Vec<&str> = needed.iter().map(String::as_str).collect();
+            shop.build(name, &format!("{INLINE}{source}"), &arguments)
+        };
+        build(&once, "int once() { return asks(); }", &link(&base));
+        let needed = [&link(&once)[..], &link(&base)[1..2]].concat();
+        let path = build(&user, "extern \"C\" int run() { return asks(); }", &needed);
+        let policy = Policy::default()
+            .with("*/libonce*", class, "the test wants it")
+            .with("*/libbase*", Class::System, "the test wants it")
+            .with("*/libuser*", Class::Replicate, "the test wants it");
+        let result = |builder: LoaderBuilder| {
+            let loader = builder.policy(policy.clone()).build().unwrap();
+            let domain = loader.domain("user").build().unwrap();
+            call(&open(&domain, &path, OpenFlags::NOW).unwrap(), "run")
+        };
+        assert_eq!(result(Loader::builder()), 1);
+        // SAFETY: `ask` takes an int and returns one.
+        let entry = unsafe { Interposition::function(hundred_more as *const c_void) };
+        assert_eq!(result(Loader::builder().interpose_everywhere("ask", entry)), 101, "{name}");
+    }
 }

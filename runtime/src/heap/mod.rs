@@ -60,10 +60,13 @@ unsafe impl Sync for Heap {}
 static SPARE: Mutex<Vec<&'static Heap>> = Mutex::new(Vec::new());
 
 impl Heap {
-    /// An empty heap; `None` where there are no addresses for it, or where it cannot be used: in a program with
-    /// `panic = "abort"`, in which no C++ exception passes through our functions, std::bad_alloc included.
+    /// Whether interpreters have heaps. In a program with `panic = "abort"` they have none: no C++ exception passes through
+    /// our functions there, std::bad_alloc included.
+    const CAN_BE: bool = cfg!(panic = "unwind");
+
+    /// An empty heap; `None` where there can be none, or where there are no addresses for it.
     pub(crate) fn of_an_interpreter() -> Option<&'static Self> {
-        if cfg!(panic = "abort") {
+        if !Self::CAN_BE {
             return None;
         }
         let spare = SPARE.lock().unwrap_or_else(PoisonError::into_inner).pop();

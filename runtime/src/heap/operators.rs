@@ -1,13 +1,13 @@
 //! The functions of C++ and C that take and free blocks.
 //!
 //! Where a replica's reference to `operator new` would bind to libstdc++'s, it binds to one that asks the interpreter's heap
-//! first. A program, or a package, with operators of its own keeps those. libstdc++'s `operator delete` frees what it gets by
-//! `free`, to which all system objects come that delete an object of a replica. So libstdc++'s slot for `free` is redirected to
-//! a function that knows the heaps. C++ code that frees by `free` or `realloc` what it has from `operator new` works with
-//! malloc, although C++ forbids it; so replicas' references to these are interposed too.
+//! first. A program, or a package, with operators of its own keeps those. `operator delete`, libstdc++'s and that of libraries
+//! that are linked with a libstdc++ of their own, frees by `free`. So `free` knows the heaps wherever objects of replicas may get to
+//! ([`LoaderBuilder::interpose_everywhere`](hydrozoa_loader::LoaderBuilder::interpose_everywhere)), and `realloc` too: C++ code
+//! that gives these what it has from `operator new` works with malloc, although C++ forbids it.
 
 use super::Heap;
-use hydrozoa_loader::{Interposition, Loader};
+use hydrozoa_loader::Interposition;
 use std::ffi::{CStr, c_void};
 use std::ptr;
 use std::sync::OnceLock;
@@ -24,8 +24,6 @@ pub(crate) type Function = (&'static str, Interposition);
 struct Originals {
     new: unsafe extern "C-unwind" fn(usize) -> *mut c_void,
     delete: unsafe extern "C-unwind" fn(*mut c_void),
-    /// Whether its operator delete knows the heaps.
-    knows: bool,
 }
 
 static ORIGINALS: OnceLock<Originals> = OnceLock::new();
@@ -58,11 +56,14 @@ pub(crate) fn definitions(heap: &'static Heap) -> Vec<Definition> {
     all.map(|(symbol, interposition)| (LIBRARY, symbol, interposition)).to_vec()
 }
 
-/// What stands in the place of functions of the C library.
-pub(crate) fn functions() -> [Function; 2] {
+/// What stands in the place of functions of the C library, for all code that may get blocks. None if there are no heaps.
+pub(crate) fn functions() -> Vec<Function> {
+    if !Heap::CAN_BE {
+        return Vec::new();
+    }
     // SAFETY: the functions have the signatures of <stdlib.h>.
     unsafe {
-        [
+        vec![
             ("free", Interposition::function(free as *const c_void)),
             ("realloc", Interposition::function(realloc as *const c_void)),
         ]
@@ -70,33 +71,23 @@ pub(crate) fn functions() -> [Function; 2] {
 }
 
 impl Originals {
-    /// They are there when code calls that was bound to them. Then libstdc++ learns of the heaps.
+    /// They are there when code calls that was bound to them.
     fn get() -> &'static Self {
         ORIGINALS.get_or_init(|| {
+            let (new, delete) = (symbol(c"_Znwm"), symbol(c"_ZdlPv"));
             // SAFETY: the functions have these signatures (Itanium C++ ABI).
-            let (new, delete) = unsafe {
-                (
-                    std::mem::transmute::<
+            unsafe {
+                Self {
+                    new: std::mem::transmute::<
                         *mut c_void,
                         unsafe extern "C-unwind" fn(usize) -> *mut c_void,
-                    >(symbol(c"_Znwm")),
-                    std::mem::transmute::<*mut c_void, unsafe extern "C-unwind" fn(*mut c_void)>(
-                        symbol(c"_ZdlPv"),
-                    ),
-                )
-            };
-            // Its slot for `free` is bound when it is first used, by whoever is first. That has happened then.
-            // SAFETY: a null pointer may be deleted.
-            unsafe { delete(ptr::null_mut()) };
-            // SAFETY: the function frees what `free` frees.
-            let redirected = Loader::builder().build().and_then(|loader| unsafe {
-                loader.redirect_system(LIBRARY, &[("free", free as *const c_void)])
-            });
-            let knows = matches!(redirected, Ok(1..));
-            if !knows {
-                tracing::debug!(?redirected, "C++ objects of interpreters are malloc's");
+                    >(new),
+                    delete: std::mem::transmute::<
+                        *mut c_void,
+                        unsafe extern "C-unwind" fn(*mut c_void),
+                    >(delete),
+                }
             }
-            Self { new, delete, knows }
         })
     }
 }
@@ -124,11 +115,10 @@ unsafe fn heap(context: usize) -> &'static Heap {
 /// # Safety
 /// Called through its thunk.
 unsafe extern "C-unwind" fn new(size: usize, context: usize) -> *mut c_void {
-    let originals = Originals::get();
     // SAFETY: by contract.
-    match unsafe { taken(originals, size, context) } {
+    match unsafe { heap(context) }.allocate(size) {
         // SAFETY: the function has no precondition.
-        block if block.is_null() => unsafe { (originals.new)(size) },
+        block if block.is_null() => unsafe { (Originals::get().new)(size) },
         block => block,
     }
 }
@@ -143,21 +133,11 @@ unsafe extern "C-unwind" fn new_nothrow(
     context: usize,
 ) -> *mut c_void {
     // SAFETY: by contract.
-    match unsafe { taken(Originals::get(), size, context) } {
+    match unsafe { heap(context) }.allocate(size) {
         // What the operator does but for the program's handler, which may free memory or throw.
         // SAFETY: the function has no precondition.
         block if block.is_null() => unsafe { libc::malloc(size.max(1)) },
         block => block,
-    }
-}
-
-/// # Safety
-/// The context is that of `definitions`.
-unsafe fn taken(originals: &Originals, size: usize, context: usize) -> *mut c_void {
-    match originals.knows {
-        // SAFETY: by contract.
-        true => unsafe { heap(context) }.allocate(size),
-        false => ptr::null_mut(),
     }
 }
 

@@ -62,6 +62,8 @@ pub(crate) enum Rank {
     Directory,
     /// The names that `dladdr` has given.
     Names,
+    /// The system objects whose calls are redirected.
+    Redirected,
     /// The errors of threads that end.
     Errors,
     /// The arrays of an environment.

@@ -1,0 +1,72 @@
+//! Calls of system objects that go through their tables of slots, answered by functions of ours.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use goblin::elf::dynamic::{DT_JMPREL, DT_PLTRELSZ, DT_RELA, DT_RELASZ};
+
+use crate::arch::{self, Action};
+use crate::error::{Error, Result, remedy};
+use crate::image::relocations::Rela;
+use crate::sys::lock::{Mutex, Rank};
+use crate::sys::memory::while_writable;
+use crate::system::{SYSTEM, SystemId, SystemObject};
+
+/// A name, and the address of what stands for each definition of it in all code.
+pub(crate) type Everywhere = (String, usize);
+
+/// Objects that [`everywhere`] has redirected.
+static REDIRECTED: Mutex<BTreeSet<SystemId>> = Mutex::new(Rank::Redirected, BTreeSet::new());
+
+/// Redirects the calls that `object` makes to these functions, once. The object stays loaded from then on.
+pub(crate) fn everywhere(object: &SystemObject, functions: &[Everywhere]) -> Result<()> {
+    if functions.is_empty() || REDIRECTED.lock().contains(&object.id) || !SYSTEM.pin(object) {
+        return Ok(());
+    }
+    // Two threads may do the same at once: each writes the same.
+    redirect(object, |name| {
+        let known = functions.iter().find(|(known, _)| known.as_bytes() == name);
+        known.map(|(_, address)| *address)
+    })?;
+    REDIRECTED.lock().insert(object.id);
+    Ok(())
+}
+
+/// Writes an address into each slot of `object`'s procedure linkage table whose symbol `replacement` knows, and
+/// returns the number of those slots. The object is never unloaded.
+pub(crate) fn redirect(
+    object: &SystemObject,
+    replacement: impl Fn(&[u8]) -> Option<usize>,
+) -> Result<usize> {
+    let mut redirected = 0;
+    for (table, size) in [(DT_JMPREL, DT_PLTRELSZ), (DT_RELA, DT_RELASZ)] {
+        let (Some(address), Some(size)) = (object.table(table), object.value(size)) else {
+            continue;
+        };
+        // SAFETY: the table belongs to a loaded object that is never unloaded.
+        let table = unsafe { std::slice::from_raw_parts(address as *const u8, size as usize) };
+        for rela in Rela::all(table).filter(|rela| arch::action(rela.kind) == Some(Action::Slot)) {
+            let name =
+                object.symbols.symbol(rela.symbol).and_then(|symbol| object.symbols.name(&symbol));
+            let Some(ours) = name.and_then(&replacement) else { continue };
+            let slot = object.base + rela.offset as usize;
+            write_slot(slot, ours).map_err(|error| {
+                Error::Unsupported(format!(
+                    "{}: its table cannot be written: {error}{}",
+                    object.path.display(),
+                    remedy(&error)
+                ))
+            })?;
+            redirected += 1;
+        }
+    }
+    Ok(redirected)
+}
+
+fn write_slot(slot: usize, value: usize) -> std::io::Result<()> {
+    while_writable(slot, size_of::<usize>(), || {
+        // SAFETY: the slot is an aligned word of the object's table, writable now, that only atomically
+        // read jumps use.
+        unsafe { &*(slot as *const AtomicUsize) }.store(value, Ordering::Release);
+    })
+}
