@@ -35,7 +35,10 @@ fn a_further_interpreter_s_memory_is_told_by_owner_library_and_package() {
     let json: Value = serde_json::from_str(&fs::read_to_string(file).unwrap()).unwrap();
     let number = |name: &str| json[name].as_u64().unwrap_or_else(|| panic!("{name} in {json}"));
     let private = number("private");
-    let sum: u64 = ["replicas", "raw_heap", "arenas", "mapped", "stacks"].map(number).iter().sum();
+    let sum: u64 = ["replicas", "raw_heap", "arenas", "cxx_objects", "mapped", "stacks"]
+        .map(number)
+        .iter()
+        .sum();
     assert_eq!(sum, private);
     let words = format!("{:.2} MiB  private memory", private as f64 / MIB as f64);
     assert!(rows[1].contains(&words), "{words} in\n{table}");

@@ -94,6 +94,11 @@ fn a_library_that_writes_its_data_is_named_first() {
 #[test]
 fn memory_of_each_kind_is_in_the_row_of_its_owner() {
     alone(PATIENCE, || {
+        let shop = Workshop::new("breakdown-objects");
+        let source =
+            "void *volatile last;
+                      extern \"C\" void make() { for (int i = 0; i < 8 << 10; i++) last = new char[1000](); }";
+        let objects = shop.build("libobjects++.so", source, &[]);
         for pool in pools(2) {
             let session = pool.acquire_on(1).unwrap();
             let memory = || session.interpreter().memory().unwrap();
@@ -107,37 +112,44 @@ fn memory_of_each_kind_is_in_the_row_of_its_owner() {
                 [
                     row(|memory| memory.raw_heap),
                     row(|memory| memory.arenas),
+                    row(|memory| memory.cxx_objects),
                     row(|memory| memory.mapped),
                     row(|memory| memory.stacks),
                     row(|memory| memory.unattributed()),
                 ]
             };
             // In units of half a MiB: 16 units are written, and one more may be for what is around.
-            let [raw, arenas, mapped, stacks, other] = grown(
+            let [raw, arenas, cxx, mapped, stacks, other] = grown(
                 "import builtins\nbuiltins.held = held = bytearray(8 << 20)\n\
                        for i in range(0, 8 << 20, 512): held[i] = 1",
             );
             assert!(
-                (15..18).contains(&raw) && arenas + mapped + stacks + other < 2,
-                "{raw} {arenas} {mapped} {stacks} {other}"
+                (15..18).contains(&raw) && arenas + cxx + mapped + stacks + other < 2,
+                "{raw} {arenas} {cxx} {mapped} {stacks} {other}"
             );
-            let [raw, arenas, mapped, stacks, other] = grown(
+            let [raw, arenas, cxx, mapped, stacks, other] = grown(
                 "import builtins, mmap\nbuiltins.map = mmap.mmap(-1, 8 << 20, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)\n\
                        for i in range(0, 8 << 20, 4096): map[i] = 1",
             );
             assert!(
-                (15..18).contains(&mapped) && raw + arenas + stacks + other < 2,
-                "{raw} {arenas} {mapped} {stacks} {other}"
+                (15..18).contains(&mapped) && raw + arenas + cxx + stacks + other < 2,
+                "{raw} {arenas} {cxx} {mapped} {stacks} {other}"
             );
-            let [raw, arenas, mapped, stacks, other] = grown(
+            let [raw, arenas, cxx, mapped, stacks, other] =
+                grown(&format!("import ctypes\nctypes.CDLL({objects:?}).make()"));
+            assert!(
+                (15..18).contains(&cxx) && raw + arenas + mapped + stacks + other < 2,
+                "{raw} {arenas} {cxx} {mapped} {stacks} {other}"
+            );
+            let [raw, arenas, cxx, mapped, stacks, other] = grown(
                 "import ctypes\nlibc = ctypes.CDLL(None)\nlibc.malloc.restype = ctypes.c_void_p\n\
                  libc.malloc.argtypes = [ctypes.c_size_t]\n\
                  ctypes.memset(libc.malloc(8 << 20), 1, 8 << 20)",
             );
             // Who has asked malloc is not known.
             assert!(
-                (15..18).contains(&other) && raw + arenas + mapped + stacks < 3,
-                "{raw} {arenas} {mapped} {stacks} {other}"
+                (15..18).contains(&other) && raw + arenas + cxx + mapped + stacks < 3,
+                "{raw} {arenas} {cxx} {mapped} {stacks} {other}"
             );
         }
     });
