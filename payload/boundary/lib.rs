@@ -6,6 +6,7 @@
 //! the host's build script where the payload's sources are ([`SOURCES`]).
 
 pub mod dlpack;
+pub mod memory;
 pub mod table;
 
 /// The folder of this package, which has the payload's sources: for the host's build script.

@@ -15,7 +15,9 @@
 //! - Pointers in a view ([`Text`], [`Leaf`], [`BufferView`]) stay valid as long as the object that
 //!   they came from is referenced.
 
-use std::ffi::{c_char, c_int, c_void};
+pub use crate::memory::{Others, PackageSize, Purpose, Region};
+
+use std::ffi::{c_char, c_int, c_long, c_void};
 
 /// The first word of both tables.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"hydrozoa");
@@ -330,52 +332,6 @@ impl Interrupt {
     }
 }
 
-/// What an interpreter's allocator uses a range of addresses for.
-#[repr(transparent)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Purpose(pub u32);
-
-impl Purpose {
-    /// Python's raw allocator (`PYMEM_DOMAIN_RAW`), and all that asks it.
-    pub const RAW: Self = Self(0);
-    /// The arenas of Python's objects.
-    pub const ARENAS: Self = Self(1);
-}
-
-/// Addresses that an interpreter's allocator has. Not all of them need to be in use, or mapped.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub struct Region {
-    /// What for.
-    pub purpose: Purpose,
-    /// The first.
-    pub start: usize,
-    /// How many.
-    pub length: usize,
-}
-
-/// What the objects of one package take, by an estimate.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub struct PackageSize {
-    /// The first part of its modules' names. Empty: the objects that no module leads to.
-    pub name: Text,
-    /// The sum of their `sys.getsizeof`.
-    pub bytes: usize,
-    /// How many they are.
-    pub objects: usize,
-}
-
-/// Who could change Python's memory although another thread holds the GIL.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub struct Others {
-    /// Threads with a state in the interpreter that are neither the host's nor the interpreter's main thread.
-    pub threads: usize,
-    /// Sub-interpreters.
-    pub interpreters: usize,
-}
-
 /// What the payload may ask of the host.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -592,4 +548,10 @@ pub struct PayloadTable {
         action: unsafe extern "C" fn(context: *mut c_void, used: *const Region, count: usize),
         context: *mut c_void,
     ) -> Others,
+
+    // Imports.
+    /// Has Python seldom look through all objects for garbage, until `collect_as_before` gets the result. Attached.
+    pub collect_seldom: unsafe extern "C" fn() -> c_long,
+    /// Undoes the `collect_seldom` that returned `before`, unless a program has set another threshold meanwhile. Attached.
+    pub collect_as_before: unsafe extern "C" fn(before: c_long),
 }

@@ -10,6 +10,7 @@
 mod arenas;
 mod barrier;
 mod ceiling;
+mod collections;
 mod ended;
 mod fault;
 mod functions;
@@ -83,6 +84,8 @@ static TABLE: PayloadTable = PayloadTable {
     packages: packages::packages,
     owns: quiet::owns,
     quiet: quiet::quiet,
+    collect_seldom: collections::collect_seldom,
+    collect_as_before: collections::collect_as_before,
 };
 
 /// The payload's entry: see [`table::Entry`].

@@ -1,5 +1,6 @@
 //! Operations on any object: PyObject_* for the host.
 
+use crate::collections;
 use crate::fault::{Fault, Outcome};
 use crate::reference::Ref;
 use crate::report::guarded;
@@ -47,7 +48,7 @@ pub(crate) unsafe extern "C" fn import(name: Text, out: *mut Handle, sink: *mut 
                     return Err(Fault::Raised);
                 }
                 Py_XDECREF(known);
-                PyImport_Import(name.as_ptr())
+                collections::seldom(|| PyImport_Import(name.as_ptr()))
             } else {
                 known
             };

@@ -10,6 +10,7 @@ use crate::payload::{Sink, table::Handle, table::Status, table::Text};
 use crate::settle;
 use crate::thread::stack;
 use std::any::Any;
+use std::ffi::c_long;
 use std::fmt;
 use std::ptr;
 use std::sync::{Arc, OnceLock};
@@ -195,6 +196,17 @@ impl Session {
         interrupt::with_deadline(self.inner(), limit, action)
     }
 
+    /// Calls `action`, which may import much. Meanwhile Python seldom looks through all objects for garbage.
+    pub(crate) fn collecting_seldom<R>(&self, action: impl FnOnce() -> R) -> R {
+        let begin = || {
+            let _attached = self.attach();
+            // SAFETY: the thread is attached.
+            unsafe { (self.inner().table().collect_seldom)() }
+        };
+        let _undone = Seldom { session: self, before: begin() };
+        action()
+    }
+
     pub(crate) fn attach(&self) -> Attached<'_> {
         let attached = self.interpreter.0.attach();
         match self.watch.get() {
@@ -238,6 +250,20 @@ impl Session {
         let mut sink = Sink::default();
         let status = call(self.inner(), sink.pointer());
         sink.check(status)
+    }
+}
+
+/// While this lives, Python seldom looks through all objects for garbage.
+struct Seldom<'session> {
+    session: &'session Session,
+    before: c_long,
+}
+
+impl Drop for Seldom<'_> {
+    fn drop(&mut self) {
+        let _attached = self.session.attach();
+        // SAFETY: the thread is attached, and the value is that of `collect_seldom`.
+        unsafe { (self.session.inner().table().collect_as_before)(self.before) };
     }
 }
 

@@ -78,6 +78,10 @@ impl Source {
 
     /// Makes a copy in the session's interpreter.
     pub(super) fn load<'s>(&self, session: &'s Session) -> Result<Object<'s>> {
+        session.collecting_seldom(|| self.load_now(session))
+    }
+
+    fn load_now<'s>(&self, session: &'s Session) -> Result<Object<'s>> {
         match self {
             Self::Package { package, name, resource, map } => {
                 session.inner().leases().note_load();

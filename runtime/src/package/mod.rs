@@ -233,7 +233,7 @@ impl Package {
     ///
     /// `ModuleNotFoundError`, or the exception that the module raises.
     pub fn import_module<'s>(&self, session: &'s Session, name: &str) -> Result<Object<'s>> {
-        self.importer(session)?.call_method("import_module", (name,))
+        session.collecting_seldom(|| self.importer(session)?.call_method("import_module", (name,)))
     }
 
     /// A session on the least loaded interpreter, with the package's importer
