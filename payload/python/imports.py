@@ -231,9 +231,8 @@ def catch_up(reason):
             if name not in sys.modules and name.partition(".")[0] in sys.modules:
                 _import(name)
         for space in list(lazy_names.spaces.values()):
-            for name in list(space.names.values()):
-                if name.space is not None:
-                    _bind(name)
+            # A name that fails stays unbound, and who uses it gets the error.
+            lazy_names.bind_all(list(space.names.values()), may_fail=True)
     except BaseException:
         state.mode = GUIDED  # It was interrupted. The next need goes on.
         raise
@@ -246,13 +245,6 @@ def _import(name):
         __import__(name)
     except Exception:
         pass  # It exists no more, or not for this program. Who needs it imports it again, and gets the error.
-
-
-def _bind(name):
-    try:
-        name.bind(True)
-    except Exception:
-        pass  # The name stays unbound, and who uses it gets the error.
 
 
 def _wait():

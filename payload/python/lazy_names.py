@@ -39,6 +39,11 @@ class Name(str):
 
     __slots__ = ("space", "line", "source", "targets")
 
+    def __new__(cls, text=""):
+        name = super().__new__(cls, text)
+        name.space = None
+        return name
+
     # Defaults, since modules lose their globals while the interpreter ends. Then nothing is imported any more.
     def __eq__(self, other, is_ending=sys.is_finalizing):
         if self is other:
@@ -51,7 +56,10 @@ class Name(str):
             return True
         if is_ending():
             return False
-        self.bind(sys.getrefcount(self) > _references)
+        is_copied = sys.getrefcount(self) > _references
+        value = self.bind()
+        if is_copied:
+            self.mend_copies(value)
         return True
 
     def __ne__(self, other):
@@ -60,17 +68,17 @@ class Name(str):
     def __hash__(self, is_ending=sys.is_finalizing):
         # It is a key of a look-up itself: somebody has read the keys of the dict.
         if self.space is not None and not is_ending() and (id(self), get_ident()) not in _resolving:
-            self.bind(True)
+            self.mend_copies(self.bind())
         return str.__hash__(self)
 
     def __reduce__(self):
         return str, (str.__str__(self),)
 
-    def bind(self, is_copied):
-        """Runs the import statement and puts the value under the plain name."""
+    def bind(self):
+        """Runs the import statement, puts the value under the plain name, and returns it."""
         space, plain, busy = self.space, str.__str__(self), (id(self), get_ident())
         if busy in _resolving:
-            return  # It is being bound further up.
+            return _UNBOUND  # It is being bound further up.
         _resolving.add(busy)
         try:
             value = self._value(space)
@@ -84,16 +92,15 @@ class Name(str):
             raise ImportError(f"{space.name}.{plain} cannot be imported: {error}", name=space.name, path=space.file) from error
         finally:
             _resolving.discard(busy)
-        if is_copied:
-            self._mend_copies(plain, value)
         space.bound(plain, self)
+        return value
 
-    def _mend_copies(self, plain, value):
-        """Puts the value into dicts that were made of this one while the name was not bound."""
+    def mend_copies(self, value):
+        """Puts the value into dicts that were made of the module's while the name was not bound. It walks through the heap."""
         for holder in gc.get_referrers(self):
             if type(holder) is dict and holder.get(self) is _UNBOUND:
                 del holder[self]
-                holder.setdefault(plain, value)
+                holder.setdefault(str.__str__(self), value)
 
     def _value(self, space):
         source = self.source
@@ -182,7 +189,6 @@ class Space:
             former.space = None
             self.dict.pop(former)
         name = Name(plain)
-        name.space = None
         name.line, name.source, name.targets = line, source, targets
         self.dict[name] = _UNBOUND
         self.names[plain] = name
@@ -208,9 +214,7 @@ class Space:
 
     def complete(self):
         """Binds all names, in the order of the statements."""
-        for name in list(self.names.values()):
-            if name.space is not None:
-                name.bind(True)
+        bind_all(list(self.names.values()))
 
     def executed(self):
         """The module's code has run."""
@@ -244,6 +248,26 @@ class Space:
         finally:
             if was_enabled:
                 gc.enable()
+
+
+def bind_all(names, may_fail=False):
+    """Binds these names, and mends copies of their dicts. With `may_fail`, one that cannot be bound stays as it is."""
+    values, name = [], None
+    for name in names:
+        try:
+            values.append(name.bind() if name.space is not None else _UNBOUND)
+        except Exception:
+            if not may_fail:
+                raise
+            values.append(_UNBOUND)
+    del name
+    # Who has more references than a new name, which only this list has, is a key of other dicts.
+    names.append(Name())
+    counts = [sys.getrefcount(name) for name in names]
+    own = counts.pop()
+    for name, value, count in zip(names, values, counts):
+        if count > own and value is not _UNBOUND:
+            name.mend_copies(value)
 
 
 def add_child(full):
