@@ -4,6 +4,7 @@
 //! can refuse does so first, then garbage is collected, then everybody is kept outside, and pages are exchanged.
 
 use crate::cold::{Exchange, Extent, Pagemap, Record, Settled, Unsettled, bytes, extend, unlinked};
+use crate::heap::{Heap, Still};
 use crate::interpreter::{Inner, Interpreter, without_gil};
 use crate::payload::table::Region;
 use crate::thread::Thread;
@@ -14,7 +15,8 @@ use std::fs::File;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Instant;
+use std::thread;
+use std::time::{Duration, Instant};
 
 impl Interpreter {
     /// Moves Python's memory of this interpreter to a file without a name in `directory`, which should be on a local disk.
@@ -29,8 +31,9 @@ impl Interpreter {
     /// objects that exist now, and do not touch their memory. Of these objects, those that become unreachable in cycles are
     /// freed the next time that everything is written.
     ///
-    /// Python's memory is what CPython's allocators have, in blocks of less than 32 MiB. What extension modules take from
-    /// malloc is not part of it, nor are data of numpy's arrays and torch's tensors.
+    /// Python's memory is what CPython's allocators have, in blocks of less than 32 MiB. The C++ objects of the interpreter's
+    /// libraries join, in blocks of less than 128 KiB, unless threads of these libraries run. What extension modules take
+    /// from malloc is not part of it, nor are data of numpy's arrays and torch's tensors.
     ///
     /// Nobody may use the interpreter meanwhile. Calls of other threads wait, some tenths of a second for 200 MiB. Memory of
     /// Python objects must not be registered with a device (`cudaHostRegister`, io_uring), which knows pages and not addresses.
@@ -167,11 +170,21 @@ fn exchange_all(
             unsafe { exchange.exchange(run.clone()) }.map_err(in_directory)?;
             record.add(run.clone());
         }
-        record.finish(job.extent, &runs, total);
+        record.finish(job.extent, runs.len(), total);
         Ok((total, bytes(&anonymous(spans)?) as u64, bytes(spans) as u64))
     });
     mask.set();
     outcome?
+}
+
+/// Whether threads run that the interpreter's code has created. One that has been joined is gone soon.
+fn has_threads(inner: &Inner) -> bool {
+    (0..20).all(|attempt| {
+        if attempt > 0 {
+            thread::sleep(Duration::from_millis(1));
+        }
+        inner.domain().has_threads()
+    })
 }
 
 /// Calls `action` with the addresses of the interpreter's Python memory, while nobody changes it who goes through Python. The
@@ -190,9 +203,7 @@ fn quietly<T>(inner: &Inner, action: impl FnOnce(&[Range<usize>]) -> T) -> Resul
         let (context, used) = unsafe {
             (&mut *context.cast::<Context<F, T>>(), std::slice::from_raw_parts(used, count))
         };
-        let mut spans: Vec<_> = used.iter().map(|one| one.start..one.start + one.length).collect();
-        spans.retain(|span| !span.is_empty());
-        spans.sort_unstable_by_key(|span| span.start);
+        let spans: Vec<_> = used.iter().map(|one| one.start..one.start + one.length).collect();
         context.result = context.action.take().map(|action| action(&spans));
     }
     fn of<T, F: FnOnce(&[Range<usize>]) -> T>(
@@ -200,6 +211,15 @@ fn quietly<T>(inner: &Inner, action: impl FnOnce(&[Range<usize>]) -> T) -> Resul
     ) -> unsafe extern "C" fn(*mut c_void, *const Region, usize) {
         call::<T, F>
     }
+    // The C++ objects of its libraries join, unless threads that these have started could change them.
+    let cxx = inner.heap().filter(|_| !has_threads(inner)).and_then(Heap::still);
+    let cxx = cxx.as_ref().map(Still::used);
+    let action = |spans: &[Range<usize>]| {
+        let mut spans: Vec<_> = spans.iter().cloned().chain(cxx).collect();
+        spans.retain(|span| !span.is_empty());
+        spans.sort_unstable_by_key(|span| span.start);
+        action(&spans)
+    };
     let mut context = Context { action: Some(action), result: None };
     let function = of(&context);
     // SAFETY: attached, as the caller vouches; the context outlives the call.

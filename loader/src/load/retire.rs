@@ -59,6 +59,13 @@ impl Domain {
     }
 }
 
+impl Domain {
+    /// Whether threads that its code has created still run. One that has just been joined may be among them.
+    pub fn has_threads(&self) -> bool {
+        self.0.belongings.has_threads()
+    }
+}
+
 /// Ends the domains whose threads have ended meanwhile.
 pub(crate) fn resume() {
     let is_quiet = |retiring: &mut Retiring| !retiring.domain.0.belongings.has_threads();

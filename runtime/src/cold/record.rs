@@ -161,10 +161,10 @@ impl Record {
     }
 
     /// Notes that all these runs have been exchanged, for pages of a file of so many bytes.
-    pub(crate) fn finish(&mut self, extent: Extent, runs: &[Range<usize>], bytes: u64) {
+    pub(crate) fn finish(&mut self, extent: Extent, runs: usize, bytes: u64) {
         if extent == Extent::All {
-            // Nothing of older files is mapped.
-            *self = Self { mapped: runs.to_vec(), files: bytes, runs: runs.len() };
+            // Nothing of older files is mapped, but for memory that was left out.
+            (self.files, self.runs) = (bytes, runs);
         }
     }
 }

@@ -59,6 +59,22 @@ unsafe impl Sync for Heap {}
 /// Heaps that no interpreter has.
 static SPARE: Mutex<Vec<&'static Heap>> = Mutex::new(Vec::new());
 
+/// A heap in which nothing changes by its allocator until this is dropped.
+pub(crate) struct Still<'a>(&'a Heap);
+
+impl Still<'_> {
+    /// The addresses that are in use.
+    pub(crate) fn used(&self) -> Range<usize> {
+        self.0.used()
+    }
+}
+
+impl Drop for Still<'_> {
+    fn drop(&mut self) {
+        self.0.taken.store(false, Ordering::Release);
+    }
+}
+
 impl Heap {
     /// Whether interpreters have heaps. In a program with `panic = "abort"` they have none: no C++ exception passes through
     /// our functions there, std::bad_alloc included.
@@ -106,6 +122,17 @@ impl Heap {
         self.window.empty();
         self.taken.store(false, Ordering::Release);
         SPARE.lock().unwrap_or_else(PoisonError::into_inner).push(self);
+    }
+
+    /// Takes the heap as it is, with nothing free at its end; `None` if somebody has it. Until the result is dropped others take
+    /// blocks from malloc, and leave free ones.
+    pub(crate) fn still(&self) -> Option<Still<'_>> {
+        if self.taken.swap(true, Ordering::Acquire) {
+            return None;
+        }
+        // SAFETY: nobody else has taken the heap; no other precondition.
+        unsafe { (*self.blocks.0.get()).trim(0) };
+        Some(Still(self))
     }
 
     fn turn(&self) -> u64 {

@@ -75,9 +75,14 @@ impl Window {
     fn shrink(&self, keeps: usize) -> bool {
         let used = self.used.load(Ordering::Relaxed);
         let place = ptr::with_exposed_provenance_mut(self.start + keeps);
+        if keeps == used {
+            return true;
+        }
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
+        // A new mapping: pages of a file that may lie there would come back with the file's bytes.
         // SAFETY: the pages lie in the window, and what is in them is free.
-        let forgotten = unsafe { libc::madvise(place, used - keeps, libc::MADV_DONTNEED) == 0 };
-        if !forgotten || !self.set(keeps..used, libc::PROT_NONE) {
+        let mapped = unsafe { libc::mmap(place, used - keeps, libc::PROT_NONE, flags, -1, 0) };
+        if mapped == libc::MAP_FAILED {
             return false;
         }
         self.used.store(keeps, Ordering::Relaxed);

@@ -166,6 +166,11 @@ impl Inner {
         self.heap.map(Heap::used)
     }
 
+    /// The heap of its C++ objects.
+    pub(crate) fn heap(&self) -> Option<&'static Heap> {
+        self.heap
+    }
+
     /// Its position in its pool, from 0.
     pub(crate) fn index(&self) -> usize {
         self.index
