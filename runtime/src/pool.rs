@@ -287,6 +287,7 @@ impl Builder {
             Some(count) => count,
             None => thread::available_parallelism().map_or(1, NonZeroUsize::get),
         };
+        self.settling.check()?;
         let python = python::choose(self.python.as_deref(), self.venv.as_deref())?;
         let torch = Torch::settle(self.torch, &python, Search::Pool(&self.paths), true)?
             .strictly(self.strict);

@@ -32,6 +32,20 @@ pub(crate) struct Settling {
     record: Mutex<Record>,
 }
 
+impl Wish {
+    /// Refuses a wish to settle nowhere.
+    pub(crate) fn check(&self) -> Result<()> {
+        if self.after > 0 && self.directory.is_none() { Err(no_directory()) } else { Ok(()) }
+    }
+}
+
+fn no_directory() -> Error {
+    Error::Configuration(
+        "the pool has no directory to settle its interpreters in: name one on a disk by Builder::settle_in"
+            .to_owned(),
+    )
+}
+
 const NEVER: usize = usize::MAX;
 
 /// The application can write memory of Python's until this is dropped.
@@ -56,12 +70,7 @@ impl Settling {
     }
 
     pub(crate) fn directory(&self) -> Result<&Path> {
-        self.directory.as_deref().ok_or_else(|| {
-            Error::Configuration(
-                "the pool has no directory to settle its interpreters in: name one on a disk by Builder::settle_in"
-                    .to_owned(),
-            )
-        })
+        self.directory.as_deref().ok_or_else(no_directory)
     }
 
     /// Counts a session that has ended. True if it is time to settle the interpreter, which has `open` sessions now. It is
