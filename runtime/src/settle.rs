@@ -38,6 +38,11 @@ impl Interpreter {
     /// Nobody may use the interpreter meanwhile. Calls of other threads wait, some tenths of a second for 200 MiB. Memory of
     /// Python objects must not be registered with a device (`cudaHostRegister`, io_uring), which knows pages and not addresses.
     ///
+    /// The file has what Python has in memory, secrets included, and its blocks stay on the disk until others are written
+    /// there. Only this user could open it, and nobody finds it. A disk that fails later ends the process with SIGBUS where it touches the
+    /// memory, as one with the program's libraries does. Core dumps have these pages if bit 2 of `/proc/PID/coredump_filter` is
+    /// set.
+    ///
     /// # Errors
     ///
     /// [`Error::Settle`] says what keeps it from it. The interpreter goes on as before, and nothing is lost. Or the exception
