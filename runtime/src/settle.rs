@@ -32,7 +32,7 @@ impl Interpreter {
     /// freed the next time that everything is written.
     ///
     /// Python's memory is what CPython's allocators have, in blocks of less than 32 MiB. The C++ objects of the interpreter's
-    /// libraries join, in blocks of less than 128 KiB, unless threads of these libraries run. What extension modules take
+    /// libraries join, in blocks of less than 128 KiB, unless threads of these libraries run or interpreters share a libtorch. What extension modules take
     /// from malloc is not part of it, nor are data of numpy's arrays and torch's tensors.
     ///
     /// Nobody may use the interpreter meanwhile. Calls of other threads wait, some tenths of a second for 200 MiB. Memory of
@@ -217,7 +217,7 @@ fn quietly<T>(inner: &Inner, action: impl FnOnce(&[Range<usize>]) -> T) -> Resul
         call::<T, F>
     }
     // The C++ objects of its libraries join, unless threads that these have started could change them.
-    let cxx = inner.heap().filter(|_| !has_threads(inner)).and_then(Heap::still);
+    let cxx = inner.own_heap().filter(|_| !has_threads(inner)).and_then(Heap::still);
     let cxx = cxx.as_ref().map(Still::used);
     let action = |spans: &[Range<usize>]| {
         let mut spans: Vec<_> = spans.iter().cloned().chain(cxx).collect();

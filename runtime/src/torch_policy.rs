@@ -154,6 +154,11 @@ impl Torch {
         }
     }
 
+    /// Whether interpreters share one libtorch.
+    pub(crate) fn is_shared(&self) -> bool {
+        matches!(self, Self::Shared { .. })
+    }
+
     /// The same, with or without strict mode.
     pub(crate) fn strictly(self, strict: bool) -> Self {
         match self {

@@ -62,6 +62,7 @@ pub(crate) struct Inner {
     on_stuck: OnStuck,
     end: Arc<End>,
     entries: Entries,
+    shares_libtorch: bool,
     settling: Settling,
     /// `None` only while this is dropped.
     main: Option<MainThread>,
@@ -166,9 +167,10 @@ impl Inner {
         self.heap.map(Heap::used)
     }
 
-    /// The heap of its C++ objects.
-    pub(crate) fn heap(&self) -> Option<&'static Heap> {
-        self.heap
+    /// The heap of its C++ objects, if only threads of this interpreter use them. A libtorch that interpreters share has
+    /// threads of its own.
+    pub(crate) fn own_heap(&self) -> Option<&'static Heap> {
+        self.heap.filter(|_| !self.shares_libtorch)
     }
 
     /// Its position in its pool, from 0.

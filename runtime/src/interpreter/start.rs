@@ -102,6 +102,7 @@ pub(crate) fn start(
         on_stuck: configuration.on_stuck.clone(),
         end,
         entries: Entries::new(),
+        shares_libtorch: configuration.torch.is_shared(),
         settling: Settling::new(&configuration.settling),
         main: Some(main),
     });
