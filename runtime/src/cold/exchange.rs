@@ -16,6 +16,7 @@
 //!    write fell between the steps 3 and 4. It is made up for in the new page, byte by byte, unless a later write is there.
 
 use super::pages::PAGE;
+use memmap2::MmapMut;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
@@ -36,9 +37,10 @@ pub(crate) struct Exchange<'file> {
     writer: OwnedFd,
     /// Bytes of a piece.
     piece: usize,
-    /// What the file has got, and what the old pages had at last.
-    copied: Vec<u8>,
-    last: Vec<u8>,
+    /// What the file has got, and what the old pages had at last. Mappings of their own: malloc would keep the memory for
+    /// the thread.
+    copied: MmapMut,
+    last: MmapMut,
 }
 
 impl<'file> Exchange<'file> {
@@ -55,7 +57,7 @@ impl<'file> Exchange<'file> {
         // SAFETY: as above.
         let room = check(unsafe { libc::fcntl(fd, libc::F_GETPIPE_SZ) }.into())?;
         let piece = PIECE.min(room as usize);
-        let (copied, last) = (vec![0; piece], vec![0; piece]);
+        let (copied, last) = (MmapMut::map_anon(piece)?, MmapMut::map_anon(piece)?);
         Ok(Self { file, offset: 0, reader: reader.into(), writer, piece, copied, last })
     }
 

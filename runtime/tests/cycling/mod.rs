@@ -59,6 +59,15 @@ impl Taken {
     }
 }
 
+/// Stops the other thread, also after a failed assertion.
+struct Stop<'flag>(&'flag AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// Runs `work` on a thread while another interpreter is asked.
 pub fn while_another_serves(builder: &Builder, work: impl FnOnce() + Send) {
     let (stop, answers) = (AtomicBool::new(false), AtomicUsize::new(0));
@@ -77,8 +86,8 @@ pub fn while_another_serves(builder: &Builder, work: impl FnOnce() + Send) {
             }
         });
         scope.spawn(|| {
+            let _stopped = Stop(&stop);
             work();
-            stop.store(true, Ordering::Relaxed);
         });
     });
     assert!(answers.load(Ordering::Relaxed) > 0);
