@@ -104,19 +104,14 @@ impl Cache {
         self.heap.get().is_some_and(|(own, turn)| ptr::eq(own, heap) && turn == heap.turn())
     }
 
-    /// Gives all blocks back to their heap, or forgets them if it has none of them any more.
+    /// Gives all blocks back to their heap, or forgets them if it was given back itself.
     fn give_back(&self) {
         let Some((heap, turn)) = self.heap.take() else { return };
-        for bin in &self.bins {
-            let mut left = bin.replace(Bin { first: ptr::null_mut(), count: 0 }).first;
-            while turn == heap.turn() && !left.is_null() {
-                // SAFETY: a free block of the heap that is in no list any more.
-                unsafe {
-                    let next = (*left).next;
-                    heap.put_back(left.cast());
-                    left = next;
-                }
-            }
+        let none = Bin { first: ptr::null_mut(), count: 0 };
+        let lists = self.bins.each_ref().map(|bin| bin.replace(none).first);
+        if lists.iter().any(|list| !list.is_null()) {
+            // SAFETY: the thread has kept them in that turn, and forgets them now.
+            unsafe { heap.put_back_all(turn, lists) };
         }
     }
 }

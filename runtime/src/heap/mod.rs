@@ -17,13 +17,15 @@ mod window;
 
 pub(crate) use operators::{definitions, functions};
 
+use crate::leaf::Leaf;
 use dlmalloc::Dlmalloc;
 use std::cell::UnsafeCell;
 use std::ffi::c_void;
 use std::ops::Range;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
 use window::Window;
 
 /// Larger blocks are malloc's: from this size on it gives a block a mapping of its own (`DEFAULT_MMAP_THRESHOLD`).
@@ -41,6 +43,10 @@ pub(crate) struct Heap {
     turn: AtomicU64,
 }
 
+/// How often, and after which time, a thread tries to take the heap if it must: a tenth of a second.
+const TRIES: u32 = 200;
+const PAUSE: Duration = Duration::from_millis(1);
+
 struct Left {
     next: *mut Left,
 }
@@ -57,15 +63,35 @@ impl std::fmt::Debug for Blocks {
 unsafe impl Sync for Heap {}
 
 /// Heaps that no interpreter has.
-static SPARE: Mutex<Vec<&'static Heap>> = Mutex::new(Vec::new());
+static SPARE: Leaf<Vec<&'static Heap>> = Leaf::new(Vec::new());
 
-/// A heap in which nothing changes by its allocator until this is dropped.
+/// A heap that was taken. Nothing changes in it by its allocator until this is dropped.
 pub(crate) struct Still<'a>(&'a Heap);
 
 impl Still<'_> {
     /// The addresses that are in use.
     pub(crate) fn used(&self) -> Range<usize> {
         self.0.used()
+    }
+
+    fn blocks(&mut self) -> &mut Dlmalloc<&'static Window> {
+        // SAFETY: nobody else has taken the heap.
+        unsafe { &mut *self.0.blocks.0.get() }
+    }
+
+    /// Frees a list of blocks.
+    ///
+    /// # Safety
+    /// They are free blocks of this heap, which are in no other list.
+    unsafe fn free_all(&mut self, mut left: *mut Left) {
+        while !left.is_null() {
+            // SAFETY: by contract.
+            unsafe {
+                let next = (*left).next;
+                self.blocks().c_free(left.cast());
+                left = next;
+            }
+        }
     }
 }
 
@@ -85,7 +111,7 @@ impl Heap {
         if !Self::CAN_BE {
             return None;
         }
-        let spare = SPARE.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let spare = SPARE.with(Vec::pop);
         spare.or_else(|| {
             let window = Window::reserve()?;
             let heap: &'static Self = Box::leak(Box::new(Self {
@@ -113,26 +139,43 @@ impl Heap {
     /// Leaves the empty heap to the next interpreter.
     ///
     /// # Safety
-    /// No code of the interpreter runs, and nobody uses its blocks.
+    /// No code of the interpreter runs, and nobody uses its blocks. Threads may give back free ones.
     pub(crate) unsafe fn give_back(&'static self) {
+        // A forked child may not get it. Then it keeps what it has.
+        let Some(mut still) = self.taken() else { return };
         self.turn.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the caller's promise. What the old value refers to lies in the window.
-        unsafe { *self.blocks.0.get() = Dlmalloc::new_with_allocator(self.window) };
+        // What the old value refers to lies in the window.
+        *still.blocks() = Dlmalloc::new_with_allocator(self.window);
         self.left.store(ptr::null_mut(), Ordering::Relaxed);
         self.window.empty();
-        self.taken.store(false, Ordering::Release);
-        SPARE.lock().unwrap_or_else(PoisonError::into_inner).push(self);
+        drop(still);
+        SPARE.with(|spare| spare.push(self));
     }
 
     /// Takes the heap as it is, with nothing free at its end; `None` if somebody has it. Until the result is dropped others take
     /// blocks from malloc, and leave free ones.
     pub(crate) fn still(&self) -> Option<Still<'_>> {
-        if self.taken.swap(true, Ordering::Acquire) {
-            return None;
-        }
-        // SAFETY: nobody else has taken the heap; no other precondition.
-        unsafe { (*self.blocks.0.get()).trim(0) };
-        Some(Still(self))
+        let mut still = self.take()?;
+        // SAFETY: no precondition.
+        unsafe { still.blocks().trim(0) };
+        Some(still)
+    }
+
+    /// Takes the heap, unless somebody has it.
+    fn take(&self) -> Option<Still<'_>> {
+        (!self.taken.swap(true, Ordering::Acquire)).then(|| Still(self))
+    }
+
+    /// Takes the heap when nobody has it any more; `None` if that takes too long. In a forked child it may be for ever.
+    fn taken(&self) -> Option<Still<'_>> {
+        (0..TRIES).find_map(|attempt| {
+            match attempt {
+                0 => {}
+                1..100 => thread::yield_now(),
+                _ => thread::sleep(PAUSE),
+            }
+            self.take()
+        })
     }
 
     fn turn(&self) -> u64 {
@@ -141,25 +184,27 @@ impl Heap {
 
     /// Does something with the blocks, unless somebody else does.
     fn with<T>(&self, action: impl FnOnce(&mut Dlmalloc<&'static Window>) -> T) -> Option<T> {
-        if self.taken.swap(true, Ordering::Acquire) {
-            return None;
-        }
-        // SAFETY: nobody else has taken the heap.
-        let blocks = unsafe { &mut *self.blocks.0.get() };
+        let mut still = self.take()?;
         if !self.left.load(Ordering::Relaxed).is_null() {
-            let mut left = self.left.swap(ptr::null_mut(), Ordering::Acquire);
-            while !left.is_null() {
-                // SAFETY: a free block of this heap, which is in no list any more.
-                unsafe {
-                    let next = (*left).next;
-                    blocks.c_free(left.cast());
-                    left = next;
-                }
+            // SAFETY: blocks of this heap that others have freed.
+            unsafe { still.free_all(self.left.swap(ptr::null_mut(), Ordering::Acquire)) };
+        }
+        Some(action(still.blocks()))
+    }
+
+    /// Frees lists of blocks that a thread has kept since that turn, unless the heap was given back meanwhile.
+    ///
+    /// # Safety
+    /// They were free blocks of this heap in that turn, and are in no other list.
+    unsafe fn put_back_all(&self, turn: u64, lists: impl IntoIterator<Item = *mut Left>) {
+        // Who does not get it leaves some blocks unused.
+        let Some(mut still) = self.taken() else { return };
+        if self.turn() == turn {
+            for list in lists {
+                // SAFETY: by contract. Whoever gives the heap back takes it for that.
+                unsafe { still.free_all(list) };
             }
         }
-        let result = action(blocks);
-        self.taken.store(false, Ordering::Release);
-        Some(result)
     }
 
     /// A block of at least `size` bytes, aligned for every type (`__STDCPP_DEFAULT_NEW_ALIGNMENT__`); null if malloc shall

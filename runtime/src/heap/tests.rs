@@ -1,4 +1,5 @@
 use super::*;
+use std::sync::Mutex;
 use std::thread;
 
 fn heap() -> &'static Heap {
@@ -98,9 +99,10 @@ fn threads_that_take_and_free_each_others_blocks_lose_none() {
     let (rounds, threads) = (20_000, 4);
     let shared = &Mutex::new(Vec::<usize>::new());
     thread::scope(|scope| {
+        let mut working = Vec::new();
         // Each thread frees what another one has taken, by one list.
         for number in 0..threads {
-            scope.spawn(move || {
+            working.push(scope.spawn(move || {
                 for round in 0..rounds {
                     let size = 16 + (round * 37 + number * 101) % 900;
                     let block = heap.allocate(size);
@@ -120,8 +122,10 @@ fn threads_that_take_and_free_each_others_blocks_lose_none() {
                         }
                     }
                 }
-            });
+            }));
         }
+        // A thread that was joined has given back what it has kept.
+        working.into_iter().for_each(|thread| thread.join().unwrap());
     });
     // All that is left is what the list has.
     assert!(heap.with(|_| ()).is_some());
@@ -129,4 +133,38 @@ fn threads_that_take_and_free_each_others_blocks_lose_none() {
     assert!(heap.used().len() < 8 << 20, "{} bytes are kept", heap.used().len());
     // SAFETY: nobody uses its blocks from now on.
     unsafe { heap.give_back() };
+}
+
+#[test]
+fn a_heap_is_given_back_while_threads_that_have_used_it_end() {
+    for _ in 0..200 {
+        let heap = heap();
+        let threads: Vec<_> = (0..4)
+            .map(|_| {
+                thread::spawn(move || {
+                    let blocks: Vec<_> = (0..100).map(|size| heap.allocate(size)).collect();
+                    for block in blocks.into_iter().filter(|block| Heap::of(*block).is_some()) {
+                        // SAFETY: the block is one of the heap, and not used.
+                        unsafe { heap.free(block) };
+                    }
+                    // Those that the thread has kept it gives back after this.
+                })
+            })
+            .collect();
+        while !threads.iter().all(thread::JoinHandle::is_finished) {
+            thread::yield_now();
+        }
+        // SAFETY: the threads use no block any more.
+        unsafe { heap.give_back() };
+        let next = self::heap();
+        let block = next.allocate(64);
+        // SAFETY: the block, unless a thread that ends has the heap just now, has so many bytes. Nobody else uses them.
+        unsafe {
+            if !block.is_null() {
+                ptr::write_bytes(block.cast::<u8>(), 1, 64);
+            }
+            next.give_back();
+        }
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+    }
 }
