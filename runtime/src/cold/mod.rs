@@ -31,7 +31,7 @@ pub(crate) use record::{Extent, Loan, Record, Settling, Wish};
 
 use std::time::Duration;
 
-/// What [`Interpreter::settle`] has done.
+/// What [`Interpreter::settle`](crate::Interpreter::settle) has done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Settled {
