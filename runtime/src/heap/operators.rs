@@ -28,6 +28,41 @@ struct Originals {
 
 static ORIGINALS: OnceLock<Originals> = OnceLock::new();
 
+/// The program's own functions of the C library.
+struct Program {
+    free: unsafe extern "C" fn(*mut c_void),
+    realloc: unsafe extern "C" fn(*mut c_void, usize) -> *mut c_void,
+}
+
+static PROGRAM: OnceLock<Program> = OnceLock::new();
+
+impl Program {
+    /// Found by name: the program's own calls may be redirected too, to the functions below, if it defines C++ functions for
+    /// a replica.
+    fn get() -> &'static Self {
+        PROGRAM.get_or_init(|| {
+            // SAFETY: the names are NUL-terminated. The functions have these signatures (<stdlib.h>).
+            unsafe {
+                let [free, realloc] = [c"free", c"realloc"]
+                    .map(|name| libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()));
+                assert!(
+                    !free.is_null() && !realloc.is_null(),
+                    "the C library has free and realloc"
+                );
+                Self {
+                    free: std::mem::transmute::<*mut c_void, unsafe extern "C" fn(*mut c_void)>(
+                        free,
+                    ),
+                    realloc: std::mem::transmute::<
+                        *mut c_void,
+                        unsafe extern "C" fn(*mut c_void, usize) -> *mut c_void,
+                    >(realloc),
+                }
+            }
+        })
+    }
+}
+
 /// What stands in the place of libstdc++'s definitions for an interpreter with this heap.
 pub(crate) fn definitions(heap: &'static Heap) -> Vec<Definition> {
     let context = ptr::from_ref(heap).expose_provenance();
@@ -61,6 +96,8 @@ pub(crate) fn functions() -> Vec<Function> {
     if !Heap::CAN_BE {
         return Vec::new();
     }
+    // Before the first call, which comes from anywhere.
+    Program::get();
     // SAFETY: the functions have the signatures of <stdlib.h>.
     unsafe {
         vec![
@@ -163,7 +200,7 @@ unsafe extern "C" fn free(block: *mut c_void) {
         // SAFETY: by contract, and the block is one of the heap.
         Some(heap) => unsafe { heap.free(block) },
         // SAFETY: by contract.
-        None => unsafe { libc::free(block) },
+        None => unsafe { (Program::get().free)(block) },
     }
 }
 
@@ -176,6 +213,6 @@ unsafe extern "C" fn realloc(block: *mut c_void, size: usize) -> *mut c_void {
         // SAFETY: by contract, and the block is one of the heap.
         Some(heap) => unsafe { heap.moved(block, size) },
         // SAFETY: by contract.
-        None => unsafe { libc::realloc(block, size) },
+        None => unsafe { (Program::get().realloc)(block, size) },
     }
 }
