@@ -4,7 +4,7 @@
 //! kept as (image, symbol). So the second domain that loads the same images in the same order applies
 //! the first one's plan and looks up nothing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::bind::binding::{Binding, Missing};
@@ -75,6 +75,12 @@ impl Interposed {
             .zip(self.names.len() + first..)
             .find(|((_, soname), _)| is_of(soname))
             .map_or(found, |(_, entry)| Binding::Interposed(entry as u32))
+    }
+
+    /// The system object whose definition an entry of the domain's table stands for.
+    fn soname(&self, entry: u32) -> Option<&str> {
+        let index = (entry as usize).checked_sub(self.names.len())?;
+        self.definitions.get(index).map(|(_, soname)| soname.as_str())
     }
 
     /// The name that an entry of the domain's table is for.
@@ -150,7 +156,7 @@ impl<'a> Binder<'a> {
             bindings[index] = Some(binding);
         }
         let prepared = Prepared::of(image, &bindings);
-        let definers = definers(image, &bindings);
+        let definers = definers(image, &bindings, &self.key.interposed);
         let learns = |binding: &Binding| match binding {
             Binding::Interposed(entry) => {
                 ["dl_iterate_phdr", "dlinfo"].contains(&self.key.interposed.name(*entry))
@@ -235,8 +241,19 @@ impl Binder<'_> {
 }
 
 /// The system objects that names of C++ (Itanium C++ ABI, 5.1) are bound to.
-fn definers(image: &Image, bindings: &[Option<Binding>]) -> Vec<Arc<SystemObject>> {
-    let mut definers: Vec<Arc<SystemObject>> = Vec::new();
+fn definers(
+    image: &Image,
+    bindings: &[Option<Binding>],
+    interposed: &Interposed,
+) -> Vec<Arc<SystemObject>> {
+    // Also where an interposition stands for the definition: others may call that.
+    let soname = |binding: &Binding| match binding {
+        Binding::Interposed(entry) => interposed.soname(*entry),
+        _ => None,
+    };
+    let sonames: BTreeSet<&str> = bindings.iter().flatten().filter_map(soname).collect();
+    let mut definers: Vec<Arc<SystemObject>> =
+        sonames.into_iter().filter_map(|soname| SYSTEM.by_name(soname)).collect();
     for (index, binding) in (0..).zip(bindings) {
         let Some(Binding::Fixed { address, .. }) = binding else { continue };
         let symbol = image.symbols.symbol(index);
