@@ -100,7 +100,7 @@ pub(crate) fn settle(inner: &Arc<Inner>, directory: &Path) -> Result<Settled> {
         let _attached = inner.attach();
         quietly(inner, |spans| Ok((spans.to_vec(), pagemap.anonymous(spans)?)))
             .and_then(|found| found.map_err(Unsettled::pagemap))
-            .map_err(refused)?
+            .map_err(|reason| refused(visited_or(inner, reason)))?
     };
     if spans.is_empty() {
         return Err(refused(Unsettled::NoWindow));
@@ -117,6 +117,15 @@ pub(crate) fn settle(inner: &Arc<Inner>, directory: &Path) -> Result<Settled> {
     let (written, anonymous, memory) = outcome.map_err(refused)?;
     inner.settling().is_done();
     Ok(Settled { written, anonymous, memory, elapsed: begin.elapsed() })
+}
+
+/// Why an interpreter is not settled in which the calling thread is attached. A host's thread makes its state before it waits
+/// for the GIL. Until it has it, the state looks like one of Python's threads.
+fn visited_or(inner: &Inner, reason: Unsettled) -> Unsettled {
+    match (reason, inner.entries().count()) {
+        (Unsettled::Threads { .. }, count @ 2..) => Unsettled::Visited { visits: count - 1 },
+        (reason, _) => reason,
+    }
 }
 
 /// Frees what nobody refers to, and has later collections leave alone what is there if all of it is written.

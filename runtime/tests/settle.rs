@@ -274,28 +274,34 @@ fn calls_that_begin_meanwhile_wait_and_are_right() {
                     let pool = &pool;
                     scope.spawn(move || {
                         let mut seed = number;
-                        while !stop.load(Ordering::Relaxed) {
+                        let call = |seed| {
                             // From inside of another interpreter, too.
                             let outer = pool.acquire_on(1).unwrap();
                             outer.with_gil(|| {
                                 let session = pool.acquire_on(0).unwrap();
                                 Program::of(&session).assert_works(seed);
                             });
+                        };
+                        while !stop.load(Ordering::Relaxed) {
+                            call(seed);
+                            // A thread's first call makes a thread state.
+                            thread::scope(|scope| _ = scope.spawn(|| call(seed)));
                             seed += 2;
                             thread::sleep(Duration::from_micros(300));
                         }
                     });
                 }
-                let mut done = 0;
+                let (mut done, mut unexpected) = (0, None);
                 let end = Instant::now() + Duration::from_secs(3);
-                while Instant::now() < end || done == 0 {
+                while unexpected.is_none() && (Instant::now() < end || done == 0) {
                     match interpreter.settle(directory()) {
                         Ok(_) => done += 1,
                         Err(Error::Settle { reason: Unsettled::Visited { .. }, .. }) => {}
-                        Err(error) => panic!("{error}"),
+                        Err(error) => unexpected = Some(error),
                     }
                 }
                 stop.store(true, Ordering::Relaxed);
+                assert!(unexpected.is_none(), "{unexpected:?}");
                 println!("settled {done} times among calls");
             });
         }

@@ -12,8 +12,12 @@
 //! 4. One mmap(2) puts the file's pages in their place. The kernel changes the mapping under its lock, and has all processors
 //!    forget the old one before it returns. Whoever reads or writes before finds the old page, whoever comes later the file's
 //!    copy.
-//! 5. The pipe is read. Now nobody can write the old pages any more. Where their bytes differ from those that went to the file, a
-//!    write fell between the steps 3 and 4. It is made up for in the new page, byte by byte, unless a later write is there.
+//! 5. The pipe is read. Now nobody can write the old pages any more. Where their words differ from those that went to the file, a
+//!    write fell between the steps 3 and 4. It is made up for in the new page, word by word, unless a later write is there.
+//!
+//! A word that is written after step 3, and gets its former value back after step 4, looks as if only the first write had
+//! happened. Of two small objects in one word, the first loses its write if the other is written after step 4. No memory tells
+//! these cases from the others. So little is exchanged at once that there are microseconds between the steps.
 
 use super::pages::PAGE;
 use memmap2::MmapMut;
@@ -23,10 +27,13 @@ use std::ops::Range;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileExt;
 use std::ptr;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Bytes that are exchanged at once: what a pipe can hold of whoever has no privileges (`/proc/sys/fs/pipe-max-size`).
-const PIECE: usize = 1 << 20;
+/// Bytes that are exchanged at once: what a pipe holds if nobody asks for more (pipe(7)).
+const PIECE: usize = 16 * PAGE;
+
+/// Bytes that are taken for one object: what most locks, counters and halves of addresses have.
+const WORD: usize = size_of::<u32>();
 
 /// A file and the means to put its pages in the place of others.
 pub(crate) struct Exchange<'file> {
@@ -51,11 +58,8 @@ impl<'file> Exchange<'file> {
         check(unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) }.into())?;
         // SAFETY: both are new, and nobody else has them.
         let [reader, writer] = ends.map(|end| unsafe { OwnedFd::from_raw_fd(end) });
-        let fd = writer.as_raw_fd();
-        // SAFETY: the descriptor is a pipe's. A user with many pipes gets no larger one.
-        unsafe { libc::fcntl(fd, libc::F_SETPIPE_SZ, PIECE) };
-        // SAFETY: as above.
-        let room = check(unsafe { libc::fcntl(fd, libc::F_GETPIPE_SZ) }.into())?;
+        // SAFETY: the descriptor is a pipe's. A user with many pipes gets smaller ones.
+        let room = check(unsafe { libc::fcntl(writer.as_raw_fd(), libc::F_GETPIPE_SZ) }.into())?;
         let piece = PIECE.min(room as usize);
         let (copied, last) = (MmapMut::map_anon(piece)?, MmapMut::map_anon(piece)?);
         Ok(Self { file, offset: 0, reader: reader.into(), writer, piece, copied, last })
@@ -84,10 +88,10 @@ impl<'file> Exchange<'file> {
     /// As [`Exchange::exchange`].
     unsafe fn exchange_piece(&mut self, start: usize, length: usize) -> io::Result<usize> {
         for page in (start..start + length).step_by(PAGE) {
-            let byte = byte(page);
-            let now = byte.load(Ordering::Relaxed);
+            let word = word(page);
+            let now = word.load(Ordering::Relaxed);
             // An exchange is a write to the processor whatever it finds.
-            let _ = byte.compare_exchange(now, now, Ordering::Relaxed, Ordering::Relaxed);
+            let _ = word.compare_exchange(now, now, Ordering::Relaxed, Ordering::Relaxed);
         }
         let place: *mut libc::c_void = ptr::with_exposed_provenance_mut(start);
         let length = splice(&self.writer, place, length)?;
@@ -115,17 +119,19 @@ impl<'file> Exchange<'file> {
 
     /// Puts what was written too late for the file into the pages from `start` on.
     fn make_up(&self, start: usize, length: usize) {
+        let words = |bytes: &[u8]| bytes.as_chunks::<WORD>().0.to_vec();
         for page in (0..length).step_by(PAGE) {
             let bytes = page..page + PAGE;
             if self.copied[bytes.clone()] == self.last[bytes.clone()] {
                 continue;
             }
-            for index in bytes {
-                let (copied, last) = (self.copied[index], self.last[index]);
+            let (copied, last) = (words(&self.copied[bytes.clone()]), words(&self.last[bytes]));
+            for (index, (copied, last)) in copied.into_iter().zip(last).enumerate() {
                 if copied != last {
-                    // A byte that is not the copied one any more was written later than the last one.
-                    let byte = byte(start + index);
-                    let _ = byte.compare_exchange(copied, last, Ordering::SeqCst, Ordering::SeqCst);
+                    // A word that is not the copied one any more was written later than the last one.
+                    let [copied, last] = [copied, last].map(u32::from_ne_bytes);
+                    let word = word(start + page + index * WORD);
+                    let _ = word.compare_exchange(copied, last, Ordering::SeqCst, Ordering::SeqCst);
                 }
             }
         }
@@ -184,9 +190,10 @@ impl<'file> Exchange<'file> {
     }
 }
 
-fn byte(address: usize) -> &'static AtomicU8 {
-    // SAFETY: the callers' pages, which are readable and writable, and are accessed here by atomic operations only.
-    unsafe { AtomicU8::from_ptr(ptr::with_exposed_provenance_mut(address)) }
+fn word(address: usize) -> &'static AtomicU32 {
+    // SAFETY: an aligned address in the callers' pages, which are readable and writable, and are accessed here by atomic
+    // operations only.
+    unsafe { AtomicU32::from_ptr(ptr::with_exposed_provenance_mut(address)) }
 }
 
 /// Puts the pages at `place` into the pipe, as many as have room, and returns their bytes.
@@ -238,19 +245,10 @@ mod tests {
         assert_ne!(start, libc::MAP_FAILED);
         let range = start.expose_provenance()..start.expose_provenance() + length;
         for (number, page) in range.clone().step_by(PAGE).enumerate() {
-            word(page, 0).store(number as u32, Ordering::Relaxed);
-            word(page, 1).store(tag, Ordering::Relaxed);
+            word(page).store(number as u32, Ordering::Relaxed);
+            word(page + WORD).store(tag, Ordering::Relaxed);
         }
         range
-    }
-
-    fn word(page: usize, index: usize) -> &'static std::sync::atomic::AtomicU32 {
-        // SAFETY: the tests' own pages, which they never unmap.
-        unsafe {
-            std::sync::atomic::AtomicU32::from_ptr(ptr::with_exposed_provenance_mut(
-                page + 4 * index,
-            ))
-        }
     }
 
     fn file() -> File {
@@ -276,10 +274,10 @@ mod tests {
         drop(file);
         assert_eq!(anonymous(&range), 2 * PAGE);
         for (number, page) in range.clone().step_by(PAGE).enumerate() {
-            assert_eq!(word(page, 0).load(Ordering::Relaxed), number as u32);
-            assert_eq!(word(page, 1).load(Ordering::Relaxed), 7);
+            assert_eq!(word(page).load(Ordering::Relaxed), number as u32);
+            assert_eq!(word(page + WORD).load(Ordering::Relaxed), 7);
         }
-        word(range.start + 5 * PAGE, 1).store(8, Ordering::Relaxed);
+        word(range.start + 5 * PAGE + WORD).store(8, Ordering::Relaxed);
         assert_eq!(anonymous(&range), 3 * PAGE);
     }
 
@@ -289,7 +287,10 @@ mod tests {
         let range = pages(COUNT, 0);
         // How often the writer has written all pages, and how many once more.
         let (mut passes, mut more) = (0, 0);
-        for round in 0..200 {
+        let mut round = 0;
+        // On a busy machine the writer may miss most of a round.
+        while round < 200 || passes < 400 {
+            round += 1;
             let stop = AtomicBool::new(false);
             let file = file();
             let mut exchange = Exchange::new(&file).unwrap();
@@ -301,7 +302,7 @@ mod tests {
                             if stop.load(Ordering::Relaxed) {
                                 return (passes, number);
                             }
-                            word(page, 1).store(passes + 1, Ordering::Relaxed);
+                            word(page + WORD).store(passes + 1, Ordering::Relaxed);
                         }
                         (passes, more) = (passes + 1, 0);
                     }
@@ -313,11 +314,10 @@ mod tests {
             });
             for (number, page) in range.clone().step_by(PAGE).enumerate() {
                 let written = passes + u32::from(number < more);
-                let found = [0, 1].map(|index| word(page, index).load(Ordering::Relaxed));
+                let found = [0, 1].map(|index| word(page + index * WORD).load(Ordering::Relaxed));
                 assert_eq!(found, [number as u32, written], "round {round}");
             }
         }
-        assert!(passes > 200, "{passes}");
     }
 
     #[test]
@@ -339,8 +339,8 @@ mod tests {
             let error = unsafe { exchange.exchange(range.clone()) }.unwrap_err();
             assert_eq!(error.raw_os_error(), Some(libc::EPERM));
             for (number, page) in range.clone().step_by(PAGE).enumerate() {
-                assert_eq!(word(page, 0).load(Ordering::Relaxed), number as u32);
-                word(page, 1).store(9, Ordering::Relaxed);
+                assert_eq!(word(page).load(Ordering::Relaxed), number as u32);
+                word(page + WORD).store(9, Ordering::Relaxed);
             }
         }
     }
