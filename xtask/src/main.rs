@@ -5,6 +5,7 @@
 mod cache;
 mod debugger;
 mod demo;
+mod density;
 mod digest;
 mod environment;
 mod fuzz;
@@ -53,6 +54,8 @@ enum Task {
     Race(large::Race),
     /// Calls, exceptions, interrupts, deadlines, replacements, movables, children and signals at random for ten minutes
     Mixed(large::Mixed),
+    /// How many workers with torch serve a model in 1, 2 and 4 GiB: interpreters, prefork children, processes
+    Density(density::Arguments),
     /// 1, 4 and 8 interpreters beside as many processes on a GPU: its memory, throughput, right results
     Gpu(gpu::Arguments),
     /// What the loader promises of its speed, beside glibc's loader in the same run
@@ -99,6 +102,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Weights(arguments) => large::weights(&arguments),
         Task::Race(arguments) => large::race(&arguments),
         Task::Mixed(arguments) => large::mixed(&arguments),
+        Task::Density(arguments) => density::run(&arguments),
         Task::Gpu(arguments) => gpu::run(&arguments),
         Task::Speed(arguments) => speed::run(&arguments),
         Task::Models(arguments) => models::run(&arguments),

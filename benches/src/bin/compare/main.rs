@@ -1,6 +1,7 @@
 //! Compares interpreters with threads, processes and prefork, on the same work in the same run.
 
 mod comparison;
+mod density;
 mod gpu;
 mod mixed;
 mod race;
@@ -37,6 +38,10 @@ enum Role {
     Race(race::Options),
     /// Calls, exceptions, interrupts, deadlines, replacements, movables, children and signals at random
     Mixed(mixed::Options),
+    /// How many workers with torch serve a model within a limit of memory: interpreters, prefork, processes
+    Density(density::Options),
+    /// Is one contender of `density`: a pool that grows
+    DensityPool(density::PoolOptions),
     /// Interpreters beside processes on a GPU: the device's memory, throughput and right results
     Gpu(gpu::Options),
     /// Loads large weights: time beside stock, memory of many interpreters and of a second process
@@ -71,6 +76,8 @@ fn run(role: Role) -> anyhow::Result<()> {
         Role::Soak(options) => soak::run(&options),
         Role::Race(options) => race::run(&options),
         Role::Mixed(options) => mixed::run(&options),
+        Role::Density(options) => density::run(&options),
+        Role::DensityPool(options) => density::run_pool(&options),
         Role::Gpu(options) => gpu::run(&options),
         Role::Weights(options) => weights::run(&options),
     }

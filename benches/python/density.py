@@ -1,0 +1,158 @@
+"""The rivals of density: workers that are processes with stock torch, started one after the other.
+
+    density.py MANIFEST MODEL --prefork     loads the model, then gc.freeze() and a forked child for each worker
+    density.py MANIFEST MODEL --spawn       a new process for each worker
+
+Orders are lines of JSON on stdin: "grow" starts a worker and waits for its first output, which is answered by
+{"cpu_seconds": S}. {"serve": {"seconds": S, "callers": N}} has N threads call the workers in turn, which is answered by
+{"latencies_us": [...], "wrong": N, "seconds": S}. Latencies are what a caller sees: those of a worker's pipe are included.
+"""
+
+import argparse
+import gc
+import itertools
+import json
+import os
+import struct
+import subprocess
+import sys
+import threading
+import time
+
+CALL = struct.Struct("<q")
+REPLY = struct.Struct("<?d")
+
+
+class Model:
+    def __init__(self, manifest, name):
+        import numpy as np
+        import torch
+        from torch.package import PackageImporter
+
+        torch.set_num_threads(1)
+        with open(manifest) as file:
+            entry = next(entry for entry in json.load(file) if entry["name"] == name)
+        self.module = PackageImporter(entry["package"]).load_pickle("model", "model.pkl")
+        shape = [entry["count"], *entry["input_shape"]]
+        self.inputs = torch.from_numpy(np.fromfile(entry["inputs"], "<f4").reshape(shape))
+        expected = np.fromfile(entry["expected"], "<f4").reshape(entry["count"], -1)
+        self.expected = [row.tobytes() for row in expected]
+
+    def is_right(self, index):
+        output = self.module(self.inputs[index % len(self.inputs)]).numpy().tobytes()
+        return output == self.expected[index % len(self.expected)]
+
+
+def work(model, read, write):
+    """Answers calls until the pipe ends. The answer has the processor time so far."""
+    while data := os.read(read, CALL.size):
+        right = model.is_right(*CALL.unpack(data))
+        os.write(write, REPLY.pack(right, time.process_time()))
+
+
+class Worker:
+    """A process, as its owner sees it."""
+
+    def __init__(self, start):
+        call_read, self.write = os.pipe()
+        self.read, reply_write = os.pipe()
+        self.lock = threading.Lock()
+        self.process = start(self, call_read, reply_write)
+        os.close(call_read)
+        os.close(reply_write)
+
+    def call(self, index):
+        with self.lock:
+            os.write(self.write, CALL.pack(index))
+            data = os.read(self.read, REPLY.size)
+        if not data:
+            sys.exit("a worker has ended")
+        return REPLY.unpack(data)
+
+
+def fork(model, workers):
+    def start(worker, read, write):
+        child = os.fork()
+        if child == 0:
+            # A pipe ends with the last process that could write to it.
+            for other in [*workers, worker]:
+                os.close(other.read)
+                os.close(other.write)
+            work(model, read, write)
+            os._exit(0)
+        return child
+
+    return start
+
+
+def spawn(arguments):
+    def start(_, read, write):
+        command = [sys.executable, __file__, arguments.manifest, arguments.model, "--worker", str(read), str(write)]
+        return subprocess.Popen(command, pass_fds=(read, write))
+
+    return start
+
+
+def serve(workers, seconds, callers):
+    numbers, latencies, wrong, failed = itertools.count(), [], [], []
+    begin = time.perf_counter()
+
+    def caller():
+        try:
+            while time.perf_counter() < begin + seconds:
+                index = next(numbers)
+                start = time.perf_counter()
+                right, _ = workers[index % len(workers)].call(index)
+                latencies.append((time.perf_counter() - start) * 1e6)
+                if not right:
+                    wrong.append(index)
+        except (SystemExit, OSError) as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=caller) for _ in range(callers)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if failed:
+        sys.exit(str(failed[0]))
+    return {"latencies_us": latencies, "wrong": len(wrong), "seconds": time.perf_counter() - begin}
+
+
+def grow(workers, start):
+    workers.append(Worker(start))
+    right, cpu_seconds = workers[-1].call(0)
+    if not right:
+        sys.exit("the first output differs")
+    return {"cpu_seconds": cpu_seconds}
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("manifest")
+    parser.add_argument("model")
+    parser.add_argument("--prefork", action="store_true")
+    parser.add_argument("--spawn", action="store_true")
+    parser.add_argument("--worker", type=int, nargs=2)
+    arguments = parser.parse_args()
+    if arguments.worker:
+        return work(Model(arguments.manifest, arguments.model), *arguments.worker)
+    workers = []
+    if arguments.prefork:
+        model = Model(arguments.manifest, arguments.model)
+        for index in range(3):
+            model.is_right(index)
+        gc.collect()
+        gc.freeze()
+        start = fork(model, workers)
+    else:
+        start = spawn(arguments)
+    print(json.dumps({"ready": os.getpid()}), flush=True)
+    for line in sys.stdin:
+        order = json.loads(line)
+        answer = grow(workers, start) if order == "grow" else serve(workers, **order["serve"])
+        print(json.dumps(answer), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,151 @@
+//! The contenders, and how each is started.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use hydrozoa::{ImportProfile, Pool, Result as Outcome, Tensor};
+use hydrozoa_measure::models::{Cases, Entry};
+use hydrozoa_measure::package::MODEL;
+
+use crate::Place;
+
+/// What grows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Kind {
+    /// Interpreters with a libtorch of their own
+    Isolated,
+    /// The same, with a profile of their imports
+    IsolatedLazy,
+    /// The same, settled
+    IsolatedSettled,
+    /// Interpreters that share libtorch
+    Shared,
+    /// The same, with a profile of their imports
+    SharedLazy,
+    /// The same, settled
+    SharedSettled,
+    /// Children of a process that has loaded the model, with gc.freeze
+    Prefork,
+    /// Processes
+    Spawn,
+}
+
+impl Kind {
+    pub fn all() -> Vec<Self> {
+        <Self as clap::ValueEnum>::value_variants().to_vec()
+    }
+
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Isolated => "isolated, eager",
+            Self::IsolatedLazy => "isolated, profile",
+            Self::IsolatedSettled => "isolated, profile, settled",
+            Self::Shared => "shared, eager",
+            Self::SharedLazy => "shared, profile",
+            Self::SharedSettled => "shared, profile, settled",
+            Self::Prefork => "prefork with gc.freeze",
+            Self::Spawn => "processes",
+        }
+    }
+
+    fn is_isolated(self) -> bool {
+        matches!(self, Self::Isolated | Self::IsolatedLazy | Self::IsolatedSettled)
+    }
+
+    fn is_settled(self) -> bool {
+        matches!(self, Self::IsolatedSettled | Self::SharedSettled)
+    }
+
+    fn is_lazy(self) -> bool {
+        self.is_settled() || matches!(self, Self::IsolatedLazy | Self::SharedLazy)
+    }
+}
+
+/// Where everything is that contenders need.
+pub struct Plan {
+    program: PathBuf,
+    place: Place,
+    worker: PathBuf,
+    settle_in: PathBuf,
+    profile: PathBuf,
+}
+
+impl Plan {
+    /// Records the profile too, if a contender needs it.
+    pub fn new(
+        place: &Place,
+        entry: &Entry,
+        worker: &Path,
+        settle_in: &Path,
+        kinds: &[Kind],
+    ) -> Result<Self> {
+        let folder = place.manifest.parent().context("a file is in a folder")?;
+        let plan = Self {
+            program: std::env::current_exe().context("finding this program")?,
+            place: place.clone(),
+            worker: worker.to_owned(),
+            settle_in: settle_in.to_owned(),
+            profile: folder.join("density.imports"),
+        };
+        if kinds.iter().any(|kind| kind.is_lazy()) {
+            eprintln!("recording which modules the model needs");
+            let profile = record(place, entry)?;
+            fs::write(&plan.profile, profile.to_string())
+                .with_context(|| format!("writing {}", plan.profile.display()))?;
+        }
+        Ok(plan)
+    }
+
+    pub fn command(&self, kind: Kind) -> Command {
+        match kind {
+            Kind::Prefork => self.python("--prefork"),
+            Kind::Spawn => self.python("--spawn"),
+            _ => self.pool(kind),
+        }
+    }
+
+    fn pool(&self, kind: Kind) -> Command {
+        let mut command = Command::new(&self.program);
+        command.arg("density-pool").arg("--manifest").arg(&self.place.manifest);
+        command.arg("--venv").arg(&self.place.venv);
+        if kind.is_isolated() {
+            command.arg("--isolated");
+        }
+        if kind.is_lazy() {
+            command.arg("--profile").arg(&self.profile);
+        }
+        if kind.is_settled() {
+            command.arg("--settle-in").arg(&self.settle_in);
+        }
+        command
+    }
+
+    fn python(&self, mode: &str) -> Command {
+        let mut command = Command::new(self.place.venv.join("bin/python"));
+        command.arg(&self.worker).arg(&self.place.manifest).arg(super::MODEL).arg(mode);
+        for name in ["PYTHONPATH", "PYTHONHOME"] {
+            command.env_remove(name);
+        }
+        // torch.package itself uses TypedStorage; the warning does not concern the work.
+        command.env("PYTHONWARNINGS", "ignore");
+        command
+    }
+}
+
+fn record(place: &Place, entry: &Entry) -> Result<ImportProfile> {
+    let cases = entry.cases()?;
+    let profile =
+        Pool::builder().venv(&place.venv).record_imports(|pool| first(pool, entry, &cases))?;
+    ensure!(!profile.to_string().is_empty(), "the profile is empty");
+    Ok(profile)
+}
+
+/// What a worker does before it serves.
+fn first(pool: &Pool, entry: &Entry, cases: &Cases) -> Outcome<bool> {
+    let session = pool.acquire()?;
+    let movable = pool.load_package(&entry.package)?.load_pickle(MODEL.0, MODEL.1)?;
+    let output: Tensor = movable.to_object(&session)?.call((cases.input(0),))?.extract()?;
+    cases.is_right(0, &output)
+}

@@ -1,0 +1,217 @@
+//! How many workers with torch serve a model in a given amount of memory, and what each of them costs.
+//!
+//! A contender ([`kind`]) gets one worker more and more, in a process group of its own with a limit ([`group`]). Beside it the
+//! same contender grows without a limit. Both serve by turns, so that the machine's other users disturb both. A number of
+//! workers counts as served while all outputs are right and the limited side's latency stays near the other's.
+
+mod group;
+mod kind;
+mod pool;
+mod record;
+mod side;
+mod table;
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, ensure};
+use hydrozoa_measure::models::manifest;
+use hydrozoa_measure::samples::{Samples, median};
+
+use crate::Place;
+use group::Footprint;
+pub use kind::Kind;
+pub use pool::Options as PoolOptions;
+pub use pool::run as run_pool;
+use record::Row;
+use side::{Grown, Side};
+
+/// At most this many times the 99th percentile of the latency without a limit, for a number of workers that is served.
+const SLOWER: f64 = 1.2;
+
+/// The model that is served.
+const MODEL: &str = "mobilenet_v3_small";
+
+#[derive(clap::Args)]
+pub struct Options {
+    #[command(flatten)]
+    place: Place,
+    /// The rivals' script, benches/python/density.py
+    #[arg(long)]
+    worker: PathBuf,
+    /// Limits of memory in GiB; each is a run of its own
+    #[arg(long, value_delimiter = ',', default_values_t = [1.0, 2.0, 4.0])]
+    limits: Vec<f64>,
+    /// Only these contenders
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<Kind>,
+    /// The directory for settled interpreters' files, on a disk; without it that of the models
+    #[arg(long, value_name = "DIR")]
+    settle_in: Option<PathBuf>,
+    /// Seconds of each measurement
+    #[arg(long, default_value_t = 2.0)]
+    seconds: f64,
+    /// How often each number of workers is measured; medians count
+    #[arg(long, default_value_t = 3)]
+    rounds: usize,
+    /// How many threads call at the same time
+    #[arg(long, default_value_t = 2)]
+    callers: usize,
+    /// No more workers than these
+    #[arg(long, default_value_t = 200)]
+    most: usize,
+    /// Write every measurement to this file, as CSV
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
+}
+
+/// Why a contender got no further worker.
+#[derive(Debug, Clone)]
+enum Stop {
+    /// The kernel killed it, or a worker did not start.
+    Failed(String),
+    /// The latency grew beyond [`SLOWER`], or outputs were wrong.
+    Slow,
+    /// The option `--most`.
+    Enough,
+}
+
+/// What a contender reached within a limit.
+struct Outcome {
+    limit: f64,
+    kind: Kind,
+    /// The greatest number of workers that was served.
+    served: usize,
+    stop: Stop,
+    rows: Vec<Row>,
+}
+
+pub fn run(options: &Options) -> Result<()> {
+    let entry = manifest(&options.place.manifest)?
+        .into_iter()
+        .find(|entry| entry.name == MODEL)
+        .with_context(|| format!("the manifest has no {MODEL}"))?;
+    let kinds = if options.only.is_empty() { Kind::all() } else { options.only.clone() };
+    let folder = options.place.manifest.parent().context("a file is in a folder")?;
+    let settle_in = options.settle_in.clone().unwrap_or_else(|| folder.to_owned());
+    let plan = kind::Plan::new(&options.place, &entry, &options.worker, &settle_in, &kinds)?;
+    let mut outcomes = Vec::new();
+    for &limit in &options.limits {
+        for &kind in &kinds {
+            outcomes.push(Run { options, plan: &plan, limit, kind }.outcome()?);
+        }
+    }
+    table::print(&outcomes);
+    if let Some(path) = &options.csv {
+        record::write(path, outcomes.iter().flat_map(|outcome| &outcome.rows))?;
+    }
+    let wrong: usize = outcomes.iter().flat_map(|outcome| &outcome.rows).map(|row| row.wrong).sum();
+    ensure!(wrong == 0, "{wrong} outputs differ from plain python's");
+    Ok(())
+}
+
+struct Run<'a> {
+    options: &'a Options,
+    plan: &'a kind::Plan,
+    limit: f64,
+    kind: Kind,
+}
+
+impl Run<'_> {
+    /// Lets one contender grow until it stops.
+    fn outcome(&self) -> Result<Outcome> {
+        let bytes = (self.limit * f64::from(1 << 30)) as u64;
+        eprintln!("{} in {} GiB", self.kind.label(), self.limit);
+        let mut limited = Side::start(self.plan, self.kind, Some(bytes))?;
+        let mut free = Side::start(self.plan, self.kind, None)?;
+        let (mut rows, mut served, mut slow) = (Vec::<Row>::new(), 0, 0);
+        let stop = loop {
+            let workers = rows.last().map_or(0, |row| row.workers);
+            if workers >= self.options.most {
+                break Stop::Enough;
+            }
+            match self.step(&mut limited, &mut free, workers)? {
+                Err(reason) => break Stop::Failed(reason),
+                Ok(row) => {
+                    let is_served = row.wrong == 0 && row.p99_ms <= SLOWER * row.free_p99_ms;
+                    eprintln!("  {row}");
+                    (served, slow) = if is_served { (row.workers, 0) } else { (served, slow + 1) };
+                    rows.push(row);
+                }
+            }
+            // Once may be a neighbour on the machine.
+            if slow == 2 {
+                break Stop::Slow;
+            }
+        };
+        let outcome = Outcome { limit: self.limit, kind: self.kind, served, stop, rows };
+        eprintln!("  {}", table::words(&outcome));
+        Ok(outcome)
+    }
+
+    /// Grows both sides by a step and measures them. The inner error says how the limited side ended.
+    fn step(
+        &self,
+        limited: &mut Side,
+        free: &mut Side,
+        workers: usize,
+    ) -> Result<std::result::Result<Row, String>> {
+        let before = limited.footprint()?;
+        let count = (workers / 8).max(1).min(self.options.most - workers);
+        let mut grown = Vec::new();
+        for _ in 0..count {
+            match limited.grow() {
+                Ok(one) => grown.push(one),
+                Err(error) => return Ok(Err(limited.end(&error))),
+            }
+            free.grow()?;
+        }
+        let after = limited.footprint()?;
+        let (mut own, mut other) = (Vec::new(), Vec::new());
+        for _ in 0..self.options.rounds {
+            match limited.serve(self.options.seconds, self.options.callers) {
+                Ok(samples) => own.push(samples),
+                Err(error) => return Ok(Err(limited.end(&error))),
+            }
+            other.push(free.serve(self.options.seconds, self.options.callers)?);
+        }
+        Ok(Ok(self.row(
+            workers + count,
+            &grown,
+            [before, after, limited.footprint()?],
+            &own,
+            &other,
+        )))
+    }
+
+    fn row(
+        &self,
+        workers: usize,
+        grown: &[Grown],
+        [before, after, at_last]: [Footprint; 3],
+        own: &[Samples],
+        other: &[Samples],
+    ) -> Row {
+        let middle = |samples: &[Samples], of: fn(&Samples) -> f64| {
+            median(&samples.iter().map(of).collect::<Vec<_>>())
+        };
+        let p99 = |samples: &Samples| samples.latency_ms(0.99);
+        let seconds = |of: fn(&Grown) -> f64| median(&grown.iter().map(of).collect::<Vec<_>>());
+        let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+        Row {
+            limit_gib: self.limit,
+            contender: self.kind.label().to_owned(),
+            workers,
+            start_seconds: seconds(|one| one.seconds),
+            start_cpu_seconds: seconds(|one| one.cpu_seconds),
+            worker_mib: (mib(after.anonymous) - mib(before.anonymous)) / grown.len() as f64,
+            anonymous_mib: mib(at_last.anonymous),
+            files_mib: mib(at_last.files),
+            throughput: middle(own, Samples::throughput),
+            p50_ms: middle(own, |samples| samples.latency_ms(0.5)),
+            p99_ms: middle(own, p99),
+            free_throughput: middle(other, Samples::throughput),
+            free_p99_ms: middle(other, p99),
+            wrong: own.iter().chain(other).map(|samples| samples.wrong).sum(),
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! The figures of one number of workers, as a line of CSV and as a line of progress.
+
+use std::fmt;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use serde::Serialize;
+
+/// Medians over the rounds.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct Row {
+    pub limit_gib: f64,
+    pub contender: String,
+    pub workers: usize,
+    /// From the order to start the last workers to the first output of each.
+    pub start_seconds: f64,
+    pub start_cpu_seconds: f64,
+    /// Anonymous memory that each of the last workers took until its first output.
+    pub worker_mib: f64,
+    /// Anonymous memory and page cache of all after they have served.
+    pub anonymous_mib: f64,
+    pub files_mib: f64,
+    /// Calls for each second of all workers, and the latency of a call.
+    pub throughput: f64,
+    pub p50_ms: f64,
+    pub p99_ms: f64,
+    /// The same without a limit.
+    pub free_throughput: f64,
+    pub free_p99_ms: f64,
+    /// Outputs that differ from plain python's.
+    pub wrong: usize,
+}
+
+impl fmt::Display for Row {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            formatter,
+            "{:3} workers: {:5.0} MiB, {:.2} s for the last, {:.0} calls/s, p99 {:.1} ms ({:.1} without a limit)",
+            self.workers,
+            self.anonymous_mib,
+            self.start_cpu_seconds,
+            self.throughput,
+            self.p99_ms,
+            self.free_p99_ms
+        )
+    }
+}
+
+pub fn write<'a>(path: &Path, rows: impl Iterator<Item = &'a Row>) -> Result<()> {
+    let mut writer =
+        csv::Writer::from_path(path).with_context(|| format!("writing {}", path.display()))?;
+    for row in rows {
+        writer.serialize(row)?;
+    }
+    writer.flush().with_context(|| format!("writing {}", path.display()))
+}
