@@ -65,6 +65,7 @@ mod tls;
 mod visible;
 
 pub use cost::Cost;
+pub use domain::data::ReplicaData;
 pub use domain::{Domain, ReplicaInfo};
 #[doc(hidden)]
 pub use error::remedy;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::ffi::{CString, c_void};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use crate::bind::binding::Binding;
 use crate::bind::plan::Interposed;
@@ -245,6 +245,7 @@ impl DomainBuilder {
             handle: LinkMap::like_the_program(),
             belongings: Belongings::none(),
             inherited: Mutex::new(Rank::Inherited, Inheritance::default()),
+            data_was_replaced: AtomicBool::new(false),
         });
         let domain = Domain(inner);
         domain::register(&domain);

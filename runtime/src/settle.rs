@@ -1,9 +1,11 @@
-//! Settled interpreters: Python memory that nobody uses lies in a file ([`crate::cold`]).
+//! Settled interpreters: memory that nobody uses lies in a file ([`crate::cold`]).
 //!
 //! An interpreter is settled while nobody is inside of it, and nobody can be. [`Interpreter::settle`] has the order: who
 //! can refuse does so first, then garbage is collected, then everybody is kept outside, and pages are exchanged.
 
-use crate::cold::{Exchange, Extent, Pagemap, Record, Settled, Unsettled, bytes, extend, unlinked};
+use crate::cold::{
+    Exchange, Extent, Pagemap, Record, Settled, Spans, Unsettled, bytes, extend, unlinked,
+};
 use crate::heap::{Heap, Still};
 use crate::interpreter::{Inner, Interpreter, without_gil};
 use crate::payload::table::Region;
@@ -19,7 +21,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 impl Interpreter {
-    /// Moves Python's memory of this interpreter to a file without a name in `directory`, which should be on a local disk.
+    /// Moves memory of this interpreter to a file without a name in `directory`, which should be on a local disk.
     ///
     /// The memory keeps its bytes and its addresses. Its pages are those of the file from then on: page cache, which the
     /// kernel drops when memory is short, and reads again when it is needed. Pages that are written become anonymous memory
@@ -31,8 +33,9 @@ impl Interpreter {
     /// objects that exist now, and do not touch their memory. Of these objects, those that become unreachable in cycles are
     /// freed the next time that everything is written.
     ///
-    /// Python's memory is what CPython's allocators have, in blocks of less than 32 MiB. The C++ objects of the interpreter's
-    /// libraries join, in blocks of less than 128 KiB, unless threads of these libraries run or interpreters share a libtorch. What extension modules take
+    /// The memory is what CPython's allocators have, in blocks of less than 32 MiB, libpython's variables, and the data of
+    /// libraries that is read-only. The variables of other libraries and the C++ objects of all, in blocks of less than
+    /// 128 KiB, join too, unless threads of these libraries run or interpreters share a libtorch. What extension modules take
     /// from malloc is not part of it, nor are data of numpy's arrays and torch's tensors.
     ///
     /// Nobody may use the interpreter meanwhile. Calls of other threads wait, some tenths of a second for 200 MiB. Memory of
@@ -98,14 +101,14 @@ pub(crate) fn settle(inner: &Arc<Inner>, directory: &Path) -> Result<Settled> {
     // Whoever refuses now refuses before everything is touched.
     let (spans, anonymous) = {
         let _attached = inner.attach();
-        quietly(inner, |spans| Ok((spans.to_vec(), pagemap.anonymous(spans)?)))
+        quietly(inner, |spans| pagemap.anonymous(spans.all()).map(|found| (spans, found)))
             .and_then(|found| found.map_err(Unsettled::pagemap))
             .map_err(|reason| refused(visited_or(inner, reason)))?
     };
     if spans.is_empty() {
         return Err(refused(Unsettled::NoWindow));
     }
-    let extent = record.extent(&spans, &anonymous);
+    let extent = record.extent(spans.all(), &anonymous);
     collect(inner, extent, record.is_new())?;
     let outcome = {
         let closed =
@@ -173,19 +176,27 @@ fn exchange_all(
     let mask = Mask::current();
     Mask::block_all();
     let outcome = quietly(inner, |spans| {
-        let runs = record.runs(job.extent, spans, &anonymous(spans)?);
+        let runs = record.runs(job.extent, spans.all(), &anonymous(spans.all())?);
         let total = bytes(&runs) as u64;
         extend(job.file, total).map_err(in_directory)?;
         record.begin(total);
+        inner.domain().replaces_data();
         for run in &runs {
             // SAFETY: the pages lie in the interpreter's windows, in parts that are in use and that it uses as private
-            // memory which is readable and writable. Nobody unmaps them: the allocators that would do so are kept still.
-            // Interpreter::settle asks its callers to keep devices away.
-            unsafe { exchange.exchange(run.clone()) }.map_err(in_directory)?;
+            // memory which is readable and writable, or in data of its replicas. Nobody unmaps them: the allocators that
+            // would do so are kept still, and only code inside closes libraries. Interpreter::settle asks its callers to
+            // keep devices away.
+            let outcome = unsafe {
+                match spans.is_constant(run) {
+                    true => exchange.exchange_constants(run.clone()),
+                    false => exchange.exchange(run.clone()),
+                }
+            };
+            outcome.map_err(in_directory)?;
             record.add(run.clone());
         }
         record.finish(job.extent, runs.len(), total);
-        Ok((total, bytes(&anonymous(spans)?) as u64, bytes(spans) as u64))
+        Ok((total, bytes(&anonymous(spans.all())?) as u64, bytes(spans.all()) as u64))
     });
     mask.set();
     outcome?
@@ -201,9 +212,9 @@ fn has_threads(inner: &Inner) -> bool {
     })
 }
 
-/// Calls `action` with the addresses of the interpreter's Python memory, while nobody changes it who goes through Python. The
+/// Calls `action` with the addresses of the interpreter's memory, while nobody changes it who goes through Python. The
 /// calling thread is attached.
-fn quietly<T>(inner: &Inner, action: impl FnOnce(&[Range<usize>]) -> T) -> Result<T, Unsettled> {
+fn quietly<T>(inner: &Inner, action: impl FnOnce(Spans) -> T) -> Result<T, Unsettled> {
     struct Context<F, T> {
         action: Option<F>,
         result: Option<T>,
@@ -225,14 +236,21 @@ fn quietly<T>(inner: &Inner, action: impl FnOnce(&[Range<usize>]) -> T) -> Resul
     ) -> unsafe extern "C" fn(*mut c_void, *const Region, usize) {
         call::<T, F>
     }
-    // The C++ objects of its libraries join, unless threads that these have started could change them.
-    let cxx = inner.own_heap().filter(|_| !has_threads(inner)).and_then(Heap::still);
-    let cxx = cxx.as_ref().map(Still::used);
-    let action = |spans: &[Range<usize>]| {
-        let mut spans: Vec<_> = spans.iter().cloned().chain(cxx).collect();
-        spans.retain(|span| !span.is_empty());
-        spans.sort_unstable_by_key(|span| span.start);
-        action(&spans)
+    // What its libraries have joins, unless threads of theirs could change it.
+    let is_still = !inner.shares_libtorch() && !has_threads(inner);
+    let cxx = inner.heap().filter(|_| is_still).and_then(Heap::still);
+    let data = inner.domain().data();
+    let libpython = inner.python().library().canonicalize();
+    let action = |used: &[Range<usize>]| {
+        let mut spans = Spans::default();
+        used.iter().cloned().chain(cxx.as_ref().map(Still::used)).for_each(|span| spans.add(span));
+        // Without a heap of its own it is not worth it.
+        let data = if spans.is_empty() { Vec::new() } else { data };
+        for data in data {
+            let is_pythons = libpython.as_ref().is_ok_and(|path| *path == data.path);
+            spans.add_data(data, is_still || is_pythons);
+        }
+        action(spans)
     };
     let mut context = Context { action: Some(action), result: None };
     let function = of(&context);

@@ -1,6 +1,7 @@
 //! Domains and the replicas in them.
 
 pub(crate) mod belongings;
+pub(crate) mod data;
 pub(crate) mod entry;
 pub(crate) mod estate;
 pub(crate) mod needs;
@@ -11,6 +12,7 @@ use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use crate::bind::binding::Binding;
 use crate::bind::plan::Interposed;
@@ -100,6 +102,8 @@ pub(crate) struct DomainInner {
     pub belongings: Belongings,
     /// Places that an ended domain has left it.
     pub inherited: Mutex<Inheritance>,
+    /// Whether pages of its replicas' data may be others than the loader has mapped.
+    pub data_was_replaced: AtomicBool,
 }
 
 /// The symbol scope of one program among several. Its replicas see each other, and not those of other

@@ -4,6 +4,7 @@
 //! recycled (see [`crate::domain::estate`]). What the domain's code has registered with the C library is called or
 //! disarmed here, and what the code has mapped is unmapped.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::domain::{self, Domain};
@@ -104,8 +105,9 @@ unsafe fn end(domain: &Domain) {
     // SAFETY: the caller's promise.
     unsafe { domain.0.belongings.give_back() };
     publish::withdraw(&replicas);
+    let was_replaced = domain.0.data_was_replaced.load(Ordering::Relaxed);
     for replica in &replicas {
-        map::give_back(&replica.image, &replica.memory);
+        map::give_back(&replica.image, &replica.memory, was_replaced);
     }
     domain.leave_inheritance(replicas);
     domain::forget(domain.id());

@@ -291,11 +291,19 @@ fn file_offset(segment: &Segment, at: usize) -> usize {
 }
 
 /// Gives the memory of an ended replica's data back to the system. What is there then is what the file has there, and
-/// zeroes.
-pub(crate) fn give_back(image: &Image, memory: &Reservation) {
+/// zeroes. Where pages of others may be in their place, they are unmapped, and zeroes are there.
+pub(crate) fn give_back(image: &Image, memory: &Reservation, was_replaced: bool) {
     for segment in image.segments.iter().filter(|segment| segment.write) {
         let start = page_down(segment.address);
         let end = page_up(segment.address + segment.memory_size).expect("the span was validated");
+        if was_replaced {
+            match memory.map_zeroes(start, end - start, Protection::ReadWrite) {
+                Ok(()) => continue,
+                Err(error) => {
+                    tracing::warn!(object = %image.path.display(), %error, "data stays mapped")
+                }
+            }
+        }
         // SAFETY: the pages are private ones of a writable segment, and the caller says that nobody reads them.
         unsafe { memory::forget(memory.base() + start, end - start) };
     }

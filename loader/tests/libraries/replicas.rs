@@ -554,3 +554,28 @@ fn an_inspection_tells_class_cost_and_needs_and_loads_nothing() {
     assert_eq!(elsewhere.dependencies[0].path, None);
     assert!(elsewhere.dependencies[0].reason.starts_with("not found; searched: "));
 }
+
+#[test]
+fn the_data_of_replicas_is_their_variables_and_what_is_read_only_after_relocation() {
+    let shop = Workshop::new("ranges");
+    let path = shop.build(
+        "libranges.so",
+        "int variable = 1; int zeros[10000]; static int other; int *const constant = &other;
+         int code(void) { return ++other; }",
+        &["-Wl,-z,relro,-z,now"],
+    );
+    let domains = domains(2);
+    for (domain, library) in domains.iter().zip(open_in(&domains, &path)) {
+        let data = domain.data();
+        let data = data.iter().find(|data| data.path == path.canonicalize().unwrap()).unwrap();
+        let address = |name: &str| library.symbol(name).unwrap().addr();
+        let is_variable = |name| data.variables.iter().any(|range| range.contains(&address(name)));
+        let is_constant = |name| data.constants.iter().any(|range| range.contains(&address(name)));
+        let found = ["variable", "zeros", "constant", "code"]
+            .map(|name| (is_variable(name), is_constant(name)));
+        assert_eq!(found, [(true, false), (true, false), (false, true), (false, false)]);
+        let ends =
+            data.variables.iter().chain(&data.constants).flat_map(|range| [range.start, range.end]);
+        assert!(ends.into_iter().all(|end| end % 4096 == 0), "{data:?}");
+    }
+}

@@ -81,6 +81,22 @@ impl<'file> Exchange<'file> {
         Ok(())
     }
 
+    /// The same for pages that are read-only. Meanwhile they are writable.
+    ///
+    /// # Safety
+    ///
+    /// As [`Exchange::exchange`], but for the right to write.
+    pub(crate) unsafe fn exchange_constants(&mut self, range: Range<usize>) -> io::Result<()> {
+        protect(&range, libc::PROT_READ | libc::PROT_WRITE)?;
+        // SAFETY: by contract, and the pages are writable now.
+        let outcome = unsafe { self.exchange(range.clone()) };
+        if let Err(error) = protect(&range, libc::PROT_READ) {
+            // Nothing relies on it that nobody can write them.
+            tracing::warn!(%error, "constants of a library stay writable");
+        }
+        outcome
+    }
+
     /// Exchanges some pages from `start` on, and returns their bytes.
     ///
     /// # Safety
@@ -194,6 +210,12 @@ fn word(address: usize) -> &'static AtomicU32 {
     // SAFETY: an aligned address in the callers' pages, which are readable and writable, and are accessed here by atomic
     // operations only.
     unsafe { AtomicU32::from_ptr(ptr::with_exposed_provenance_mut(address)) }
+}
+
+fn protect(range: &Range<usize>, protection: libc::c_int) -> io::Result<()> {
+    let place = ptr::with_exposed_provenance_mut(range.start);
+    // SAFETY: the pages are the callers', who say what may be done to them.
+    check(unsafe { libc::mprotect(place, range.len(), protection) }.into()).map(drop)
 }
 
 /// Puts the pages at `place` into the pipe, as many as have room, and returns their bytes.

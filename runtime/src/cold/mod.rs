@@ -7,6 +7,7 @@
 //!
 //! | file | is |
 //! |---|---|
+//! | `spans` | the memory of which pages may be exchanged |
 //! | `pages` | which pages are exchanged |
 //! | `exchange` | pages of a file in the place of anonymous ones |
 //! | `place` | the file |
@@ -22,12 +23,14 @@ mod pages;
 mod place;
 mod reason;
 mod record;
+mod spans;
 
 pub(crate) use exchange::Exchange;
 pub(crate) use pages::{Pagemap, bytes};
 pub(crate) use place::{extend, unlinked};
 pub use reason::Unsettled;
 pub(crate) use record::{Extent, Loan, Record, Settling, Wish};
+pub(crate) use spans::Spans;
 
 use std::time::Duration;
 
@@ -37,9 +40,9 @@ use std::time::Duration;
 pub struct Settled {
     /// Bytes that were written to the file.
     pub written: u64,
-    /// Bytes of the interpreter's Python memory that are anonymous pages still.
+    /// Bytes of `memory` that are anonymous pages still.
     pub anonymous: u64,
-    /// Bytes of the interpreter's Python memory in all.
+    /// Bytes of the memory that was to be moved, in all ([`Interpreter::settle`](crate::Interpreter::settle)).
     pub memory: u64,
     /// How long it took.
     pub elapsed: Duration,

@@ -152,10 +152,12 @@ impl Record {
         spans: &[Range<usize>],
         anonymous: &[Range<usize>],
     ) -> Vec<Range<usize>> {
-        match extent {
-            Extent::Some => joined(anonymous, spans, RUNS),
-            Extent::All => joined(&united(&within(&self.mapped, spans), anonymous), spans, RUNS),
-        }
+        // Spans with different rights may be neighbours.
+        let runs = match extent {
+            Extent::Some => within(anonymous, spans),
+            Extent::All => within(&united(&self.mapped, anonymous), spans),
+        };
+        joined(&runs, spans, RUNS)
     }
 
     /// Notes that a file of so many bytes is going to be mapped.
@@ -175,5 +177,24 @@ impl Record {
             // Nothing of older files is mapped, but for memory that was left out.
             (self.files, self.runs) = (bytes, runs);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Extent, Record};
+
+    #[test]
+    fn spans_that_are_neighbours_are_exchanged_by_themselves() {
+        let mut record = Record::default();
+        // A part that is read-only ends at page 3.
+        let spans = [0x1000..0x3000, 0x3000..0x6000];
+        let parts = [0x2000..0x3000, 0x3000..0x4000];
+        let across = std::slice::from_ref(&(0x2000..0x4000));
+        let runs = record.runs(Extent::All, &spans, across);
+        assert_eq!(runs, parts);
+        runs.into_iter().for_each(|run| record.add(run));
+        assert_eq!(record.runs(Extent::All, &spans, &[]), parts);
+        assert_eq!(record.runs(Extent::Some, &spans, across), parts);
     }
 }

@@ -147,6 +147,11 @@ impl Inner {
         &self.table
     }
 
+    /// The Python that it was loaded from.
+    pub(crate) fn python(&self) -> &Installation {
+        &self.python
+    }
+
     /// Its open sessions.
     pub(crate) fn leases(&self) -> &Leases {
         &self.leases
@@ -167,10 +172,14 @@ impl Inner {
         self.heap.map(Heap::used)
     }
 
-    /// The heap of its C++ objects, if only threads of this interpreter use them. A libtorch that interpreters share has
-    /// threads of its own.
-    pub(crate) fn own_heap(&self) -> Option<&'static Heap> {
-        self.heap.filter(|_| !self.shares_libtorch)
+    /// The heap of its C++ objects, if it has one.
+    pub(crate) fn heap(&self) -> Option<&'static Heap> {
+        self.heap
+    }
+
+    /// Whether it uses a libtorch that others use too, with threads that are nobody's.
+    pub(crate) fn shares_libtorch(&self) -> bool {
+        self.shares_libtorch
     }
 
     /// Its position in its pool, from 0.
