@@ -4,8 +4,8 @@
     worker.py MANIFEST --prefork N  imports and loads, then gc.freeze() and N forked children
 
 Commands are JSON lines on stdin: {"model": NAME, "seconds": S, "processes": P, "threads": T}; each is answered by one JSON
-line: {"latencies_us": [...], "wrong": N, "seconds": S, "processes": [PID, ...]}; who asks measures the memory of
-these processes. With `threads`, that many Python threads share one process; with `processes`, so many of the forked children
+line: {"latencies_us": [...], "wrong": N, "seconds": S, "effort": {"switches": N, "faults": N}, "processes": [PID, ...]}; who
+asks measures the memory of these processes. With `threads`, that many Python threads share one process; with `processes`, so many of the forked children
 work at the same time. Every output is compared bit for bit.
 """
 
@@ -13,6 +13,7 @@ import argparse
 import gc
 import json
 import os
+import resource
 import sys
 import threading
 import time
@@ -47,8 +48,19 @@ def drive(model, seconds):
         index += 1
 
 
+def effort():
+    """What this process has done so far: switches of threads, and page faults."""
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return {"switches": usage.ru_nvcsw + usage.ru_nivcsw, "faults": usage.ru_minflt + usage.ru_majflt}
+
+
+def difference(now, before):
+    return {name: now[name] - before[name] for name in now}
+
+
 def serve_command(models, command):
     replies = []
+    before = effort()
     start = time.perf_counter()
     run = lambda: replies.append(drive(models[command["model"]], command["seconds"]))
     threads = [threading.Thread(target=run) for _ in range(command.get("threads", 1))]
@@ -60,6 +72,7 @@ def serve_command(models, command):
         "latencies_us": [latency for latencies, _ in replies for latency in latencies],
         "wrong": sum(wrong for _, wrong in replies),
         "seconds": time.perf_counter() - start,
+        "effort": difference(effort(), before),
         "processes": [os.getpid()],
     }
 
@@ -101,6 +114,9 @@ def prefork(models, count):
                     "latencies_us": [latency for reply in replies for latency in reply["latencies_us"]],
                     "wrong": sum(reply["wrong"] for reply in replies),
                     "seconds": max(reply["seconds"] for reply in replies),
+                    "effort": {
+                        name: sum(reply["effort"][name] for reply in replies) for name in ("switches", "faults")
+                    },
                     "processes": [process for reply in replies for process in reply["processes"]],
                 }
             ),

@@ -6,6 +6,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 
+use crate::effort::Counters;
 use crate::samples::Samples;
 
 /// An order to a contender.
@@ -28,6 +29,8 @@ pub struct Contender {
     child: Child,
     input: Option<ChildStdin>,
     output: BufReader<ChildStdout>,
+    /// Of the order that is being carried out.
+    counters: Option<Counters>,
 }
 
 impl Contender {
@@ -50,7 +53,7 @@ impl Contender {
             .with_context(|| format!("starting {name}"))?;
         let input = child.stdin.take();
         let output = BufReader::new(child.stdout.take().context("stdout is piped")?);
-        Ok(Self { name: name.to_owned(), child, input, output })
+        Ok(Self { name: name.to_owned(), child, input, output, counters: None })
     }
 
     /// Waits for the contender's first line. The contender writes it when its models are loaded.
@@ -73,6 +76,7 @@ impl Contender {
     ///
     /// The contender ended.
     pub fn send(&mut self, order: &Order) -> Result<()> {
+        self.counters = Counters::of(self.child.id());
         self.write(&serde_json::to_string(order)?)
     }
 
@@ -86,6 +90,9 @@ impl Contender {
         let line = self.line()?;
         let mut samples: Samples = serde_json::from_str(&line)
             .with_context(|| format!("{}: not samples: {line:?}", self.name))?;
+        if let Some(counters) = self.counters.take() {
+            counters.end(&mut samples.effort);
+        }
         samples.measure_memory().with_context(|| format!("memory of {}", self.name))?;
         Ok(samples)
     }

@@ -4,6 +4,7 @@ use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::effort::Own;
 use crate::samples::Samples;
 
 /// Calls `call(thread, index)` from `threads` threads at once until `duration` is over.
@@ -24,6 +25,7 @@ where
     C: FnMut(usize) -> Result<bool, E>,
 {
     let barrier = Barrier::new(threads);
+    let own = Own::now();
     let parts = thread::scope(|scope| {
         let running: Vec<_> = (0..threads)
             .map(|thread| {
@@ -44,6 +46,8 @@ where
     for part in parts {
         total.merge(part?);
     }
+    // With those of the preparation, which are few.
+    total.effort = own.since();
     Ok(total)
 }
 

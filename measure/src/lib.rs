@@ -5,6 +5,7 @@
 
 pub mod contender;
 pub mod drive;
+pub mod effort;
 pub mod models;
 pub mod package;
 pub mod samples;

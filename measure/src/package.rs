@@ -7,6 +7,7 @@ use anyhow::{Context, Result};
 use hydrozoa::{Movable, Object, Pool, Session};
 
 use crate::drive::drive;
+use crate::effort::Counters;
 use crate::samples::Samples;
 
 /// The model's resource in a package, and the resource with its arguments, a tuple. torch::deploy's own examples use
@@ -94,11 +95,15 @@ pub fn measure(
     let sessions: Vec<Session> = (0..threads)
         .map(|thread| pool.acquire_on(thread % pool.interpreters().len()))
         .collect::<Result<_, _>>()?;
+    let counters = Counters::of(std::process::id());
     let mut samples = drive(threads, duration, |thread| {
         let session = &sessions[thread];
         let (call, arguments) = model.prepare(session)?;
         Ok::<_, hydrozoa::Error>(move |_| call.call((&arguments.0, &arguments.1)).map(|_| true))
     })?;
+    if let Some(counters) = counters {
+        counters.end(&mut samples.effort);
+    }
     samples.processes = vec![std::process::id()];
     samples.measure_memory()?;
     Ok(samples)

@@ -5,6 +5,8 @@ use std::time::Duration;
 use hydrozoa::memory::Usage;
 use serde::{Deserialize, Serialize};
 
+use crate::effort::Effort;
+
 /// The result of one measurement.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Samples {
@@ -14,6 +16,9 @@ pub struct Samples {
     pub wrong: usize,
     /// Wall time in seconds, from the start of the first call to the end of the last.
     pub seconds: f64,
+    /// What the processes did meanwhile.
+    #[serde(default)]
+    pub effort: Effort,
     /// The processes that took part; their memory is not measured yet ([`Samples::measure_memory`]).
     #[serde(default)]
     pub processes: Vec<u32>,
@@ -25,9 +30,13 @@ pub struct Samples {
 impl Samples {
     /// Adds the samples of another contender that ran at the same time.
     pub fn merge(&mut self, other: Self) {
+        if self.latencies_us.is_empty() {
+            self.effort = Effort { instructions: Some(0), cycles: Some(0), ..self.effort };
+        }
         self.latencies_us.extend(other.latencies_us);
         self.wrong += other.wrong;
         self.seconds = self.seconds.max(other.seconds);
+        self.effort.add(other.effort);
         self.processes.extend(other.processes);
         self.private_kib.extend(other.private_kib);
     }
@@ -53,6 +62,11 @@ impl Samples {
     /// Calls for each second of wall time.
     pub fn throughput(&self) -> f64 {
         if self.seconds > 0.0 { self.latencies_us.len() as f64 / self.seconds } else { 0.0 }
+    }
+
+    /// A count of [`Samples::effort`] for each call; 0 without calls.
+    pub fn for_each_call(&self, count: u64) -> f64 {
+        count as f64 / self.latencies_us.len().max(1) as f64
     }
 
     /// The latency in milliseconds that the share `quantile` (0 to 1) of the calls did not exceed; 0 without calls.

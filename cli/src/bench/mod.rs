@@ -59,6 +59,11 @@ struct Line {
     p50_ms: f64,
     p90_ms: f64,
     p99_ms: f64,
+    /// Instructions in user mode for each call, in millions; nothing where the processor's counters are not to be had.
+    instructions_m: Option<f64>,
+    /// Switches of threads and page faults for each call.
+    switches: f64,
+    faults: f64,
     /// Private memory of the process in MiB.
     private_mib: f64,
     /// Private memory that each interpreter after the first adds, if the run measured a single one too.
@@ -74,13 +79,16 @@ pub fn run(options: &Options) -> Result<i32> {
         return print_samples(options, package);
     }
     say!(
-        "{:>12} {:>8} {:>10} {:>9} {:>9} {:>9} {:>12} {:>12}",
+        "{:>12} {:>7} {:>9} {:>8} {:>8} {:>8} {:>8} {:>8} {:>7} {:>11} {:>11}",
         "interpreters",
         "threads",
         "calls/s",
         "p50 ms",
         "p90 ms",
         "p99 ms",
+        "M instr",
+        "switches",
+        "faults",
         "private MiB",
         "further MiB"
     );
@@ -100,23 +108,38 @@ pub fn run(options: &Options) -> Result<i32> {
             p50_ms: samples.latency_ms(0.5),
             p90_ms: samples.latency_ms(0.9),
             p99_ms: samples.latency_ms(0.99),
+            instructions_m: samples
+                .effort
+                .instructions
+                .map(|count| samples.for_each_call(count) / 1e6),
+            switches: samples.for_each_call(samples.effort.switches),
+            faults: samples.for_each_call(samples.effort.faults),
             private_mib,
             further_mib: single
                 .filter(|_| interpreters > 1)
                 .map(|single| (private_mib - single) / (interpreters - 1) as f64),
         };
-        let further = line.further_mib.map_or_else(|| "-".to_owned(), |mib| format!("{mib:.1}"));
+        let number = |value: Option<f64>| value.map_or("-".to_owned(), |one| format!("{one:.1}"));
         say!(
-            "{:>12} {:>8} {:>10.1} {:>9.2} {:>9.2} {:>9.2} {:>12.1} {further:>12}",
+            "{:>12} {:>7} {:>9.1} {:>8.2} {:>8.2} {:>8.2} {:>8} {:>8.1} {:>7.1} {:>11.1} {:>11}",
             line.interpreters,
             line.threads,
             line.throughput,
             line.p50_ms,
             line.p90_ms,
             line.p99_ms,
-            line.private_mib
+            number(line.instructions_m),
+            line.switches,
+            line.faults,
+            line.private_mib,
+            number(line.further_mib)
         );
         lines.push(line);
+    }
+    if lines.iter().any(|line| line.instructions_m.is_none()) {
+        say!(
+            "instructions are not counted: this machine gives no counters of the processor (perf_event_open(2))"
+        );
     }
     if let Some(path) = &options.json {
         std::fs::write(path, serde_json::to_string_pretty(&lines)?)

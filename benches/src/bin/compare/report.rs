@@ -83,6 +83,11 @@ struct Row {
     first_mib: f64,
     /// The average memory that each further one adds; nothing for a single one.
     further_mib: Option<f64>,
+    /// Instructions in user mode for each call, in millions; nothing where the processor's counters are not to be had.
+    instructions_m: Option<f64>,
+    /// Switches of threads and page faults for each call.
+    switches: f64,
+    faults: f64,
     /// Throughput of each round.
     rounds: Vec<f64>,
     calls: usize,
@@ -160,14 +165,37 @@ impl Report {
             if row.model != model {
                 model = &row.model;
                 println!(
-                    "\n{model:<28} {:>10} {:>8} {:>9} {:>9} {:>11} {:>13}",
-                    "calls/s", "ratio", "p50 ms", "p99 ms", "first MiB", "further MiB"
+                    "\n{model:<28} {:>8} {:>6} {:>7} {:>7} {:>7} {:>8} {:>7} {:>10} {:>12}",
+                    "calls/s",
+                    "ratio",
+                    "p50 ms",
+                    "p99 ms",
+                    "M instr",
+                    "switches",
+                    "faults",
+                    "first MiB",
+                    "further MiB"
                 );
             }
-            let further = row.further_mib.map_or_else(|| "-".to_owned(), |mib| format!("{mib:.1}"));
+            let number =
+                |value: Option<f64>| value.map_or("-".to_owned(), |one| format!("{one:.1}"));
             println!(
-                "{:<28} {:>10.1} {:>8.2} {:>9.2} {:>9.2} {:>11.1} {further:>13}",
-                row.label, row.throughput, row.ratio, row.p50_ms, row.p99_ms, row.first_mib
+                "{:<28} {:>8.1} {:>6.2} {:>7.2} {:>7.2} {:>7} {:>8.1} {:>7.1} {:>10.1} {:>12}",
+                row.label,
+                row.throughput,
+                row.ratio,
+                row.p50_ms,
+                row.p99_ms,
+                number(row.instructions_m),
+                row.switches,
+                row.faults,
+                row.first_mib,
+                number(row.further_mib)
+            );
+        }
+        if self.lines.iter().all(|row| row.instructions_m.is_none()) {
+            println!(
+                "\ninstructions are not counted: this machine gives no counters of the processor (perf_event_open(2))"
             );
         }
         println!();
@@ -301,10 +329,19 @@ fn row(one: &Measured, all: &[Measured]) -> Row {
         p99_ms: each(|samples| samples.latency_ms(0.99)),
         first_mib,
         further_mib,
+        instructions_m: instructions(&one.rounds),
+        switches: each(|samples| samples.for_each_call(samples.effort.switches)),
+        faults: each(|samples| samples.for_each_call(samples.effort.faults)),
         rounds: one.rounds.iter().map(Samples::throughput).collect(),
         calls: one.rounds.iter().map(|samples| samples.latencies_us.len()).sum(),
         wrong: one.rounds.iter().map(|samples| samples.wrong).sum(),
     }
+}
+
+/// Millions of instructions for each call.
+fn instructions(rounds: &[Samples]) -> Option<f64> {
+    let each = |samples: &Samples| Some(samples.for_each_call(samples.effort.instructions?) / 1e6);
+    Some(median(&rounds.iter().map(each).collect::<Option<Vec<_>>>()?))
 }
 
 impl Machine {

@@ -28,6 +28,9 @@ use side::{Grown, Side};
 /// At most this many times the 99th percentile of the latency without a limit, for a number of workers that is served.
 const SLOWER: f64 = 1.2;
 
+/// So many numbers of workers in a row that are not served end a run.
+const PATIENCE: usize = 4;
+
 /// The model that is served.
 const MODEL: &str = "mobilenet_v3_small";
 
@@ -138,8 +141,8 @@ impl Run<'_> {
                     rows.push(row);
                 }
             }
-            // Once may be a neighbour on the machine.
-            if slow == 2 {
+            // A few times may be a neighbour on the machine.
+            if slow == PATIENCE {
                 break Stop::Slow;
             }
         };
