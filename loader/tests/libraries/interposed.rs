@@ -101,3 +101,43 @@ fn a_function_is_interposed_in_what_defines_c_plus_plus_for_a_replica_too() {
         assert_eq!(result(Loader::builder().interpose_everywhere("ask", entry)), 101, "{name}");
     }
 }
+
+#[test]
+fn what_defines_c_plus_plus_that_is_interposed_counts_too() {
+    extern "C" fn hundred_more(argument: c_int) -> c_int {
+        argument + 100
+    }
+    extern "C" fn nothing() -> c_int {
+        0
+    }
+    let shop = Workshop::new("made");
+    let folder = format!("-L{}", shop.path("").display());
+    let build = |name: &str, source: &str, needed: &[&str]| {
+        shop.build(name, source, &[&[&*folder, "-Wl,-rpath,$ORIGIN"], needed].concat())
+    };
+    build("libask.so", "int ask(int value) { return value; }", &[]);
+    let source = "extern \"C\" int ask(int); int make() { return 7; }
+        extern \"C\" int asks() { return ask(1); }";
+    build("libmakes++.so", source, &["-l:libask.so"]);
+    // Nothing but `make` is C++ here, and another function stands for that.
+    let source = "int make(); extern \"C\" int asks();
+        extern \"C\" int run() { return 1000 * make() + asks(); }";
+    let path = build("libuser++.so", source, &["-l:libmakes++.so"]);
+    let policy = Policy::default()
+        .with("*/libmakes*", Class::System, "the test wants it")
+        .with("*/libask*", Class::System, "the test wants it")
+        .with("*/libuser*", Class::Replicate, "the test wants it");
+    // SAFETY: `ask` takes an int and returns one; `make` returns one.
+    let [ask, make] = unsafe {
+        [hundred_more as *const c_void, nothing as *const c_void]
+            .map(|it| Interposition::function(it))
+    };
+    let loader = Loader::builder().policy(policy).interpose_everywhere("ask", ask).build().unwrap();
+    let domain = loader
+        .domain("user")
+        .interpose_definition("libmakes++.so", "_Z4makev", make)
+        .build()
+        .unwrap();
+    let user = open(&domain, &path, OpenFlags::NOW).unwrap();
+    assert_eq!(call(&user, "run"), 101);
+}
