@@ -24,7 +24,9 @@ const MODEL: &str = "mobilenet_v3_small";
 
 /// A promise: its name, the two lines (kind, count) that it compares, and the least ratio of the first's throughput
 /// to the second's.
-type Promised = (&'static str, (&'static str, usize), (&'static str, usize), f64);
+type Promised = (&'static str, Key, Key, f64);
+/// A line of the table: its kind, and the number of its interpreters, threads or processes.
+type Key = (&'static str, usize);
 const PROMISES: [Promised; 3] = [
     ("2 interpreters against 1, isolated", ("isolated", 2), ("isolated", 1), TWO_AGAINST_ONE),
     ("2 interpreters against 1, shared", ("shared", 2), ("shared", 1), TWO_AGAINST_ONE),
@@ -34,6 +36,14 @@ const PROMISES: [Promised; 3] = [
         ("threads", 2),
         TWO_AGAINST_THREADS,
     ),
+];
+
+/// Lines whose throughput is compared in the same rounds, for information: interpreters beside what users would take instead.
+const BESIDE: [(&str, Key, Key); 4] = [
+    ("2 interpreters beside 2 processes, isolated", ("isolated", 2), ("processes", 2)),
+    ("2 interpreters beside 2 prefork children, isolated", ("isolated", 2), ("prefork", 2)),
+    ("2 interpreters beside 2 processes, shared", ("shared", 2), ("processes", 2)),
+    ("2 interpreters beside 2 prefork children, shared", ("shared", 2), ("prefork", 2)),
 ];
 
 /// The whole result.
@@ -54,8 +64,17 @@ pub struct Report {
     /// not hold up.
     threads: f64,
     promises: Vec<Promise>,
+    beside: Vec<Beside>,
     calls: usize,
     wrong: usize,
+}
+
+/// Throughput of one line over that of another, in the same rounds.
+#[derive(Debug, Serialize)]
+struct Beside {
+    lines: &'static str,
+    ratio: f64,
+    rounds: usize,
 }
 
 #[derive(Debug, Serialize)]
@@ -151,6 +170,7 @@ impl Report {
             processes,
             threads,
             promises: promises.into(),
+            beside: BESIDE.map(|(lines, of, to)| beside(lines, measured, of, to)).into(),
         }
     }
 
@@ -218,6 +238,10 @@ impl Report {
                 if *kept { "kept" } else { "NOT kept" }
             );
         }
+        for Beside { lines, ratio, rounds } in self.beside.iter().filter(|beside| beside.rounds > 0)
+        {
+            println!("{lines}: {ratio:.2} (median of {rounds} rounds)");
+        }
         println!(
             "{} outputs compared with plain python bit for bit, {} differ",
             self.calls, self.wrong
@@ -275,6 +299,11 @@ pub fn is_promised(measured: &Measured) -> bool {
 /// Median over the rounds of [`ratios`].
 fn ratio(of: Option<&Measured>, to: Option<&Measured>) -> f64 {
     median(&ratios(of, to))
+}
+
+fn beside(lines: &'static str, all: &[Measured], of: (&str, usize), to: (&str, usize)) -> Beside {
+    let ratios = ratios(find(all, MODEL, of), find(all, MODEL, to));
+    Beside { lines, ratio: median(&ratios), rounds: ratios.len() }
 }
 
 /// In each round, the ratio of the throughput of `of` to that of `to`.
