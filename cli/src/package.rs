@@ -7,7 +7,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, Subcommand};
 use hydrozoa::package::Archive;
-use hydrozoa::package::build::{Action, Recipe, Verdict};
+use hydrozoa::package::build::{Action, Profile, Recipe, Verdict};
+use hydrozoa::{ImportProfile, Imports};
 
 use crate::Choice;
 
@@ -75,6 +76,12 @@ struct Build {
     /// Print the whole dependency tree
     #[arg(long)]
     tree: bool,
+    /// Also load and call the model in two further interpreters, and put into the package which imports that needs
+    #[arg(long)]
+    record_imports: bool,
+    /// Put this profile of imports into the package
+    #[arg(long, value_name = "PROFILE", conflicts_with = "record_imports")]
+    imports: Option<PathBuf>,
     /// How long to look for false dependencies; 0 turns the search off
     #[arg(long, value_name = "SECONDS", default_value_t = 60.0)]
     search: f64,
@@ -148,6 +155,11 @@ fn build(options: &Build) -> Result<i32> {
         .chain([std::env::current_dir().context("finding the current folder")?])
         .collect();
     recipe.search = Duration::try_from_secs_f64(options.search).context("--search")?;
+    recipe.profile = match &options.imports {
+        Some(file) => Profile::Given(ImportProfile::load(file)?),
+        None if options.record_imports => Profile::Recorded,
+        None => Profile::Without,
+    };
     // One interpreter makes the package, the other loads it.
     let pool = options.choice.pool(2)?;
     let report = pool.build_package(&recipe, &options.output)?;
@@ -185,6 +197,9 @@ fn build(options: &Build) -> Result<i32> {
             say!("  {cost}");
         }
     }
+    if let Some(profile) = &report.imports {
+        say!("{}", imports(profile));
+    }
     if let Some(path) = &options.html {
         fs::write(path, report.html()).with_context(|| format!("writing {}", path.display()))?;
     }
@@ -216,6 +231,15 @@ fn with_record(text: &str) -> (PathBuf, Option<String>) {
     }
 }
 
+/// A line about a profile.
+fn imports(profile: &ImportProfile) -> String {
+    let (needed, left_out) = (profile.needed().count(), profile.left_out().count());
+    let python = profile.python_version().unwrap_or("of no stated version");
+    format!(
+        "profile of imports, python {python}: {needed} modules are needed, {left_out} are left out"
+    )
+}
+
 /// The records that match. If there is a pattern, at least one record must match it.
 fn chosen<'a>(archive: &'a Archive, pattern: Option<&str>) -> Result<Vec<&'a str>> {
     let Some(pattern) = pattern else { return Ok(archive.records().collect()) };
@@ -233,6 +257,9 @@ fn show(file: &Path, pattern: Option<&str>) -> Result<i32> {
         let libraries: Vec<&str> = archive.libraries().collect();
         if !libraries.is_empty() {
             say!("libraries: {}", libraries.join(", "));
+        }
+        if let Imports::Profile(profile) = archive.imports()? {
+            say!("{}", imports(&profile));
         }
     }
     for record in records {

@@ -2,11 +2,14 @@
 
 use std::env;
 use std::ffi::OsString;
+use std::fs::File;
+use std::io::Read;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::thread;
 
 use anyhow::{Context, Result, ensure};
+use hydrozoa::package::Archive;
 use hydrozoa::{CommandLine, ImportProfile, Imports};
 
 use crate::Choice;
@@ -24,7 +27,8 @@ pub struct Options {
     /// Gives each copy an environment of its own, which begins as that of the command
     #[arg(long)]
     own_environment: bool,
-    /// Imports what the work of this profile needs, and the rest when something asks for it
+    /// Imports what the work of this profile needs, and the rest when something asks for it; PROFILE may be a package that
+    /// carries one
     #[arg(long, value_name = "PROFILE")]
     lazy_imports: Option<PathBuf>,
     /// Runs the program `ARGS` twice, and writes which modules it needs to this file, for --lazy-imports
@@ -80,7 +84,7 @@ fn command(options: &Options, copy: usize) -> Result<CommandLine> {
         .libraries(&options.choice.libraries())
         .variable("HYDROZOA_COPY", copy.to_string());
     let command = match &options.lazy_imports {
-        Some(profile) => command.imports(Imports::Profile(ImportProfile::load(profile)?)),
+        Some(profile) => command.imports(imports(profile)?),
         None => command,
     };
     Ok(match options.own_environment {
@@ -89,12 +93,27 @@ fn command(options: &Options, copy: usize) -> Result<CommandLine> {
     })
 }
 
+/// The profile in a file of its own, or in a package.
+fn imports(file: &Path) -> Result<Imports> {
+    let mut head = [0; 2];
+    let is_package =
+        File::open(file).and_then(|mut file| file.read_exact(&mut head)).is_ok() && head == *b"PK";
+    if !is_package {
+        return Ok(Imports::Profile(ImportProfile::load(file)?));
+    }
+    let imports = Archive::open(file)?.imports()?;
+    let carries = matches!(imports, Imports::Profile(_));
+    let build = "build it with `hydrozoa package build --record-imports`";
+    ensure!(carries, "{} carries no profile of imports: {build}", file.display());
+    Ok(imports)
+}
+
 /// The other copies are started and idle. The program runs on the main thread, where Python expects to handle signals.
 fn in_one(options: &Options, copy: usize, copies: usize) -> Result<i32> {
     let idle = if copies > 1 {
         let mut builder = options.choice.builder().interpreters(copies - 1);
         if let Some(profile) = &options.lazy_imports {
-            builder = builder.imports(Imports::Profile(ImportProfile::load(profile)?));
+            builder = builder.imports(imports(profile)?);
         }
         Some(builder.build().context("starting the other copies")?)
     } else {

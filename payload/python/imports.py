@@ -8,7 +8,6 @@ then on this is a plain interpreter.
 The standard library's modules are imported as ever.
 """
 
-import builtins
 import sys
 from _frozen_importlib import ModuleSpec, _call_with_frames_removed
 from _frozen_importlib_external import PathFinder, SourceFileLoader
@@ -35,15 +34,24 @@ class _State:
     """The thread that catches up."""
     before = frozenset()
     """What the start of the interpreter has imported."""
+    releases = {}
+    """Folders with metadata of distributions, by the modules beside them."""
     reason = None
     """What it was that the profile did not have."""
+    warn = staticmethod(lambda text: None)
+    """The host's function that logs a warning."""
 
 
 state = _State()
 
 
 def install(mode, profile, folder):
-    """Begins. `profile` has a line `+ NAME` for each module that is needed, and `- NAME` for one that is not."""
+    """Begins. `profile` has a line `+ NAME` for each module that is needed, and `- NAME` for one that is not. A line
+    `= NAME FOLDER` names the metadata of a distribution that was beside a module."""
+    releases = [line.split() for line in profile.splitlines() if line[:2] == "= "]
+    state.releases = {}
+    for _, name, metadata in releases:
+        state.releases.setdefault(name, []).append(metadata)
     lines = [line.split() for line in profile.splitlines() if line[:2] in ("+ ", "- ")]
     state.mode, state.folder, state.before = mode, folder or None, frozenset(sys.modules)
     state.order = tuple(name for _, name in lines)
@@ -63,7 +71,37 @@ def imported():
     names = dict.fromkeys(name for name in list(state.found) if name in sys.modules or state.mode == RECORDING)
     # sys.modules has a module behind those that it imports (_load_unlocked in Lib/importlib/_bootstrap.py).
     names.update(dict.fromkeys(name for name in list(sys.modules) if not is_own(name)))
-    return [name for name in names if name not in state.before]
+    # A module of a package in a file has a name of its own in each interpreter (`package.mangle`).
+    return [name for name in names if name not in state.before and not name.startswith("<")]
+
+
+def releases(names):
+    """Pairs of a module without a package and the folder with its distribution's metadata, where that lies beside the module."""
+    import importlib.metadata
+    import os
+
+    owners = importlib.metadata.packages_distributions()
+    found = []
+    for name in dict.fromkeys(name.partition(".")[0] for name in names):
+        spec = getattr(sys.modules.get(name), "__spec__", None)
+        for owner in sorted(set(owners.get(name, ()))):
+            path = getattr(importlib.metadata.distribution(owner), "_path", None)
+            folder = os.path.basename(str(path))
+            if path is not None and spec is not None and len(folder.split()) == 1 and _is_beside(spec, folder):
+                found.append((name, folder))
+    return found
+
+
+def _is_beside(spec, folder):
+    """Whether the metadata of a distribution lies where the module does."""
+    import os
+
+    if not spec.origin:
+        return False
+    place = os.path.dirname(spec.origin)
+    if spec.submodule_search_locations is not None:
+        place = os.path.dirname(place)
+    return os.path.exists(os.path.join(place, folder))
 
 
 def report():
@@ -91,6 +129,10 @@ class Finder:
             return None
         if state.mode == RECORDING:
             state.found[fullname] = None
+        elif not all(_is_beside(spec, folder) for folder in state.releases.get(fullname, ())):
+            state.warn(f"{fullname} is another release than {state.releases[fullname][0]}, which the profile of imports was recorded with")
+            catch_up(fullname)
+            return _again(fullname)
         elif fullname not in state.needed:
             if not any(space.names for space in list(lazy_names.spaces.values())):
                 return None

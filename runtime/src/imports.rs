@@ -23,16 +23,37 @@ pub enum Imports {
 
 /// Which modules a program imports, in plain Python's order, and which of them its work needs.
 ///
-/// [`Builder::record_imports`](crate::Builder::record_imports) makes one. It names modules and no paths, and fits other
-/// versions of the same packages: what it does not know is imported when it is asked for.
+/// [`Builder::record_imports`](crate::Builder::record_imports) makes one, and a package may carry one
+/// ([`Archive::imports`](crate::package::Archive::imports)). It names modules and no paths, the version of Python, and the releases
+/// of the packages that were imported. Interpreters of another Python do not use it: a warning of `tracing` says so when a pool is
+/// built. An interpreter that imports another release of one of the packages goes on as plain Python does from there on, with a
+/// warning, too.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ImportProfile(Arc<[Module]>);
+pub struct ImportProfile(Arc<Contents>);
+
+#[derive(Debug, PartialEq, Eq)]
+struct Contents {
+    /// What the profile was recorded with.
+    releases: Vec<Release>,
+    modules: Vec<Module>,
+}
+
+/// A module of no package, and the folder with the metadata of its distribution, which lies beside it: `torch` and
+/// `torch-2.11.0.dist-info`. `python` has a version, such as `3.11`.
+#[derive(Debug, PartialEq, Eq)]
+struct Release {
+    module: String,
+    folder: String,
+}
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Module {
     name: String,
     is_needed: bool,
 }
+
+/// The name under which the version of Python stands among the releases. No package has it: it is the standard library's.
+const PYTHON: &str = "python";
 
 /// The first line of a profile.
 const HEAD: &str = "hydrozoa imports 1";
@@ -66,12 +87,28 @@ impl ImportProfile {
 
     /// The modules that the work needs.
     pub fn needed(&self) -> impl Iterator<Item = &str> {
-        self.0.iter().filter(|module| module.is_needed).map(|module| &*module.name)
+        self.0.modules.iter().filter(|module| module.is_needed).map(|module| &*module.name)
     }
 
     /// The modules that plain Python imports and the work does not need.
     pub fn left_out(&self) -> impl Iterator<Item = &str> {
-        self.0.iter().filter(|module| !module.is_needed).map(|module| &*module.name)
+        self.0.modules.iter().filter(|module| !module.is_needed).map(|module| &*module.name)
+    }
+
+    /// The version of Python that it was recorded with, such as `3.11`.
+    pub fn python_version(&self) -> Option<&str> {
+        let python = self.0.releases.iter().find(|release| release.module == PYTHON);
+        python.map(|release| &*release.folder)
+    }
+
+    /// The same for Python 3.`minor` and these modules with the folders of their metadata.
+    pub(crate) fn with_releases(&self, minor: u8, releases: Vec<(String, String)>) -> Self {
+        let python = (PYTHON.to_owned(), format!("3.{minor}"));
+        let releases = [python].into_iter().chain(releases);
+        Self(Arc::new(Contents {
+            releases: releases.map(|(module, folder)| Release { module, folder }).collect(),
+            modules: self.0.modules.clone(),
+        }))
     }
 
     /// What plain Python imports in this order, of which `needed` are enough.
@@ -83,7 +120,8 @@ impl ImportProfile {
             let is_needed = enough.contains(&name);
             Module { name, is_needed }
         });
-        Self(modules.chain(further.map(|name| Module { name, is_needed: true })).collect())
+        let modules = modules.chain(further.map(|name| Module { name, is_needed: true })).collect();
+        Self(Arc::new(Contents { releases: Vec::new(), modules }))
     }
 }
 
@@ -91,7 +129,10 @@ impl ImportProfile {
 impl fmt::Display for ImportProfile {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(formatter, "{HEAD}")?;
-        self.0.iter().try_for_each(|module| {
+        for release in &self.0.releases {
+            writeln!(formatter, "= {} {}", release.module, release.folder)?;
+        }
+        self.0.modules.iter().try_for_each(|module| {
             formatter.write_char(if module.is_needed { '+' } else { '-' })?;
             writeln!(formatter, " {}", module.name)
         })
@@ -108,26 +149,26 @@ impl FromStr for ImportProfile {
                 "it does not begin with the line {HEAD:?}: record it again (Builder::record_imports)"
             )));
         }
-        let module = |line: &str| {
-            let (mark, name) = line.split_once(' ')?;
-            let is_needed = match mark {
-                "+" => true,
-                "-" => false,
-                _ => return None,
-            };
-            let is_name = !name.is_empty() && !name.contains(char::is_whitespace);
-            is_name.then(|| Module { name: name.to_owned(), is_needed })
-        };
-        lines
-            .map(|line| {
-                module(line).ok_or_else(|| {
-                    Error::Configuration(format!(
-                        "the line {line:?} is not `+ MODULE` or `- MODULE`: record it again (Builder::record_imports)"
-                    ))
-                })
-            })
-            .collect::<Result<_>>()
-            .map(Self)
+        let (mut releases, mut modules) = (Vec::new(), Vec::new());
+        for line in lines {
+            let words: Vec<&str> = line.split(' ').collect();
+            let is_name = |name: &str| !name.is_empty() && !name.contains(char::is_whitespace);
+            match *words {
+                ["=", module, folder] if is_name(module) && is_name(folder) => {
+                    releases.push(Release { module: module.to_owned(), folder: folder.to_owned() });
+                }
+                [mark @ ("+" | "-"), name] if is_name(name) => {
+                    modules.push(Module { name: name.to_owned(), is_needed: mark == "+" });
+                }
+                _ => {
+                    return Err(Error::Configuration(format!(
+                        "the line {line:?} is not `+ MODULE`, `- MODULE` or `= MODULE FOLDER`: record it again \
+                         (Builder::record_imports)"
+                    )));
+                }
+            }
+        }
+        Ok(Self(Arc::new(Contents { releases, modules })))
     }
 }
 
@@ -163,7 +204,18 @@ impl ImportMode {
             Imports::Eager => Ok(None),
             Imports::Profile(profile) => {
                 check(minor)?;
-                Ok(Some(Self::new("guided", profile.to_string())))
+                let here = format!("3.{minor}");
+                match profile.python_version() {
+                    Some(recorded) if recorded != here => {
+                        tracing::warn!(
+                            recorded,
+                            python = here,
+                            "the profile of imports is of another Python and is not used: record it with this one",
+                        );
+                        Ok(None)
+                    }
+                    _ => Ok(Some(Self::new("guided", profile.to_string()))),
+                }
             }
         }
     }
@@ -208,7 +260,14 @@ mod tests {
         );
         assert_eq!(profile.needed().collect::<Vec<_>>(), ["torch", "app", "late"]);
         assert_eq!(profile.left_out().collect::<Vec<_>>(), ["torch._dynamo"]);
+        let release = ("torch".to_owned(), "torch-2.11.0.dist-info".to_owned());
+        let profile = profile.with_releases(11, vec![release]);
+        assert_eq!(profile.python_version(), Some("3.11"));
         assert_eq!(profile.to_string().parse::<ImportProfile>().unwrap(), profile);
+        // Other Pythons have other modules.
+        let imports = Imports::Profile(profile);
+        assert!(ImportMode::of(&imports, 11).unwrap().is_some());
+        assert!(ImportMode::of(&imports, 12).unwrap().is_none());
     }
 
     #[test]
@@ -217,5 +276,9 @@ mod tests {
         assert!(fault("").contains("does not begin with"), "{}", fault(""));
         let text = format!("{HEAD}\n+ torch\n* os\n");
         assert!(fault(&text).contains("\"* os\" is not"), "{}", fault(&text));
+        for line in ["+", "+ ", "+ a b", "= torch", "- a\tb", "", "= a b c"] {
+            let text = format!("{HEAD}\n{line}\n");
+            assert!(fault(&text).contains("is not `+ MODULE`"), "{line:?}: {}", fault(&text));
+        }
     }
 }

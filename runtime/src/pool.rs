@@ -306,18 +306,7 @@ impl Builder {
             environment: self.environment.map(Environment::new).transpose()?,
             ..Configuration::new(python.clone(), torch)
         };
-        let mut changes = Changes { configuration, generations: Vec::new(), modules: Vec::new() };
-        let interpreters = changes.grow(0, count)?.into_boxed_slice();
-        let pool = Pool(Arc::new(State {
-            interpreters: ArcSwap::from_pointee(interpreters),
-            python,
-            queue: Arc::default(),
-            changes: Some(Mutex::new(changes)),
-        }));
-        for interpreter in &pool.interpreters() {
-            pool.adopt(interpreter);
-        }
-        Ok(pool)
+        Pool::start(python, configuration, count)
     }
 }
 
@@ -385,6 +374,9 @@ impl Changes {
 
     /// Gives an interpreter what the pool's others have.
     fn prepare(&self, interpreter: &Interpreter) -> Result<()> {
+        if self.configuration.imports.is_some() {
+            report_warnings(interpreter)?;
+        }
         self.modules.iter().try_for_each(|(name, source)| register(interpreter, name, source))
     }
 }
@@ -392,6 +384,18 @@ impl Changes {
 /// The refusal of a pool without interpreters.
 fn no_interpreters() -> Error {
     Error::Configuration("a pool needs at least one interpreter: ask for 1 or more".to_owned())
+}
+
+/// Logs what an interpreter finds wrong with its profile of imports.
+fn report_warnings(interpreter: &Interpreter) -> Result<()> {
+    let name = interpreter.name().to_owned();
+    let session = interpreter.session();
+    let warn = session.function("warn", move |session, arguments| {
+        let text: String = arguments.extract(0)?;
+        tracing::warn!(interpreter = %name, "{text}");
+        session.none()
+    })?;
+    session.import("_hydrozoa.imports")?.getattr("state")?.setattr("warn", warn)
 }
 
 /// Makes a module importable in one interpreter.
@@ -516,6 +520,22 @@ impl Pool {
         let all: Vec<_> =
             interpreters.iter().map(|one| settle(&one.0, one.0.settling().directory()?)).collect();
         all.into_iter().collect()
+    }
+
+    /// A pool of new interpreters.
+    fn start(python: Installation, configuration: Configuration, count: usize) -> Result<Self> {
+        let mut changes = Changes { configuration, generations: Vec::new(), modules: Vec::new() };
+        let interpreters = changes.grow(0, count)?.into_boxed_slice();
+        let pool = Self(Arc::new(State {
+            interpreters: ArcSwap::from_pointee(interpreters),
+            python,
+            queue: Arc::default(),
+            changes: Some(Mutex::new(changes)),
+        }));
+        for interpreter in &pool.interpreters() {
+            pool.adopt(interpreter);
+        }
+        Ok(pool)
     }
 
     /// Whether the interpreter was started for this pool.

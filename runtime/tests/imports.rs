@@ -413,7 +413,9 @@ fn a_profile_is_kept_in_a_file_and_what_is_none_is_named() {
     let profile = builder.record_imports(|pool| run(&pool.acquire()?, "import lib")).unwrap();
     let file = folder.path().join("app.imports");
     profile.save(&file).unwrap();
-    assert_eq!(fs::read_to_string(&file).unwrap(), "hydrozoa imports 1\n+ lib\n- unused_one\n");
+    let python = profile.python_version().unwrap();
+    let text = format!("hydrozoa imports 1\n= python {python}\n+ lib\n- unused_one\n");
+    assert_eq!(fs::read_to_string(&file).unwrap(), text);
     assert_eq!(ImportProfile::load(&file).unwrap(), profile);
     fs::write(&file, "nonsense").unwrap();
     for (path, reason) in
@@ -424,4 +426,72 @@ fn a_profile_is_kept_in_a_file_and_what_is_none_is_named() {
     }
     let error = profile.save(folder.path().join("no/such")).unwrap_err().to_string();
     assert!(error.contains("no/such") && error.contains("No such file"), "{error}");
+}
+
+/// The metadata of a distribution with one module, as installers write them.
+fn install(folder: &Path, module: &str, release: &str) {
+    let metadata = folder.join(format!("{module}_dist-{release}.dist-info"));
+    fs::create_dir_all(&metadata).unwrap();
+    let text = format!("Metadata-Version: 2.1\nName: {module}_dist\nVersion: {release}\n");
+    fs::write(metadata.join("METADATA"), text).unwrap();
+    fs::write(metadata.join("top_level.txt"), format!("{module}\n")).unwrap();
+}
+
+#[test]
+fn another_release_than_the_recorded_one_is_imported_as_plain_python_does() {
+    for builder in settings(Path::new("/")) {
+        let folder = world(&[
+            ("target", "value = 42"),
+            ("own", "from target import value\ndef read(): return value"),
+            ("user", "from target import value\nimport own\ndef read(): return value, own.read()"),
+        ]);
+        let builder = builder.path(folder.path());
+        install(folder.path(), "user", "1.0");
+        install(folder.path(), "target", "1.0");
+        let work = "import user\nuser.read()";
+        let profile = builder.record_imports(|pool| run(&pool.acquire()?, work)).unwrap();
+        let text = profile.to_string();
+        for line in ["= user user_dist-1.0.dist-info", "= target target_dist-1.0.dist-info"] {
+            assert!(text.lines().any(|found| found == line), "no {line:?} in\n{text}");
+        }
+        let guided = |profile: &ImportProfile| {
+            builder.clone().imports(Imports::Profile(profile.clone())).build().unwrap()
+        };
+        let pool = guided(&profile);
+        run(&pool.acquire().unwrap(), "import user").unwrap();
+        assert_eq!(trace(&pool.acquire().unwrap()), ["user"]);
+        let rename = |module: &str, from: &str, to: &str| {
+            let path =
+                |release: &str| folder.path().join(format!("{module}_dist-{release}.dist-info"));
+            fs::rename(path(from), path(to)).unwrap();
+        };
+
+        // The first package: everything is imported where it stands.
+        rename("user", "1.0", "1.1");
+        let pool = guided(&profile);
+        let session = pool.acquire().unwrap();
+        run(&session, "import user").unwrap();
+        assert_eq!(trace(&session), ["user", "target", "own"]);
+        rename("user", "1.1", "1.0");
+
+        // A later one: what was left out so far is imported with it.
+        rename("target", "1.0", "2.0");
+        let pool = guided(&profile);
+        let session = pool.acquire().unwrap();
+        run(&session, "import user").unwrap();
+        assert_eq!(trace(&session), ["user"]);
+        run(&session, "import user\nassert user.value == 42").unwrap();
+        assert_eq!(trace(&session).len(), 3);
+        let reason =
+            session.import("_hydrozoa.imports").unwrap().call_method("report", ()).unwrap();
+        assert_eq!(reason.extract::<String>().unwrap(), "target");
+
+        // Another Python does not use it.
+        let minor = profile.python_version().unwrap();
+        let other = text.replace(&format!("= python {minor}\n"), "= python 3.9\n");
+        let pool = guided(&other.parse().unwrap());
+        let session = pool.acquire().unwrap();
+        run(&session, "import user").unwrap();
+        assert_eq!(trace(&session), ["user", "target", "own"]);
+    }
 }

@@ -25,6 +25,7 @@
 //! # Ok(()) }
 //! ```
 
+mod append;
 mod archive;
 pub mod build;
 mod code;
@@ -34,6 +35,7 @@ mod libraries;
 mod limits;
 mod location;
 pub(crate) mod mapping;
+mod profile;
 mod resident;
 
 #[cfg(test)]

@@ -1,6 +1,9 @@
 //! Archives that are not what they should be.
 
+use super::append::append;
 use super::{Archive, PackageError};
+use crate::imports::Imports;
+use std::fs;
 use std::io::{Cursor, Write};
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipWriter};
@@ -131,4 +134,51 @@ fn no_change_of_a_small_archive_is_worse_than_an_error() {
             }
         }
     }
+}
+
+#[test]
+fn a_profile_of_imports_is_read_from_its_record_and_nothing_else_passes_for_one() {
+    const RECORD: &str = "top/.data/hydrozoa/imports";
+    let profile: &[u8] = b"hydrozoa imports 1\n= python 3.11\n+ torch\n- torch.fx\n";
+    assert!(matches!(open(&stored(&[EXTERNS])).unwrap().imports(), Ok(Imports::Eager)));
+    let whole = stored(&[EXTERNS, (RECORD, profile)]);
+    let Ok(Imports::Profile(found)) = open(&whole).unwrap().imports() else { panic!("none") };
+    assert_eq!(found.to_string().as_bytes(), profile);
+    for other in [&b"hydrozoa imports 1\ntorch\n"[..], b"torch\n", b"", b"\xff"] {
+        let error = open(&stored(&[EXTERNS, (RECORD, other)])).unwrap().imports().unwrap_err();
+        assert!(matches!(error, PackageError::Record { .. }), "{error:?}");
+    }
+    let at = whole.windows(profile.len()).position(|bytes| bytes == profile).unwrap();
+    let mut damaged = whole;
+    damaged[at + profile.len() - 2] ^= 1;
+    let error = open(&damaged).unwrap().imports().unwrap_err();
+    assert!(matches!(error, PackageError::Checksum { .. }), "{error:?}");
+}
+
+#[test]
+fn a_record_that_is_added_leaves_all_others_as_they_are() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, copy) = (folder.path().join("a.pt"), folder.path().join("b.pt"));
+    let names: Vec<String> = (0..66_000).map(|number| format!("top/{number}")).collect();
+    let mut many: Vec<(&str, &[u8])> = names.iter().map(|name| (&**name, &b"x"[..])).collect();
+    many.push(EXTERNS);
+    let few = &[EXTERNS, ("top/a.txt", b"text")][..];
+    let (stored, deflated) = (CompressionMethod::Stored, CompressionMethod::Deflated);
+    // The directory of the last archive has the larger form of its end.
+    for (records, method) in [(few, stored), (few, deflated), (&many, stored)] {
+        fs::write(&file, zip(records, method)).unwrap();
+        append(&file, &copy, "folder/added", b"added").unwrap();
+        let archive = Archive::open(&copy).unwrap();
+        archive.verify().unwrap();
+        assert_eq!(archive.records().count(), records.len() + 1);
+        assert_eq!(archive.read("folder/added").unwrap(), b"added");
+        let before = Archive::open(&file).unwrap();
+        for record in before.records() {
+            assert_eq!(before.read(record).unwrap(), archive.read(record).unwrap());
+        }
+        append(&copy, &file, "folder/second", b"").unwrap();
+        assert_eq!(Archive::open(&file).unwrap().records().count(), records.len() + 2);
+    }
+    fs::write(&file, b"no archive").unwrap();
+    append(&file, &copy, "a", b"").unwrap_err();
 }

@@ -2,10 +2,12 @@
 
 mod page;
 mod report;
+mod serving;
 
 pub use report::{Cost, Module, Report, Verdict};
 
-use super::PackageError;
+use super::{Archive, PackageError, profile};
+use crate::imports::ImportProfile;
 use crate::memory::Usage;
 use crate::movable::Movable;
 use crate::object::Object;
@@ -41,6 +43,21 @@ impl Action {
     }
 }
 
+/// Whether a package carries a profile of imports, with which interpreters import what serving the package needs
+/// ([`Archive::imports`](super::Archive::imports)).
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub enum Profile {
+    /// It carries none.
+    #[default]
+    Without,
+    /// The build records one, if the package computes what it should: two further interpreters, one behind the other, load the
+    /// package and call it with the arguments. `docs/imports.md` says how the second one differs. They must give equal outputs.
+    Recorded,
+    /// It carries this one.
+    Given(ImportProfile),
+}
+
 /// What to package, and how.
 #[derive(Clone, Debug)]
 pub struct Recipe {
@@ -62,6 +79,8 @@ pub struct Recipe {
     pub paths: Vec<PathBuf>,
     /// The time limit of the search for false dependencies.
     pub search: Duration,
+    /// Whether the package carries a profile of imports.
+    pub profile: Profile,
 }
 
 impl Recipe {
@@ -74,12 +93,14 @@ impl Recipe {
             files: Vec::new(),
             paths: Vec::new(),
             search: Duration::from_secs(60),
+            profile: Profile::Without,
         }
     }
 }
 
 /// Where the object and its arguments go.
 const OBJECT: (&str, &str) = ("model", "model.pkl");
+const EXAMPLE: (&str, &str) = ("model", "example.pkl");
 
 /// What `_hydrozoa.exporting.build` returns: object, arguments, modules, problems.
 type Built<'s> = (Object<'s>, Object<'s>, Vec<Row>, Vec<String>);
@@ -101,7 +122,9 @@ impl Pool {
     ///
     /// [`PackageError::Build`] with every module that cannot be packaged and what to do about it;
     /// [`Error::Python`] for an exception of making or calling the object. A package that does not
-    /// load, or computes something else, is not an error: the report's verdict says it.
+    /// load, or computes something else, is not an error: the report's verdict says it. [`Error::Imports`] for a package for which
+    /// there is no profile of imports: it is written then, without one. [`Error::Configuration`] if a profile is to be recorded, and
+    /// there are no arguments.
     pub fn build_package(&self, recipe: &Recipe, output: impl AsRef<Path>) -> Result<Report> {
         let output = output.as_ref();
         let partial = output.with_extension("partial");
@@ -118,6 +141,14 @@ impl Pool {
         if !problems.is_empty() {
             let target = recipe.target.clone();
             return Err(PackageError::Build { target, problems }.into());
+        }
+        if matches!(recipe.profile, Profile::Recorded) && arguments.is_none() {
+            drop(fs::remove_file(&partial));
+            return Err(Error::Configuration(format!(
+                "a profile of imports is recorded while the object is called: have {} return the object and a tuple of arguments, \
+                 or give a profile",
+                recipe.target
+            )));
         }
         fs::rename(&partial, output)
             .map_err(|source| Error::Io { path: output.to_owned(), source })?;
@@ -137,6 +168,16 @@ impl Pool {
         drop(case);
         checker.import("gc")?.call_method("collect", ())?;
         checker.interpreter().drain();
+        report.imports = match &recipe.profile {
+            Profile::Without => None,
+            Profile::Given(given) => Some(given.clone()),
+            Profile::Recorded if report.verdict == Verdict::Same => Some(self.record(output)?),
+            Profile::Recorded => None,
+        };
+        if let Some(imports) = &report.imports {
+            profile::add(output, imports)?;
+            report.bytes = Archive::open(output)?.mapping().len() as u64;
+        }
         Ok(report)
     }
 

@@ -3,6 +3,7 @@
 use super::super::Archive;
 use super::{Row, page};
 use crate::Result;
+use crate::imports::ImportProfile;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -92,6 +93,8 @@ pub struct Report {
     pub costs: Vec<Cost>,
     /// Whether it works.
     pub verdict: Verdict,
+    /// The profile of imports that the package carries.
+    pub imports: Option<ImportProfile>,
     /// Whether the time limit allowed to try every module as a false dependency.
     pub complete: bool,
 }
@@ -129,6 +132,7 @@ impl Report {
             modules,
             costs: Vec::new(),
             verdict: Verdict::Loads,
+            imports: None,
             complete: false,
         })
     }
@@ -300,6 +304,7 @@ mod tests {
                 modules: 900,
                 bytes: 63_000_000,
             }],
+            imports: None,
             verdict: Verdict::Same,
             complete: true,
         }
