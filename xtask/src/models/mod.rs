@@ -30,6 +30,15 @@ pub struct Arguments {
     /// Instead: private memory of eight interpreters with BERT base, and the pages that a second process shares
     #[arg(long)]
     memory: bool,
+    /// Interpreters import with a profile of each model's work
+    #[arg(long)]
+    lazy_imports: bool,
+    /// Also settle the interpreters in this folder on a disk, and call them again
+    #[arg(long, value_name = "DIR")]
+    settle: Option<PathBuf>,
+    /// How many interpreters load a model
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    interpreters: usize,
     /// Leave the packages in the cache: 5 GB
     #[arg(long)]
     keep: bool,
@@ -122,7 +131,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     for model in models {
         eprintln!("{}", model.title);
         let name = model.name.clone();
-        match row(&place, model, &policies) {
+        match row(&place, model, &policies, arguments) {
             Ok(row) => {
                 table::explain(&row);
                 if !row.agrees() {
@@ -144,12 +153,19 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-fn row(place: &Place, model: Model, policies: &[Policy]) -> Result<Row> {
+fn row(place: &Place, model: Model, policies: &[Policy], arguments: &Arguments) -> Result<Row> {
     let export = place.export(&model.name)?;
     let agreements = policies
         .iter()
         .map(|policy| {
             let mut command = place.runner("agree", &model.name, *policy);
+            command.args(["--interpreters", &arguments.interpreters.to_string()]);
+            if arguments.lazy_imports {
+                command.arg("--lazy-imports");
+            }
+            if let Some(folder) = &arguments.settle {
+                command.arg("--settle").arg(folder);
+            }
             for module in &export.brings {
                 command.args(["--absent", module]);
             }

@@ -18,7 +18,7 @@ use crate::venv::Venv;
 use crate::{cache, digest, environment, workspace};
 use finding::{Finding, Kept, Outcome};
 use list::{List, Row};
-use trial::Trial;
+use trial::{Imports, Trial};
 
 /// Options of `cargo xtask wheels`, and of `cargo xtask areas`.
 // Not an argument group of clap's, as in `environment`.
@@ -51,6 +51,9 @@ pub struct Arguments {
     /// The time limit of a process, in seconds; without it 300 for wheels and 900 for areas
     #[arg(long, value_name = "SECONDS")]
     limit: Option<f64>,
+    /// How the copies import modules
+    #[arg(long, value_enum, default_value = "eager")]
+    imports: Imports,
     /// The `hydrozoa` command to try; without it, it is built from this checkout
     #[arg(long, value_name = "FILE")]
     command: Option<PathBuf>,
@@ -140,12 +143,17 @@ impl<'a> Run<'a> {
             }
             None => workspace::build("hydrozoa-cli", "hydrozoa")?,
         };
-        let lock = cache::Entry::open(&subject.entry)?;
+        let entry = match arguments.imports {
+            Imports::Eager => subject.entry.clone(),
+            Imports::Lazy => format!("{}-lazy", subject.entry),
+        };
+        let lock = cache::Entry::open(&entry)?;
         let folder = lock.folder().to_owned();
         let kept = Kept::open(&folder)?;
         let trial = Trial {
             command,
             policy: subject.policy.clone(),
+            imports: arguments.imports,
             copies: arguments.copies.unwrap_or(subject.copies),
             rounds: arguments.rounds,
             times: arguments.times,
@@ -252,12 +260,16 @@ impl<'a> Run<'a> {
     fn table<'b>(&self, rows: &'b [(Row, Option<Finding>)]) -> page::Table<'b> {
         let python = format!("3.{}", self.python.minor);
         let (copies, rounds) = (self.trial.copies, self.trial.rounds);
-        let run = format!("{copies} copies at once, {rounds} rounds in each.");
+        let (lazy, imports) = match self.trial.imports {
+            Imports::Eager => ("", ""),
+            Imports::Lazy => (" --imports lazy", " Imports by a profile."),
+        };
+        let run = format!("{copies} copies at once, {rounds} rounds in each.{imports}");
         let list = self.subject.list;
         match list {
             List::Wheels => page::Table {
                 list,
-                options: format!("--python {python}"),
+                options: format!("--python {python}{lazy}"),
                 run: format!("CPython {python}, {run}"),
                 rows,
             },
@@ -268,7 +280,7 @@ impl<'a> Run<'a> {
                 let policy = self.subject.policy.as_deref().unwrap_or("auto");
                 page::Table {
                     list,
-                    options: format!("--python {python} --torch {torch} --policy {policy}"),
+                    options: format!("--python {python} --torch {torch} --policy {policy}{lazy}"),
                     run: format!("CPython {python}, torch {release}, policy `{policy}`, {run}"),
                     rows,
                 }

@@ -15,12 +15,23 @@ use crate::venv;
 /// The part of a time limit after which the driver prints where each thread is.
 const TELLING: f64 = 0.9;
 
+/// How copies import modules.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Imports {
+    /// As plain python does
+    Eager,
+    /// With a profile of the piece of work, which is recorded before
+    Lazy,
+}
+
 /// What the rows of a run have in common.
 pub struct Trial {
     /// The `hydrozoa` command.
     pub command: PathBuf,
     /// How the copies have torch; without it, as the command decides.
     pub policy: Option<String>,
+    /// How the copies import modules.
+    pub imports: Imports,
     pub copies: usize,
     pub rounds: usize,
     /// How many processes with all copies run, one behind the other.
@@ -110,6 +121,19 @@ impl Trial {
         folder: &Path,
         plain: &Report,
     ) -> Result<(Outcome, Option<String>)> {
+        if self.imports == Imports::Lazy {
+            let inside = folder.join("recording");
+            create(&inside)?;
+            let log = inside.join("log");
+            let mut command = self.command(environment);
+            command.arg("--record-imports").arg(profile(folder)).arg("--");
+            self.arguments(&mut command, row, &inside);
+            let end = limited::run(&mut command, self.limit, &log)?;
+            if end != End::Exited(0) {
+                let words = format!("recording: {}: {}", end.words(), limited::last_line(&log));
+                return Ok((Outcome::Raises, Some(words)));
+            }
+        }
         for time in 1..=self.times {
             let inside = folder.join(format!("copies-{time}"));
             create(&inside)?;
@@ -150,18 +174,33 @@ impl Trial {
         Ok((outcome, cause))
     }
 
-    fn in_copies(&self, row: &Row, environment: &Path, folder: &Path) -> Command {
-        let copies = self.copies.to_string();
+    /// `hydrozoa python` without a program.
+    fn command(&self, environment: &Path) -> Command {
         let mut command = venv::clean(Command::new(&self.command));
         command.arg("python").arg("--venv").arg(environment);
         if let Some(policy) = &self.policy {
             command.args(["--torch", policy]);
+        }
+        command
+    }
+
+    fn in_copies(&self, row: &Row, environment: &Path, folder: &Path) -> Command {
+        let copies = self.copies.to_string();
+        let mut command = self.command(environment);
+        if self.imports == Imports::Lazy {
+            let beside = folder.parent().expect("it is below the folder of the row");
+            command.arg("--lazy-imports").arg(profile(beside));
         }
         command.args(["--copies", &copies, "--in", "all", "--"]);
         self.arguments(&mut command, row, folder);
         command.args(["--copies", &copies]);
         command
     }
+}
+
+/// The profile of imports of a piece of work.
+fn profile(folder: &Path) -> PathBuf {
+    folder.join("profile")
 }
 
 fn create(folder: &Path) -> Result<()> {

@@ -1,23 +1,30 @@
-//! One package in two interpreters at once.
+//! One package in several interpreters at once.
 
+use std::path::PathBuf;
 use std::sync::{Barrier, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use hydrozoa::{Buffer, Interpreter, Movable, Object, Package, Session};
+use hydrozoa::{Buffer, Imports, Interpreter, Movable, Object, Package, Pool, Session};
 use hydrozoa_measure::package::{EXAMPLE, MODEL};
 use hydrozoa_tests::mappings;
 
 use crate::{CHECK, Place, Policy};
 
-/// How many interpreters, each with a thread that calls.
-const INTERPRETERS: usize = 2;
-
 #[derive(clap::Args)]
 pub struct Options {
     #[command(flatten)]
     place: Place,
+    /// How many interpreters, each with a thread that calls
+    #[arg(long, default_value_t = 2)]
+    interpreters: usize,
+    /// Interpreters import with a profile of the model's work
+    #[arg(long)]
+    lazy_imports: bool,
+    /// Then settles all interpreters in this folder, and calls them again
+    #[arg(long, value_name = "DIR")]
+    settle: Option<PathBuf>,
     /// How often each interpreter is called
     #[arg(long, default_value_t = 3)]
     rounds: usize,
@@ -39,38 +46,37 @@ pub fn run(options: &Options) -> Result<()> {
     let place = &options.place;
     let expected = std::fs::read(&place.expected)
         .with_context(|| format!("reading {}", place.expected.display()))?;
-    let pool = place.pool(INTERPRETERS)?;
-    for interpreter in pool.interpreters() {
-        let session = interpreter.session();
-        let modules = session.import("sys")?.getattr("modules")?;
-        for name in &options.absent {
-            // "ModuleNotFoundError is raised" for a name with None (Python's reference, 5.3.1).
-            modules.set_item(name.as_str(), session.none()?)?;
-        }
-    }
+    let builder = place.builder(options.interpreters);
+    let builder = match options.lazy_imports {
+        true => builder.clone().imports(Imports::Profile(builder.record_imports(|pool| {
+            options.prepare(pool)?;
+            let package = pool.load_package(&place.package)?;
+            let model = package.load_pickle(MODEL.0, MODEL.1)?;
+            let example = package.load_pickle(EXAMPLE.0, EXAMPLE.1)?;
+            let session = pool.acquire()?;
+            let call = session.run(CHECK, "check.py")?.get_item("call")?;
+            let output = call.call((model.to_object(&session)?, example.to_object(&session)?))?;
+            output.extract::<Vec<u8>>()
+        })?)),
+        false => builder,
+    };
+    let pool = builder.build()?;
+    options.prepare(&pool)?;
     let start = Instant::now();
     let package = pool.load_package(&place.package)?;
     let model = package.load_pickle(MODEL.0, MODEL.1)?;
     let example = package.load_pickle(EXAMPLE.0, EXAMPLE.1)?;
     let opened = start.elapsed();
     let generator = (options.draws && place.policy == Policy::Shared).then(|| Mutex::new(()));
-    let barrier = Barrier::new(INTERPRETERS);
     let work =
         Work { options, expected: &expected, package: &package, model: &model, example: &example };
-    let found = thread::scope(|scope| {
-        let threads: Vec<_> = pool
-            .interpreters()
-            .into_iter()
-            .map(|interpreter| {
-                let (work, barrier, generator) = (&work, &barrier, generator.as_ref());
-                scope.spawn(move || work.on(&interpreter, barrier, generator))
-            })
-            .collect();
-        threads
-            .into_iter()
-            .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-            .collect::<Result<Vec<_>>>()
-    })?;
+    let mut found = work.everywhere(&pool, generator.as_ref())?;
+    if let Some(folder) = &options.settle {
+        for interpreter in pool.interpreters() {
+            interpreter.settle(folder)?;
+        }
+        found.extend(work.everywhere(&pool, generator.as_ref())?);
+    }
     for mapping in mappings::own()? {
         let file = mapping.path.unwrap_or_default();
         for name in &options.absent {
@@ -87,13 +93,29 @@ pub fn run(options: &Options) -> Result<()> {
     println!(
         "{}",
         serde_json::json!({
-            "calls": INTERPRETERS * options.rounds,
+            "calls": found.len() * options.rounds,
             "opened": opened.as_secs_f64(),
             "loaded": loaded.as_secs_f64(),
             "differences": differences,
         })
     );
     Ok(())
+}
+
+impl Options {
+    /// What interpreters need before the package.
+    fn prepare(&self, pool: &Pool) -> hydrozoa::Result<()> {
+        Place::prepare(pool)?;
+        for interpreter in pool.interpreters() {
+            let session = interpreter.session();
+            let modules = session.import("sys")?.getattr("modules")?;
+            for name in &self.absent {
+                // "ModuleNotFoundError is raised" for a name with None (Python's reference, 5.3.1).
+                modules.set_item(name.as_str(), session.none()?)?;
+            }
+        }
+        Ok(())
+    }
 }
 
 struct Work<'a> {
@@ -114,6 +136,24 @@ struct Ready<'s> {
 }
 
 impl Work<'_> {
+    /// Calls the model in all interpreters at once.
+    fn everywhere(&self, pool: &Pool, generator: Option<&Mutex<()>>) -> Result<Vec<Found>> {
+        let barrier = Barrier::new(self.options.interpreters);
+        thread::scope(|scope| {
+            let start = |interpreter: Interpreter| {
+                let barrier = &barrier;
+                scope.spawn(move || self.on(&interpreter, barrier, generator))
+            };
+            let threads: Vec<_> = pool.interpreters().into_iter().map(start).collect();
+            threads
+                .into_iter()
+                .map(|thread| {
+                    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+                })
+                .collect()
+        })
+    }
+
     /// Loads the model. With `draws` also calls it, in all interpreters at once. These draws come in no order, so there is
     /// nothing to compare. All of them come before those of a compared call.
     fn ready<'s>(&self, session: &'s Session, draws: bool) -> Result<Ready<'s>> {

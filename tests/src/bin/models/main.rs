@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand, ValueEnum};
-use hydrozoa::{Pool, TorchPolicy};
+use hydrozoa::{Builder, Pool, TorchPolicy};
 
 #[derive(Parser)]
 #[command(about = "Packaged models in several interpreters, beside what plain python computes")]
@@ -49,20 +49,28 @@ enum Policy {
 }
 
 impl Place {
-    fn pool(&self, interpreters: usize) -> Result<Pool> {
+    fn builder(&self, interpreters: usize) -> Builder {
         let policy = match self.policy {
             Policy::Shared => TorchPolicy::Shared,
             Policy::Isolated => TorchPolicy::Isolated,
         };
-        let pool =
-            Pool::builder().interpreters(interpreters).venv(&self.venv).torch(policy).build()?;
+        Pool::builder().interpreters(interpreters).venv(&self.venv).torch(policy)
+    }
+
+    fn pool(&self, interpreters: usize) -> Result<Pool> {
+        let pool = self.builder(interpreters).build()?;
+        Self::prepare(&pool)?;
+        Ok(pool)
+    }
+
+    fn prepare(pool: &Pool) -> hydrozoa::Result<()> {
         for interpreter in pool.interpreters() {
             // The exporter uses this number too. The number of threads decides how sums are split, and so their bits.
             interpreter
                 .session()
                 .run("import torch, numpy\ntorch.set_num_threads(1)", "prepare.py")?;
         }
-        Ok(pool)
+        Ok(())
     }
 }
 
