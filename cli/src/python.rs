@@ -31,7 +31,7 @@ pub struct Options {
     /// carries one
     #[arg(long, value_name = "PROFILE")]
     lazy_imports: Option<PathBuf>,
-    /// Runs the program `ARGS` twice, and writes which modules it needs to this file, for --lazy-imports
+    /// Runs the program `ARGS` at least twice, and writes which modules it needs to this file, for --lazy-imports
     #[arg(long, value_name = "PROFILE", conflicts_with_all = ["lazy_imports", "place", "own_environment"])]
     record_imports: Option<PathBuf>,
     /// Arguments as python takes them; HYDROZOA_COPY in os.environ is the copy's number

@@ -26,6 +26,8 @@ class _State:
     order = ()
     """Names of the profile's modules in plain Python's order."""
     needed = frozenset()
+    eager = frozenset()
+    """Packages whose modules are imported where the statements stand."""
     children = {}
     """Names of submodules by their package."""
     found = {}
@@ -47,7 +49,7 @@ state = _State()
 
 def install(mode, profile, folder):
     """Begins. `profile` has a line `+ NAME` for each module that is needed, and `- NAME` for one that is not. A line
-    `= NAME FOLDER` names the metadata of a distribution that was beside a module."""
+    `! NAME` names a package whose own modules are imported where its statements stand, and `= NAME FOLDER` the metadata of a distribution that was beside a module."""
     releases = [line.split() for line in profile.splitlines() if line[:2] == "= "]
     state.releases = {}
     for _, name, metadata in releases:
@@ -56,6 +58,7 @@ def install(mode, profile, folder):
     state.mode, state.folder, state.before = mode, folder or None, frozenset(sys.modules)
     state.order = tuple(name for _, name in lines)
     state.needed = frozenset(name for mark, name in lines if mark == "+")
+    state.eager = frozenset(line[2:] for line in profile.splitlines() if line[:2] == "! ")
     state.children = {}
     for name in state.order:
         parent, dot, child = name.rpartition(".")
@@ -138,7 +141,7 @@ class Finder:
                 return None
             catch_up(fullname)
             return _again(fullname)
-        if type(spec.loader) is SourceFileLoader:
+        if type(spec.loader) is SourceFileLoader and fullname.partition(".")[0] not in state.eager:
             spec.loader = Loader(spec.loader.name, spec.loader.path)
         return spec
 

@@ -31,16 +31,18 @@ pub enum Imports {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImportProfile(Arc<Contents>);
 
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct Contents {
     /// What the profile was recorded with.
     releases: Vec<Release>,
+    /// Packages whose own modules are imported where their statements stand.
+    eager: Vec<String>,
     modules: Vec<Module>,
 }
 
 /// A module of no package, and the folder with the metadata of its distribution, which lies beside it: `torch` and
 /// `torch-2.11.0.dist-info`. `python` has a version, such as `3.11`.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct Release {
     module: String,
     folder: String,
@@ -95,6 +97,11 @@ impl ImportProfile {
         self.0.modules.iter().filter(|module| !module.is_needed).map(|module| &*module.name)
     }
 
+    /// The packages whose modules are imported where the package's statements stand, since the work depends on effects of that.
+    pub fn eager(&self) -> impl Iterator<Item = &str> {
+        self.0.eager.iter().map(|name| &**name)
+    }
+
     /// The version of Python that it was recorded with, such as `3.11`.
     pub fn python_version(&self) -> Option<&str> {
         let python = self.0.releases.iter().find(|release| release.module == PYTHON);
@@ -105,10 +112,13 @@ impl ImportProfile {
     pub(crate) fn with_releases(&self, minor: u8, releases: Vec<(String, String)>) -> Self {
         let python = (PYTHON.to_owned(), format!("3.{minor}"));
         let releases = [python].into_iter().chain(releases);
-        Self(Arc::new(Contents {
-            releases: releases.map(|(module, folder)| Release { module, folder }).collect(),
-            modules: self.0.modules.clone(),
-        }))
+        let releases = releases.map(|(module, folder)| Release { module, folder }).collect();
+        Self(Arc::new(Contents { releases, ..(*self.0).clone() }))
+    }
+
+    /// The same with these packages imported where their statements stand.
+    pub(crate) fn with_eager(&self, packages: &[String]) -> Self {
+        Self(Arc::new(Contents { eager: packages.to_vec(), ..(*self.0).clone() }))
     }
 
     /// What plain Python imports in this order, of which `needed` are enough.
@@ -121,7 +131,7 @@ impl ImportProfile {
             Module { name, is_needed }
         });
         let modules = modules.chain(further.map(|name| Module { name, is_needed: true })).collect();
-        Self(Arc::new(Contents { releases: Vec::new(), modules }))
+        Self(Arc::new(Contents { releases: Vec::new(), eager: Vec::new(), modules }))
     }
 }
 
@@ -131,6 +141,9 @@ impl fmt::Display for ImportProfile {
         writeln!(formatter, "{HEAD}")?;
         for release in &self.0.releases {
             writeln!(formatter, "= {} {}", release.module, release.folder)?;
+        }
+        for package in &self.0.eager {
+            writeln!(formatter, "! {package}")?;
         }
         self.0.modules.iter().try_for_each(|module| {
             formatter.write_char(if module.is_needed { '+' } else { '-' })?;
@@ -149,7 +162,7 @@ impl FromStr for ImportProfile {
                 "it does not begin with the line {HEAD:?}: record it again (Builder::record_imports)"
             )));
         }
-        let (mut releases, mut modules) = (Vec::new(), Vec::new());
+        let (mut releases, mut eager, mut modules) = (Vec::new(), Vec::new(), Vec::new());
         for line in lines {
             let words: Vec<&str> = line.split(' ').collect();
             let is_name = |name: &str| !name.is_empty() && !name.contains(char::is_whitespace);
@@ -157,18 +170,19 @@ impl FromStr for ImportProfile {
                 ["=", module, folder] if is_name(module) && is_name(folder) => {
                     releases.push(Release { module: module.to_owned(), folder: folder.to_owned() });
                 }
+                ["!", package] if is_name(package) => eager.push(package.to_owned()),
                 [mark @ ("+" | "-"), name] if is_name(name) => {
                     modules.push(Module { name: name.to_owned(), is_needed: mark == "+" });
                 }
                 _ => {
                     return Err(Error::Configuration(format!(
-                        "the line {line:?} is not `+ MODULE`, `- MODULE` or `= MODULE FOLDER`: record it again \
+                        "the line {line:?} is not `+ MODULE`, `- MODULE`, `! PACKAGE` or `= MODULE FOLDER`: record it again \
                          (Builder::record_imports)"
                     )));
                 }
             }
         }
-        Ok(Self(Arc::new(Contents { releases, modules })))
+        Ok(Self(Arc::new(Contents { releases, eager, modules })))
     }
 }
 
@@ -261,7 +275,8 @@ mod tests {
         assert_eq!(profile.needed().collect::<Vec<_>>(), ["torch", "app", "late"]);
         assert_eq!(profile.left_out().collect::<Vec<_>>(), ["torch._dynamo"]);
         let release = ("torch".to_owned(), "torch-2.11.0.dist-info".to_owned());
-        let profile = profile.with_releases(11, vec![release]);
+        let profile = profile.with_releases(11, vec![release]).with_eager(&["app".to_owned()]);
+        assert_eq!(profile.eager().collect::<Vec<_>>(), ["app"]);
         assert_eq!(profile.python_version(), Some("3.11"));
         assert_eq!(profile.to_string().parse::<ImportProfile>().unwrap(), profile);
         // Other Pythons have other modules.

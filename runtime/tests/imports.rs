@@ -495,3 +495,46 @@ fn another_release_than_the_recorded_one_is_imported_as_plain_python_does() {
         assert_eq!(trace(&session), ["user", "target", "own"]);
     }
 }
+
+#[test]
+fn a_package_with_imports_for_their_effects_on_the_work_is_imported_where_its_statements_stand() {
+    let folder = world(&[
+        ("registry/__init__", "from . import table, entries\nfrom . import unused"),
+        ("registry/table", "known = {}\ndef enter(function): known[function.__name__] = function"),
+        (
+            "registry/entries",
+            "from registry.table import enter\ndef double(x): return 2 * x\nenter(double)",
+        ),
+        ("registry/unused", ""),
+        ("second/__init__", "import registry\nfrom . import more"),
+        (
+            "second/more",
+            "from registry.table import enter\ndef triple(x): return 3 * x\nenter(triple)",
+        ),
+        ("plain/__init__", "from . import left_out"),
+        ("plain/left_out", ""),
+        (
+            "app",
+            "import plain, registry, second\ndef use(name, x): return plain and second and registry.table.known[name](x)",
+        ),
+    ]);
+    for builder in settings(folder.path()) {
+        let work = |pool: &Pool| {
+            let session = pool.acquire()?;
+            let app = session.import("app")?;
+            let double = app.call_method("use", ("double", 21))?.extract::<i64>()?;
+            Ok((double, app.call_method("use", ("triple", 14))?.extract::<i64>()?))
+        };
+        let profile = builder.record_imports(work).unwrap();
+        let mut eager: Vec<&str> = profile.eager().collect();
+        eager.sort_unstable();
+        assert_eq!(eager, ["registry", "second"]);
+        assert_eq!(profile.left_out().collect::<Vec<_>>(), ["plain.left_out"]);
+        assert_eq!(profile.to_string().parse::<ImportProfile>().unwrap(), profile);
+        let pool = builder.imports(Imports::Profile(profile)).build().unwrap();
+        assert_eq!(work(&pool).unwrap(), (42, 42));
+        let trace = trace(&pool.acquire().unwrap());
+        assert!(trace.iter().any(|name| name == "registry.unused"), "{trace:?}");
+        assert!(!trace.iter().any(|name| name == "plain.left_out"), "{trace:?}");
+    }
+}

@@ -8,9 +8,11 @@ use crate::{Error, Result};
 impl Builder {
     /// Records which modules `work` needs, for [`Imports::Profile`](crate::Imports::Profile).
     ///
-    /// Runs `work` twice, each time on a pool of its own with one interpreter of these settings, which is gone afterwards. The first
+    /// Runs `work` at least twice, each time on a pool of its own with one interpreter of these settings, which is gone afterwards. The first
     /// one imports as plain Python does. The second one imports modules only when something of them is used. Both must give equal
-    /// results. What `work` changes outside of the interpreter, it changes twice.
+    /// results. If the second one does not, because the work depends on effects of imports that nothing else needs, more runs find the
+    /// packages with these imports, whose modules are imported where the statements stand ([`ImportProfile::eager`]). What `work`
+    /// changes outside of the interpreter, it changes each time.
     ///
     /// Do in `work` what an interpreter has to do before it serves, and one call of each kind that it shall serve with little
     /// memory: open the package, load the model, call it.
@@ -62,15 +64,59 @@ fn record<K, T: PartialEq>(
     };
     let (expected, Noted { names: imported, releases }) = run(ImportMode::observing())?;
     let order = ImportProfile::new(imported.clone(), imported.clone());
-    let (found, Noted { names: needed, .. }) = run(ImportMode::recording(&order))?;
-    if found != expected {
-        return Err(Error::Imports(
-            "the work gives another result when modules are imported at their first use, so there is no profile for it: \
-             use Imports::Eager, or work that gives equal results twice"
-                .to_owned(),
-        ));
+    // What modules the work needs if these packages' own are imported where the statements stand, or why the result differs.
+    let attempt = |eager: &[String]| match run(ImportMode::recording(&order.with_eager(eager))) {
+        Ok((found, noted)) if found == expected => Ok(Ok(noted.names)),
+        Ok(_) => Ok(Err("it gives another result".to_owned())),
+        Err(error @ Error::Python { .. }) => Ok(Err(error.to_string())),
+        Err(error) => Err(error),
+    };
+    let mut eager = Vec::new();
+    let needed = loop {
+        let reason = match attempt(&eager)? {
+            Ok(needed) => break needed,
+            Err(reason) => reason,
+        };
+        match culprit(&order, &eager, |packages| Ok(attempt(packages)?.is_ok()))? {
+            Some(package) => eager.push(package),
+            None => {
+                return Err(Error::Imports(format!(
+                    "the work does not give the result of its first run when modules are imported at their first use, so there is \
+                     no profile for it: {reason}. Use Imports::Eager, or work that gives equal results twice"
+                )));
+            }
+        }
+    };
+    Ok(ImportProfile::new(imported, needed).with_releases(minor, releases).with_eager(&eager))
+}
+
+/// A package that has to be eager, beside those that are: the last one of the shortest row of packages that is enough.
+fn culprit(
+    order: &ImportProfile,
+    eager: &[String],
+    is_enough: impl Fn(&[String]) -> Result<bool>,
+) -> Result<Option<String>> {
+    let mut packages: Vec<String> = Vec::new();
+    for name in order.needed() {
+        let package = name.split('.').next().unwrap_or(name);
+        if !packages.iter().chain(eager).any(|known| known == package) {
+            packages.push(package.to_owned());
+        }
     }
-    Ok(ImportProfile::new(imported, needed).with_releases(minor, releases))
+    let with = |count: usize| [eager, &packages[..count]].concat();
+    if packages.is_empty() || !is_enough(&with(packages.len()))? {
+        return Ok(None);
+    }
+    // Not enough, and enough.
+    let (mut few, mut many) = (0, packages.len());
+    while many - few > 1 {
+        let middle = few + (many - few) / 2;
+        match is_enough(&with(middle))? {
+            true => many = middle,
+            false => few = middle,
+        }
+    }
+    Ok(Some(packages.swap_remove(many - 1)))
 }
 
 /// What a pool's interpreter has imported, and the releases of that.
