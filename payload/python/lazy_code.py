@@ -4,13 +4,14 @@ A module's syntax tree decides for each name whether that shows: a name that the
 uses (such an import is made for its effects), imports under conditions and in `try` stay as they are. A module that reads its own
 namespace as a whole stays as it is.
 
-Compiled code is kept in a folder of the user. An entry is valid for one path, time of modification and size, as in CPython's own.
+Compiled code is kept in a folder of the user (`kept_code`). An entry is valid for one path, time of modification and size, as in CPython's own.
 """
 
 import importlib.util
-import marshal
 import os
 import sys
+
+from _hydrozoa import kept_code
 
 DECLARE = "__hydrozoa_import__"
 """The function by which code of a module declares names. In the module's dict while its code runs."""
@@ -25,33 +26,14 @@ def load(path, name, is_package, rules, folder):
     entry = None
     if folder is not None:
         entry = os.path.join(folder, importlib.util.source_hash(repr(head[1:5]).encode()).hex())
-        try:
-            with open(entry, "rb") as file:
-                kept, code = marshal.loads(file.read())
-            if kept == head:
-                return code
-        except (OSError, EOFError, ValueError, TypeError):
-            pass
+        kept = kept_code.find(entry, head)
+        if kept is not None:
+            return kept[0]
     with open(path, "rb") as file:
         code = _compile(file.read(), path, name, is_package, rules)
     if entry is not None:
-        _keep(entry, marshal.dumps((head, code)))
+        kept_code.keep(entry, head, code)
     return code
-
-
-def _keep(entry, data):
-    """Writes an entry. One that cannot be written is made again by the next who needs it."""
-    temporary = f"{entry}.{os.getpid()}.{id(data)}"
-    try:
-        os.makedirs(os.path.dirname(entry), mode=0o700, exist_ok=True)
-        with open(temporary, "xb") as file:
-            file.write(data)
-        os.replace(temporary, entry)
-    except OSError:
-        try:
-            os.unlink(temporary)
-        except OSError:
-            pass
 
 
 def _compile(source, path, name, is_package, rules):
