@@ -38,6 +38,9 @@ impl Interpreter {
     /// 128 KiB, join too, unless threads of these libraries run or interpreters share a libtorch. What extension modules take
     /// from malloc is not part of it, nor are data of numpy's arrays and torch's tensors.
     ///
+    /// A Python thread keeps the interpreter from it also while it waits, as an executor's worker does. It may wake up at any
+    /// time without Python, by a timeout or a file, and it writes to Python's memory before it asks for the GIL.
+    ///
     /// Nobody may use the interpreter meanwhile. Calls of other threads wait, some tenths of a second for 200 MiB. Memory of
     /// Python objects must not be registered with a device (`cudaHostRegister`, io_uring), which knows pages and not addresses.
     ///

@@ -3,7 +3,7 @@
 mod pythons;
 
 use hydrozoa::memory::Usage;
-use hydrozoa::{Error, Interpreter, Session, Settled, Unsettled};
+use hydrozoa::{Error, Interpreter, Session, Settled, Unsettled, limits};
 use hydrozoa_testkit::alone::{PATIENCE, alone};
 use pythons::{builders, pools};
 use std::collections::HashMap;
@@ -248,7 +248,10 @@ fn interpreters_are_settled_between_calls_and_changes_for_many_rounds() {
         }
         println!("{rounds} rounds, {refused:?} refused, at most {largest:?}", rounds = rounds());
         // Four interpreters of 25 to 40 MiB: twice that, and one that is written anew.
-        assert!(largest.0 < 4 * 400 && largest.1 < 480 << 20, "{largest:?}");
+        assert!(
+            largest.0 < 4 * limits::SETTLED_MAPPINGS as usize && largest.1 < 480 << 20,
+            "{largest:?}"
+        );
         for interpreter in &pool.interpreters() {
             settle(interpreter);
         }

@@ -143,9 +143,12 @@ fn system(findings: &mut Findings) -> Result<()> {
     }
     let mappings = number("/proc/sys/vm/max_map_count");
     if let Some(limit) = mappings {
-        let fit = limit.saturating_sub(2000) / limits::MAPPINGS;
+        let room = limit.saturating_sub(2000);
+        let fit = room / limits::MAPPINGS;
+        let settled = room / (limits::MAPPINGS + limits::SETTLED_MAPPINGS);
         say!(
-            "  vm.max_map_count {limit}: room for about {fit} interpreters with torch and torchvision"
+            "  vm.max_map_count {limit}: room for about {fit} interpreters with torch and torchvision, or {settled} that are \
+             settled again and again"
         );
         if fit < 16 {
             findings
