@@ -305,8 +305,9 @@ fn work_whose_results_differ_has_no_profile() {
     says(
         &error,
         &[
-            "the work gives another result when modules are imported at their first use",
-            "use Imports::Eager, or work that gives equal results twice",
+            "the work does not give the result of its first run when modules are imported at their first use",
+            "it gives another result",
+            "Use Imports::Eager, or work that gives equal results twice",
         ],
     );
     let work = |pool: &Pool| pool.acquire()?.import("not_there").map(drop);
