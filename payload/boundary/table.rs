@@ -15,6 +15,7 @@
 //! - Pointers in a view ([`Text`], [`Leaf`], [`BufferView`]) stay valid as long as the object that
 //!   they came from is referenced.
 
+pub use crate::leaf::{Kind, Leaf};
 pub use crate::memory::{Others, PackageSize, Purpose, Region};
 
 use std::ffi::{c_char, c_int, c_long, c_void};
@@ -23,7 +24,7 @@ use std::ffi::{c_char, c_int, c_long, c_void};
 pub const MAGIC: u64 = u64::from_le_bytes(*b"hydrozoa");
 
 /// Changed when the meaning of a function changes without the table's size changing.
-pub const VERSION: u32 = 7;
+pub const VERSION: u32 = 8;
 
 /// The payload's only exported symbol, of type [`Entry`].
 pub const ENTRY: &str = "hydrozoa_payload_v1";
@@ -129,62 +130,6 @@ pub struct Failure {
     pub traceback: Text,
 }
 
-/// What a [`Leaf`] holds.
-#[repr(transparent)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Kind(pub u32);
-
-impl Kind {
-    /// `None`.
-    pub const NONE: Self = Self(0);
-    /// `bool`, in `integer`.
-    pub const BOOL: Self = Self(1);
-    /// `int` that fits `i64`, in `integer`.
-    pub const INT: Self = Self(2);
-    /// Any other `int`: `data` is its two's complement, little-endian, in the fewest bytes.
-    pub const BIG_INT: Self = Self(3);
-    /// `float`, in `float`.
-    pub const FLOAT: Self = Self(4);
-    /// `str`: `data` is its UTF-8.
-    pub const STR: Self = Self(5);
-    /// `bytes`.
-    pub const BYTES: Self = Self(6);
-    /// `list` of `len` items.
-    pub const LIST: Self = Self(7);
-    /// `tuple` of `len` items.
-    pub const TUPLE: Self = Self(8);
-    /// `dict` of `len` pairs.
-    pub const DICT: Self = Self(9);
-    /// `bytearray`: `data` is valid only while the GIL is held.
-    pub const BYTE_ARRAY: Self = Self(10);
-    /// An object of any other type.
-    pub const OTHER: Self = Self(11);
-}
-
-/// A Python value without other values in it; of a container only its kind and length.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub struct Leaf {
-    /// What it is.
-    pub kind: Kind,
-    /// [`Kind::BOOL`] and [`Kind::INT`].
-    pub integer: i64,
-    /// [`Kind::FLOAT`].
-    pub float: f64,
-    /// The bytes, or the number of items in `len`.
-    pub data: Text,
-    /// When not null, an owned object that keeps `data` alive (filled by `inspect` for
-    /// [`Kind::BIG_INT`]); whoever receives the leaf releases it.
-    pub owner: Handle,
-}
-
-impl Leaf {
-    /// A leaf with every field but `kind` empty.
-    pub const fn new(kind: Kind) -> Self {
-        Self { kind, integer: 0, float: 0.0, data: Text::new(""), owner: std::ptr::null_mut() }
-    }
-}
-
 /// A `Py_buffer` that is held on behalf of the host (PEP 3118), with the exporter's own values: the
 /// host checks them.
 #[repr(C)]
@@ -234,10 +179,14 @@ pub struct Loan {
 pub struct Callback {
     /// Passed to `call` and `drop`.
     pub context: *mut c_void,
-    /// Called attached. `arguments` is a tuple and `keywords` a dict or null, both borrowed.
-    /// Returns an owned handle, or null after it has called [`PayloadTable::raise`].
-    pub call:
-        unsafe extern "C" fn(context: *mut c_void, arguments: Handle, keywords: Handle) -> Handle,
+    /// Called attached. `arguments` are `count` positional ones, then one for each name in the tuple `names`, which may be
+    /// null. All are borrowed for the call. Returns an owned handle, or null after it has called [`PayloadTable::raise`].
+    pub call: unsafe extern "C" fn(
+        context: *mut c_void,
+        arguments: *const Handle,
+        count: usize,
+        names: Handle,
+    ) -> Handle,
     /// Called once, when Python lets go of the function.
     pub drop: unsafe extern "C" fn(context: *mut c_void),
 }
@@ -396,6 +345,8 @@ pub struct PayloadTable {
     /// One reference less: at once if this thread is attached, else queued until some thread
     /// enters. Never waits.
     pub release: unsafe extern "C" fn(object: Handle),
+    /// One reference less, at once. Attached.
+    pub release_attached: unsafe extern "C" fn(object: Handle),
     /// Calls `action(argument)` under the GIL: at once if this thread is attached, with an exception
     /// that is set put aside; else queued as `release` does.
     pub defer:
@@ -419,11 +370,11 @@ pub struct PayloadTable {
         sink: *mut c_void,
     ) -> Status,
     /// `callable(*values[..positional], **dict(zip(names, values[positional..])))`; if `method`
-    /// is not empty, `getattr(callable, method)` is what is called.
+    /// is not empty, `getattr(callable, method)` is what is called. A value is what `build` takes, or a reference.
     pub call: unsafe extern "C" fn(
         callable: Handle,
         method: Text,
-        values: *const Handle,
+        values: *const Leaf,
         positional: usize,
         names: *const Text,
         named: usize,
@@ -467,12 +418,23 @@ pub struct PayloadTable {
         unsafe extern "C" fn(leaf: *const Leaf, out: *mut Handle, sink: *mut c_void) -> Status,
     /// What an object is, with its value.
     pub inspect: unsafe extern "C" fn(object: Handle, out: *mut Leaf, sink: *mut c_void) -> Status,
-    /// A new list, tuple or dict; of a dict, `items` are `len` pairs of key and value.
+    /// The two's complement of an `int`, little-endian, as a `bytes` object.
+    pub digits: unsafe extern "C" fn(object: Handle, out: *mut Handle, sink: *mut c_void) -> Status,
+    /// A new list, tuple or dict; of a dict, `items` are `len` pairs of key and value. An item is what `build` takes, or a
+    /// reference.
     pub gather: unsafe extern "C" fn(
         kind: Kind,
-        items: *const Handle,
+        items: *const Leaf,
         len: usize,
         out: *mut Handle,
+        sink: *mut c_void,
+    ) -> Status,
+    /// What the items of a list or tuple are, of exactly `len` items; a failure if it has changed its length meanwhile. The
+    /// views are valid while the GIL is held and no Python code runs.
+    pub leaves: unsafe extern "C" fn(
+        container: Handle,
+        items: *mut Leaf,
+        len: usize,
         sink: *mut c_void,
     ) -> Status,
     /// Owned references to the items of a list or tuple, or keys and values of a dict, of exactly

@@ -6,6 +6,7 @@
 //! process, with a message that names nothing. So the frame's personality routine (Itanium C++ ABI: Exception
 //! Handling, 1.6.3) tells the thrower that nobody catches.
 
+use pyo3_ffi::PyObject;
 use std::arch::naked_asm;
 use std::ffi::{c_int, c_void};
 
@@ -88,7 +89,75 @@ unsafe extern "C-unwind" fn frame(run: Run, argument: *mut c_void) {
     )
 }
 
-/// The personality routine of [`frame`].
+/// A call by the protocol of PEP 590, or of one of its kin.
+type Vectorcall = unsafe extern "C" fn(
+    *mut PyObject,
+    *const *mut PyObject,
+    usize,
+    *mut PyObject,
+) -> *mut PyObject;
+
+/// Calls `function` with the arguments before it.
+///
+/// # Safety
+/// As for `function`.
+#[cfg(target_arch = "x86_64")]
+#[unsafe(naked)]
+pub(crate) unsafe extern "C" fn vectorcall(
+    callable: *mut PyObject,
+    arguments: *const *mut PyObject,
+    count: usize,
+    keywords: *mut PyObject,
+    function: Vectorcall,
+) -> *mut PyObject {
+    naked_asm!(
+        ".cfi_startproc",
+        ".cfi_personality 0x1b, {personality}",
+        "sub rsp, 8",
+        ".cfi_adjust_cfa_offset 8",
+        "call r8",
+        "add rsp, 8",
+        ".cfi_adjust_cfa_offset -8",
+        "ret",
+        ".cfi_endproc",
+        personality = sym personality,
+    )
+}
+
+/// As above.
+///
+/// # Safety
+/// As for `function`.
+#[cfg(target_arch = "aarch64")]
+#[unsafe(naked)]
+pub(crate) unsafe extern "C" fn vectorcall(
+    callable: *mut PyObject,
+    arguments: *const *mut PyObject,
+    count: usize,
+    keywords: *mut PyObject,
+    function: Vectorcall,
+) -> *mut PyObject {
+    naked_asm!(
+        ".cfi_startproc",
+        ".cfi_personality 0x1b, {personality}",
+        "bti c",
+        "stp x29, x30, [sp, #-16]!",
+        ".cfi_adjust_cfa_offset 16",
+        ".cfi_rel_offset x29, 0",
+        ".cfi_rel_offset x30, 8",
+        "mov x29, sp",
+        "blr x4",
+        "ldp x29, x30, [sp], #16",
+        ".cfi_adjust_cfa_offset -16",
+        ".cfi_restore x29",
+        ".cfi_restore x30",
+        "ret",
+        ".cfi_endproc",
+        personality = sym personality,
+    )
+}
+
+/// The personality routine of [`frame`] and [`vectorcall`].
 unsafe extern "C" fn personality(
     _version: c_int,
     actions: c_int,

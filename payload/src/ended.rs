@@ -41,10 +41,14 @@ pub(crate) fn add(state: *mut PyThreadState) {
 ///
 /// The thread is attached by a state of its own.
 pub(crate) unsafe fn free() -> bool {
+    let ended = ENDED.take();
+    if ended.is_empty() {
+        return true;
+    }
     // SAFETY: no precondition.
     let process = unsafe { libc::getpid() };
     let (mut gone, mut all) = (Vec::new(), true);
-    for one in ENDED.take() {
+    for one in ended {
         if one.process != process {
             // In a forked child CPython has freed the states of all threads that are not there.
             continue;

@@ -9,6 +9,7 @@
 
 mod arenas;
 mod barrier;
+mod built;
 mod ceiling;
 mod collections;
 mod ended;
@@ -18,6 +19,7 @@ mod heap;
 mod interrupts;
 mod memory;
 mod modules;
+mod names;
 mod objects;
 mod packages;
 mod quiet;
@@ -57,6 +59,7 @@ static TABLE: PayloadTable = PayloadTable {
     stacks: stacks::write,
     retain: threads::retain,
     release: threads::release,
+    release_attached: threads::release_attached,
     defer: threads::defer,
     import: objects::import,
     attribute: objects::attribute,
@@ -71,7 +74,9 @@ static TABLE: PayloadTable = PayloadTable {
     truth: objects::truth,
     build: values::build,
     inspect: values::inspect,
+    digits: values::digits,
     gather: values::gather,
+    leaves: values::leaves,
     scatter: values::scatter,
     buffer: memory::buffer,
     buffer_release: memory::buffer_release,

@@ -1,33 +1,21 @@
 //! Operations on any object: PyObject_* for the host.
 
+use crate::barrier;
+use crate::built::Built;
 use crate::collections;
 use crate::fault::{Fault, Outcome};
+use crate::names::{name_of, names_of};
 use crate::reference::Ref;
-use crate::report::guarded;
-use crate::table::{Handle, Status, Text};
+use crate::report::{self, guarded};
+use crate::table::{Handle, Leaf, Status, Text};
 use pyo3_ffi::{
     PY_VECTORCALL_ARGUMENTS_OFFSET, Py_None, Py_XDECREF, PyErr_Occurred, PyImport_GetModule,
     PyImport_Import, PyIter_Next, PyObject, PyObject_DelItem, PyObject_GetAttr, PyObject_GetItem,
     PyObject_GetIter, PyObject_IsTrue, PyObject_Length, PyObject_Repr, PyObject_SetAttr,
-    PyObject_SetItem, PyObject_Str, PyObject_Vectorcall, PyObject_VectorcallMethod, PyTuple_New,
-    PyTuple_SetItem, PyUnicode_InternInPlace,
+    PyObject_SetItem, PyObject_Str, PyObject_Vectorcall, PyObject_VectorcallMethod,
 };
 use std::ffi::{c_int, c_void};
-use std::ptr;
-
-/// An interned `str` for a name. Dictionaries find those by identity.
-///
-/// # Safety
-///
-/// The thread is attached, and the view is valid.
-unsafe fn name_of(name: Text) -> Outcome<Ref> {
-    // SAFETY: by contract; interning replaces one owned reference by another.
-    unsafe {
-        let mut text = Ref::text(name.bytes())?.into_handle().cast::<PyObject>();
-        PyUnicode_InternInPlace(&mut text);
-        Ref::owned(text)
-    }
-}
+use std::{ptr, slice};
 
 fn done(status: c_int) -> Outcome<()> {
     if status == 0 { Ok(()) } else { Err(Fault::Raised) }
@@ -92,67 +80,91 @@ pub(crate) unsafe extern "C" fn set_attribute(
 }
 
 /// See [`crate::table::PayloadTable::call`].
+///
+/// The way of a call that succeeds is short: nothing on it panics, so it has no `catch_unwind`, and only the call itself
+/// has the frame of [`barrier`].
 pub(crate) unsafe extern "C" fn call(
     callable: Handle,
     method: Text,
-    values: *const Handle,
+    values: *const Leaf,
     positional: usize,
     names: *const Text,
     named: usize,
     out: *mut Handle,
     sink: *mut c_void,
 ) -> Status {
-    // SAFETY: the host is attached, and passes live objects, as many as it says, and valid views.
+    // SAFETY: the host is attached, and passes live objects, as many as it says, and valid views and places.
     unsafe {
-        guarded(sink, || {
-            // One place before the arguments that the callee may use (PEP 590), and one for `self`.
-            let mut stack: Vec<*mut PyObject> = Vec::with_capacity(2 + positional + named);
-            stack.extend([ptr::null_mut(), callable.cast()]);
-            for index in 0..positional + named {
-                stack.push((*values.add(index)).cast());
+        let values = slice::from_raw_parts(values, positional + named);
+        match call_with(callable.cast(), method, values, positional, names, named) {
+            Ok(result) => {
+                *out = result.into_handle();
+                Status::DONE
             }
-            let keywords = match named {
-                0 => None,
-                count => Some(names_of(names, count)?),
-            };
-            let keywords = keywords.as_ref().map_or(ptr::null_mut(), Ref::as_ptr);
-            let result = if method.len == 0 {
-                PyObject_Vectorcall(
-                    callable.cast(),
-                    stack.as_ptr().add(2),
-                    positional | PY_VECTORCALL_ARGUMENTS_OFFSET,
-                    keywords,
-                )
-            } else {
-                let method = name_of(method)?;
-                PyObject_VectorcallMethod(
-                    method.as_ptr(),
-                    stack.as_ptr().add(1),
-                    (1 + positional) | PY_VECTORCALL_ARGUMENTS_OFFSET,
-                    keywords,
-                )
-            };
-            *out = Ref::owned(result)?.into_handle();
-            Ok(())
-        })
+            Err(fault) => report::failed(sink, fault),
+        }
     }
 }
 
-/// A tuple of names.
-///
 /// # Safety
 ///
-/// Attached; `count` valid views.
-unsafe fn names_of(names: *const Text, count: usize) -> Outcome<Ref> {
-    // SAFETY: by contract; the tuple is new, and takes each name's reference over.
+/// Attached. `values` has one for each positional argument and one for each name.
+unsafe fn call_with(
+    callable: *mut PyObject,
+    method: Text,
+    values: &[Leaf],
+    positional: usize,
+    names: *const Text,
+    named: usize,
+) -> Outcome<Ref> {
+    // SAFETY: by contract. One place before the arguments is for the callee (PEP 590), and one for `self`.
     unsafe {
-        let tuple = Ref::owned(PyTuple_New(count as isize))?;
-        for index in 0..count {
-            let name = name_of(*names.add(index))?.into_handle();
-            done(PyTuple_SetItem(tuple.as_ptr(), index as isize, name.cast()))?;
-        }
-        Ok(tuple)
+        let mut built = Built::new(values)?;
+        let places = built.places();
+        *places.add(Built::SKIPPED - 1) = callable;
+        let keywords = match named {
+            0 => None,
+            count => Some(names_of(names, count)?),
+        };
+        let keywords = keywords.as_ref().map_or(ptr::null_mut(), Ref::as_ptr);
+        let result = if method.len == 0 {
+            let count = positional | PY_VECTORCALL_ARGUMENTS_OFFSET;
+            barrier::vectorcall(callable, places.add(Built::SKIPPED), count, keywords, call_object)
+        } else {
+            let method = name_of(method)?;
+            let count = (1 + positional) | PY_VECTORCALL_ARGUMENTS_OFFSET;
+            barrier::vectorcall(
+                method.as_ptr(),
+                places.add(Built::SKIPPED - 1),
+                count,
+                keywords,
+                call_method,
+            )
+        };
+        Ref::owned(result)
     }
+}
+
+/// `PyObject_Vectorcall`, which is no function of 3.10's library.
+unsafe extern "C" fn call_object(
+    callable: *mut PyObject,
+    arguments: *const *mut PyObject,
+    count: usize,
+    keywords: *mut PyObject,
+) -> *mut PyObject {
+    // SAFETY: as for that function.
+    unsafe { PyObject_Vectorcall(callable, arguments, count, keywords) }
+}
+
+/// `PyObject_VectorcallMethod`.
+unsafe extern "C" fn call_method(
+    name: *mut PyObject,
+    arguments: *const *mut PyObject,
+    count: usize,
+    keywords: *mut PyObject,
+) -> *mut PyObject {
+    // SAFETY: as for that function.
+    unsafe { PyObject_VectorcallMethod(name, arguments, count, keywords) }
 }
 
 /// See [`crate::table::PayloadTable::text`].

@@ -30,6 +30,17 @@ pub(crate) unsafe fn guarded(sink: *mut c_void, body: impl FnOnce() -> Outcome<(
         // SAFETY: by contract.
         Err(panic) => return unsafe { report(sink, Status::PANIC, "", &panic_text(&*panic), "") },
     };
+    // SAFETY: by contract.
+    unsafe { failed(sink, fault) }
+}
+
+/// Reports a failure to the host.
+///
+/// # Safety
+///
+/// As for [`guarded`].
+#[cold]
+pub(crate) unsafe fn failed(sink: *mut c_void, fault: Fault) -> Status {
     // SAFETY: by contract; an exception is set where the fault says so.
     unsafe {
         match fault {

@@ -1,9 +1,9 @@
 //! Threads that enter the interpreter, and work that threads outside of it queue for them.
 //!
 //! `PyGILState_Ensure` makes a thread state at the outermost entry of a thread and
-//! `PyGILState_Release` frees it again (Python/pystate.c). That costs more than most calls. So the
-//! first entry of a thread takes one more reference to the state (`gilstate_counter`). When the thread
-//! ends, `forget_thread` leaves the state to a thread that enters later ([`crate::ended`]).
+//! `PyGILState_Release` frees it again (Python/pystate.c). That costs more than most calls. So the first entry of a thread
+//! makes the state, and takes a reference to it (`gilstate_counter`). Further entries only exchange it for the one that
+//! has the GIL. When the thread ends, `forget_thread` leaves the state to a thread that enters later ([`crate::ended`]).
 
 use crate::ended;
 use crate::recursion;
@@ -12,8 +12,8 @@ use crate::start;
 use crate::table::Handle;
 use pyo3_ffi::{
     Py_DECREF, Py_INCREF, PyEval_RestoreThread, PyEval_SaveThread, PyGILState_Ensure,
-    PyGILState_GetThisThreadState, PyGILState_Release, PyGILState_STATE, PyObject, PyThreadState,
-    PyThreadState_GetID, compat::PyThreadState_GetUnchecked,
+    PyGILState_GetThisThreadState, PyObject, PyThreadState, PyThreadState_GetID,
+    compat::PyThreadState_GetUnchecked,
 };
 use std::cell::UnsafeCell;
 use std::collections::BTreeSet;
@@ -22,6 +22,9 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 /// In a token: `enter` has made this thread's state. The host calls `forget_thread` for it later.
 const NEW_THREAD: c_int = 1 << 8;
+
+/// In a token: the thread did not have the GIL.
+const UNLOCKED: c_int = 1;
 
 /// How far to the left a token has the number of units that [`recursion::lower`] took away.
 const TAKEN: u32 = 16;
@@ -71,17 +74,19 @@ static QUEUED: AtomicBool = AtomicBool::new(false);
 
 /// See [`crate::table::PayloadTable::enter`].
 pub(crate) unsafe extern "C" fn enter(room: usize) -> c_int {
-    // SAFETY: the host calls this only between start and finalization.
+    // SAFETY: the host calls this only between start and finalization. A state that this thread has is its own, and lives
+    // until the thread ends.
     let (token, outermost) = unsafe {
-        let new = PyGILState_GetThisThreadState().is_null();
-        let state = PyGILState_Ensure();
-        if new {
-            PyGILState_Ensure();
-            (*HOSTS.0.get()).insert(PyThreadState_GetID(PyGILState_GetThisThreadState()));
+        let state = PyGILState_GetThisThreadState();
+        if state.is_null() {
+            (enter_first(room), true)
+        } else if PyThreadState_GetUnchecked() == state {
+            (recursion::lower(state, room) << TAKEN, false)
+        } else {
+            // What `PyGILState_Ensure` does for such a thread, but for a count that `enter_first` keeps above zero.
+            PyEval_RestoreThread(state);
+            (UNLOCKED | recursion::lower(state, room) << TAKEN, true)
         }
-        let taken = recursion::lower(PyGILState_GetThisThreadState(), room);
-        let new = if new { NEW_THREAD } else { 0 };
-        (token_of(state) | new | taken << TAKEN, token_of(state) != 0)
     };
     // Not in a nested entry. Freeing an object may run any code and release the GIL, and the host
     // may hold a lock around a call that only takes a reference.
@@ -91,23 +96,34 @@ pub(crate) unsafe extern "C" fn enter(room: usize) -> c_int {
     token
 }
 
-fn token_of(state: PyGILState_STATE) -> c_int {
-    match state {
-        PyGILState_STATE::PyGILState_LOCKED => 0,
-        PyGILState_STATE::PyGILState_UNLOCKED => 1,
+/// The entry of a thread without a state.
+///
+/// # Safety
+///
+/// As for [`enter`].
+#[cold]
+unsafe fn enter_first(room: usize) -> c_int {
+    // SAFETY: by contract. The second reference is the one that `forget_thread` gives up.
+    unsafe {
+        PyGILState_Ensure();
+        let state = PyGILState_GetThisThreadState();
+        (*HOSTS.0.get()).insert(PyThreadState_GetID(state));
+        UNLOCKED | NEW_THREAD | recursion::lower(state, room) << TAKEN
     }
 }
 
 /// See [`crate::table::PayloadTable::leave`].
 pub(crate) unsafe extern "C" fn leave(token: c_int) {
-    // SAFETY: attached, as `leave` is called; the number is what this thread's `enter` took away.
-    unsafe { recursion::restore(PyGILState_GetThisThreadState(), token >> TAKEN) };
-    let state = match token & 1 {
-        0 => PyGILState_STATE::PyGILState_LOCKED,
-        _ => PyGILState_STATE::PyGILState_UNLOCKED,
-    };
-    // SAFETY: the host passes what this thread's `enter` returned, in the order of nesting.
-    unsafe { PyGILState_Release(state) };
+    // SAFETY: attached, as `leave` is called; the number is what this thread's `enter` took away. The GIL is released by
+    // the entry that took it, in the order of nesting.
+    unsafe {
+        if token >> TAKEN != 0 {
+            recursion::restore(PyGILState_GetThisThreadState(), token >> TAKEN);
+        }
+        if token & UNLOCKED != 0 {
+            PyEval_SaveThread();
+        }
+    }
 }
 
 /// See [`crate::table::PayloadTable::suspend`].
@@ -173,6 +189,12 @@ pub(crate) unsafe extern "C" fn release(object: Handle) {
     } else {
         queue(release_now, object);
     }
+}
+
+/// See [`crate::table::PayloadTable::release_attached`].
+pub(crate) unsafe extern "C" fn release_attached(object: Handle) {
+    // SAFETY: the host is attached, and gives a reference up.
+    unsafe { release_now(object) };
 }
 
 unsafe extern "C" fn release_now(object: *mut c_void) {

@@ -3,10 +3,11 @@
 use crate::fault::Outcome;
 use crate::reference::Ref;
 use pyo3_ffi::{
-    Py_DECREF, Py_TPFLAGS_DEFAULT, Py_TYPE, PyObject, PyObject_Free, PyType_FromSpec,
-    PyType_GenericAlloc, PyType_Slot, PyType_Spec, PyTypeObject,
+    Py_DECREF, Py_TPFLAGS_DEFAULT, Py_TPFLAGS_DISALLOW_INSTANTIATION, Py_TYPE, PyObject,
+    PyObject_Free, PyType_FromSpec, PyType_GenericAlloc, PyType_Slot, PyType_Spec, PyTypeObject,
 };
-use std::ffi::{CStr, c_int, c_void};
+use std::ffi::{CStr, c_int, c_ulong, c_void};
+use std::mem::offset_of;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
@@ -18,11 +19,20 @@ struct Carrier<T> {
 }
 
 /// A type that is made with its first object. It lives as long as the interpreter.
-pub(crate) struct CarrierType(AtomicPtr<PyTypeObject>);
+pub(crate) struct CarrierType {
+    made: AtomicPtr<PyTypeObject>,
+    /// Flags beside those that all have.
+    flags: c_ulong,
+}
 
 impl CarrierType {
     pub(crate) const fn new() -> Self {
-        Self(AtomicPtr::new(ptr::null_mut()))
+        Self::with_flags(0)
+    }
+
+    /// A type with more flags (`Py_TPFLAGS_…`).
+    pub(crate) const fn with_flags(flags: c_ulong) -> Self {
+        Self { made: AtomicPtr::new(ptr::null_mut()), flags }
     }
 
     /// A new object that holds `carried`.
@@ -56,7 +66,7 @@ impl CarrierType {
         slots: &[(c_int, *mut c_void)],
     ) -> Outcome<*mut PyTypeObject> {
         // The GIL is held: nobody else makes the type meanwhile.
-        let made = self.0.load(Ordering::Acquire);
+        let made = self.made.load(Ordering::Acquire);
         if !made.is_null() {
             return Ok(made);
         }
@@ -70,14 +80,19 @@ impl CarrierType {
             name: name.as_ptr(),
             basicsize: size_of::<Carrier<T>>() as c_int,
             itemsize: 0,
-            flags: (Py_TPFLAGS_DEFAULT | pyo3_ffi::Py_TPFLAGS_DISALLOW_INSTANTIATION) as _,
+            flags: (Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION | self.flags) as _,
             slots: slots.as_mut_ptr(),
         };
         // SAFETY: attached; the specification is complete, and copied but for the static name.
         let made = unsafe { Ref::owned(PyType_FromSpec(&mut spec)) }?.into_handle();
-        self.0.store(made.cast(), Ordering::Release);
+        self.made.store(made.cast(), Ordering::Release);
         Ok(made.cast())
     }
+}
+
+/// Where an object has its value, in bytes.
+pub(crate) const fn offset_of_carried<T>() -> usize {
+    offset_of!(Carrier<T>, carried)
 }
 
 /// The value that an object holds.

@@ -1,21 +1,22 @@
 //! Plain values: None, bool, int, float, str, bytes, and the three containers.
 
+use crate::built::Taken;
 use crate::fault::{Fault, Outcome};
 use crate::reference::Ref;
-use crate::report::{Raised, guarded};
-use crate::table::{Handle, Kind, Leaf, Status, Text};
+use crate::report::{self, Raised, guarded};
+use crate::table::{Handle, Kind, Leaf, Status};
 use pyo3_ffi::{
     Py_False, Py_None, Py_True, PyBool_Check, PyByteArray_AsString, PyByteArray_Check,
     PyByteArray_Size, PyBytes_AsString, PyBytes_Check, PyBytes_FromStringAndSize, PyBytes_Size,
     PyDict_Check, PyDict_New, PyDict_Next, PyDict_SetItem, PyDict_Size, PyErr_Occurred,
     PyFloat_AsDouble, PyFloat_Check, PyFloat_FromDouble, PyList_Check, PyList_GetItem, PyList_New,
-    PyList_SetItem, PyList_Size, PyLong_AsLongLongAndOverflow, PyLong_AsSize_t, PyLong_Check,
+    PyList_SET_ITEM, PyList_Size, PyLong_AsLongLongAndOverflow, PyLong_AsSize_t, PyLong_Check,
     PyLong_FromLongLong, PyLong_FromSize_t, PyLong_Type, PyObject, PyObject_GetAttrString,
-    PyObject_Vectorcall, PyTuple_Check, PyTuple_GetItem, PyTuple_New, PyTuple_SetItem,
-    PyTuple_Size, PyUnicode_AsUTF8AndSize, PyUnicode_Check,
+    PyObject_Vectorcall, PyTuple_Check, PyTuple_GetItem, PyTuple_New, PyTuple_SET_ITEM,
+    PyTuple_SetItem, PyTuple_Size, PyUnicode_AsUTF8AndSize, PyUnicode_Check,
 };
 use std::ffi::{CStr, c_int, c_void};
-use std::ptr;
+use std::{ptr, slice};
 
 /// See [`crate::table::PayloadTable::build`].
 pub(crate) unsafe extern "C" fn build(
@@ -35,22 +36,21 @@ pub(crate) unsafe extern "C" fn build(
 /// # Safety
 ///
 /// The thread is attached, and the leaf's views are valid.
-unsafe fn object_of(leaf: &Leaf) -> Outcome<Ref> {
-    // SAFETY: by contract.
+pub(crate) unsafe fn object_of(leaf: &Leaf) -> Outcome<Ref> {
+    // SAFETY: by contract; the kinds with a view are those whose bytes are asked for.
     unsafe {
-        let bytes = leaf.data.bytes();
         match leaf.kind {
             Kind::NONE => Ref::borrowed(Py_None()),
-            Kind::BOOL if leaf.integer == 0 => Ref::borrowed(Py_False()),
+            Kind::BOOL if leaf.as_integer() == 0 => Ref::borrowed(Py_False()),
             Kind::BOOL => Ref::borrowed(Py_True()),
-            Kind::INT => Ref::owned(PyLong_FromLongLong(leaf.integer)),
+            Kind::INT => Ref::owned(PyLong_FromLongLong(leaf.as_integer())),
             Kind::BIG_INT => {
-                let bytes = bytes_object(bytes)?;
+                let bytes = bytes_object(leaf.bytes())?;
                 int_method(c"from_bytes", bytes.as_ptr(), None)
             }
-            Kind::FLOAT => Ref::owned(PyFloat_FromDouble(leaf.float)),
-            Kind::STR => Ref::text(bytes),
-            Kind::BYTES => bytes_object(bytes),
+            Kind::FLOAT => Ref::owned(PyFloat_FromDouble(leaf.as_float())),
+            Kind::STR => Ref::text(leaf.bytes()),
+            Kind::BYTES => bytes_object(leaf.bytes()),
             _ => Err(Fault::Conversion {
                 expected: "a plain value",
                 reason: "a leaf of this kind builds nothing".to_owned(),
@@ -105,10 +105,13 @@ pub(crate) unsafe extern "C" fn inspect(
 ) -> Status {
     // SAFETY: the host is attached, and passes a live object and a valid place.
     unsafe {
-        guarded(sink, || {
-            *out = leaf_of(object.cast())?;
-            Ok(())
-        })
+        match leaf_of(object.cast()) {
+            Ok(leaf) => {
+                *out = leaf;
+                Status::DONE
+            }
+            Err(fault) => report::failed(sink, fault),
+        }
     }
 }
 
@@ -121,15 +124,16 @@ unsafe fn leaf_of(object: *mut PyObject) -> Outcome<Leaf> {
         let kind = kind_of(object);
         let mut leaf = Leaf::new(kind);
         match kind {
-            Kind::BOOL => leaf.integer = i64::from(object == Py_True()),
+            Kind::BOOL => leaf = Leaf::integer(kind, i64::from(object == Py_True())),
             Kind::INT => {
                 let mut overflow: c_int = 0;
-                leaf.integer = PyLong_AsLongLongAndOverflow(object, &mut overflow);
-                if overflow != 0 {
-                    leaf = digits(object)?;
-                }
+                let value = PyLong_AsLongLongAndOverflow(object, &mut overflow);
+                leaf = match overflow {
+                    0 => Leaf::integer(kind, value),
+                    _ => Leaf::new(Kind::BIG_INT),
+                };
             }
-            Kind::FLOAT => leaf.float = PyFloat_AsDouble(object),
+            Kind::FLOAT => leaf = Leaf::float(PyFloat_AsDouble(object)),
             Kind::STR => {
                 let mut len = 0;
                 let data = PyUnicode_AsUTF8AndSize(object, &mut len);
@@ -139,25 +143,25 @@ unsafe fn leaf_of(object: *mut PyObject) -> Outcome<Leaf> {
                         reason: Raised::take().message,
                     });
                 }
-                leaf.data = view(data.cast(), len);
+                leaf = view(kind, data.cast(), len);
             }
             Kind::BYTES => {
-                leaf.data = view(PyBytes_AsString(object).cast(), PyBytes_Size(object));
+                leaf = view(kind, PyBytes_AsString(object).cast(), PyBytes_Size(object));
             }
             Kind::BYTE_ARRAY => {
-                leaf.data = view(PyByteArray_AsString(object).cast(), PyByteArray_Size(object));
+                leaf = view(kind, PyByteArray_AsString(object).cast(), PyByteArray_Size(object));
             }
-            Kind::LIST => leaf.data = view(ptr::null(), PyList_Size(object)),
-            Kind::TUPLE => leaf.data = view(ptr::null(), PyTuple_Size(object)),
-            Kind::DICT => leaf.data = view(ptr::null(), PyDict_Size(object)),
+            Kind::LIST => leaf.len = PyList_Size(object).unsigned_abs(),
+            Kind::TUPLE => leaf.len = PyTuple_Size(object).unsigned_abs(),
+            Kind::DICT => leaf.len = PyDict_Size(object).unsigned_abs(),
             _ => {}
         }
         Ok(leaf)
     }
 }
 
-fn view(data: *const u8, len: isize) -> Text {
-    Text { data, len: len.unsigned_abs() }
+fn view(kind: Kind, data: *const u8, len: isize) -> Leaf {
+    Leaf { kind, word: data.expose_provenance() as u64, len: len.unsigned_abs() }
 }
 
 /// # Safety
@@ -193,30 +197,30 @@ unsafe fn kind_of(object: *mut PyObject) -> Kind {
     }
 }
 
-/// An integer that needs more than 64 bits.
-///
-/// # Safety
-///
-/// The thread is attached, and the object an `int`.
-unsafe fn digits(object: *mut PyObject) -> Outcome<Leaf> {
-    // SAFETY: attached; all objects are alive during the calls.
+/// See [`crate::table::PayloadTable::digits`].
+pub(crate) unsafe extern "C" fn digits(
+    object: Handle,
+    out: *mut Handle,
+    sink: *mut c_void,
+) -> Status {
+    // SAFETY: the host is attached, and passes a live `int` and a valid place; all objects are alive during the calls.
     unsafe {
-        let count = Ref::owned(PyObject_GetAttrString(
-            (&raw mut PyLong_Type).cast(),
-            c"bit_length".as_ptr(),
-        ))?;
-        let bits =
-            Ref::owned(PyObject_Vectorcall(count.as_ptr(), &raw const object, 1, ptr::null_mut()))?;
-        // One bit more for the sign.
-        let len = PyLong_AsSize_t(bits.as_ptr()) / 8 + 1;
-        if !PyErr_Occurred().is_null() {
-            return Err(Fault::Raised);
-        }
-        let bytes = int_method(c"to_bytes", object, Some(len))?;
-        Ok(Leaf {
-            data: view(PyBytes_AsString(bytes.as_ptr()).cast(), PyBytes_Size(bytes.as_ptr())),
-            owner: bytes.into_handle(),
-            ..Leaf::new(Kind::BIG_INT)
+        guarded(sink, || {
+            let object: *mut PyObject = object.cast();
+            let count = Ref::owned(PyObject_GetAttrString(
+                (&raw mut PyLong_Type).cast(),
+                c"bit_length".as_ptr(),
+            ))?;
+            let arguments = &raw const object;
+            let bits =
+                Ref::owned(PyObject_Vectorcall(count.as_ptr(), arguments, 1, ptr::null_mut()))?;
+            // One bit more for the sign.
+            let len = PyLong_AsSize_t(bits.as_ptr()) / 8 + 1;
+            if !PyErr_Occurred().is_null() {
+                return Err(Fault::Raised);
+            }
+            *out = int_method(c"to_bytes", object, Some(len))?.into_handle();
+            Ok(())
         })
     }
 }
@@ -224,38 +228,39 @@ unsafe fn digits(object: *mut PyObject) -> Outcome<Leaf> {
 /// See [`crate::table::PayloadTable::gather`].
 pub(crate) unsafe extern "C" fn gather(
     kind: Kind,
-    items: *const Handle,
+    items: *const Leaf,
     len: usize,
     out: *mut Handle,
     sink: *mut c_void,
 ) -> Status {
-    // SAFETY: the host is attached, and passes as many live objects as it says.
+    // SAFETY: the host is attached, and passes as many valid leaves as it says.
     unsafe {
         guarded(sink, || {
-            let item = |index: usize| Ref::borrowed((*items.add(index)).cast());
+            let count = if kind == Kind::DICT { 2 * len } else { len };
+            let mut items = Taken::new(slice::from_raw_parts(items, count));
             let container = match kind {
                 Kind::LIST => {
                     let list = Ref::owned(PyList_New(len as isize))?;
                     for index in 0..len {
-                        // The list takes the reference over.
-                        let item = item(index)?.into_handle().cast();
-                        PyList_SetItem(list.as_ptr(), index as isize, item);
+                        // The list is new, and takes the reference over.
+                        let item = items.next()?.into_handle().cast();
+                        PyList_SET_ITEM(list.as_ptr(), index as isize, item);
                     }
                     list
                 }
                 Kind::TUPLE => {
                     let tuple = Ref::owned(PyTuple_New(len as isize))?;
                     for index in 0..len {
-                        // The tuple takes the reference over.
-                        let item = item(index)?.into_handle().cast();
-                        PyTuple_SetItem(tuple.as_ptr(), index as isize, item);
+                        // As above.
+                        let item = items.next()?.into_handle().cast();
+                        PyTuple_SET_ITEM(tuple.as_ptr(), index as isize, item);
                     }
                     tuple
                 }
                 _ => {
                     let dict = Ref::owned(PyDict_New())?;
-                    for index in 0..len {
-                        let (key, value) = (item(2 * index)?, item(2 * index + 1)?);
+                    for _ in 0..len {
+                        let (key, value) = (items.next()?, items.next()?);
                         if PyDict_SetItem(dict.as_ptr(), key.as_ptr(), value.as_ptr()) != 0 {
                             return Err(Fault::Raised);
                         }
@@ -267,6 +272,63 @@ pub(crate) unsafe extern "C" fn gather(
             Ok(())
         })
     }
+}
+
+/// See [`crate::table::PayloadTable::leaves`].
+pub(crate) unsafe extern "C" fn leaves(
+    container: Handle,
+    items: *mut Leaf,
+    len: usize,
+    sink: *mut c_void,
+) -> Status {
+    // SAFETY: the host is attached, and passes a live object and room for `len` items. No Python code runs here, so the
+    // length does not change.
+    unsafe {
+        guarded(sink, || {
+            let container: *mut PyObject = container.cast();
+            let kind = kind_of(container);
+            has_length(container, kind, len)?;
+            for index in 0..len {
+                *items.add(index) = leaf_of(item_of(container, kind, index))?;
+            }
+            Ok(())
+        })
+    }
+}
+
+/// # Safety
+///
+/// Attached; `container` is a list or tuple, as `kind` says, that has the item.
+unsafe fn item_of(container: *mut PyObject, kind: Kind, index: usize) -> *mut PyObject {
+    // SAFETY: by contract.
+    unsafe {
+        match kind {
+            Kind::LIST => PyList_GetItem(container, index as isize),
+            _ => PyTuple_GetItem(container, index as isize),
+        }
+    }
+}
+
+/// # Safety
+///
+/// Attached; `container` is of that kind.
+unsafe fn has_length(container: *mut PyObject, kind: Kind, len: usize) -> Outcome<()> {
+    // SAFETY: by contract.
+    let found = unsafe {
+        match kind {
+            Kind::LIST => PyList_Size(container),
+            Kind::TUPLE => PyTuple_Size(container),
+            Kind::DICT => PyDict_Size(container),
+            _ => -1,
+        }
+    };
+    if usize::try_from(found) == Ok(len) {
+        return Ok(());
+    }
+    Err(Fault::Conversion {
+        expected: "a container of the length it had",
+        reason: format!("its length was {len} and is {found}"),
+    })
 }
 
 /// See [`crate::table::PayloadTable::scatter`].
@@ -281,18 +343,7 @@ pub(crate) unsafe extern "C" fn scatter(
         guarded(sink, || {
             let container: *mut PyObject = container.cast();
             let kind = kind_of(container);
-            let found = match kind {
-                Kind::LIST => PyList_Size(container),
-                Kind::TUPLE => PyTuple_Size(container),
-                Kind::DICT => PyDict_Size(container),
-                _ => -1,
-            };
-            if usize::try_from(found) != Ok(len) {
-                return Err(Fault::Conversion {
-                    expected: "a container of the length it had",
-                    reason: format!("its length was {len} and is {found}"),
-                });
-            }
+            has_length(container, kind, len)?;
             // From here on no Python code runs, so the length does not change.
             if kind == Kind::DICT {
                 let (mut position, mut index) = (0, 0);
@@ -304,10 +355,7 @@ pub(crate) unsafe extern "C" fn scatter(
                 }
             } else {
                 for index in 0..len {
-                    let item = match kind {
-                        Kind::LIST => PyList_GetItem(container, index as isize),
-                        _ => PyTuple_GetItem(container, index as isize),
-                    };
+                    let item = item_of(container, kind, index);
                     *items.add(index) = Ref::borrowed(item)?.into_handle();
                 }
             }

@@ -2,45 +2,127 @@
 
 use crate::convert::FromPython;
 use crate::error::panic_message;
-use crate::interpreter::{Inner, Interpreter, entered_from_python};
+use crate::interpreter::{Inner, Interpreter, called_from_python, entered_from_python};
 use crate::object::Object;
 use crate::payload::passing;
 use crate::payload::table::{Callback, Handle, Interrupt, Text};
 use crate::session::Session;
 use crate::{Error, Result};
 use std::ffi::c_void;
+use std::fmt;
+use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 use std::sync::{Arc, Weak};
 
-/// The arguments of a call to a host function.
-#[derive(Debug)]
+/// The arguments of a call to a host function. They belong to the call.
 pub struct Arguments<'session> {
-    /// Positional arguments.
-    pub positional: Vec<Object<'session>>,
-    /// Named arguments, in order.
-    pub named: Vec<(String, Object<'session>)>,
+    session: &'session Session,
+    /// Positional ones, then one for each name. They live during the call.
+    values: &'session [Handle],
+    positional: usize,
+    /// A tuple, or null.
+    names: Handle,
 }
 
+// SAFETY: as for `Object`: handles are addresses that are only used under the interpreter's GIL.
+unsafe impl Send for Arguments<'_> {}
+// SAFETY: as above.
+unsafe impl Sync for Arguments<'_> {}
+
 impl<'session> Arguments<'session> {
+    /// The number of positional arguments.
+    pub fn len(&self) -> usize {
+        self.positional
+    }
+
+    /// Whether there is no positional argument.
+    pub fn is_empty(&self) -> bool {
+        self.positional == 0
+    }
+
     /// The positional argument at `index`, from 0.
+    pub fn get(&self, index: usize) -> Option<Object<'session>> {
+        self.positional().get(index).map(|handle| Object::clone(&self.lend(*handle)))
+    }
+
+    /// The positional arguments.
+    pub fn iter(&self) -> impl Iterator<Item = Object<'session>> + '_ {
+        self.positional().iter().map(|handle| Object::clone(&self.lend(*handle)))
+    }
+
+    /// The positional argument at `index`, from 0, as a Rust value.
     ///
     /// # Errors
     ///
     /// A `TypeError` for the Python caller if the argument is missing, or [`Error::Convert`].
+    #[inline]
     pub fn extract<T: FromPython<'session>>(&self, index: usize) -> Result<T> {
-        match self.positional.get(index) {
-            Some(object) => object.extract(),
-            None => Err(Error::Python {
-                type_name: "TypeError".to_owned(),
-                message: format!(
-                    "at least {} positional arguments are needed, {} were given",
-                    index + 1,
-                    self.positional.len()
-                ),
-                traceback: String::new(),
-            }),
+        match self.positional().get(index) {
+            Some(handle) => self.lend(*handle).extract(),
+            None => Err(self.missing(index)),
         }
+    }
+
+    /// The named arguments, in order.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Convert`] if a name has lone surrogates.
+    pub fn named(&self) -> Result<Vec<(String, Object<'session>)>> {
+        if self.names.is_null() {
+            return Ok(Vec::new());
+        }
+        let names: Vec<String> = self.lend(self.names).extract()?;
+        let values = self.values[self.positional..].iter();
+        Ok(names.into_iter().zip(values.map(|handle| Object::clone(&self.lend(*handle)))).collect())
+    }
+
+    /// The named argument `name` as a Rust value, or `None` if it was not given.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Convert`].
+    pub fn extract_named<T: FromPython<'session>>(&self, name: &str) -> Result<Option<T>> {
+        let named = self.named()?.into_iter().find(|(given, _)| given == name);
+        named.map(|(_, object)| object.extract()).transpose()
+    }
+
+    fn positional(&self) -> &'session [Handle] {
+        &self.values[..self.positional]
+    }
+
+    /// An argument without a reference of its own.
+    fn lend(&self, handle: Handle) -> ManuallyDrop<Object<'session>> {
+        // SAFETY: the caller of the function keeps its arguments alive during the call, which this does not outlive, and
+        // they are objects of the session's interpreter. The reference is not given up.
+        ManuallyDrop::new(unsafe { Object::from_owned(self.session, handle) })
+    }
+
+    #[cold]
+    fn missing(&self, index: usize) -> Error {
+        Error::Python {
+            type_name: "TypeError".to_owned(),
+            message: format!(
+                "at least {} positional arguments are needed, {} were given",
+                index + 1,
+                self.positional
+            ),
+            traceback: String::new(),
+        }
+    }
+}
+
+impl fmt::Debug for Arguments<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut described = formatter.debug_tuple("Arguments");
+        for value in self.iter() {
+            described.field(&value);
+        }
+        for (name, value) in self.named().unwrap_or_default() {
+            described.field(&format_args!("{name}={value:?}"));
+        }
+        described.finish()
     }
 }
 
@@ -86,29 +168,46 @@ impl Session {
 /// # Safety
 ///
 /// As [`Callback::call`] says; `context` must be a live [`Function`] of this `F`.
-unsafe extern "C" fn call<F>(context: *mut c_void, arguments: Handle, keywords: Handle) -> Handle
+unsafe extern "C" fn call<F>(
+    context: *mut c_void,
+    arguments: *const Handle,
+    count: usize,
+    names: Handle,
+) -> Handle
 where
     F: for<'s> Fn(&'s Session, Arguments<'s>) -> Result<Object<'s>> + Send + Sync + 'static,
 {
     // SAFETY: as the caller vouches.
     let state = unsafe { &*context.cast::<Function<F>>() };
+    let function = |session: &Session| {
+        // SAFETY: Python keeps the arguments alive during the call, in which we are attached.
+        let arguments = unsafe { collect(session, arguments, count, names) }?;
+        (state.function)(session, arguments)?.into_handle_in(session)
+    };
+    if let Some(session) = Session::of_visit(&state.interpreter) {
+        return guarded(&session, &state.name, function);
+    }
     // While the interpreter ends there is no session to be had. A null without an exception becomes
     // a SystemError.
-    let Some(inner) = state.interpreter.upgrade() else {
-        return ptr::null_mut();
-    };
-    entered_from_python(inner.domain().id(), || {
-        let interpreter = Interpreter(inner.clone());
-        let outcome = catch_unwind(AssertUnwindSafe(|| {
-            let session = interpreter.session();
-            // SAFETY: Python keeps the arguments alive during the call, in which we are attached.
-            let arguments = unsafe { collect(&session, arguments, keywords) }?;
-            (state.function)(&session, arguments)?.into_handle_in(&session)
-        }))
-        .unwrap_or_else(|panic| {
-            let text = panic_message(&*panic);
-            Err(Error::Panic(format!("the host function '{}' panicked: {text}", state.name)))
-        });
+    match state.interpreter.upgrade() {
+        Some(inner) => guarded(&Interpreter(inner).session(), &state.name, function),
+        None => ptr::null_mut(),
+    }
+}
+
+/// Calls `function`, and raises its error in Python.
+fn guarded(
+    session: &Session,
+    name: &str,
+    function: impl FnOnce(&Session) -> Result<Handle>,
+) -> Handle {
+    let inner = session.inner();
+    called_from_python(inner, || {
+        let outcome =
+            catch_unwind(AssertUnwindSafe(|| function(session))).unwrap_or_else(|panic| {
+                let text = panic_message(&*panic);
+                Err(Error::Panic(format!("the host function '{name}' panicked: {text}")))
+            });
         match outcome {
             Ok(handle) => handle,
             Err(error) => {
@@ -141,17 +240,25 @@ fn reason(error: &Error) -> Option<Interrupt> {
 
 /// # Safety
 ///
-/// `positional` must be a live tuple, `named` a live dict or null.
-unsafe fn collect(session: &Session, positional: Handle, named: Handle) -> Result<Arguments<'_>> {
-    // SAFETY: as the caller vouches.
-    let positional = unsafe { Object::from_borrowed(session, positional) }.extract()?;
-    let named = if named.is_null() {
-        Vec::new()
-    } else {
+/// Attached. `values` must have `positional` live objects and one for each item of `names`, a tuple or null, during `'s`.
+unsafe fn collect(
+    session: &Session,
+    values: *const Handle,
+    positional: usize,
+    names: Handle,
+) -> Result<Arguments<'_>> {
+    let named = match names.is_null() {
+        true => 0,
         // SAFETY: as the caller vouches.
-        crate::convert::named(&unsafe { Object::from_borrowed(session, named) })?
+        false => ManuallyDrop::new(unsafe { Object::from_owned(session, names) }).len()?,
     };
-    Ok(Arguments { positional, named })
+    // Without arguments CPython may pass null.
+    let values = match positional + named {
+        0 => &[],
+        // SAFETY: as the caller vouches.
+        count => unsafe { std::slice::from_raw_parts(values, count) },
+    };
+    Ok(Arguments { session, values, positional, names })
 }
 
 /// # Safety

@@ -57,7 +57,9 @@ pub use cold::{Settled, Unsettled};
 pub use command_line::CommandLine;
 pub use convert::buffer::Buffer;
 pub use convert::tensor::{DataType, Element, Tensor};
-pub use convert::{FromPython, Integer, ToArguments, ToKeywords, ToPython, Value};
+pub use convert::{
+    FromPython, Integer, Named, Positional, Spread, ToArguments, ToKeywords, ToPython, Value,
+};
 pub use device::{Device, DeviceError};
 pub use error::{Error, Result};
 pub use function::Arguments;

@@ -1,9 +1,9 @@
 //! References to Python objects.
 
-use crate::convert::{FromPython, ToArguments, ToKeywords, ToPython};
+use crate::convert::{FromPython, List, ToArguments, ToKeywords, ToPython};
 use crate::interpreter::Interpreter;
 use crate::payload::Sink;
-use crate::payload::table::{Handle, PayloadTable, Status, Text};
+use crate::payload::table::{Handle, Kind, Leaf, PayloadTable, Status, Text};
 use crate::session::Session;
 use crate::thread::stack;
 use crate::{Error, Result};
@@ -70,6 +70,7 @@ impl<'session> Object<'session> {
     /// # Errors
     ///
     /// [`Error::Foreign`] if the object is of another interpreter.
+    #[inline]
     pub(crate) fn handle_in(&self, receiver: &Session) -> Result<Handle> {
         let (owner, receiver) = (self.session.interpreter(), receiver.interpreter());
         if Arc::ptr_eq(&owner.0, &receiver.0) {
@@ -102,6 +103,7 @@ impl<'session> Object<'session> {
 
     /// Runs one table function on this object that yields nothing, or writes through captured
     /// pointers. The thread is attached, and the object alive.
+    #[inline]
     pub(crate) fn perform(
         &self,
         call: impl FnOnce(&PayloadTable, Handle, *mut c_void) -> Status,
@@ -110,6 +112,7 @@ impl<'session> Object<'session> {
     }
 
     /// As [`Object::perform`], of a table function that yields an object.
+    #[inline]
     fn object(
         &self,
         call: impl FnOnce(&PayloadTable, Handle, *mut Handle, *mut c_void) -> Status,
@@ -124,18 +127,23 @@ impl<'session> Object<'session> {
 
     /// Whether it is `None`.
     pub fn is_none(&self) -> bool {
-        use crate::payload::table::{Kind, Leaf};
         let mut leaf = Leaf::new(Kind::OTHER);
         // SAFETY: `perform` attaches, and the object is alive.
-        self.perform(|table, handle, sink| unsafe { (table.inspect)(handle, &mut leaf, sink) })
-            .is_ok()
-            && {
-                if !leaf.owner.is_null() {
-                    // SAFETY: the leaf's owner is ours to release.
-                    unsafe { (self.session.inner().table().release)(leaf.owner) };
-                }
-                leaf.kind == Kind::NONE
-            }
+        let seen =
+            self.perform(|table, handle, sink| unsafe { (table.inspect)(handle, &mut leaf, sink) });
+        seen.is_ok() && leaf.kind == Kind::NONE
+    }
+
+    /// The two's complement of an `int`, little-endian, as `bytes`.
+    ///
+    /// # Errors
+    ///
+    /// `AttributeError`, or another exception, if it is no `int`.
+    pub(crate) fn digits(&self) -> Result<Object<'session>> {
+        self.object(|table, handle, out, sink| {
+            // SAFETY: attached, and the object is alive.
+            unsafe { (table.digits)(handle, out, sink) }
+        })
     }
 
     /// `getattr(self, name)`.
@@ -165,7 +173,7 @@ impl<'session> Object<'session> {
         })
     }
 
-    /// `self(*arguments)`. Arguments are a tuple of up to eight values, or a slice of objects.
+    /// `self(*arguments)`. Arguments are a tuple of up to twelve values, or one value: see [`ToArguments`].
     ///
     /// # Errors
     ///
@@ -214,37 +222,30 @@ impl<'session> Object<'session> {
         self.invoke(method, &arguments, &keywords)
     }
 
-    fn invoke(
+    #[inline]
+    fn invoke<A: ToArguments + ?Sized, K: ToKeywords + ?Sized>(
         &self,
         method: &str,
-        arguments: &dyn ToArguments,
-        keywords: &dyn ToKeywords,
+        arguments: &A,
+        keywords: &K,
     ) -> Result<Object<'session>> {
         let _attached = self.session.attach();
-        let mut positional = Vec::with_capacity(8);
-        arguments.append_to(self.session, &mut positional)?;
-        let mut named = Vec::new();
-        keywords.append_to(self.session, &mut named)?;
-        let handles = positional
-            .iter()
-            .chain(named.iter().map(|(_, value)| value))
-            .map(|value| value.handle_in(self.session))
-            .collect::<Result<Vec<Handle>>>()?;
-        let names: Vec<Text> = named.iter().map(|(name, _)| Text::new(name)).collect();
+        let mut list = List::new(self.session);
+        arguments.append_to(&mut list.positional())?;
+        keywords.append_to(&mut list.named())?;
+        self.call_with(method, &mut list)
+    }
+
+    /// Calls it with arguments that were made. The thread is attached.
+    fn call_with(&self, method: &str, list: &mut List<'_>) -> Result<Object<'session>> {
         self.object(|table, handle, out, sink| {
-            // SAFETY: attached; the two vectors keep every object alive during the call. `handles`
-            // has one for each positional argument and one for each name.
+            let (values, names) = list.take();
+            let positional = values.len() - names.len();
+            let (method, values, named) = (Text::new(method), values.as_ptr(), names.len());
+            // SAFETY: attached. The values and names are valid, and there is a value for each name behind the
+            // positional ones.
             unsafe {
-                (table.call)(
-                    handle,
-                    Text::new(method),
-                    handles.as_ptr(),
-                    positional.len(),
-                    names.as_ptr(),
-                    names.len(),
-                    out,
-                    sink,
-                )
+                (table.call)(handle, method, values, positional, names.as_ptr(), named, out, sink)
             }
         })
     }
@@ -254,6 +255,7 @@ impl<'session> Object<'session> {
     /// # Errors
     ///
     /// [`Error::Convert`] if the object has no such value.
+    #[inline]
     pub fn extract<T: FromPython<'session>>(&self) -> Result<T> {
         let _attached = self.session.attach();
         T::from_python(self)
@@ -409,10 +411,17 @@ impl Clone for Object<'_> {
 }
 
 impl Drop for Object<'_> {
+    #[inline]
     fn drop(&mut self) {
-        // SAFETY: the reference is owned, and `release` may be called by any thread, attached or
-        // not; the session keeps the interpreter alive.
-        unsafe { (self.session.inner().table().release)(self.handle()) };
+        let inner = self.session.inner();
+        // SAFETY: the reference is owned. `release` may be called by any thread, attached or not; the session keeps the
+        // interpreter alive.
+        unsafe {
+            match inner.is_held() {
+                true => (inner.table().release_attached)(self.handle()),
+                false => (inner.table().release)(self.handle()),
+            }
+        }
     }
 }
 

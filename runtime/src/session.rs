@@ -2,7 +2,7 @@
 
 use crate::Result;
 use crate::convert::ToPython;
-use crate::interpreter::{Attached, Inner, Interpreter, without_gil};
+use crate::interpreter::{Attached, Inner, Interpreter, held, without_gil};
 use crate::interrupt::{self, InterruptHandle, Watch};
 use crate::memory;
 use crate::object::Object;
@@ -12,8 +12,10 @@ use crate::thread::stack;
 use std::any::Any;
 use std::ffi::c_long;
 use std::fmt;
+use std::mem::ManuallyDrop;
+use std::ops::Deref;
 use std::ptr;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 /// A lease on one interpreter.
@@ -207,12 +209,33 @@ impl Session {
         action()
     }
 
+    #[inline]
     pub(crate) fn attach(&self) -> Attached<'_> {
+        match self.interpreter.0.is_held() {
+            true => Attached::nested(),
+            false => self.visit(),
+        }
+    }
+
+    fn visit(&self) -> Attached<'_> {
         let attached = self.interpreter.0.attach();
         match self.watch.get() {
             None => attached,
             Some(watch) => attached.watched_by(watch, &self.interpreter.0),
         }
+    }
+
+    /// A session for a host function that is called in the visit of another session on this thread: that one's lease is
+    /// enough, and keeps the interpreter.
+    pub(crate) fn of_visit(interpreter: &Weak<Inner>) -> Option<Borrowed> {
+        let inner = interpreter.as_ptr();
+        if !held::is_of(inner) {
+            return None;
+        }
+        // SAFETY: a visit, or the caller of a host function, further up this thread's stack has a strong reference, and
+        // keeps it until after this call. `Borrowed` does not give up the reference that is made up here.
+        let interpreter = Interpreter(unsafe { Arc::from_raw(inner) });
+        Some(Borrowed(ManuallyDrop::new(Self::on(interpreter))))
     }
 
     fn on(interpreter: Interpreter) -> Self {
@@ -224,6 +247,7 @@ impl Session {
     }
 
     /// Runs one table function that yields an object.
+    #[inline]
     pub(crate) fn object(
         &self,
         call: impl FnOnce(&Inner, *mut Handle, *mut std::ffi::c_void) -> Status,
@@ -234,12 +258,15 @@ impl Session {
         let mut out = ptr::null_mut();
         let mut sink = Sink::default();
         let status = call(self.inner(), &mut out, sink.pointer());
-        sink.check(status)?;
+        if status != Status::DONE {
+            return Err(sink.failure(status));
+        }
         // SAFETY: a table function that succeeds has written an owned reference.
         Ok(unsafe { Object::from_owned(self, out) })
     }
 
     /// Runs one table function that yields nothing, or writes through captured pointers.
+    #[inline]
     pub(crate) fn perform(
         &self,
         call: impl FnOnce(&Inner, *mut std::ffi::c_void) -> Status,
@@ -250,6 +277,24 @@ impl Session {
         let mut sink = Sink::default();
         let status = call(self.inner(), sink.pointer());
         sink.check(status)
+    }
+}
+
+/// A session without a lease of its own, and without a reference to its interpreter.
+pub(crate) struct Borrowed(ManuallyDrop<Session>);
+
+impl Deref for Borrowed {
+    type Target = Session;
+
+    fn deref(&self) -> &Session {
+        &self.0
+    }
+}
+
+impl Drop for Borrowed {
+    fn drop(&mut self) {
+        self.0.watch.take();
+        self.0.origin.take();
     }
 }
 

@@ -2,7 +2,7 @@
 
 mod pythons;
 
-use hydrozoa::{Error, Session, Value};
+use hydrozoa::{Error, Session, Spread, Value};
 use pythons::pools;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -21,7 +21,11 @@ fn arguments_arrive_in_their_places() {
         let seen = |call: hydrozoa::Result<hydrozoa::Object<'_>>| call.unwrap().repr().unwrap();
         assert_eq!(seen(f.call(())), "((), {})");
         assert_eq!(seen(f.call((1, "b", 2.5))), "((1, 'b', 2.5), {})");
-        assert_eq!(seen(f.call(vec![7; 9])), "((7, 7, 7, 7, 7, 7, 7, 7, 7), {})");
+        assert_eq!(
+            seen(f.call(Spread(vec![7; 20]))),
+            format!("(({}), {{}})", ["7"; 20].join(", "))
+        );
+        assert_eq!(seen(f.call(Spread(&[1, 2]))), "((1, 2), {})");
         assert_eq!(seen(f.call_kwargs((), [("a", 1), ("b", 2)])), "((), {'a': 1, 'b': 2})");
         assert_eq!(
             seen(f.call_kwargs((0,), (("a", 1), ("b", "two"), ("c", ())))),
@@ -33,6 +37,80 @@ fn arguments_arrive_in_their_places() {
             seen(text.call_method_kwargs("split", (), (("sep", "b"), ("maxsplit", 1)))),
             "['a ', '']"
         );
+    });
+}
+
+#[test]
+fn a_value_that_is_no_tuple_is_one_argument() {
+    each(|session| {
+        let f = session.eval("lambda *args: args").unwrap();
+        let seen = |call: hydrozoa::Result<hydrozoa::Object<'_>>| call.unwrap().repr().unwrap();
+        assert_eq!(seen(f.call(1)), "(1,)");
+        assert_eq!(seen(f.call("ab")), "('ab',)");
+        assert_eq!(seen(f.call(b"ab")), "(b'ab',)");
+        assert_eq!(seen(f.call(vec![1, 2])), "([1, 2],)");
+        assert_eq!(seen(f.call(&["a", "b"][..])), "(['a', 'b'],)");
+        assert_eq!(seen(f.call(None::<i64>)), "(None,)");
+        let list = session.eval("[3]").unwrap();
+        assert_eq!(seen(f.call(&list)), "([3],)");
+        assert_eq!(seen(f.call(&[list.clone(), list])), "([[3], [3]],)");
+    });
+}
+
+#[test]
+fn many_names_are_many_strings() {
+    each(|session| {
+        let code = "
+class Any:
+    def __getattr__(self, name): return name
+    def method(self, **keywords): return '/'.join(keywords)
+any = Any()
+";
+        let any = session.run(code, "names.py").unwrap().get_item("any").unwrap();
+        // More than are kept, and each asked for again: short and long ones that begin and end alike.
+        for _ in 0..3 {
+            for number in 0..2000 {
+                for name in [
+                    format!("n{number}"),
+                    format!("a_name_of_some_length_{number}_that_ends_alike"),
+                    format!("{number}_é_{}", "x".repeat(number % 90)),
+                ] {
+                    assert_eq!(any.getattr(&name).unwrap().extract::<String>().unwrap(), name);
+                }
+            }
+        }
+        for count in [1, 2, 5, 16, 17, 40] {
+            let names: Vec<String> = (0..count).map(|index| format!("k{index}")).collect();
+            for _ in 0..3 {
+                let named: Vec<(&str, i64)> = names.iter().map(|name| (&**name, 1)).collect();
+                let seen = any.call_method_kwargs("method", (), named).unwrap();
+                assert_eq!(seen.extract::<String>().unwrap(), names.join("/"));
+            }
+        }
+    });
+}
+
+#[test]
+fn an_argument_that_cannot_be_made_leaves_nothing_behind() {
+    each(|session| {
+        let code = "
+import gc, sys
+class Thing: pass
+def alive(): gc.collect(); return sum(type(o) is Thing for o in gc.get_objects())
+";
+        let code = session.run(code, "things.py").unwrap();
+        let make = code.get_item("Thing").unwrap();
+        let alive = || code.get_item("alive").unwrap().call(()).unwrap().extract::<i64>().unwrap();
+        let before = alive();
+        // No `str` has this text in UTF-8, so the call does not begin. The lists are made before it is found.
+        let surrogate = session.eval("'\\ud800'").unwrap();
+        for _ in 0..100 {
+            let things = vec![make.call(()).unwrap(), make.call(()).unwrap()];
+            let names = [("", things.clone()), ("x", things.clone())];
+            assert!(make.call_kwargs((&things, things.clone()), names).is_err());
+            assert!(surrogate.extract::<String>().is_err());
+        }
+        assert_eq!(alive(), before);
     });
 }
 
@@ -106,7 +184,7 @@ fn python_calls_rust_with_arguments_of_every_kind() {
         let add = session
             .function("add", |session, arguments| {
                 let sum = arguments.extract::<i64>(0)? + arguments.extract::<i64>(1)?;
-                let names: Vec<&str> = arguments.named.iter().map(|(n, _)| n.as_str()).collect();
+                let names: Vec<String> = arguments.named()?.into_iter().map(|(n, _)| n).collect();
                 session.object_from(&(sum, names))
             })
             .unwrap();

@@ -176,7 +176,8 @@ fn recursion_through_host_functions_ends_in_an_error() {
                     let session = pool.acquire().unwrap();
                     let again = session
                         .function("again", |_, arguments| {
-                            arguments.positional[0].call((&arguments.positional[0],))
+                            let function = arguments.get(0).unwrap();
+                            function.call((&function,))
                         })
                         .unwrap();
                     let namespace =

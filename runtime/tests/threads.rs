@@ -194,7 +194,7 @@ fn a_host_function_lets_go_of_the_gil_to_wait() {
             let other = pool.clone();
             let wait = session
                 .function("wait", move |session, arguments| {
-                    let list = &arguments.positional[0];
+                    let list = arguments.get(0).unwrap();
                     let pool = other.clone();
                     // The thread needs both interpreters, and the object that this one holds.
                     let append = list.getattr("append")?;

@@ -1,148 +1,257 @@
 //! The arguments of a call.
 
-use super::ToPython;
+use super::tensor::Tensor;
+use super::{Integer, ToPython, Value};
 use crate::Result;
 use crate::object::Object;
+use crate::payload::table::{Kind, Leaf, Text};
 use crate::session::Session;
+use smallvec::SmallVec;
+use std::collections::{BTreeMap, HashMap};
+use std::marker::PhantomData;
 
-/// Positional arguments: a tuple of up to eight values, or an array, slice or vector of any number of
-/// values of one type.
+/// Positional arguments: a tuple of up to twelve values, one value, or [`Spread`] for any number.
+///
+/// A list of values (`Vec`, slice, array) is one argument, as bytes and text are.
+///
+/// ```no_run
+/// # fn f(object: hydrozoa::Object<'_>) -> hydrozoa::Result<()> {
+/// use hydrozoa::Spread;
+///
+/// object.call(())?; // object()
+/// object.call("text")?; // object('text')
+/// object.call(("text", 1))?; // object('text', 1)
+/// object.call(vec![1, 2])?; // object([1, 2])
+/// object.call(Spread(vec![1, 2]))?; // object(1, 2)
+/// # Ok(()) }
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no list of arguments",
+    note = "put the arguments into a tuple: `(argument,)`, `(first, second)`"
+)]
 pub trait ToArguments {
     /// Appends the arguments in order.
     ///
     /// # Errors
     ///
     /// A failed conversion.
-    fn append_to<'session>(
-        &self,
-        session: &'session Session,
-        values: &mut Vec<Object<'session>>,
-    ) -> Result<()>;
+    fn append_to<'a>(&'a self, arguments: &mut Positional<'_, 'a>) -> Result<()>;
 }
 
-/// Named arguments: a tuple of up to eight pairs, or any number of one type in an array, slice or
+/// Named arguments: a tuple of up to twelve pairs, or any number of one type in an array, slice or
 /// vector: `&[("dim", 1)]`, `(("dim", 1), ("keepdim", true))`, `()`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no list of named arguments",
+    note = "put pairs of name and value into a tuple: `((\"dim\", 1),)`"
+)]
 pub trait ToKeywords {
     /// Appends names with their values, in order.
     ///
     /// # Errors
     ///
     /// A failed conversion.
-    fn append_to<'name, 'session>(
-        &'name self,
-        session: &'session Session,
-        named: &mut Vec<(&'name str, Object<'session>)>,
-    ) -> Result<()>;
+    fn append_to<'a>(&'a self, arguments: &mut Named<'_, 'a>) -> Result<()>;
 }
 
-impl<T: ToPython> ToArguments for [T] {
-    fn append_to<'session>(
-        &self,
-        session: &'session Session,
-        values: &mut Vec<Object<'session>>,
-    ) -> Result<()> {
-        for value in self {
-            values.push(value.to_python(session)?);
+/// The values of a slice, array or vector, each one argument: `f.call(Spread(&values))` is `f(*values)`.
+#[derive(Clone, Copy, Debug)]
+pub struct Spread<T>(pub T);
+
+/// The arguments of one call on their way to its interpreter.
+pub(crate) struct List<'a> {
+    session: &'a Session,
+    /// Positional arguments, and then one for each name.
+    leaves: SmallVec<[Leaf; 8]>,
+    names: SmallVec<[Text; 4]>,
+    /// What the leaves and the names view.
+    _viewed: PhantomData<&'a ()>,
+}
+
+impl<'a> List<'a> {
+    #[inline]
+    pub(crate) fn new(session: &'a Session) -> Self {
+        let (leaves, names) = (SmallVec::new(), SmallVec::new());
+        Self { session, leaves, names, _viewed: PhantomData }
+    }
+
+    /// The same, with room for so many arguments.
+    pub(crate) fn with_capacity(session: &'a Session, count: usize) -> Self {
+        let mut list = Self::new(session);
+        list.leaves.reserve(count);
+        list
+    }
+
+    /// The place for positional arguments.
+    #[inline]
+    pub(crate) fn positional(&mut self) -> Positional<'_, 'a> {
+        Positional(self)
+    }
+
+    /// The place for named arguments, which are behind all positional ones.
+    #[inline]
+    pub(crate) fn named(&mut self) -> Named<'_, 'a> {
+        Named(self)
+    }
+
+    #[inline]
+    fn push<T: ToPython + ?Sized>(&mut self, value: &'a T) -> Result<()> {
+        let leaf = match value.as_plain() {
+            Some(plain) => plain.leaf(self.session)?,
+            None => {
+                let object = value.to_python(self.session)?;
+                Leaf::object(Kind::OWNED, object.into_handle_in(self.session)?)
+            }
+        };
+        self.leaves.push(leaf);
+        Ok(())
+    }
+
+    /// The values, and the names of the last ones. Whoever gets them takes over the references that the values own.
+    #[inline]
+    pub(crate) fn take(&mut self) -> (&[Leaf], &[Text]) {
+        let (data, count) = (self.leaves.as_ptr(), self.leaves.len());
+        // SAFETY: the values before stay where they are while `self` is borrowed, and need no destructor. What is no longer
+        // in the list is not released with it.
+        let leaves = unsafe {
+            self.leaves.set_len(0);
+            std::slice::from_raw_parts(data, count)
+        };
+        (leaves, &self.names)
+    }
+}
+
+impl Drop for List<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        for leaf in &self.leaves {
+            if leaf.kind == Kind::OWNED {
+                // SAFETY: the reference is owned, and was not passed on: `take` empties the list.
+                unsafe { (self.session.inner().table().release)(leaf.as_object()) };
+            }
         }
+    }
+}
+
+/// Where [`ToArguments`] puts the positional arguments of a call.
+pub struct Positional<'list, 'a>(&'list mut List<'a>);
+
+impl<'a> Positional<'_, 'a> {
+    /// Appends one argument.
+    ///
+    /// # Errors
+    ///
+    /// A failed conversion.
+    #[inline]
+    pub fn push<T: ToPython + ?Sized>(&mut self, value: &'a T) -> Result<()> {
+        self.0.push(value)
+    }
+}
+
+/// Where [`ToKeywords`] puts the named arguments of a call.
+pub struct Named<'list, 'a>(&'list mut List<'a>);
+
+impl<'a> Named<'_, 'a> {
+    /// Appends one argument with its name.
+    ///
+    /// # Errors
+    ///
+    /// A failed conversion.
+    #[inline]
+    pub fn push<T: ToPython + ?Sized>(&mut self, name: &'a str, value: &'a T) -> Result<()> {
+        self.0.push(value)?;
+        self.0.names.push(Text::new(name));
         Ok(())
     }
 }
 
-impl<T: ToPython, const N: usize> ToArguments for [T; N] {
-    fn append_to<'session>(
-        &self,
-        session: &'session Session,
-        values: &mut Vec<Object<'session>>,
-    ) -> Result<()> {
-        self.as_slice().append_to(session, values)
-    }
+macro_rules! one_argument {
+    ($($type:ty),*; $(for<$($parameter:ident $(: $bound:path)?),+> $generic:ty),*;) => {
+        $(one_argument!(impl {} $type);)*
+        $(one_argument!(impl {<$($parameter $(: $bound)?),+>} $generic);)*
+    };
+    (impl {$($parameters:tt)*} $type:ty) => {
+        impl $($parameters)* ToArguments for $type {
+            #[inline]
+            fn append_to<'a>(&'a self, arguments: &mut Positional<'_, 'a>) -> Result<()> {
+                arguments.push(self)
+            }
+        }
+    };
 }
 
-impl<T: ToPython> ToArguments for Vec<T> {
-    fn append_to<'session>(
-        &self,
-        session: &'session Session,
-        values: &mut Vec<Object<'session>>,
-    ) -> Result<()> {
-        self.as_slice().append_to(session, values)
+one_argument! {
+    bool, i8, i16, i32, i64, i128, isize, u8, u16, u32, u64, u128, usize, f32, f64, str, String, Integer, Value, Tensor,
+    Object<'_>;
+    for<T: ToPython> Option<T>, for<T: ToPython> [T], for<T: ToPython> Vec<T>,
+    for<K: ToPython, V: ToPython, S> HashMap<K, V, S>, for<K: ToPython, V: ToPython> BTreeMap<K, V>;
+}
+
+impl<T: ToPython, const N: usize> ToArguments for [T; N] {
+    #[inline]
+    fn append_to<'a>(&'a self, arguments: &mut Positional<'_, 'a>) -> Result<()> {
+        arguments.push(self)
     }
 }
 
 impl<A: ToArguments + ?Sized> ToArguments for &A {
-    fn append_to<'session>(
-        &self,
-        session: &'session Session,
-        values: &mut Vec<Object<'session>>,
-    ) -> Result<()> {
-        (**self).append_to(session, values)
+    #[inline]
+    fn append_to<'a>(&'a self, arguments: &mut Positional<'_, 'a>) -> Result<()> {
+        (**self).append_to(arguments)
     }
 }
 
-impl<S: AsRef<str>, T: ToPython> ToKeywords for [(S, T)] {
-    fn append_to<'name, 'session>(
-        &'name self,
-        session: &'session Session,
-        named: &mut Vec<(&'name str, Object<'session>)>,
-    ) -> Result<()> {
-        for (name, value) in self {
-            named.push((name.as_ref(), value.to_python(session)?));
+macro_rules! spread {
+    ($($(const $count:ident)? $values:ty),*) => {$(
+        impl<T: ToPython $(, const $count: usize)?> ToArguments for Spread<$values> {
+            fn append_to<'a>(&'a self, arguments: &mut Positional<'_, 'a>) -> Result<()> {
+                self.0.iter().try_for_each(|value| arguments.push(value))
+            }
         }
-        Ok(())
+    )*};
+}
+
+spread!(Vec<T>, &Vec<T>, &[T], const N [T; N], const N &[T; N]);
+
+impl<S: AsRef<str>, T: ToPython> ToKeywords for [(S, T)] {
+    fn append_to<'a>(&'a self, arguments: &mut Named<'_, 'a>) -> Result<()> {
+        self.iter().try_for_each(|(name, value)| arguments.push(name.as_ref(), value))
     }
 }
 
 impl<S: AsRef<str>, T: ToPython, const N: usize> ToKeywords for [(S, T); N] {
-    fn append_to<'name, 'session>(
-        &'name self,
-        session: &'session Session,
-        named: &mut Vec<(&'name str, Object<'session>)>,
-    ) -> Result<()> {
-        self.as_slice().append_to(session, named)
+    fn append_to<'a>(&'a self, arguments: &mut Named<'_, 'a>) -> Result<()> {
+        self.as_slice().append_to(arguments)
     }
 }
 
 impl<S: AsRef<str>, T: ToPython> ToKeywords for Vec<(S, T)> {
-    fn append_to<'name, 'session>(
-        &'name self,
-        session: &'session Session,
-        named: &mut Vec<(&'name str, Object<'session>)>,
-    ) -> Result<()> {
-        self.as_slice().append_to(session, named)
+    fn append_to<'a>(&'a self, arguments: &mut Named<'_, 'a>) -> Result<()> {
+        self.as_slice().append_to(arguments)
     }
 }
 
 impl<K: ToKeywords + ?Sized> ToKeywords for &K {
-    fn append_to<'name, 'session>(
-        &'name self,
-        session: &'session Session,
-        named: &mut Vec<(&'name str, Object<'session>)>,
-    ) -> Result<()> {
-        (**self).append_to(session, named)
+    fn append_to<'a>(&'a self, arguments: &mut Named<'_, 'a>) -> Result<()> {
+        (**self).append_to(arguments)
     }
 }
 
 macro_rules! tuples {
-    ($(($($name:ident $key:ident $index:tt),*);)*) => {$(
+    ($($($name:ident $key:ident $index:tt),*;)*) => {$(
         impl<$($name: ToPython),*> ToArguments for ($($name,)*) {
+            #[inline]
             #[allow(unused_variables, reason = "the empty tuple appends nothing")]
-            fn append_to<'session>(
-                &self,
-                session: &'session Session,
-                values: &mut Vec<Object<'session>>,
-            ) -> Result<()> {
-                $(values.push(self.$index.to_python(session)?);)*
+            fn append_to<'a>(&'a self, arguments: &mut Positional<'_, 'a>) -> Result<()> {
+                $(arguments.push(&self.$index)?;)*
                 Ok(())
             }
         }
 
         impl<$($key: AsRef<str>, $name: ToPython),*> ToKeywords for ($(($key, $name),)*) {
+            #[inline]
             #[allow(unused_variables, reason = "the empty tuple appends nothing")]
-            fn append_to<'name, 'session>(
-                &'name self,
-                session: &'session Session,
-                named: &mut Vec<(&'name str, Object<'session>)>,
-            ) -> Result<()> {
-                $(named.push((self.$index.0.as_ref(), self.$index.1.to_python(session)?));)*
+            fn append_to<'a>(&'a self, arguments: &mut Named<'_, 'a>) -> Result<()> {
+                $(arguments.push(self.$index.0.as_ref(), &self.$index.1)?;)*
                 Ok(())
             }
         }
@@ -150,13 +259,17 @@ macro_rules! tuples {
 }
 
 tuples! {
-    ();
-    (A KA 0);
-    (A KA 0, B KB 1);
-    (A KA 0, B KB 1, C KC 2);
-    (A KA 0, B KB 1, C KC 2, D KD 3);
-    (A KA 0, B KB 1, C KC 2, D KD 3, E KE 4);
-    (A KA 0, B KB 1, C KC 2, D KD 3, E KE 4, F KF 5);
-    (A KA 0, B KB 1, C KC 2, D KD 3, E KE 4, F KF 5, G KG 6);
-    (A KA 0, B KB 1, C KC 2, D KD 3, E KE 4, F KF 5, G KG 6, H KH 7);
+    ;
+    A KA 0;
+    A KA 0, B KB 1;
+    A KA 0, B KB 1, C KC 2;
+    A KA 0, B KB 1, C KC 2, D KD 3;
+    A KA 0, B KB 1, C KC 2, D KD 3, E KE 4;
+    A KA 0, B KB 1, C KC 2, D KD 3, E KE 4, F KF 5;
+    A KA 0, B KB 1, C KC 2, D KD 3, E KE 4, F KF 5, G KG 6;
+    A KA 0, B KB 1, C KC 2, D KD 3, E KE 4, F KF 5, G KG 6, H KH 7;
+    A KA 0, B KB 1, C KC 2, D KD 3, E KE 4, F KF 5, G KG 6, H KH 7, I KI 8;
+    A KA 0, B KB 1, C KC 2, D KD 3, E KE 4, F KF 5, G KG 6, H KH 7, I KI 8, J KJ 9;
+    A KA 0, B KB 1, C KC 2, D KD 3, E KE 4, F KF 5, G KG 6, H KH 7, I KI 8, J KJ 9, K KK 10;
+    A KA 0, B KB 1, C KC 2, D KD 3, E KE 4, F KF 5, G KG 6, H KH 7, I KI 8, J KJ 9, K KK 10, L KL 11;
 }

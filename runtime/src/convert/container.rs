@@ -1,8 +1,8 @@
 //! bytes, list, tuple, dict.
 
-use super::{FromPython, Inspected, ToPython};
+use super::{FromPython, Inspected, List, Plain, ToPython};
 use crate::object::Object;
-use crate::payload::table::{Handle, Kind};
+use crate::payload::table::{Handle, Kind, Leaf};
 use crate::session::Session;
 use crate::{Error, Result};
 use std::collections::{BTreeMap, HashMap};
@@ -10,20 +10,53 @@ use std::hash::{BuildHasher, Hash};
 use std::ptr;
 
 /// A new list, tuple or dict (of keys and values in turn).
-pub(super) fn gather<'session, 'item>(
+pub(super) fn gather<'session, 'item, T: ToPython + ?Sized + 'item>(
     session: &'session Session,
     kind: Kind,
-    items: impl Iterator<Item = &'item dyn ToPython>,
+    items: impl IntoIterator<Item = &'item T>,
 ) -> Result<Object<'session>> {
     let _attached = session.attach();
-    let objects = items.map(|item| item.to_python(session)).collect::<Result<Vec<_>>>()?;
-    let handles =
-        objects.iter().map(|object| object.handle_in(session)).collect::<Result<Vec<Handle>>>()?;
-    let len = if kind == Kind::DICT { handles.len() / 2 } else { handles.len() };
+    let items = items.into_iter();
+    let mut list = List::with_capacity(session, items.size_hint().0);
+    let mut places = list.positional();
+    for item in items {
+        places.push(item)?;
+    }
+    gather_list(session, kind, &mut list)
+}
+
+/// The same of values in a list.
+pub(super) fn gather_list<'session>(
+    session: &'session Session,
+    kind: Kind,
+    list: &mut List<'_>,
+) -> Result<Object<'session>> {
     session.object(|inner, out, sink| {
-        // SAFETY: attached; `objects` keeps every handle alive; `len` counts items or pairs.
-        unsafe { (inner.table().gather)(kind, handles.as_ptr(), len, out, sink) }
+        let (leaves, _) = list.take();
+        let len = if kind == Kind::DICT { leaves.len() / 2 } else { leaves.len() };
+        // SAFETY: `object` attaches; the leaves are valid, and `len` counts items or pairs.
+        unsafe { (inner.table().gather)(kind, leaves.as_ptr(), len, out, sink) }
     })
+}
+
+/// The items of a list or tuple, if `from` makes something of each.
+pub(super) fn plain_items<T>(
+    object: &Object<'_>,
+    from: impl Fn(Plain<'_>) -> Option<T>,
+) -> Result<Option<Vec<T>>> {
+    // Length, items and views are read in one turn of the GIL, in which no Python code runs.
+    let inspected = Inspected::new(object)?;
+    if !matches!(inspected.kind(), Kind::LIST | Kind::TUPLE) {
+        return Ok(None);
+    }
+    let len = inspected.leaf.len;
+    let mut leaves = vec![Leaf::new(Kind::NONE); len];
+    object.perform(|table, handle, sink| {
+        // SAFETY: attached; there is room for `len` items.
+        unsafe { (table.leaves)(handle, leaves.as_mut_ptr(), len, sink) }
+    })?;
+    // SAFETY: the container keeps its items, and they their bytes.
+    Ok(leaves.iter().map(|leaf| unsafe { Plain::of(leaf) }.and_then(&from)).collect())
 }
 
 /// The items of a list or tuple.
@@ -44,7 +77,7 @@ pub(super) fn scatter<'session>(
     if !kinds.contains(&inspected.kind()) {
         return Err(inspected.unexpected(expected));
     }
-    let len = inspected.leaf.data.len;
+    let len = inspected.leaf.len;
     let count = if inspected.kind() == Kind::DICT { 2 * len } else { len };
     let mut handles: Vec<Handle> = vec![ptr::null_mut(); count];
     object.perform(|table, handle, sink| {
@@ -123,8 +156,10 @@ macro_rules! tuples {
     ($($count:literal: $($name:ident $index:tt),+;)*) => {$(
         impl<$($name: ToPython),+> ToPython for ($($name,)+) {
             fn to_python<'session>(&self, session: &'session Session) -> Result<Object<'session>> {
-                let items = [$(&self.$index as &dyn ToPython),+];
-                gather(session, Kind::TUPLE, items.into_iter())
+                let _attached = session.attach();
+                let mut list = List::new(session);
+                $(list.positional().push(&self.$index)?;)+
+                gather_list(session, Kind::TUPLE, &mut list)
             }
         }
 
@@ -153,11 +188,8 @@ tuples! {
     6: A 0, B 1, C 2, D 3, E 4, F 5;
     7: A 0, B 1, C 2, D 3, E 4, F 5, G 6;
     8: A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7;
-}
-
-/// The entries of a dict whose keys are `str`.
-pub(crate) fn named<'session>(
-    object: &Object<'session>,
-) -> Result<Vec<(String, Object<'session>)>> {
-    pairs(object)?.map(|(key, value)| Ok((key.extract()?, value))).collect()
+    9: A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8;
+    10: A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9;
+    11: A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9, K 10;
+    12: A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9, K 10, L 11;
 }

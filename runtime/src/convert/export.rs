@@ -6,6 +6,7 @@ use super::dlpack::{
 use super::keeper::Lent;
 use super::tensor::Tensor;
 use crate::Result;
+use crate::interpreter::called_by_anybody;
 use crate::object::Object;
 use crate::payload::table::{Handle, TensorLoan};
 use crate::session::Session;
@@ -95,7 +96,9 @@ impl Exported<()> {
 /// `managed` must come from [`Exported::leak`], and is freed.
 unsafe extern "C" fn free(managed: *mut DLManagedTensor) {
     // SAFETY: as the caller vouches; the context is the box.
-    unsafe { drop(Box::from_raw((*managed).manager_ctx.cast::<Exported<DLManagedTensor>>())) };
+    called_by_anybody(|| unsafe {
+        drop(Box::from_raw((*managed).manager_ctx.cast::<Exported<DLManagedTensor>>()));
+    });
 }
 
 /// # Safety
@@ -103,9 +106,9 @@ unsafe extern "C" fn free(managed: *mut DLManagedTensor) {
 /// `managed` must come from [`Exported::leak`], and is freed.
 unsafe extern "C" fn free_versioned(managed: *mut DLManagedTensorVersioned) {
     // SAFETY: as the caller vouches; the context is the box.
-    unsafe {
+    called_by_anybody(|| unsafe {
         drop(Box::from_raw((*managed).manager_ctx.cast::<Exported<DLManagedTensorVersioned>>()));
-    }
+    });
 }
 
 #[cfg(test)]

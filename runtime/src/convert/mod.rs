@@ -9,7 +9,7 @@
 //! | `str` | `str`, `String` | `String` |
 //! | `bytes` | `[u8]`, `Vec<u8>` | `Vec<u8>`; also `bytearray` |
 //! | `list` | `[T]`, `Vec<T>`, `[T; N]` | `Vec<T>`; also `tuple` |
-//! | `tuple` | tuples of up to eight | the same |
+//! | `tuple` | tuples of up to twelve | the same |
 //! | `dict` | `HashMap`, `BTreeMap` | the same |
 //! | any of these | [`Value`] | [`Value`] |
 //! | buffer protocol | [`Session::lend`], [`Session::give`], [`Buffer`](buffer::Buffer) | [`Buffer`](buffer::Buffer) |
@@ -24,6 +24,7 @@ mod extents;
 mod integer;
 mod keeper;
 mod lend;
+mod plain;
 mod scalar;
 pub(crate) mod tensor;
 mod value;
@@ -31,15 +32,16 @@ mod value;
 #[cfg(feature = "tch")]
 mod tch;
 
-pub use arguments::{ToArguments, ToKeywords};
-pub(crate) use container::named;
+pub(crate) use arguments::List;
+pub use arguments::{Named, Positional, Spread, ToArguments, ToKeywords};
 pub(crate) use hydrozoa_payload::dlpack;
 pub use integer::{Integer, OutOfRange};
+pub use plain::Plain;
 pub use value::Value;
 
 use crate::interpreter::Attached;
 use crate::object::Object;
-use crate::payload::table::{Kind, Leaf, Text};
+use crate::payload::table::{Kind, Leaf};
 use crate::session::Session;
 use crate::{Error, Result};
 
@@ -52,6 +54,13 @@ pub trait ToPython {
     /// [`Error::Foreign`] or what making the object raises.
     fn to_python<'session>(&self, session: &'session Session) -> Result<Object<'session>>;
 
+    /// The value, if it needs no object of its own: it then crosses the boundary with the call that uses it.
+    #[doc(hidden)]
+    #[inline]
+    fn as_plain(&self) -> Option<Plain<'_>> {
+        None
+    }
+
     /// What a slice of such values becomes: a list, or `bytes` for `u8`.
     #[doc(hidden)]
     fn slice_to_python<'session>(
@@ -61,7 +70,7 @@ pub trait ToPython {
     where
         Self: Sized,
     {
-        container::gather(session, Kind::LIST, items.iter().map(|item| item as &dyn ToPython))
+        container::gather(session, Kind::LIST, items)
     }
 }
 
@@ -74,9 +83,25 @@ pub trait FromPython<'session>: Sized {
     /// [`Error::Convert`] if it has none of this type.
     fn from_python(object: &Object<'session>) -> Result<Self>;
 
+    /// Whether [`FromPython::from_plain`] gives values.
+    #[doc(hidden)]
+    const PLAIN: bool = false;
+
+    /// What [`FromPython::from_python`] makes of an object with this value, or `None` if that takes the object.
+    #[doc(hidden)]
+    #[inline]
+    fn from_plain(_plain: Plain<'_>) -> Option<Self> {
+        None
+    }
+
     /// What a vector of such values is made from: a list or tuple, or `bytes` for `u8`.
     #[doc(hidden)]
     fn vec_from_python(object: &Object<'session>) -> Result<Vec<Self>> {
+        if Self::PLAIN
+            && let Some(values) = container::plain_items(object, Self::from_plain)?
+        {
+            return Ok(values);
+        }
         container::sequence(object)?.iter().map(Self::from_python).collect()
     }
 }
@@ -85,6 +110,11 @@ impl<T: ToPython + ?Sized> ToPython for &T {
     fn to_python<'session>(&self, session: &'session Session) -> Result<Object<'session>> {
         (**self).to_python(session)
     }
+
+    #[inline]
+    fn as_plain(&self) -> Option<Plain<'_>> {
+        (**self).as_plain()
+    }
 }
 
 impl ToPython for Object<'_> {
@@ -92,6 +122,11 @@ impl ToPython for Object<'_> {
         let handle = self.handle_in(session)?;
         // SAFETY: the object is alive, and belongs to the session's interpreter.
         Ok(unsafe { Object::from_borrowed(session, handle) })
+    }
+
+    #[inline]
+    fn as_plain(&self) -> Option<Plain<'_>> {
+        Some(Plain::Object(self))
     }
 }
 
@@ -109,7 +144,12 @@ fn build<'session>(session: &'session Session, leaf: &Leaf) -> Result<Object<'se
     })
 }
 
-/// What an object is: a leaf with views, which last as long as this.
+/// A new object of a value that has none.
+fn build_plain<'session>(session: &'session Session, plain: Plain<'_>) -> Result<Object<'session>> {
+    build(session, &plain.leaf(session)?)
+}
+
+/// What an object is: a leaf with a view, which lasts as long as this.
 struct Inspected<'object> {
     leaf: Leaf,
     object: &'object Object<'object>,
@@ -118,6 +158,7 @@ struct Inspected<'object> {
 }
 
 impl<'object> Inspected<'object> {
+    #[inline]
     fn new(object: &'object Object<'_>) -> Result<Self> {
         let attached = object.session().attach();
         let mut leaf = Leaf::new(Kind::OTHER);
@@ -132,10 +173,20 @@ impl<'object> Inspected<'object> {
         self.leaf.kind
     }
 
+    /// The value, unless it takes more than a look.
+    #[inline]
+    fn plain(&self) -> Option<Plain<'_>> {
+        // SAFETY: the object outlives `self` and keeps its bytes. They stay what they are while the GIL is held, as it is
+        // since they were looked up.
+        unsafe { Plain::of(&self.leaf) }
+    }
+
+    /// The bytes of a kind that has a view of some.
     fn bytes(&self) -> &[u8] {
-        // SAFETY: the object (or the leaf's owner) outlives `self` and keeps the bytes. They stay
-        // what they are while the GIL is held, as it is since they were looked up.
-        unsafe { self.leaf.data.bytes() }
+        let has_view = matches!(self.kind(), Kind::STR | Kind::BYTES | Kind::BYTE_ARRAY);
+        debug_assert!(has_view, "{:?} has no view", self.kind());
+        // SAFETY: as for `plain`.
+        if has_view { unsafe { self.leaf.bytes() } } else { &[] }
     }
 
     /// The failure to be what was asked for.
@@ -144,16 +195,7 @@ impl<'object> Inspected<'object> {
     }
 }
 
-impl Drop for Inspected<'_> {
-    fn drop(&mut self) {
-        if !self.leaf.owner.is_null() {
-            // SAFETY: `inspect` gave the owner to the receiver of the leaf.
-            unsafe { (self.object.session().inner().table().release)(self.leaf.owner) };
-        }
-    }
-}
-
 /// A leaf that holds bytes.
 fn bytes_leaf(kind: Kind, bytes: &[u8]) -> Leaf {
-    Leaf { data: Text { data: bytes.as_ptr(), len: bytes.len() }, ..Leaf::new(kind) }
+    Leaf::view(kind, bytes)
 }

@@ -1,14 +1,19 @@
 //! None, bool, int, float, str.
 
-use super::{FromPython, Inspected, Integer, ToPython, build, bytes_leaf};
+use super::{FromPython, Inspected, Integer, Plain, ToPython, build, build_plain, bytes_leaf};
 use crate::object::Object;
-use crate::payload::table::{Kind, Leaf};
+use crate::payload::table::Kind;
 use crate::session::Session;
 use crate::{Error, Result};
 
 impl ToPython for () {
     fn to_python<'session>(&self, session: &'session Session) -> Result<Object<'session>> {
-        build(session, &Leaf::new(Kind::NONE))
+        build_plain(session, Plain::None)
+    }
+
+    #[inline]
+    fn as_plain(&self) -> Option<Plain<'_>> {
+        Some(Plain::None)
     }
 }
 
@@ -29,6 +34,14 @@ impl<T: ToPython> ToPython for Option<T> {
             None => ().to_python(session),
         }
     }
+
+    #[inline]
+    fn as_plain(&self) -> Option<Plain<'_>> {
+        match self {
+            Some(value) => value.as_plain(),
+            None => Some(Plain::None),
+        }
+    }
 }
 
 impl<'session, T: FromPython<'session>> FromPython<'session> for Option<T> {
@@ -42,16 +55,30 @@ impl<'session, T: FromPython<'session>> FromPython<'session> for Option<T> {
 
 impl ToPython for bool {
     fn to_python<'session>(&self, session: &'session Session) -> Result<Object<'session>> {
-        let leaf = Leaf { integer: i64::from(*self), ..Leaf::new(Kind::BOOL) };
-        build(session, &leaf)
+        build_plain(session, Plain::Bool(*self))
+    }
+
+    #[inline]
+    fn as_plain(&self) -> Option<Plain<'_>> {
+        Some(Plain::Bool(*self))
     }
 }
 
 impl FromPython<'_> for bool {
+    const PLAIN: bool = true;
+
+    #[inline]
+    fn from_plain(plain: Plain<'_>) -> Option<Self> {
+        match plain {
+            Plain::Bool(value) => Some(value),
+            _ => None,
+        }
+    }
+
     fn from_python(object: &Object<'_>) -> Result<Self> {
         let inspected = Inspected::new(object)?;
         match inspected.kind() {
-            Kind::BOOL => Ok(inspected.leaf.integer != 0),
+            Kind::BOOL => Ok(inspected.leaf.as_integer() != 0),
             // numpy's scalar (`bool_` before 2.0) is no subclass of bool, which cannot have any.
             Kind::OTHER if matches!(object.type_name().as_str(), "bool" | "bool_") => {
                 object.truth()
@@ -63,16 +90,30 @@ impl FromPython<'_> for bool {
 
 impl ToPython for f64 {
     fn to_python<'session>(&self, session: &'session Session) -> Result<Object<'session>> {
-        let leaf = Leaf { float: *self, ..Leaf::new(Kind::FLOAT) };
-        build(session, &leaf)
+        build_plain(session, Plain::Float(*self))
+    }
+
+    #[inline]
+    fn as_plain(&self) -> Option<Plain<'_>> {
+        Some(Plain::Float(*self))
     }
 }
 
 impl FromPython<'_> for f64 {
+    const PLAIN: bool = true;
+
+    #[inline]
+    fn from_plain(plain: Plain<'_>) -> Option<Self> {
+        match plain {
+            Plain::Float(value) => Some(value),
+            _ => None,
+        }
+    }
+
     fn from_python(object: &Object<'_>) -> Result<Self> {
         let inspected = Inspected::new(object)?;
         match inspected.kind() {
-            Kind::FLOAT => Ok(inspected.leaf.float),
+            Kind::FLOAT => Ok(inspected.leaf.as_float()),
             // float(int) rounds correctly and reports overflow, also for big ones.
             Kind::INT | Kind::BIG_INT | Kind::OTHER => {
                 let float = object.call_method("__float__", ()).map_err(|error| {
@@ -80,7 +121,7 @@ impl FromPython<'_> for f64 {
                 })?;
                 let inspected = Inspected::new(&float)?;
                 match inspected.kind() {
-                    Kind::FLOAT => Ok(inspected.leaf.float),
+                    Kind::FLOAT => Ok(inspected.leaf.as_float()),
                     _ => Err(inspected.unexpected("float")),
                 }
             }
@@ -93,9 +134,21 @@ impl ToPython for f32 {
     fn to_python<'session>(&self, session: &'session Session) -> Result<Object<'session>> {
         f64::from(*self).to_python(session)
     }
+
+    #[inline]
+    fn as_plain(&self) -> Option<Plain<'_>> {
+        Some(Plain::Float((*self).into()))
+    }
 }
 
 impl FromPython<'_> for f32 {
+    const PLAIN: bool = true;
+
+    #[inline]
+    fn from_plain(plain: Plain<'_>) -> Option<Self> {
+        f64::from_plain(plain).map(|float| float as f32)
+    }
+
     /// Rounds to the nearest `f32`.
     fn from_python(object: &Object<'_>) -> Result<Self> {
         f64::from_python(object).map(|float| float as f32)
@@ -104,7 +157,12 @@ impl FromPython<'_> for f32 {
 
 impl ToPython for str {
     fn to_python<'session>(&self, session: &'session Session) -> Result<Object<'session>> {
-        build(session, &bytes_leaf(Kind::STR, self.as_bytes()))
+        build_plain(session, Plain::Str(self))
+    }
+
+    #[inline]
+    fn as_plain(&self) -> Option<Plain<'_>> {
+        Some(Plain::Str(self))
     }
 }
 
@@ -112,16 +170,29 @@ impl ToPython for String {
     fn to_python<'session>(&self, session: &'session Session) -> Result<Object<'session>> {
         self.as_str().to_python(session)
     }
+
+    #[inline]
+    fn as_plain(&self) -> Option<Plain<'_>> {
+        Some(Plain::Str(self))
+    }
 }
 
 impl FromPython<'_> for String {
+    const PLAIN: bool = true;
+
+    #[inline]
+    fn from_plain(plain: Plain<'_>) -> Option<Self> {
+        match plain {
+            Plain::Str(text) => Some(text.to_owned()),
+            _ => None,
+        }
+    }
+
     /// Fails for lone surrogates, which have no UTF-8.
     fn from_python(object: &Object<'_>) -> Result<Self> {
         let inspected = Inspected::new(object)?;
-        match inspected.kind() {
-            Kind::STR => std::str::from_utf8(inspected.bytes())
-                .map(str::to_owned)
-                .map_err(|error| Error::convert("str", "str", error.to_string())),
+        match inspected.plain() {
+            Some(Plain::Str(text)) => Ok(text.to_owned()),
             _ => Err(inspected.unexpected("str")),
         }
     }
@@ -130,7 +201,7 @@ impl FromPython<'_> for String {
 impl ToPython for Integer {
     fn to_python<'session>(&self, session: &'session Session) -> Result<Object<'session>> {
         match i64::try_from(self) {
-            Ok(integer) => build(session, &Leaf { integer, ..Leaf::new(Kind::INT) }),
+            Ok(integer) => build_plain(session, Plain::Int(integer)),
             Err(_) => build(session, &bytes_leaf(Kind::BIG_INT, self.to_le_bytes())),
         }
     }
@@ -146,8 +217,11 @@ impl FromPython<'_> for Integer {
 fn integer(object: &Object<'_>, index: bool) -> Result<Integer> {
     let inspected = Inspected::new(object)?;
     match inspected.kind() {
-        Kind::INT | Kind::BOOL => Ok(Integer::from(inspected.leaf.integer)),
-        Kind::BIG_INT => Ok(Integer::from_le_bytes(inspected.bytes())),
+        Kind::INT | Kind::BOOL => Ok(Integer::from(inspected.leaf.as_integer())),
+        Kind::BIG_INT => {
+            let digits = object.digits()?;
+            Ok(Integer::from_le_bytes(Inspected::new(&digits)?.bytes()))
+        }
         Kind::OTHER if index => {
             let index = object
                 .call_method("__index__", ())
@@ -171,53 +245,79 @@ fn missing(error: Error, method: &str, otherwise: impl FnOnce() -> Error) -> Err
     }
 }
 
+/// The integer that a value is.
+#[inline]
+fn as_integer(plain: Plain<'_>) -> Option<i64> {
+    match plain {
+        Plain::Int(value) => Some(value),
+        Plain::Bool(value) => Some(value.into()),
+        _ => None,
+    }
+}
+
 macro_rules! integers {
-    ($($type:ty),*) => {$(
+    ($($type:ident),*) => {$(
         impl ToPython for $type {
             fn to_python<'session>(&self, session: &'session Session) -> Result<Object<'session>> {
-                Integer::from(*self).to_python(session)
+                match i64::try_from(*self) {
+                    Ok(value) => build_plain(session, Plain::Int(value)),
+                    Err(_) => Integer::from(*self).to_python(session),
+                }
             }
+
+            #[inline]
+            fn as_plain(&self) -> Option<Plain<'_>> {
+                i64::try_from(*self).ok().map(Plain::Int)
+            }
+
+            integers!(slice $type);
         }
 
         impl FromPython<'_> for $type {
             fn from_python(object: &Object<'_>) -> Result<Self> {
-                <$type>::try_from(&integer(object, true)?).map_err(|out_of_range| {
-                    Error::convert(stringify!($type), "int", out_of_range.to_string())
-                })
+                // Most are found so. What is out of range is said below.
+                let small = Inspected::new(object)?.plain().and_then(Self::from_plain);
+                match small {
+                    Some(value) => Ok(value),
+                    None => <$type>::try_from(&integer(object, true)?).map_err(|out_of_range| {
+                        Error::convert(stringify!($type), "int", out_of_range.to_string())
+                    }),
+                }
             }
+
+            const PLAIN: bool = true;
+
+            #[inline]
+            fn from_plain(plain: Plain<'_>) -> Option<Self> {
+                as_integer(plain)?.try_into().ok()
+            }
+
+            integers!(vector $type);
         }
     )*};
-}
-
-integers!(i8, i16, i32, i64, i128, isize, u16, u32, u64, u128, usize);
-
-impl ToPython for u8 {
-    fn to_python<'session>(&self, session: &'session Session) -> Result<Object<'session>> {
-        Integer::from(*self).to_python(session)
-    }
-
-    fn slice_to_python<'session>(
-        items: &[Self],
-        session: &'session Session,
-    ) -> Result<Object<'session>> {
-        build(session, &bytes_leaf(Kind::BYTES, items))
-    }
-}
-
-impl FromPython<'_> for u8 {
-    fn from_python(object: &Object<'_>) -> Result<Self> {
-        Self::try_from(&integer(object, true)?)
-            .map_err(|out_of_range| Error::convert("u8", "int", out_of_range.to_string()))
-    }
-
-    fn vec_from_python(object: &Object<'_>) -> Result<Vec<Self>> {
-        let inspected = Inspected::new(object)?;
-        match inspected.kind() {
-            Kind::BYTES | Kind::BYTE_ARRAY => Ok(inspected.bytes().to_vec()),
-            Kind::LIST | Kind::TUPLE => {
-                super::container::sequence(object)?.iter().map(Self::from_python).collect()
-            }
-            _ => Err(inspected.unexpected("bytes")),
+    // A list of bytes is `bytes`.
+    (slice u8) => {
+        fn slice_to_python<'session>(
+            items: &[Self],
+            session: &'session Session,
+        ) -> Result<Object<'session>> {
+            build_plain(session, Plain::Bytes(items))
         }
-    }
+    };
+    (slice $type:ident) => {};
+    (vector u8) => {
+        fn vec_from_python(object: &Object<'_>) -> Result<Vec<Self>> {
+            let inspected = Inspected::new(object)?;
+            match inspected.kind() {
+                Kind::BYTES | Kind::BYTE_ARRAY => Ok(inspected.bytes().to_vec()),
+                Kind::LIST | Kind::TUPLE => {
+                    super::container::sequence(object)?.iter().map(Self::from_python).collect()
+                }
+                _ => Err(inspected.unexpected("bytes")),
+            }
+        }
+    };
+    (vector $type:ident) => {};
 }
+
+integers!(i8, i16, i32, i64, i128, isize, u8, u16, u32, u64, u128, usize);

@@ -1,9 +1,9 @@
 //! Any plain Python value, by value.
 
 use super::container::{gather, pairs, sequence};
-use super::{FromPython, Inspected, Integer, ToPython, build, bytes_leaf};
+use super::{FromPython, Inspected, Integer, Plain, ToPython, build, bytes_leaf};
 use crate::object::Object;
-use crate::payload::table::{Kind, Leaf};
+use crate::payload::table::Kind;
 use crate::session::Session;
 use crate::{Error, Result};
 
@@ -43,21 +43,25 @@ impl ToPython for Value {
             Self::Float(value) => value.to_python(session),
             Self::Str(value) => value.to_python(session),
             Self::Bytes(value) => build(session, &bytes_leaf(Kind::BYTES, value)),
-            Self::List(items) => gather(session, Kind::LIST, as_dyn(items)),
-            Self::Tuple(items) => gather(session, Kind::TUPLE, as_dyn(items)),
-            Self::Dict(pairs) => gather(
-                session,
-                Kind::DICT,
-                pairs
-                    .iter()
-                    .flat_map(|(key, value)| [key as &dyn ToPython, value as &dyn ToPython]),
-            ),
+            Self::List(items) => gather(session, Kind::LIST, items),
+            Self::Tuple(items) => gather(session, Kind::TUPLE, items),
+            Self::Dict(pairs) => {
+                gather(session, Kind::DICT, pairs.iter().flat_map(|(key, value)| [key, value]))
+            }
         }
     }
-}
 
-fn as_dyn(items: &[Value]) -> impl Iterator<Item = &dyn ToPython> {
-    items.iter().map(|item| item as &dyn ToPython)
+    fn as_plain(&self) -> Option<Plain<'_>> {
+        Some(match self {
+            Self::None => Plain::None,
+            Self::Bool(value) => Plain::Bool(*value),
+            Self::Int(value) => Plain::Int(value.try_into().ok()?),
+            Self::Float(value) => Plain::Float(*value),
+            Self::Str(value) => Plain::Str(value),
+            Self::Bytes(value) => Plain::Bytes(value),
+            Self::List(_) | Self::Tuple(_) | Self::Dict(_) => return None,
+        })
+    }
 }
 
 impl FromPython<'_> for Value {
@@ -75,13 +79,12 @@ fn convert(object: &Object<'_>, depth: usize) -> Result<Value> {
         ));
     };
     let inspected = Inspected::new(object)?;
-    let Leaf { integer, float, .. } = inspected.leaf;
     Ok(match inspected.kind() {
         Kind::NONE => Value::None,
-        Kind::BOOL => Value::Bool(integer != 0),
-        Kind::INT => Value::Int(Integer::from(integer)),
-        Kind::BIG_INT => Value::Int(Integer::from_le_bytes(inspected.bytes())),
-        Kind::FLOAT => Value::Float(float),
+        Kind::BOOL => Value::Bool(inspected.leaf.as_integer() != 0),
+        Kind::INT => Value::Int(Integer::from(inspected.leaf.as_integer())),
+        Kind::BIG_INT => Value::Int(Integer::from_python(object)?),
+        Kind::FLOAT => Value::Float(inspected.leaf.as_float()),
         Kind::STR => Value::Str(String::from_python(object)?),
         Kind::BYTES | Kind::BYTE_ARRAY => Value::Bytes(inspected.bytes().to_vec()),
         Kind::LIST => Value::List(items(object, depth)?),

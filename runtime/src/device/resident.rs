@@ -119,23 +119,20 @@ unsafe extern "C" fn wait(waiting: *mut c_void) {
     // SAFETY: as the caller vouches.
     let Waiting { table, location } = *unsafe { Box::from_raw(waiting.cast::<Waiting>()) };
     let mut sink = Sink::default();
-    let leaf = Leaf { data: Text::new(&location), ..Leaf::new(Kind::STR) };
-    let [mut module, mut argument, mut result] = [ptr::null_mut(); 3];
+    let leaf = Leaf::view(Kind::STR, location.as_bytes());
+    let [mut module, mut result] = [ptr::null_mut(); 2];
     // SAFETY: attached, as the caller vouches; every place is valid, every object is referred to
     // during the calls, and what they yield is given up afterwards.
     let status = unsafe {
         let mut status =
             (table.import)(Text::new("_hydrozoa.devices"), &mut module, sink.pointer());
         if status == Status::DONE {
-            status = (table.build)(&leaf, &mut argument, sink.pointer());
-        }
-        if status == Status::DONE {
             let (method, no_names) = (Text::new("release"), ptr::NonNull::dangling().as_ptr());
             let place = &mut result;
             let sink = sink.pointer();
-            status = (table.call)(module, method, &argument, 1, no_names, 0, place, sink);
+            status = (table.call)(module, method, &leaf, 1, no_names, 0, place, sink);
         }
-        for object in [module, argument, result] {
+        for object in [module, result] {
             if !object.is_null() {
                 (table.release)(object);
             }

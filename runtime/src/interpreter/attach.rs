@@ -10,7 +10,7 @@
 //! be called, and a lent owner dropped, on any of these threads.
 
 use super::entries::{Closed, Entry};
-use super::{Inner, live};
+use super::{Inner, held, live};
 use crate::interrupt::{Watch, Watched};
 use crate::payload::table::PayloadTable;
 use crate::thread::stack;
@@ -43,6 +43,12 @@ pub(crate) struct Attached<'a> {
 }
 
 impl<'a> Attached<'a> {
+    /// Inside of another visit.
+    #[inline]
+    pub(crate) fn nested() -> Self {
+        Self { watched: None, _visit: None, _thread: PhantomData }
+    }
+
     /// The same, noted for those who may interrupt it. Inside of another visit it is noted there, or nowhere.
     pub(crate) fn watched_by(mut self, watch: &'a Watch, inner: &'a Arc<Inner>) -> Self {
         if self._visit.is_some() {
@@ -55,6 +61,8 @@ impl<'a> Attached<'a> {
 /// An entry that took the GIL.
 struct Visit<'a> {
     inner: &'a Inner,
+    /// Removed before the GIL is released: [`Visit::drop`] takes it.
+    held: Option<held::Note>,
     token: c_int,
     /// Dropped after the GIL was released.
     _entry: Option<Entry<'a>>,
@@ -64,7 +72,21 @@ struct Visit<'a> {
 
 impl Inner {
     /// Waits for the GIL and takes it. May be nested.
+    #[inline]
     pub(crate) fn attach(self: &Arc<Self>) -> Attached<'_> {
+        match self.is_held() {
+            true => Attached::nested(),
+            false => self.attach_unless_nested(),
+        }
+    }
+
+    /// Whether the calling thread is known to hold the GIL. It may hold it and not be known to.
+    #[inline]
+    pub(crate) fn is_held(&self) -> bool {
+        held::is_of(self)
+    }
+
+    fn attach_unless_nested(self: &Arc<Self>) -> Attached<'_> {
         // A thread that runs this interpreter's code under its GIL has nothing to take: whoever took
         // it is further up the stack, and gives it back after this guard has been dropped.
         // SAFETY: any thread may ask.
@@ -96,7 +118,7 @@ impl Inner {
             // the interpreter.
             let _ = STATES.try_with(|states| states.add(&self.gate));
         }
-        Visit { inner: self, token, _entry: entry, _outside: outside }
+        Visit { inner: self, held: Some(held::of(self)), token, _entry: entry, _outside: outside }
     }
 
     /// Whether this thread runs the interpreter's code, or returns to it further down its stack.
@@ -114,6 +136,7 @@ impl Inner {
 
 impl Drop for Visit<'_> {
     fn drop(&mut self) {
+        drop(self.held.take());
         // SAFETY: the token is that of this thread's `enter`, and guards nest as scopes do.
         unsafe { (self.inner.table.leave)(self.token) };
     }
@@ -132,6 +155,8 @@ struct Suspended {
     /// Keeps the interpreter from ending, since this thread returns to it.
     inner: Arc<Inner>,
     state: *mut c_void,
+    /// Dropped after the GIL was taken back.
+    _held: held::Note,
 }
 
 impl Suspended {
@@ -139,7 +164,7 @@ impl Suspended {
         // SAFETY: `suspend` does nothing unless this thread holds the GIL; `resume` follows on this
         // thread, since the state is not `Send`.
         let state = unsafe { (inner.table.suspend)() };
-        Self { inner, state }
+        Self { inner, state, _held: held::unknown() }
     }
 }
 
@@ -254,10 +279,23 @@ impl Drop for States {
     }
 }
 
-/// Marks this thread as inside `domain` for the time of `action`: for host functions that Python
-/// code calls and owners that it lets go of, maybe on a thread that neither a session nor Python has
-/// made (one that calls a function of ctypes).
+/// Marks this thread as inside `domain` for the time of `action`: for owners that Python code lets go of, maybe on a
+/// thread that neither a session nor Python has made (one that calls a function of ctypes), and maybe without the GIL.
 pub(crate) fn entered_from_python<R>(domain: DomainId, action: impl FnOnce() -> R) -> R {
     let _entered = current::enter(domain);
+    let _held = held::unknown();
+    action()
+}
+
+/// The same where Python code calls the host under the interpreter's GIL: for host functions.
+pub(crate) fn called_from_python<R>(inner: &Inner, action: impl FnOnce() -> R) -> R {
+    let _entered = current::enter(inner.domain().id());
+    let _held = held::of(inner);
+    action()
+}
+
+/// Calls `action` from foreign code, of which it is not known whether it holds a GIL: for deleters.
+pub(crate) fn called_by_anybody<R>(action: impl FnOnce() -> R) -> R {
+    let _held = held::unknown();
     action()
 }

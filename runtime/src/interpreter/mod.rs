@@ -3,13 +3,16 @@
 mod attach;
 mod close;
 mod entries;
+pub(crate) mod held;
 mod kept;
 mod leases;
 mod live;
 mod main_thread;
 mod start;
 
-pub(crate) use attach::{Attached, entered_from_python, without_gil};
+pub(crate) use attach::{
+    Attached, called_by_anybody, called_from_python, entered_from_python, without_gil,
+};
 pub(crate) use start::{Configuration, run_command, start};
 
 use crate::cold::{Loan, Settling};

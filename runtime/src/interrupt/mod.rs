@@ -23,7 +23,7 @@ use crate::leaf::Leaf;
 use crate::payload::Sink;
 use crate::payload::table::Interrupt;
 use crate::{Error, Result};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use visit::Visit;
@@ -100,6 +100,9 @@ impl Drop for Watched<'_> {
 }
 
 thread_local! {
+    /// How many deadlines the calling thread has.
+    static COUNT: Cell<usize> = const { Cell::new(0) };
+
     /// The calling thread's deadlines. The innermost is the last.
     static LIMITS: RefCell<Vec<Limit>> = const { RefCell::new(Vec::new()) };
 }
@@ -119,7 +122,15 @@ struct Limit {
 /// # Errors
 ///
 /// [`Error::Deadline`] without a traceback.
+#[inline]
 pub(crate) fn begin(inner: &Arc<Inner>) -> Result<()> {
+    match COUNT.get() {
+        0 => Ok(()),
+        _ => begin_in_time(inner),
+    }
+}
+
+fn begin_in_time(inner: &Arc<Inner>) -> Result<()> {
     // While the thread's own destructors run, it has no deadline.
     let is_late = LIMITS.try_with(|limits| {
         let (of, mut limits) = (Arc::as_ptr(inner).addr(), limits.borrow_mut());
@@ -146,6 +157,7 @@ struct Deadline<'a> {
 impl Drop for Deadline<'_> {
     fn drop(&mut self) {
         clock::remove(self.key);
+        COUNT.set(COUNT.get() - 1);
         let _ = LIMITS.try_with(|limits| limits.borrow_mut().pop());
         if self.visit.end() {
             let _attached = self.inner.attach();
@@ -172,6 +184,7 @@ pub(crate) fn with_deadline<R>(
     let key = clock::add(end, &visit, stuck::late);
     let limit = Limit { of: Arc::as_ptr(inner).addr(), end, begun: false };
     LIMITS.with(|limits| limits.borrow_mut().push(limit));
+    COUNT.set(COUNT.get() + 1);
     let _deadline = Deadline { inner, visit, key };
     prepare(inner);
     action()

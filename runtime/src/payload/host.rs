@@ -19,13 +19,20 @@ impl Sink {
     }
 
     /// The call's result.
+    #[inline]
     pub(crate) fn check(&mut self, status: Status) -> Result<()> {
-        if status == Status::DONE {
-            return Ok(());
+        match status {
+            Status::DONE => Ok(()),
+            _ => Err(self.failure(status)),
         }
-        Err(self.0.take().unwrap_or_else(|| {
+    }
+
+    /// Why a call failed.
+    #[cold]
+    pub(crate) fn failure(&mut self, status: Status) -> Error {
+        self.0.take().unwrap_or_else(|| {
             Error::defect(format_args!("status {} without a description", status.0))
-        }))
+        })
     }
 }
 

@@ -9,13 +9,15 @@ use std::ptr;
 /// 100 KiB of it, and C code that has no limit needs a rest.
 const LEAST: usize = 192 << 10;
 
+thread_local! {
+    /// The stack's lowest usable address and its end; zeroes if they are not known yet.
+    static BOUNDS: Cell<(usize, usize)> = const { Cell::new((0, 0)) };
+}
+
 /// The bytes between the caller's frame and the end of the thread's stack. `usize::MAX` if the thread runs on a stack that
 /// is not its own, as some coroutines do, or if its end is not known.
+#[inline]
 pub(crate) fn room() -> usize {
-    thread_local! {
-        /// The stack's lowest usable address and its end; zeroes if they are not known yet.
-        static BOUNDS: Cell<(usize, usize)> = const { Cell::new((0, 0)) };
-    }
     let (mut low, mut high) = BOUNDS.get();
     if high == 0 {
         (low, high) = bounds().unwrap_or((usize::MAX, usize::MAX));
@@ -30,11 +32,17 @@ pub(crate) fn room() -> usize {
 /// # Errors
 ///
 /// [`Error::Stack`].
+#[inline]
 pub(crate) fn check() -> Result<()> {
     match room() {
-        room if room < LEAST => Err(Error::Stack { room, least: LEAST }),
+        room if room < LEAST => Err(too_small(room)),
         _ => Ok(()),
     }
+}
+
+#[cold]
+fn too_small(room: usize) -> Error {
+    Error::Stack { room, least: LEAST }
 }
 
 /// The lowest usable address of the thread's stack, and its end. For the first thread the C library reads

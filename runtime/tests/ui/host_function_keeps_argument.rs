@@ -7,8 +7,8 @@ fn main() {
     let pool = Pool::builder().build().unwrap();
     let session = pool.acquire().unwrap();
     let kept: Mutex<Vec<Object<'static>>> = Mutex::new(Vec::new());
-    let _function = session.function("keep", move |session, mut arguments| {
-        kept.lock().unwrap().append(&mut arguments.positional);
+    let _function = session.function("keep", move |session, arguments| {
+        kept.lock().unwrap().extend(arguments.get(0));
         session.none()
     });
 }

@@ -1,0 +1,66 @@
+//! Values that cross the boundary by themselves, many in one crossing.
+
+use crate::Result;
+use crate::object::Object;
+use crate::payload::table::{Kind, Leaf};
+use crate::session::Session;
+
+/// A value without others in it.
+///
+/// On the way in the interpreter makes its object in the call that uses it. On the way out it is read without a reference
+/// to the object.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum Plain<'a> {
+    /// `None`.
+    None,
+    /// `bool`.
+    Bool(bool),
+    /// `int`.
+    Int(i64),
+    /// `float`.
+    Float(f64),
+    /// `str`.
+    Str(&'a str),
+    /// `bytes`.
+    Bytes(&'a [u8]),
+    /// An object that exists. On the way in only.
+    Object(&'a Object<'a>),
+}
+
+impl<'a> Plain<'a> {
+    /// The same for the table of `receiver`'s interpreter, valid as long as this.
+    #[inline]
+    pub(super) fn leaf(self, receiver: &Session) -> Result<Leaf> {
+        Ok(match self {
+            Self::None => Leaf::new(Kind::NONE),
+            Self::Bool(value) => Leaf::integer(Kind::BOOL, value.into()),
+            Self::Int(value) => Leaf::integer(Kind::INT, value),
+            Self::Float(value) => Leaf::float(value),
+            Self::Str(text) => Leaf::view(Kind::STR, text.as_bytes()),
+            Self::Bytes(bytes) => Leaf::view(Kind::BYTES, bytes),
+            Self::Object(object) => Leaf::object(Kind::BORROWED, object.handle_in(receiver)?),
+        })
+    }
+
+    /// What a leaf from an interpreter says, unless it takes more than a look.
+    ///
+    /// # Safety
+    ///
+    /// The view is valid during `'a`.
+    #[inline]
+    pub(super) unsafe fn of(leaf: &Leaf) -> Option<Self> {
+        Some(match leaf.kind {
+            Kind::NONE => Self::None,
+            Kind::BOOL => Self::Bool(leaf.as_integer() != 0),
+            Kind::INT => Self::Int(leaf.as_integer()),
+            Kind::FLOAT => Self::Float(leaf.as_float()),
+            // SAFETY: as the caller vouches. CPython gives no other text than UTF-8 (`PyUnicode_AsUTF8AndSize`).
+            Kind::STR => Self::Str(unsafe { str::from_utf8_unchecked(leaf.bytes()) }),
+            // SAFETY: as the caller vouches.
+            Kind::BYTES => Self::Bytes(unsafe { leaf.bytes() }),
+            _ => return None,
+        })
+    }
+}
