@@ -23,6 +23,7 @@ impl<'a> Taken<'a> {
     }
 
     /// The next one. The caller does not ask for more than there are.
+    #[inline]
     pub(crate) fn next(&mut self) -> Outcome<Ref> {
         let (leaf, rest) = match self.rest {
             [leaf, rest @ ..] => (leaf, rest),
@@ -66,35 +67,40 @@ impl<'a> Built<'a> {
     /// Places before the objects, for the caller's use.
     pub(crate) const SKIPPED: usize = 2;
 
-    /// Makes them. The references that `leaves` own are taken over in every case.
+    /// Makes none yet. The references that `leaves` own are taken over in every case.
     ///
     /// # Safety
     ///
     /// The thread is attached until after the result is dropped. Views and objects in `leaves` are valid.
-    pub(crate) unsafe fn new(leaves: &'a [Leaf]) -> Outcome<Self> {
+    #[inline]
+    pub(crate) unsafe fn new(leaves: &'a [Leaf]) -> Self {
         let places = Self::SKIPPED + leaves.len();
         let outside = match places <= INLINE {
             true => Vec::new(),
             false => vec![ptr::null_mut(); places],
         };
-        let inline = [const { MaybeUninit::uninit() }; INLINE];
-        let mut built = Self { leaves, done: 0, inline, outside };
-        for leaf in leaves {
-            // SAFETY: by contract; there is a place for each.
+        Self { leaves, done: 0, inline: [const { MaybeUninit::uninit() }; INLINE], outside }
+    }
+
+    /// Makes them all, and returns the first place, of those that are skipped too.
+    #[inline]
+    pub(crate) fn make(&mut self) -> Outcome<*mut *mut PyObject> {
+        let places = self.places();
+        for leaf in self.leaves {
+            // SAFETY: attached and valid, as `new` asks; there is a place for each.
             unsafe {
                 let object = match leaf.kind {
                     Kind::BORROWED | Kind::OWNED => leaf.as_object().cast(),
                     _ => object_of(leaf)?.into_handle().cast(),
                 };
-                *built.places().add(Self::SKIPPED + built.done) = object;
+                *places.add(Self::SKIPPED + self.done) = object;
             }
-            built.done += 1;
+            self.done += 1;
         }
-        Ok(built)
+        Ok(places)
     }
 
-    /// The first place, of those that are skipped too.
-    pub(crate) fn places(&mut self) -> *mut *mut PyObject {
+    fn places(&mut self) -> *mut *mut PyObject {
         match self.outside.is_empty() {
             true => self.inline.as_mut_ptr().cast(),
             false => self.outside.as_mut_ptr(),

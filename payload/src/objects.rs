@@ -109,6 +109,7 @@ pub(crate) unsafe extern "C" fn call(
 /// # Safety
 ///
 /// Attached. `values` has one for each positional argument and one for each name.
+#[inline]
 unsafe fn call_with(
     callable: *mut PyObject,
     method: Text,
@@ -119,8 +120,8 @@ unsafe fn call_with(
 ) -> Outcome<Ref> {
     // SAFETY: by contract. One place before the arguments is for the callee (PEP 590), and one for `self`.
     unsafe {
-        let mut built = Built::new(values)?;
-        let places = built.places();
+        let mut built = Built::new(values);
+        let places = built.make()?;
         *places.add(Built::SKIPPED - 1) = callable;
         let keywords = match named {
             0 => None,

@@ -6,14 +6,15 @@ use crate::reference::Ref;
 use crate::report::{self, Raised, guarded};
 use crate::table::{Handle, Kind, Leaf, Status};
 use pyo3_ffi::{
-    Py_False, Py_None, Py_True, PyBool_Check, PyByteArray_AsString, PyByteArray_Check,
+    Py_False, Py_None, Py_TYPE, Py_True, PyBool_Check, PyByteArray_AsString, PyByteArray_Check,
     PyByteArray_Size, PyBytes_AsString, PyBytes_Check, PyBytes_FromStringAndSize, PyBytes_Size,
     PyDict_Check, PyDict_New, PyDict_Next, PyDict_SetItem, PyDict_Size, PyErr_Occurred,
-    PyFloat_AsDouble, PyFloat_Check, PyFloat_FromDouble, PyList_Check, PyList_GetItem, PyList_New,
-    PyList_SET_ITEM, PyList_Size, PyLong_AsLongLongAndOverflow, PyLong_AsSize_t, PyLong_Check,
-    PyLong_FromLongLong, PyLong_FromSize_t, PyLong_Type, PyObject, PyObject_GetAttrString,
-    PyObject_Vectorcall, PyTuple_Check, PyTuple_GetItem, PyTuple_New, PyTuple_SET_ITEM,
-    PyTuple_SetItem, PyTuple_Size, PyUnicode_AsUTF8AndSize, PyUnicode_Check,
+    PyFloat_AsDouble, PyFloat_Check, PyFloat_FromDouble, PyFloat_Type, PyList_Check,
+    PyList_GET_ITEM, PyList_New, PyList_SET_ITEM, PyList_Size, PyLong_AsLongLongAndOverflow,
+    PyLong_AsSize_t, PyLong_Check, PyLong_FromLongLong, PyLong_FromSize_t, PyLong_Type, PyObject,
+    PyObject_GetAttrString, PyObject_Vectorcall, PyTuple_Check, PyTuple_GET_ITEM, PyTuple_New,
+    PyTuple_SET_ITEM, PyTuple_SetItem, PyTuple_Size, PyUnicode_AsUTF8AndSize, PyUnicode_Check,
+    PyUnicode_Type,
 };
 use std::ffi::{CStr, c_int, c_void};
 use std::{ptr, slice};
@@ -36,6 +37,7 @@ pub(crate) unsafe extern "C" fn build(
 /// # Safety
 ///
 /// The thread is attached, and the leaf's views are valid.
+#[inline]
 pub(crate) unsafe fn object_of(leaf: &Leaf) -> Outcome<Ref> {
     // SAFETY: by contract; the kinds with a view are those whose bytes are asked for.
     unsafe {
@@ -118,6 +120,7 @@ pub(crate) unsafe extern "C" fn inspect(
 /// # Safety
 ///
 /// The thread is attached, and the object is alive.
+#[inline]
 unsafe fn leaf_of(object: *mut PyObject) -> Outcome<Leaf> {
     // SAFETY: by contract; each accessor follows the check of its type.
     unsafe {
@@ -171,6 +174,15 @@ unsafe fn kind_of(object: *mut PyObject) -> Kind {
     // SAFETY: by contract; a check only looks at the type. `bool` is a subclass of `int`,
     // so it comes first.
     unsafe {
+        // Most are of these very types.
+        let own = Py_TYPE(object);
+        if own == &raw mut PyFloat_Type {
+            return Kind::FLOAT;
+        } else if own == &raw mut PyLong_Type {
+            return Kind::INT;
+        } else if own == &raw mut PyUnicode_Type {
+            return Kind::STR;
+        }
         if object == Py_None() {
             Kind::NONE
         } else if PyBool_Check(object) != 0 {
@@ -303,8 +315,8 @@ unsafe fn item_of(container: *mut PyObject, kind: Kind, index: usize) -> *mut Py
     // SAFETY: by contract.
     unsafe {
         match kind {
-            Kind::LIST => PyList_GetItem(container, index as isize),
-            _ => PyTuple_GetItem(container, index as isize),
+            Kind::LIST => PyList_GET_ITEM(container, index as isize),
+            _ => PyTuple_GET_ITEM(container, index as isize),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! References to Python objects.
 
-use crate::convert::{FromPython, List, ToArguments, ToKeywords, ToPython};
+use crate::convert::{FromPython, List, Plain, ToArguments, ToKeywords, ToPython};
 use crate::interpreter::Interpreter;
 use crate::payload::Sink;
 use crate::payload::table::{Handle, Kind, Leaf, PayloadTable, Status, Text};
@@ -229,6 +229,7 @@ impl<'session> Object<'session> {
         arguments: &A,
         keywords: &K,
     ) -> Result<Object<'session>> {
+        stack::check()?;
         let _attached = self.session.attach();
         let mut list = List::new(self.session);
         arguments.append_to(&mut list.positional())?;
@@ -236,16 +237,25 @@ impl<'session> Object<'session> {
         self.call_with(method, &mut list)
     }
 
-    /// Calls it with arguments that were made. The thread is attached.
+    /// Calls it with arguments that were made. The thread is attached, and has room on its stack.
     fn call_with(&self, method: &str, list: &mut List<'_>) -> Result<Object<'session>> {
-        self.object(|table, handle, out, sink| {
+        self.session.object_attached(|inner, out, sink| {
             let (values, names) = list.take();
             let positional = values.len() - names.len();
             let (method, values, named) = (Text::new(method), values.as_ptr(), names.len());
             // SAFETY: attached. The values and names are valid, and there is a value for each name behind the
             // positional ones.
             unsafe {
-                (table.call)(handle, method, values, positional, names.as_ptr(), named, out, sink)
+                (inner.table().call)(
+                    self.handle(),
+                    method,
+                    values,
+                    positional,
+                    names.as_ptr(),
+                    named,
+                    out,
+                    sink,
+                )
             }
         })
     }
@@ -257,8 +267,33 @@ impl<'session> Object<'session> {
     /// [`Error::Convert`] if the object has no such value.
     #[inline]
     pub fn extract<T: FromPython<'session>>(&self) -> Result<T> {
+        if T::PLAIN && self.session.inner().is_held() {
+            let mut leaf = Leaf::new(Kind::OTHER);
+            // SAFETY: the thread holds the GIL, and the object is alive. No Python code runs, so the view stays valid.
+            if let Some(value) = unsafe { self.look(&mut leaf) }.and_then(T::from_plain) {
+                return Ok(value);
+            }
+        }
         let _attached = self.session.attach();
         T::from_python(self)
+    }
+
+    /// What the object is, if that takes no more than a look.
+    ///
+    /// # Safety
+    ///
+    /// The calling thread holds the GIL. The result is valid until it lets go of it or Python code runs.
+    #[inline]
+    unsafe fn look<'a>(&'a self, leaf: &mut Leaf) -> Option<Plain<'a>> {
+        let mut sink = Sink::default();
+        // SAFETY: attached, as the caller vouches, and the object is alive. A failure is found again by whoever asks in
+        // another way.
+        unsafe {
+            match (self.session.inner().table().inspect)(self.handle(), leaf, sink.pointer()) {
+                Status::DONE => Plain::of(leaf),
+                _ => None,
+            }
+        }
     }
 
     /// `str(self)`.

@@ -1,7 +1,7 @@
 //! A lease on one interpreter. Its objects live no longer than the lease.
 
 use crate::Result;
-use crate::convert::ToPython;
+use crate::convert::{self, ToPython};
 use crate::interpreter::{Attached, Inner, Interpreter, held, without_gil};
 use crate::interrupt::{self, InterruptHandle, Watch};
 use crate::memory;
@@ -78,6 +78,9 @@ impl Session {
     /// `MemoryError` as [`Error::Python`](crate::Error::Python).
     pub fn object_from<T: ToPython + ?Sized>(&self, value: &T) -> Result<Object<'_>> {
         let _attached = self.attach();
+        if let Some(plain) = value.as_plain() {
+            return convert::build_plain(self, plain);
+        }
         let object = value.to_python(self)?;
         object.handle_in(self)?;
         Ok(object)
@@ -217,6 +220,7 @@ impl Session {
         }
     }
 
+    #[inline(never)]
     fn visit(&self) -> Attached<'_> {
         let attached = self.interpreter.0.attach();
         match self.watch.get() {
@@ -254,6 +258,15 @@ impl Session {
     ) -> Result<Object<'_>> {
         stack::check()?;
         let _attached = self.attach();
+        self.object_attached(call)
+    }
+
+    /// As [`Session::object`], on a thread that is attached and has room on its stack.
+    #[inline]
+    pub(crate) fn object_attached(
+        &self,
+        call: impl FnOnce(&Inner, *mut Handle, *mut std::ffi::c_void) -> Status,
+    ) -> Result<Object<'_>> {
         interrupt::begin(self.inner())?;
         let mut out = ptr::null_mut();
         let mut sink = Sink::default();

@@ -55,8 +55,13 @@ pub(super) fn plain_items<T>(
         // SAFETY: attached; there is room for `len` items.
         unsafe { (table.leaves)(handle, leaves.as_mut_ptr(), len, sink) }
     })?;
-    // SAFETY: the container keeps its items, and they their bytes.
-    Ok(leaves.iter().map(|leaf| unsafe { Plain::of(leaf) }.and_then(&from)).collect())
+    let mut values = Vec::with_capacity(len);
+    for leaf in &leaves {
+        // SAFETY: the container keeps its items, and they their bytes.
+        let Some(value) = unsafe { Plain::of(leaf) }.and_then(&from) else { return Ok(None) };
+        values.push(value);
+    }
+    Ok(Some(values))
 }
 
 /// The items of a list or tuple.

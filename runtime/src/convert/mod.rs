@@ -145,8 +145,14 @@ fn build<'session>(session: &'session Session, leaf: &Leaf) -> Result<Object<'se
 }
 
 /// A new object of a value that has none.
-fn build_plain<'session>(session: &'session Session, plain: Plain<'_>) -> Result<Object<'session>> {
-    build(session, &plain.leaf(session)?)
+pub(crate) fn build_plain<'session>(
+    session: &'session Session,
+    plain: Plain<'_>,
+) -> Result<Object<'session>> {
+    match plain {
+        Plain::Object(object) => object.to_python(session),
+        plain => build(session, &plain.leaf(session)?),
+    }
 }
 
 /// What an object is: a leaf with a view, which lasts as long as this.

@@ -32,7 +32,7 @@ pub enum Plain<'a> {
 impl<'a> Plain<'a> {
     /// The same for the table of `receiver`'s interpreter, valid as long as this.
     #[inline]
-    pub(super) fn leaf(self, receiver: &Session) -> Result<Leaf> {
+    pub(crate) fn leaf(self, receiver: &Session) -> Result<Leaf> {
         Ok(match self {
             Self::None => Leaf::new(Kind::NONE),
             Self::Bool(value) => Leaf::integer(Kind::BOOL, value.into()),
@@ -50,7 +50,7 @@ impl<'a> Plain<'a> {
     ///
     /// The view is valid during `'a`.
     #[inline]
-    pub(super) unsafe fn of(leaf: &Leaf) -> Option<Self> {
+    pub(crate) unsafe fn of(leaf: &Leaf) -> Option<Self> {
         Some(match leaf.kind {
             Kind::NONE => Self::None,
             Kind::BOOL => Self::Bool(leaf.as_integer() != 0),
