@@ -232,7 +232,7 @@ impl Session {
         let _attached = self.attach();
         interrupt::begin(self.inner())?;
         let mut out = ptr::null_mut();
-        let mut sink = Sink::default();
+        let mut sink = Sink::of(self.inner());
         let status = call(self.inner(), &mut out, sink.pointer());
         sink.check(status)?;
         // SAFETY: a table function that succeeds has written an owned reference.
@@ -247,7 +247,7 @@ impl Session {
         stack::check()?;
         let _attached = self.attach();
         interrupt::begin(self.inner())?;
-        let mut sink = Sink::default();
+        let mut sink = Sink::of(self.inner());
         let status = call(self.inner(), sink.pointer());
         sink.check(status)
     }
