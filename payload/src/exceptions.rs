@@ -68,18 +68,17 @@ pub(crate) unsafe extern "C" fn raise(raising: *const Raising) {
         // From here on the host's error is dropped in every case.
         let error =
             (!raising.error.is_null()).then(|| Lent { context: raising.error, drop: raising.drop });
-        let known = !raising.exception.is_null();
-        let exception = match known {
-            true => Ref::borrowed(raising.exception.cast())?,
-            false => make(raising)?,
+        let exception = match raising.exception.is_null() {
+            true => make(raising)?,
+            false => Ref::borrowed(raising.exception.cast())?,
         };
         if let Some(error) = error {
             attach(&exception, error)?;
         }
-        match known {
-            true => restore(exception),
-            // Sets the context too.
-            false => PyErr_SetObject(Py_TYPE(exception.as_ptr()).cast(), exception.as_ptr()),
+        match Ref::owned(PyException_GetTraceback(exception.as_ptr())) {
+            Ok(_) => restore(exception),
+            // It is new. What is handled just now becomes its context.
+            Err(_) => PyErr_SetObject(Py_TYPE(exception.as_ptr()).cast(), exception.as_ptr()),
         }
         Ok(())
     })();

@@ -45,12 +45,6 @@ pub enum Error {
     /// ([`Error::host`]).
     #[error(transparent)]
     Host(HostError),
-    /// An exception was asked for after the end of its interpreter.
-    #[error(
-        "the exception has ended with its interpreter; what is left of it are the texts of its Error (type_name, message, \
-         traceback)"
-    )]
-    Ended,
     /// The call was interrupted by its session's [`InterruptHandle`](crate::InterruptHandle).
     #[error(
         "the call was interrupted by a handle of its session (Error::traceback says where it was)"
@@ -112,6 +106,15 @@ pub enum Error {
         owner: String,
         /// The interpreter that was called.
         receiver: String,
+    },
+    /// The interpreter of an [`Exception`] has ended, and its object with it.
+    #[error(
+        "{interpreter} has ended, and this object with it: keep its Pool or Interpreter as long as the object is used, or \
+         make the object again in another interpreter"
+    )]
+    Ended {
+        /// The interpreter's name.
+        interpreter: String,
     },
     /// A pool was asked for an interpreter that it does not have.
     #[error(

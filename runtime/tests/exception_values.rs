@@ -113,6 +113,15 @@ fn an_exception_has_its_attributes_arguments_and_class() {
         assert!(value.extract::<Exception>().unwrap().is(exception));
         let other = raised(names, "caused").1;
         assert!(!other.is(exception));
+        // What says that it is an exception need not be one.
+        let code = "class Mock:\n    __class__ = ValueError";
+        let mock = session.run(code, "mock.py").unwrap().get_item("Mock").unwrap();
+        for object in [mock.call(()).unwrap(), mock, session.eval("ValueError").unwrap()] {
+            let error = object.extract::<Exception>().unwrap_err();
+            assert!(matches!(error, Error::Convert { .. }), "{error}");
+            let error = object.into_error();
+            assert!(!matches!(error, Error::Panic(_)), "{error}");
+        }
     });
 }
 
@@ -152,6 +161,12 @@ fn frames_are_data() {
         let names: Vec<_> =
             cause.frames(session).unwrap().into_iter().map(|frame| frame.function).collect();
         assert_eq!(names, ["caused", "refuse"]);
+        let code = "compile('1 / 0', 'odd\\udcff.py', 'exec')";
+        let (code, globals) = (session.eval(code).unwrap(), session.eval("{}").unwrap());
+        let builtins = session.import("builtins").unwrap();
+        let odd = builtins.call_method("exec", (code, globals)).unwrap_err();
+        let frames = odd.exception().unwrap().frames(session).unwrap();
+        assert_eq!(frames[0].file, "odd\\udcff.py");
         let never = session.eval("ValueError('never raised')").unwrap();
         let never: Exception = never.extract().unwrap();
         assert!(never.frames(session).unwrap().is_empty());
@@ -247,9 +262,13 @@ def attempt(f):
             return repr(error.__context__), error.__cause__
 ";
         let attempt = session.run(code, "attempt.py").unwrap().get_item("attempt").unwrap();
-        let f = session.function("f", |_, _| Err(Error::raise("KeyError", "second"))).unwrap();
-        let seen: (String, ()) = attempt.call((&f,)).unwrap().extract().unwrap();
-        assert_eq!(seen.0, "OSError('first')");
+        let named = session.function("f", |_, _| Err(Error::raise("KeyError", "second")));
+        let object = session
+            .function("f", |session, _| Err(session.eval("KeyError('second')")?.into_error()));
+        for f in [named.unwrap(), object.unwrap()] {
+            let seen: (String, ()) = attempt.call((&f,)).unwrap().extract().unwrap();
+            assert_eq!(seen.0, "OSError('first')");
+        }
     });
 }
 
@@ -452,11 +471,11 @@ fn an_error_outlives_its_pool() {
         };
         drop(pool);
         assert_eq!(error.to_string(), "KeyError: 'outer'");
-        assert_eq!(format!("{exception:?}"), "<an exception of an interpreter that has ended>");
+        assert_eq!(format!("{exception:?}"), "<an exception of interpreter 0>");
         let others = Pool::builder().build().unwrap();
         let session = others.acquire().unwrap();
-        assert!(matches!(exception.value(&session), Err(Error::Ended)));
-        assert!(matches!(exception.frames(&session), Err(Error::Ended)));
+        assert!(matches!(exception.value(&session), Err(Error::Ended { .. })));
+        assert!(matches!(exception.frames(&session), Err(Error::Ended { .. })));
         // It is raised by name, with the text of its traceback.
         let error = Mutex::new(Some(error));
         let f = session.function("f", move |_, _| Err(error.lock().unwrap().take().unwrap()));

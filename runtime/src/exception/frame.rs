@@ -8,7 +8,7 @@ use std::fmt;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Frame {
-    /// The file's name as the code has it (`co_filename`). It need not be a path: `<string>`.
+    /// The file's name as the code has it (`co_filename`), lone surrogates escaped. It need not be a path: `<string>`.
     pub file: String,
     /// The function's name (`co_name`); `<module>` for code outside of functions.
     pub function: String,
@@ -34,11 +34,19 @@ pub(super) fn of(traceback: Object<'_>) -> Result<Vec<Frame>> {
     while !next.is_none() {
         let code = next.getattr("tb_frame")?.getattr("f_code")?;
         frames.push(Frame {
-            file: code.getattr("co_filename")?.extract()?,
-            function: code.getattr("co_name")?.extract()?,
+            file: text(&code.getattr("co_filename")?)?,
+            function: text(&code.getattr("co_name")?)?,
             line: next.getattr("tb_lineno")?.extract()?,
         });
         next = next.getattr("tb_next")?;
     }
     Ok(frames)
+}
+
+fn text(name: &Object<'_>) -> Result<String> {
+    name.extract().or_else(|_| {
+        let escaped = name.call_method("encode", ("utf-8", "backslashreplace"))?;
+        let escaped: Vec<u8> = escaped.extract()?;
+        Ok(String::from_utf8_lossy(&escaped).into_owned())
+    })
 }

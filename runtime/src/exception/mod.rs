@@ -1,6 +1,7 @@
 //! Python exceptions as values.
 
 mod frame;
+mod kept;
 mod passing;
 mod raise;
 
@@ -8,14 +9,15 @@ pub use frame::Frame;
 pub(crate) use raise::raise;
 
 use crate::convert::{FromPython, ToPython};
-use crate::interpreter::{Inner, Interpreter, Key, let_go};
-use crate::object::{Object, foreign};
+use crate::interpreter::Inner;
+use crate::object::{self, Object};
 use crate::payload::Owner;
 use crate::payload::table::{Failure, Handle};
 use crate::session::Session;
 use crate::{Error, Result};
+use kept::Kept;
 use std::fmt;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 /// A Python exception: a reference to the exception object, which any thread may keep.
 ///
@@ -50,22 +52,7 @@ use std::sync::{Arc, Weak};
 /// call or [`Session::with_gil`], the next thread that enters the interpreter frees the exception
 /// ([`Interpreter::drain`]).
 #[derive(Clone)]
-pub struct Exception(Arc<Held>);
-
-/// A reference that is released with the interpreter, if not before.
-struct Held {
-    interpreter: Weak<Inner>,
-    key: Key,
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        if let Some(inner) = self.interpreter.upgrade() {
-            inner.kept().release(self.key, inner.table());
-            let_go(inner);
-        }
-    }
-}
+pub struct Exception(Arc<Kept>);
 
 impl Exception {
     /// Keeps an exception.
@@ -74,36 +61,29 @@ impl Exception {
     ///
     /// `handle` must be an owned reference to an exception of the interpreter.
     unsafe fn from_owned(inner: &Arc<Inner>, handle: Handle) -> Self {
-        let key = inner.kept().add(handle);
-        Self(Arc::new(Held { interpreter: Arc::downgrade(inner), key }))
-    }
-
-    /// The reference, if the exception is of this interpreter. It is borrowed from `self`.
-    fn handle_in(&self, inner: &Arc<Inner>) -> Option<Handle> {
-        let own = std::ptr::eq(self.0.interpreter.as_ptr(), Arc::as_ptr(inner));
-        own.then(|| self.0.key.handle())
+        // SAFETY: as the caller vouches.
+        Self(Arc::new(unsafe { Kept::new(inner, handle) }))
     }
 
     /// The exception object. Its attributes are those of the exception: `exception.value(&session)?.getattr("code")?`.
     ///
     /// # Errors
     ///
-    /// [`Error::Foreign`] if the session is another interpreter's, [`Error::Ended`] if the exception's interpreter has
+    /// [`Error::Foreign`] in a session on another interpreter, or [`Error::Ended`] if the exception's interpreter has
     /// ended.
     pub fn value<'session>(&self, session: &'session Session) -> Result<Object<'session>> {
-        match self.handle_in(session.inner()) {
-            // SAFETY: the session keeps the interpreter alive, which keeps the object, and the object is of that
-            // interpreter.
-            Some(handle) => Ok(unsafe { Object::from_borrowed(session, handle) }),
-            None => match self.0.interpreter.upgrade() {
-                Some(owner) => {
-                    let owner = Interpreter(owner);
-                    let error = foreign(&owner, session.interpreter());
-                    let_go(owner.0);
-                    Err(error)
-                }
-                None => Err(Error::Ended),
-            },
+        let Some(handle) = self.0.handle_in(session.inner()) else {
+            return Err(self.elsewhere(session));
+        };
+        // SAFETY: the exception is of the session's interpreter, and this reference keeps it alive.
+        Ok(unsafe { Object::from_borrowed(session, handle) })
+    }
+
+    #[cold]
+    fn elsewhere(&self, receiver: &Session) -> Error {
+        match self.0.interpreter() {
+            Some(owner) => object::foreign(&owner, receiver.interpreter()),
+            None => Error::Ended { interpreter: self.0.interpreter_name().to_owned() },
         }
     }
 
@@ -123,8 +103,7 @@ impl Exception {
 
     /// Whether both are the same exception (`is`).
     pub fn is(&self, other: &Self) -> bool {
-        Weak::ptr_eq(&self.0.interpreter, &other.0.interpreter)
-            && self.0.key.handle() == other.0.key.handle()
+        self.0.is(&other.0)
     }
 
     /// `__cause__`: the exception behind `from`.
@@ -209,13 +188,15 @@ impl FromPython<'_> for Exception {
     /// Keeps the exception, which need not have been raised.
     fn from_python(object: &Object<'_>) -> Result<Self> {
         let session = object.session();
-        let class = session.import("builtins")?.getattr("BaseException")?;
-        let is_one = session.import("builtins")?.call_method("isinstance", (object, &class))?;
-        if !is_one.truth()? {
+        let builtins = session.import("builtins")?;
+        // The type itself: `isinstance` would take the word of `__class__`.
+        let class = builtins.call_method("type", (object,))?;
+        let base = builtins.getattr("BaseException")?;
+        if !builtins.call_method("issubclass", (class, base))?.truth()? {
             return Err(Error::convert("an exception", object.type_name(), "it is none"));
         }
         let (_, handle) = object.clone().into_parts();
-        // SAFETY: the clone's reference is owned, and the session is of the object's interpreter.
+        // SAFETY: the clone's reference is owned, the session is of the object's interpreter, and it is an exception.
         Ok(unsafe { Self::from_owned(session.inner(), handle) })
     }
 }
@@ -279,13 +260,6 @@ impl Owner for Arc<Inner> {
 impl fmt::Debug for Exception {
     /// Without a look into the interpreter.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0.interpreter.upgrade() {
-            Some(inner) => {
-                let written = write!(formatter, "<an exception of {}>", inner.name());
-                let_go(inner);
-                written
-            }
-            None => formatter.write_str("<an exception of an interpreter that has ended>"),
-        }
+        write!(formatter, "<an exception of {}>", self.0.interpreter_name())
     }
 }

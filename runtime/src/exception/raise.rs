@@ -19,7 +19,7 @@ const TYPE: &str = "RuntimeError";
 pub(crate) unsafe fn raise(inner: &Arc<Inner>, error: Error) {
     let raised = Raised::of(error);
     let handle = |exception: &Option<Exception>| {
-        let handle = exception.as_ref().and_then(|exception| exception.handle_in(inner));
+        let handle = exception.as_ref().and_then(|exception| exception.0.handle_in(inner));
         handle.unwrap_or(ptr::null_mut())
     };
     let cause = raised.error.as_ref().and_then(|error| cause(error, inner));
@@ -92,7 +92,7 @@ fn cause(error: &Error, inner: &Arc<Inner>) -> Option<Exception> {
     let mut next: Option<&(dyn StdError + 'static)> = Some(error.as_error());
     while let Some(error) = next {
         let exception = error.downcast_ref().and_then(Error::exception);
-        if let Some(exception) = exception.filter(|one| one.handle_in(inner).is_some()) {
+        if let Some(exception) = exception.filter(|one| one.0.handle_in(inner).is_some()) {
             return Some(exception.clone());
         }
         next = error.source();

@@ -134,18 +134,15 @@ fn an_object_of_another_interpreter_is_named_with_the_way_to_move_it() {
 }
 
 #[test]
-fn an_exception_of_an_interpreter_that_has_ended_says_what_is_left() {
+fn an_exception_of_an_interpreter_that_has_ended_says_what_keeps_it() {
     let ended = pool(1);
     let error = ended.acquire().unwrap().eval("1 / 0").unwrap_err();
     drop(ended);
     let pool = pool(1);
     let session = pool.acquire().unwrap();
     let error = error.exception().unwrap().value(&session).unwrap_err();
-    assert!(matches!(error, Error::Ended), "{error:?}");
-    let parts = [
-        "the exception has ended with its interpreter; ",
-        "what is left of it are the texts of its Error (type_name, message, traceback)",
-    ];
+    assert!(matches!(error, Error::Ended { .. }), "{error:?}");
+    let parts = ["interpreter 0 has ended, and this object with it: ", "in another interpreter"];
     says(&error, &parts);
 }
 
