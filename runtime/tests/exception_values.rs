@@ -394,6 +394,43 @@ def forged():
 }
 
 #[test]
+fn an_error_of_the_application_comes_back_from_a_thread_of_python() {
+    each(|session, _| {
+        let code = "
+from concurrent.futures import ThreadPoolExecutor
+def submit(f):
+    with ThreadPoolExecutor(1) as executor:
+        return executor.submit(f).result()
+";
+        let submit = session.run(code, "submit.py").unwrap().get_item("submit").unwrap();
+        let f = session.function("f", |_, _| Err(Error::host("not here"))).unwrap();
+        let error = submit.call((&f,)).unwrap_err();
+        assert!(matches!(error, Error::Host(_)), "{error:?}");
+        assert_eq!(error.to_string(), "not here");
+    });
+}
+
+#[test]
+fn a_drop_does_not_wait_for_the_gil() {
+    each(|session, names| {
+        let (error, exception) = raised(names, "caused");
+        let alive = || {
+            let alive = names.get_item("Local").unwrap().getattr("alive").unwrap();
+            alive.extract::<i64>().unwrap()
+        };
+        session.with_gil(|| {
+            // Another thread, which this one waits for with the GIL.
+            std::thread::scope(|scope| {
+                scope.spawn(move || drop((error, exception)));
+            });
+            assert_eq!(alive(), 1);
+        });
+        session.interpreter().drain();
+        assert_eq!(alive(), 0);
+    });
+}
+
+#[test]
 fn sources_are_in_the_text_and_a_python_exception_among_them_is_the_cause() {
     each(|session, names| {
         let caught = names.get_item("caught").unwrap();

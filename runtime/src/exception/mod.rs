@@ -50,7 +50,7 @@ use std::sync::Arc;
 /// interpreter's memory as long as the exception is kept. [`Exception::clear_frames`] frees the variables.
 /// [`Error::without_exception`] gives the exception up and keeps its texts. A drop never waits. If it is not made inside a
 /// call or [`Session::with_gil`], the next thread that enters the interpreter frees the exception
-/// ([`Interpreter::drain`]).
+/// ([`Interpreter::drain`](crate::Interpreter::drain)).
 #[derive(Clone)]
 pub struct Exception(Arc<Kept>);
 
