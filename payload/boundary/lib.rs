@@ -6,6 +6,7 @@
 //! the host's build script where the payload's sources are ([`SOURCES`]).
 
 pub mod dlpack;
+pub mod failure;
 pub mod leaf;
 pub mod memory;
 pub mod table;

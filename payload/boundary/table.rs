@@ -15,6 +15,7 @@
 //! - Pointers in a view ([`Text`], [`Leaf`], [`BufferView`]) stay valid as long as the object that
 //!   they came from is referenced.
 
+pub use crate::failure::{Failure, Raising};
 pub use crate::leaf::{Kind, Leaf};
 pub use crate::memory::{Others, PackageSize, Purpose, Region};
 
@@ -114,20 +115,6 @@ impl Text {
         // SAFETY: a view covers `len` readable bytes, which the caller keeps alive.
         unsafe { std::slice::from_raw_parts(self.data, self.len) }
     }
-}
-
-/// A failure, described for [`HostTable::fail`]; valid during that call only.
-#[repr(C)]
-#[derive(Debug)]
-pub struct Failure {
-    /// Which kind of failure.
-    pub status: Status,
-    /// Qualified name of the exception's type; empty unless [`Status::EXCEPTION`].
-    pub type_name: Text,
-    /// `str(exception)`, or what failed.
-    pub message: Text,
-    /// What `traceback.format_exception` gives; may be empty.
-    pub traceback: Text,
 }
 
 /// A `Py_buffer` that is held on behalf of the host (PEP 3118), with the exporter's own values: the
@@ -466,9 +453,8 @@ pub struct PayloadTable {
         out: *mut Handle,
         sink: *mut c_void,
     ) -> Status,
-    /// Raises an exception of the built-in type of that name or of that of an [`Interrupt`], or a `RuntimeError` that
-    /// names the type where there is none. Only for a [`Callback`] that is about to return null.
-    pub raise: unsafe extern "C" fn(type_name: Text, message: Text),
+    /// Raises an exception. Only for a [`Callback`] that is about to return null.
+    pub raise: unsafe extern "C" fn(raising: *const Raising),
     /// Takes the tensor of `object.__dlpack__()` over: `*versioned` says whether `*out` is a
     /// `DLManagedTensorVersioned`. The host calls its deleter.
     pub tensor: unsafe extern "C" fn(
@@ -483,6 +469,8 @@ pub struct PayloadTable {
         out: *mut Handle,
         sink: *mut c_void,
     ) -> Status,
+    /// Fails with `object`, an exception or a class of exceptions, as `raise object` does.
+    pub throw: unsafe extern "C" fn(object: Handle, sink: *mut c_void) -> Status,
 
     // What takes memory.
     /// Calls `visit` with `context` for each range of addresses that the interpreter's allocators have. Any thread may ask,

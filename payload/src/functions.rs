@@ -1,17 +1,15 @@
 //! Host functions as Python callables.
 
 use crate::fault::Outcome;
-use crate::interrupts;
 use crate::reference::Ref;
 use crate::report::guarded;
-use crate::table::{Callback, Handle, Interrupt, Status, Text};
+use crate::table::{Callback, Handle, Status, Text};
 use crate::types::{CarrierType, Lent, carried, offset_of_carried};
 use pyo3_ffi::{
     Py_READONLY, Py_T_PYSSIZET, Py_TPFLAGS_HAVE_VECTORCALL, Py_tp_call, Py_tp_getset,
-    Py_tp_members, Py_tp_repr, PyErr_Occurred, PyErr_SetObject, PyErr_SetString,
-    PyEval_GetBuiltins, PyExc_RuntimeError, PyExc_SystemError, PyExceptionClass_Check, PyGetSetDef,
-    PyMemberDef, PyObject, PyObject_GetItem, PyUnicode_FromFormat, PyVectorcall_Call,
-    PyVectorcall_NARGS, vectorcallfunc,
+    Py_tp_members, Py_tp_repr, PyErr_Occurred, PyErr_SetString, PyExc_SystemError, PyGetSetDef,
+    PyMemberDef, PyObject, PyUnicode_FromFormat, PyVectorcall_Call, PyVectorcall_NARGS,
+    vectorcallfunc,
 };
 use std::ffi::c_void;
 use std::mem::offset_of;
@@ -124,36 +122,6 @@ unsafe extern "C" fn call(
         }
         result.cast()
     }
-}
-
-/// See [`crate::table::PayloadTable::raise`].
-pub(crate) unsafe extern "C" fn raise(type_name: Text, message: Text) {
-    // SAFETY: the host is attached, and passes valid views. A step that fails sets an exception of its
-    // own, which is then raised instead.
-    let _: Outcome<()> = (|| unsafe {
-        let interrupt = str::from_utf8(type_name.bytes()).ok().and_then(Interrupt::of);
-        let kind = match interrupt {
-            Some(reason) => interrupts::class(reason),
-            None => {
-                let name = Ref::text(type_name.bytes())?;
-                Ref::owned(PyObject_GetItem(PyEval_GetBuiltins(), name.as_ptr()))
-            }
-        };
-        match kind {
-            Ok(kind) if PyExceptionClass_Check(kind.as_ptr()) != 0 => {
-                let message = Ref::text(message.bytes())?;
-                PyErr_SetObject(kind.as_ptr(), message.as_ptr());
-            }
-            _ => {
-                // Also replaces the KeyError of a type that is not built in.
-                let separator: &[u8] = if type_name.len == 0 { b"" } else { b": " };
-                let text = [type_name.bytes(), separator, message.bytes()].concat();
-                let text = Ref::text(&text)?;
-                PyErr_SetObject(PyExc_RuntimeError, text.as_ptr());
-            }
-        }
-        Ok(())
-    })();
 }
 
 fn new_reference(object: Outcome<Ref>) -> *mut PyObject {

@@ -13,6 +13,7 @@ mod built;
 mod ceiling;
 mod collections;
 mod ended;
+mod exceptions;
 mod fault;
 mod functions;
 mod heap;
@@ -82,9 +83,10 @@ static TABLE: PayloadTable = PayloadTable {
     buffer_release: memory::buffer_release,
     lend: memory::lend,
     function: functions::function,
-    raise: functions::raise,
+    raise: exceptions::raise,
     tensor: tensors::tensor,
     lend_tensor: tensors::lend_tensor,
+    throw: exceptions::throw,
     regions: heap::regions,
     packages: packages::packages,
     owns: quiet::owns,

@@ -2,14 +2,15 @@
 
 use crate::HOST;
 use crate::barrier;
+use crate::exceptions;
 use crate::fault::{Fault, Outcome};
 use crate::interrupts::Describing;
 use crate::reference::Ref;
-use crate::table::{Failure, Status, Text};
+use crate::table::{Failure, Status};
 use pyo3_ffi::{
-    Py_TYPE, PyBytes_AsString, PyBytes_Size, PyErr_Clear, PyException_SetTraceback,
-    PyImport_ImportModule, PyList_Size, PyObject, PyObject_GetAttrString, PyObject_Str,
-    PyObject_VectorcallMethod, PySys_GetObject, PyUnicode_AsEncodedString, PyUnicode_Check,
+    Py_TYPE, PyBytes_AsString, PyBytes_Size, PyErr_Clear, PyImport_ImportModule, PyList_Size,
+    PyObject, PyObject_GetAttrString, PyObject_Str, PyObject_VectorcallMethod, PySys_GetObject,
+    PyUnicode_AsEncodedString, PyUnicode_Check,
 };
 use std::any::Any;
 use std::ffi::c_void;
@@ -27,8 +28,11 @@ pub(crate) unsafe fn guarded(sink: *mut c_void, body: impl FnOnce() -> Outcome<(
     let fault = match catch_unwind(AssertUnwindSafe(|| barrier::call(body))) {
         Ok(Ok(())) => return Status::DONE,
         Ok(Err(fault)) => fault,
-        // SAFETY: by contract.
-        Err(panic) => return unsafe { report(sink, Status::PANIC, "", &panic_text(&*panic), "") },
+        Err(panic) => {
+            let failure = Failure::new(Status::PANIC, "", &panic_text(&*panic), "");
+            // SAFETY: by contract.
+            return unsafe { report(sink, &failure) };
+        }
     };
     // SAFETY: by contract.
     unsafe { failed(sink, fault) }
@@ -45,20 +49,21 @@ pub(crate) unsafe fn failed(sink: *mut c_void, fault: Fault) -> Status {
     unsafe {
         match fault {
             Fault::Raised => {
-                let raised = catch_unwind(|| Raised::take()).unwrap_or_default();
-                report(
-                    sink,
-                    Status::EXCEPTION,
-                    &raised.type_name,
-                    &raised.message,
-                    &raised.traceback,
-                )
+                let exception = exceptions::fetch();
+                let raised = catch_unwind(AssertUnwindSafe(|| Raised::of(exception.as_ref())));
+                let Raised { type_name, message, traceback } = raised.unwrap_or_default();
+                let mut failure = Failure::new(Status::EXCEPTION, &type_name, &message, &traceback);
+                if let Some(exception) = &exception {
+                    failure.exception = exception.as_ptr().cast();
+                    failure.error = exceptions::error_of(exception);
+                }
+                report(sink, &failure)
             }
             Fault::Conversion { expected, reason } => {
-                report(sink, Status::CONVERSION, expected, &reason, "")
+                report(sink, &Failure::new(Status::CONVERSION, expected, &reason, ""))
             }
             Fault::Start { name, message, traceback } => {
-                report(sink, Status::START, &name, &message, &traceback)
+                report(sink, &Failure::new(Status::START, &name, &message, &traceback))
             }
         }
     }
@@ -66,25 +71,13 @@ pub(crate) unsafe fn failed(sink: *mut c_void, fault: Fault) -> Status {
 
 /// # Safety
 ///
-/// `sink` is what the host passed for the call in progress.
-unsafe fn report(
-    sink: *mut c_void,
-    status: Status,
-    type_name: &str,
-    message: &str,
-    traceback: &str,
-) -> Status {
-    let failure = Failure {
-        status,
-        type_name: Text::new(type_name),
-        message: Text::new(message),
-        traceback: Text::new(traceback),
-    };
+/// `sink` is what the host passed for the call in progress, and the thread is attached if there is an exception.
+unsafe fn report(sink: *mut c_void, failure: &Failure) -> Status {
     if let Some(host) = HOST.get() {
-        // SAFETY: the sink belongs to the call in progress, and the texts outlive this one.
-        unsafe { (host.fail)(sink, &failure) };
+        // SAFETY: the sink belongs to the call in progress, and what the failure refers to outlives this call.
+        unsafe { (host.fail)(sink, failure) };
     }
-    status
+    failure.status
 }
 
 /// The message of a panic.
@@ -119,36 +112,31 @@ impl Raised {
     ///
     /// The thread is attached.
     pub(crate) unsafe fn take() -> Self {
-        let (mut kind, mut value, mut traceback) =
-            (ptr::null_mut(), ptr::null_mut(), ptr::null_mut());
-        // The three-part functions are deprecated since 3.12, and the only ones that 3.10 has.
-        #[allow(deprecated, reason = "PyErr_GetRaisedException is new in 3.12")]
-        // SAFETY: attached; the out-parameters become ours.
-        unsafe {
-            pyo3_ffi::PyErr_Fetch(&mut kind, &mut value, &mut traceback);
-            pyo3_ffi::PyErr_NormalizeException(&mut kind, &mut value, &mut traceback);
-        }
-        // SAFETY: each is an owned reference or null.
-        let (kind, value, traceback) =
-            unsafe { (Ref::owned(kind), Ref::owned(value), Ref::owned(traceback)) };
-        let (Ok(_), Ok(value)) = (kind, value) else {
+        // SAFETY: as the caller vouches.
+        unsafe { Self::of(exceptions::fetch().as_ref()) }
+    }
+
+    /// Describes an exception. A part of the description that fails is empty, and its own exception is cleared.
+    ///
+    /// # Safety
+    ///
+    /// The thread is attached, and no exception is set.
+    unsafe fn of(exception: Option<&Ref>) -> Self {
+        let Some(exception) = exception else {
             return Self {
                 type_name: "SystemError".to_owned(),
                 message: "an operation failed without an exception".to_owned(),
                 traceback: String::new(),
             };
         };
-        // SAFETY: attached, and the objects are alive. A part of the description that fails is empty,
-        // and its own exception is cleared.
+        let value = exception.as_ptr();
+        // SAFETY: attached, and the object is alive.
         unsafe {
             let _describing = Describing::begin();
-            if let Ok(traceback) = &traceback {
-                PyException_SetTraceback(value.as_ptr(), traceback.as_ptr());
-            }
             let described = Self {
-                type_name: type_name(value.as_ptr()).unwrap_or_default(),
-                message: utf8(PyObject_Str(value.as_ptr())).unwrap_or_default(),
-                traceback: formatted(value.as_ptr()).unwrap_or_default(),
+                type_name: type_name(value).unwrap_or_default(),
+                message: utf8(PyObject_Str(value)).unwrap_or_default(),
+                traceback: formatted(value).unwrap_or_default(),
             };
             PyErr_Clear();
             described

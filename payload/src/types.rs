@@ -57,6 +57,16 @@ impl CarrierType {
         }
     }
 
+    /// Whether an object was made by [`CarrierType::make`] of this type.
+    ///
+    /// # Safety
+    ///
+    /// Attached, and the object is alive.
+    pub(crate) unsafe fn is_of(&self, object: *mut PyObject) -> bool {
+        // SAFETY: by contract.
+        ptr::eq(unsafe { Py_TYPE(object) }, self.made.load(Ordering::Acquire))
+    }
+
     /// # Safety
     ///
     /// As [`CarrierType::make`].

@@ -1,6 +1,11 @@
 //! The crate's errors.
 
+mod host;
+
+pub use host::HostError;
+
 use crate::cold::Unsettled;
+use crate::exception::Exception;
 use crate::python::Candidate;
 use hydrozoa_loader::remedy;
 use std::fmt;
@@ -12,9 +17,13 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Why an operation failed.
 ///
-/// [`Error::Python`] is a failure of the Python program; show it to the program's author. The other
-/// variants are about the machine or about a wrong use of this crate. Their texts say what failed, on which object, and
-/// what to do.
+/// [`Error::Python`] is a failure of the Python program; show it to the program's author. [`Error::Host`] is one of the
+/// application's own errors. The other variants are about the machine or about a wrong use of this crate. Their texts say
+/// what failed, on which object, and what to do.
+///
+/// An error of a Python exception holds the exception itself ([`Error::exception`]), and the exception holds its
+/// traceback with all variables of the frames in it. So an error that is kept keeps memory in the interpreter. Drop it
+/// where it is handled, or call [`Error::without_exception`] if it is stored: the texts stay.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -28,7 +37,14 @@ pub enum Error {
         message: String,
         /// The text of `traceback.format_exception`: causes, frames and the last line.
         traceback: String,
+        /// The exception itself. `None` if the error was made from texts ([`Error::raise`]), or gave the exception up
+        /// ([`Error::without_exception`]).
+        exception: Option<Exception>,
     },
+    /// A host function ([`Session::function`](crate::Session::function)) has failed with an error of the application
+    /// ([`Error::host`]).
+    #[error(transparent)]
+    Host(HostError),
     /// The call was interrupted by its session's [`InterruptHandle`](crate::InterruptHandle).
     #[error(
         "the call was interrupted by a handle of its session (Error::traceback says where it was)"
@@ -90,6 +106,15 @@ pub enum Error {
         owner: String,
         /// The interpreter that was called.
         receiver: String,
+    },
+    /// The interpreter of an [`Exception`] has ended, and its object with it.
+    #[error(
+        "{interpreter} has ended, and this object with it: keep its Pool or Interpreter as long as the object is used, or \
+         make the object again in another interpreter"
+    )]
+    Ended {
+        /// The interpreter's name.
+        interpreter: String,
     },
     /// A pool was asked for an interpreter that it does not have.
     #[error(
@@ -175,7 +200,33 @@ pub enum Error {
 }
 
 impl Error {
-    /// The traceback's text, if the error is a Python exception.
+    /// An exception of a built-in type, for Python code that calls a host function
+    /// ([`Session::function`](crate::Session::function)): `Error::raise("KeyError", name)`.
+    ///
+    /// The exception is made when it is raised, as `type_name(message)`. If there is no such built-in type, or if it cannot
+    /// be made from one text (`UnicodeDecodeError`), a `RuntimeError` is raised whose text begins with the type's name.
+    /// [`Object::into_error`](crate::Object::into_error) raises exceptions of all other types.
+    pub fn raise(type_name: impl Into<String>, message: impl Into<String>) -> Self {
+        Self::Python {
+            type_name: type_name.into(),
+            message: message.into(),
+            traceback: String::new(),
+            exception: None,
+        }
+    }
+
+    /// An error of the application, for a host function to return: `read(path).map_err(Error::host)?`.
+    ///
+    /// Python gets a `RuntimeError` with the texts of `source` and of its sources. If that leaves Python, this error
+    /// comes out again. A `source` that is an [`Error`] of this crate is returned as it is.
+    pub fn host(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        match source.into().downcast() {
+            Ok(own) => *own,
+            Err(source) => Self::Host(HostError::new(source)),
+        }
+    }
+
+    /// The traceback's text, if the error is a Python exception or went through Python.
     pub fn traceback(&self) -> Option<&str> {
         match self {
             Self::Python { traceback, .. } | Self::Interrupted { traceback } => Some(traceback),
@@ -184,27 +235,47 @@ impl Error {
             {
                 Some(traceback)
             }
+            Self::Host(error) => error.traceback(),
             _ => None,
         }
+    }
+
+    /// The exception, if the error is one or went through Python as one.
+    pub fn exception(&self) -> Option<&Exception> {
+        match self {
+            Self::Python { exception, .. } => exception.as_ref(),
+            Self::Host(error) => error.exception(),
+            _ => None,
+        }
+    }
+
+    /// The same without the exception, whose frames and their variables can then be freed. The texts stay.
+    ///
+    /// If such an error is raised in Python, it is a new exception.
+    #[must_use]
+    pub fn without_exception(mut self) -> Self {
+        match &mut self {
+            Self::Python { exception, .. } => *exception = None,
+            Self::Host(error) => drop(error.take_exception()),
+            _ => {}
+        }
+        self
     }
 
     /// The same failure for another thread that waited for the same result, in the form that it has after
     /// passing through Python.
     pub(crate) fn again(&self) -> Self {
         match self {
-            Self::Python { type_name, message, traceback } => Self::Python {
+            Self::Python { type_name, message, traceback, exception } => Self::Python {
                 type_name: type_name.clone(),
                 message: message.clone(),
                 traceback: traceback.clone(),
+                exception: exception.clone(),
             },
             Self::Interrupted { traceback } => Self::Interrupted { traceback: traceback.clone() },
             Self::Deadline { traceback } => Self::Deadline { traceback: traceback.clone() },
             Self::Device(error) => Self::Device(error.clone()),
-            other => Self::Python {
-                type_name: "RuntimeError".to_owned(),
-                message: other.to_string(),
-                traceback: String::new(),
-            },
+            other => Self::raise("RuntimeError", other.to_string()),
         }
     }
 
@@ -234,6 +305,25 @@ impl Error {
         reason: impl Into<String>,
     ) -> Self {
         Self::Convert { expected: expected.into(), found: found.into(), reason: reason.into() }
+    }
+}
+
+impl From<Box<dyn std::error::Error + Send + Sync>> for Error {
+    /// As [`Error::host`].
+    fn from(source: Box<dyn std::error::Error + Send + Sync>) -> Self {
+        Self::host(source)
+    }
+}
+
+#[cfg(feature = "anyhow")]
+impl From<anyhow::Error> for Error {
+    /// As [`Error::host`]: an [`Error`] of this crate without context comes out again.
+    fn from(error: anyhow::Error) -> Self {
+        let outermost = error.chain().next();
+        match outermost.is_some_and(|outermost| outermost.is::<Self>()) {
+            true => error.downcast().unwrap_or_else(Self::host),
+            false => Self::host(error),
+        }
     }
 }
 

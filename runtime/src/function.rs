@@ -2,10 +2,10 @@
 
 use crate::convert::FromPython;
 use crate::error::panic_message;
+use crate::exception;
 use crate::interpreter::{Inner, Interpreter, called_from_python, entered_from_python};
 use crate::object::Object;
-use crate::payload::passing;
-use crate::payload::table::{Callback, Handle, Interrupt, Text};
+use crate::payload::table::{Callback, Handle, Text};
 use crate::session::Session;
 use crate::{Error, Result};
 use std::ffi::c_void;
@@ -101,15 +101,10 @@ impl<'session> Arguments<'session> {
 
     #[cold]
     fn missing(&self, index: usize) -> Error {
-        Error::Python {
-            type_name: "TypeError".to_owned(),
-            message: format!(
-                "at least {} positional arguments are needed, {} were given",
-                index + 1,
-                self.positional
-            ),
-            traceback: String::new(),
-        }
+        let given = self.positional;
+        let text =
+            format!("at least {} positional arguments are needed, {given} were given", index + 1);
+        Error::raise("TypeError", text)
     }
 }
 
@@ -138,10 +133,15 @@ impl Session {
     /// Makes a Python callable that runs `function`.
     ///
     /// The function runs under the interpreter's GIL, on its caller's thread. If it enters another
-    /// interpreter, this one's GIL is released meanwhile. An error of the function is raised in Python:
-    /// [`Error::Python`] as the built-in exception of that name, an interrupt as that interrupt, any other error and a
-    /// panic ([`Error::Panic`]) as a `RuntimeError`. While the interpreter ends (in `atexit` functions, in the last
+    /// interpreter, this one's GIL is released meanwhile. While the interpreter ends (in `atexit` functions, in the last
     /// destructors) the function is not called any more, and Python gets a `SystemError`.
+    ///
+    /// An error of the function is raised in Python. An exception of this interpreter, as calls return it, is raised as the
+    /// same object. [`Error::raise`] is raised as the built-in exception of that name,
+    /// [`Object::into_error`] as that object. An exception of another interpreter is raised by its name, with a cause that
+    /// has its traceback. An interrupt is raised as that interrupt. Any other error, an error of the
+    /// application ([`Error::host`]) and a panic ([`Error::Panic`]) are raised as a `RuntimeError`. If that leaves Python,
+    /// Rust gets its own error again, except for [`Error::Convert`].
     ///
     /// Python owns `function`. If that owns a [`Pool`](crate::Pool) or an [`Interpreter`] of its own pool, the two keep each
     /// other alive, and the interpreter does not end. The session that the function gets leads to both:
@@ -211,31 +211,12 @@ fn guarded(
         match outcome {
             Ok(handle) => handle,
             Err(error) => {
-                let interrupt = reason(&error).and_then(Interrupt::class);
-                let interrupt = interrupt.map(|class| format!("{}.{class}", Interrupt::MODULE));
-                let (type_name, message) = match (&error, &interrupt) {
-                    (_, Some(type_name)) => (type_name.as_str(), String::new()),
-                    (Error::Python { type_name, message, .. }, _) => {
-                        (type_name.as_str(), message.clone())
-                    }
-                    (other, _) => (passing::TYPE, other.to_string()),
-                };
-                // SAFETY: attached, and about to return null.
-                unsafe { (inner.table().raise)(Text::new(type_name), Text::new(&message)) };
-                passing::keep(error, message);
+                // SAFETY: Python has called attached, and gets a null.
+                unsafe { exception::raise(inner, error) };
                 ptr::null_mut()
             }
         }
     })
-}
-
-/// The reason, if a call that the function made was interrupted.
-fn reason(error: &Error) -> Option<Interrupt> {
-    match error {
-        Error::Interrupted { .. } => Some(Interrupt::HANDLE),
-        Error::Deadline { .. } => Some(Interrupt::DEADLINE),
-        _ => None,
-    }
 }
 
 /// # Safety

@@ -28,6 +28,7 @@ mod device;
 pub mod entry;
 mod environment;
 mod error;
+mod exception;
 mod exit;
 mod function;
 mod heap;
@@ -61,7 +62,8 @@ pub use convert::{
     FromPython, Integer, Named, Positional, Spread, ToArguments, ToKeywords, ToPython, Value,
 };
 pub use device::{Device, DeviceError};
-pub use error::{Error, Result};
+pub use error::{Error, HostError, Result};
+pub use exception::{Exception, Frame};
 pub use function::Arguments;
 pub use hydrozoa_loader as loader;
 pub use imports::{ImportProfile, Imports};

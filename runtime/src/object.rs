@@ -429,7 +429,7 @@ impl<'session> Object<'session> {
 }
 
 /// An object of `owner` was to get into `receiver`.
-fn foreign(owner: &Interpreter, receiver: &Interpreter) -> Error {
+pub(crate) fn foreign(owner: &Interpreter, receiver: &Interpreter) -> Error {
     // Each pool counts its interpreters from 0.
     let owner = match owner.shares_pool_with(receiver) {
         true => owner.name().to_owned(),
@@ -491,7 +491,7 @@ impl<'session> Iterator for Iter<'session> {
         }
         let attached = session.attach();
         let mut out = ptr::null_mut();
-        let mut sink = Sink::default();
+        let mut sink = Sink::of(session.inner());
         // SAFETY: attached, and the iterator is alive.
         let status =
             unsafe { (session.inner().table().next)(iterator.handle(), &mut out, sink.pointer()) };

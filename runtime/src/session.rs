@@ -269,7 +269,7 @@ impl Session {
     ) -> Result<Object<'_>> {
         interrupt::begin(self.inner())?;
         let mut out = ptr::null_mut();
-        let mut sink = Sink::default();
+        let mut sink = Sink::of(self.inner());
         let status = call(self.inner(), &mut out, sink.pointer());
         if status != Status::DONE {
             return Err(sink.failure(status));
@@ -287,7 +287,7 @@ impl Session {
         stack::check()?;
         let _attached = self.attach();
         interrupt::begin(self.inner())?;
-        let mut sink = Sink::default();
+        let mut sink = Sink::of(self.inner());
         let status = call(self.inner(), sink.pointer());
         sink.check(status)
     }

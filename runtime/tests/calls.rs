@@ -130,7 +130,7 @@ def outer():
 ";
         let names = session.run(code, "trouble.py").unwrap();
         let error = names.get_item("outer").unwrap().call(()).unwrap_err();
-        let Error::Python { type_name, message, traceback } = &error else { panic!("{error}") };
+        let Error::Python { type_name, message, traceback, .. } = &error else { panic!("{error}") };
         assert_eq!((type_name.as_str(), message.as_str()), ("ValueError", "redo from start"));
         assert!(traceback.contains("trouble.py\", line 10, in outer"), "{traceback}");
         assert!(traceback.contains("out of cheese"), "{traceback}");
@@ -223,11 +223,7 @@ def attempt(f):
     });
 
     fn raised(type_name: &str) -> Error {
-        Error::Python {
-            type_name: type_name.to_owned(),
-            message: "from Rust".to_owned(),
-            traceback: String::new(),
-        }
+        Error::raise(type_name, "from Rust")
     }
 }
 

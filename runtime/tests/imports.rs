@@ -294,7 +294,9 @@ fn an_exception_of_an_import_arrives_where_the_name_is_used_with_both_places() {
         run(&session, "import user, missing, lacking").unwrap();
         for _ in 0..2 {
             let error = run(&session, "import user\nuser.use()").unwrap_err();
-            let Error::Python { type_name, message, traceback } = &error else { panic!("{error}") };
+            let Error::Python { type_name, message, traceback, .. } = &error else {
+                panic!("{error}")
+            };
             assert_eq!((type_name.as_str(), message.as_str()), ("ValueError", "no use"));
             let places = [
                 ("user.py\", line 7, in use", "return broken.name"),

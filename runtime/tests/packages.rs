@@ -102,7 +102,7 @@ fn code_sees_only_what_the_package_declares() {
     let package = load(&pool, &[], &[("m.py", b"import json\n")]);
     let session = package.acquire_session().unwrap();
     let error = package.import_module(&session, "m").unwrap_err();
-    let Error::Python { type_name, message, traceback } = &error else { panic!("{error}") };
+    let Error::Python { type_name, message, traceback, .. } = &error else { panic!("{error}") };
     assert_eq!(type_name, "ModuleNotFoundError");
     assert!(message.contains("json") && message.contains("extern"), "{message}");
     assert!(traceback.contains("import json"), "{traceback}");

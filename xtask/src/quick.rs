@@ -55,7 +55,8 @@ pub fn add(steps: &mut Steps) {
     });
     steps.run("unit and integration tests of the runtime without torch", || {
         let programs = without_torch()?;
-        let mut arguments = vec!["--package", "hydrozoa", "--no-fail-fast", "--lib"];
+        let mut arguments = vec!["--package", "hydrozoa", "--features", "anyhow"];
+        arguments.extend(["--no-fail-fast", "--lib"]);
         arguments.extend(programs.iter().flat_map(|program| ["--test", program]));
         cargo_test(&arguments)
     });

@@ -22,7 +22,7 @@ use crate::payload::table::PayloadTable;
 use crate::python::Installation;
 use attach::Gate;
 use close::End;
-pub(crate) use close::close_all;
+pub(crate) use close::{close_all, let_go};
 use entries::Entries;
 use hydrozoa_loader::Domain;
 pub(crate) use kept::{KeptObjects, Key};

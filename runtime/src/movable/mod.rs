@@ -303,11 +303,7 @@ impl Movable {
 
 /// The error of a movable whose loading needs the movable, on this thread or by way of another one.
 fn needs_itself() -> crate::Error {
-    crate::Error::Python {
-        type_name: "RecursionError".to_owned(),
-        message: "a movable is needed to load itself".to_owned(),
-        traceback: String::new(),
-    }
+    crate::Error::raise("RecursionError", "a movable is needed to load itself")
 }
 
 impl Shared {

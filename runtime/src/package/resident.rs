@@ -78,15 +78,9 @@ impl Archive {
 fn error(failure: Failure<Arc<Error>>) -> Error {
     match failure {
         Failure::Error(error) => error.again(),
-        Failure::Abandoned => raised("RuntimeError", "the upload of a storage was abandoned"),
-        Failure::Recursive => raised("RecursionError", "a storage is needed to upload itself"),
-    }
-}
-
-fn raised(type_name: &str, message: &str) -> Error {
-    Error::Python {
-        type_name: type_name.to_owned(),
-        message: message.to_owned(),
-        traceback: String::new(),
+        Failure::Abandoned => Error::raise("RuntimeError", "the upload of a storage was abandoned"),
+        Failure::Recursive => {
+            Error::raise("RecursionError", "a storage is needed to upload itself")
+        }
     }
 }

@@ -5,10 +5,9 @@
 
 mod embedded;
 mod host;
-pub(crate) mod passing;
 
 pub(crate) use embedded::{SUPPORTED, image};
-pub(crate) use host::Sink;
+pub(crate) use host::{Owner, Sink};
 pub(crate) use hydrozoa_payload::table;
 
 use crate::{Error, Result};

@@ -134,6 +134,32 @@ fn an_object_of_another_interpreter_is_named_with_the_way_to_move_it() {
 }
 
 #[test]
+fn an_exception_of_an_interpreter_that_has_ended_says_what_keeps_it() {
+    let ended = pool(1);
+    let error = ended.acquire().unwrap().eval("1 / 0").unwrap_err();
+    drop(ended);
+    let pool = pool(1);
+    let session = pool.acquire().unwrap();
+    let error = error.exception().unwrap().value(&session).unwrap_err();
+    assert!(matches!(error, Error::Ended { .. }), "{error:?}");
+    let parts = ["interpreter 0 has ended, and this object with it: ", "in another interpreter"];
+    says(&error, &parts);
+}
+
+#[test]
+fn an_error_of_the_application_is_named_by_its_own_text() {
+    let pool = pool(1);
+    let session = pool.acquire().unwrap();
+    let read = session.function("read", |session, _| {
+        let content = fs::read("/nowhere").map_err(Error::host)?;
+        session.object_from(&content)
+    });
+    let error = read.unwrap().call(()).unwrap_err();
+    assert!(matches!(error, Error::Host(_)), "{error:?}");
+    says(&error, &["No such file or directory (os error 2)"]);
+}
+
+#[test]
 fn an_index_without_an_interpreter_is_named_with_the_number_there_are() {
     let error = pool(2).acquire_on(2).unwrap_err();
     assert!(matches!(error, Error::NoSuchInterpreter { index: 2, count: 2 }), "{error:?}");

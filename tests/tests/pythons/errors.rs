@@ -12,7 +12,9 @@ use hydrozoa_tests::survivors::with_survivors;
 /// The parts of the Python exception with which a call must have ended.
 fn raised<T>(result: hydrozoa::Result<T>) -> Result<(String, String, String)> {
     match result {
-        Err(Error::Python { type_name, message, traceback }) => Ok((type_name, message, traceback)),
+        Err(Error::Python { type_name, message, traceback, .. }) => {
+            Ok((type_name, message, traceback))
+        }
         Err(other) => bail!("not a Python exception: {other:?}"),
         Ok(_) => bail!("no error"),
     }

@@ -25,7 +25,7 @@ const RUNTIME: [&[&str]; 9] = [
     &["torch"],
     &["torch_policy"],
     &["interpreter", "interrupt"],
-    &["session", "object", "convert", "function", "device", "memory", "settle"],
+    &["session", "object", "convert", "exception", "function", "device", "memory", "settle"],
     &["pool"],
     &["movable", "package"],
 ];
@@ -35,7 +35,7 @@ const ROOF: [&str; 4] = ["command_line", "entry", "exit", "inspect"];
 
 /// [`crate::Error`](hydrozoa::Error) has a variant for the errors of every floor, which their modules
 /// define. These names are all that it takes from above.
-const ERRORS: [&str; 4] = ["Candidate", "PackageError", "DeviceError", "AdapterError"];
+const ERRORS: [&str; 5] = ["Candidate", "PackageError", "DeviceError", "AdapterError", "Exception"];
 
 /// The floor of a module of the runtime.
 fn floor(module: &str) -> Option<usize> {
