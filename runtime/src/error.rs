@@ -91,6 +91,15 @@ pub enum Error {
         /// The interpreter that was called.
         receiver: String,
     },
+    /// The interpreter of a [`Handle`](crate::Handle) has ended, and its object with it.
+    #[error(
+        "{interpreter} has ended, and this object with it: keep its Pool or Interpreter as long as the object is used, or \
+         make the object again in another interpreter"
+    )]
+    Ended {
+        /// The interpreter's name.
+        interpreter: String,
+    },
     /// A pool was asked for an interpreter that it does not have.
     #[error(
         "there is no interpreter {index}: the pool has {count}, numbered from 0 (Pool::resize adds some)"

@@ -1,6 +1,7 @@
 //! References to Python objects.
 
 use crate::convert::{FromPython, ToArguments, ToKeywords, ToPython};
+use crate::handle::Handle as KeptObject;
 use crate::interpreter::Interpreter;
 use crate::payload::Sink;
 use crate::payload::table::{Handle, PayloadTable, Status, Text};
@@ -115,6 +116,11 @@ impl<'session> Object<'session> {
         call: impl FnOnce(&PayloadTable, Handle, *mut Handle, *mut c_void) -> Status,
     ) -> Result<Object<'session>> {
         self.session.object(|inner, out, sink| call(inner.table(), self.handle(), out, sink))
+    }
+
+    /// A reference to the object that outlives the session ([`Handle`](crate::Handle)).
+    pub fn keep(&self) -> KeptObject {
+        self.clone().into()
     }
 
     /// Whether both are the same object (`is`).
@@ -392,7 +398,7 @@ impl<'session> Object<'session> {
 }
 
 /// An object of `owner` was to get into `receiver`.
-fn foreign(owner: &Interpreter, receiver: &Interpreter) -> Error {
+pub(crate) fn foreign(owner: &Interpreter, receiver: &Interpreter) -> Error {
     // Each pool counts its interpreters from 0.
     let owner = match owner.shares_pool_with(receiver) {
         true => owner.name().to_owned(),

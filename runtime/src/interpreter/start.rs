@@ -88,7 +88,7 @@ pub(crate) fn start(
     let main = MainThread::start(name, place, table, configuration, Ending(end.clone()))?;
     let inner = Arc::new(Inner {
         index,
-        name: name.to_owned(),
+        name: name.into(),
         python: configuration.python.clone(),
         table,
         leases: Leases::default(),

@@ -2,7 +2,6 @@
 
 use super::{Builder, Pool};
 use crate::imports::{self, ImportMode, ImportProfile};
-use crate::python;
 use crate::{Error, Result};
 
 impl Builder {
@@ -24,7 +23,7 @@ impl Builder {
         &self,
         work: impl Fn(&Pool) -> Result<T>,
     ) -> Result<ImportProfile> {
-        let python = python::choose(self.python.as_deref(), self.venv.as_deref())?;
+        let python = self.installation()?;
         let start = |mode| self.clone().interpreters(1).build_with(Some(mode));
         record(python.minor(), start, work, |_, result| Ok(result))
     }

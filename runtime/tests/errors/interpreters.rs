@@ -134,6 +134,20 @@ fn an_object_of_another_interpreter_is_named_with_the_way_to_move_it() {
 }
 
 #[test]
+fn an_object_of_an_interpreter_that_has_ended_is_named_with_what_keeps_it() {
+    let pool = pool(1);
+    let handle = pool.acquire().unwrap().eval("[]").unwrap().keep();
+    drop(pool);
+    let error = handle.session().unwrap_err();
+    assert!(matches!(error, Error::Ended { .. }), "{error:?}");
+    let parts = [
+        "interpreter 0 has ended, and this object with it: keep its Pool or Interpreter as long as the object is used, ",
+        "or make the object again in another interpreter",
+    ];
+    says(&error, &parts);
+}
+
+#[test]
 fn an_index_without_an_interpreter_is_named_with_the_number_there_are() {
     let error = pool(2).acquire_on(2).unwrap_err();
     assert!(matches!(error, Error::NoSuchInterpreter { index: 2, count: 2 }), "{error:?}");

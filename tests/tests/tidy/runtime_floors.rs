@@ -25,7 +25,7 @@ const RUNTIME: [&[&str]; 9] = [
     &["torch"],
     &["torch_policy"],
     &["interpreter", "interrupt"],
-    &["session", "object", "convert", "function", "device", "memory", "settle"],
+    &["session", "object", "handle", "convert", "function", "device", "memory", "settle"],
     &["pool"],
     &["movable", "package"],
 ];
