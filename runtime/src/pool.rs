@@ -36,7 +36,7 @@ pub struct Pool(Arc<State>);
 struct State {
     interpreters: ArcSwap<Box<[Interpreter]>>,
     python: Installation,
-    /// Those who wait for an interpreter without sessions.
+    /// Those who wait for an interpreter with fewer sessions.
     queue: Arc<Queue>,
     /// For those who change the pool, one at a time. Without it nobody can.
     changes: Option<Mutex<Changes>>,
@@ -302,13 +302,18 @@ impl Pool {
     }
 
     /// A pool of new interpreters.
-    fn start(python: Installation, configuration: Configuration, count: usize) -> Result<Self> {
+    fn start(
+        python: Installation,
+        configuration: Configuration,
+        count: usize,
+        queue: Queue,
+    ) -> Result<Self> {
         let mut changes = Changes { configuration, generations: Vec::new(), modules: Vec::new() };
         let interpreters = changes.grow(0, count)?.into_boxed_slice();
         let pool = Self(Arc::new(State {
             interpreters: ArcSwap::from_pointee(interpreters),
             python,
-            queue: Arc::default(),
+            queue: Arc::new(queue),
             changes: Some(Mutex::new(changes)),
         }));
         for interpreter in &pool.interpreters() {

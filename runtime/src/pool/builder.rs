@@ -5,7 +5,7 @@ use crate::Result;
 use crate::cold::Wish;
 use crate::environment::{Environment, Variables};
 use crate::imports::{ImportMode, Imports};
-use crate::interpreter::{Configuration, Interpreter};
+use crate::interpreter::{Configuration, Interpreter, Queue};
 use crate::interrupt::{OnStuck, Stuck};
 use crate::libraries::LibraryRules;
 use crate::python::{self, Installation, Search};
@@ -22,6 +22,7 @@ use std::thread;
 #[must_use = "a builder does nothing until `build`"]
 pub struct Builder {
     interpreters: Option<usize>,
+    max_sessions: Option<NonZeroUsize>,
     python: Option<PathBuf>,
     venv: Option<PathBuf>,
     torch: TorchPolicy,
@@ -40,6 +41,23 @@ impl Builder {
     /// The number of interpreters. The default is one for each processor that this process may use.
     pub fn interpreters(mut self, count: usize) -> Self {
         self.interpreters = Some(count);
+        self
+    }
+
+    /// The most sessions that each interpreter has at a time. When all have as many, [`Pool::acquire`] and calls on a
+    /// [`Movable`](crate::Movable) wait, [`Pool::acquire_timeout`] waits for its limit, and [`Pool::try_acquire`] returns
+    /// [`Error::Busy`](crate::Error::Busy). Threads are served in the order in which they came. 0 is no limit, the default.
+    ///
+    /// With 1, a session is alone on its interpreter. A few more let one session's Python code run while another one's
+    /// native code or input and output have released the GIL. The limit holds for each interpreter and not for the pool, so that
+    /// it fits after [`Pool::resize`].
+    ///
+    /// A thread that has a session and waits for another one keeps the first meanwhile. If all sessions are had by such threads,
+    /// they wait for ever: use one session for a piece of work, [`Movable::to_object`](crate::Movable::to_object) in it, and
+    /// [`Pool::acquire_timeout`] where a second session is needed. Leases that name their interpreter
+    /// ([`Pool::acquire_on`], [`Interpreter::session`]) and the sessions of host functions never wait, but count.
+    pub fn max_sessions(mut self, count: usize) -> Self {
+        self.max_sessions = NonZeroUsize::new(count);
         self
     }
 
@@ -223,7 +241,7 @@ impl Builder {
             environment: self.environment.map(Environment::new).transpose()?,
             ..Configuration::new(python.clone(), torch)
         };
-        Pool::start(python, configuration, count)
+        Pool::start(python, configuration, count, Queue::new(self.max_sessions))
     }
 
     /// The Python that the settings choose.

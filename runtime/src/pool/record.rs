@@ -2,6 +2,7 @@
 
 use super::{Builder, Pool};
 use crate::imports::{self, ImportMode, ImportProfile};
+use crate::interpreter::Queue;
 use crate::{Error, Result};
 
 impl Builder {
@@ -24,7 +25,7 @@ impl Builder {
         work: impl Fn(&Pool) -> Result<T>,
     ) -> Result<ImportProfile> {
         let python = self.installation()?;
-        let start = |mode| self.clone().interpreters(1).build_with(Some(mode));
+        let start = |mode| self.clone().interpreters(1).max_sessions(0).build_with(Some(mode));
         record(python.minor(), start, work, |_, result| Ok(result))
     }
 }
@@ -41,7 +42,7 @@ impl Pool {
         let start = |mode| {
             let mut configuration = self.changes()?.configuration.clone();
             configuration.imports = Some(mode);
-            Self::start(python.clone(), configuration, 1)
+            Self::start(python.clone(), configuration, 1, Queue::default())
         };
         record(python.minor(), start, work, result)
     }

@@ -160,13 +160,26 @@ fn an_index_without_an_interpreter_is_named_with_the_number_there_are() {
 fn a_pool_without_an_idle_interpreter_says_how_many_are_leased_and_what_to_do() {
     let pool = pool(2);
     let _leased = [pool.acquire_on(0).unwrap(), pool.acquire_on(1).unwrap()];
-    let way_out = ": end sessions sooner, wait longer (Pool::acquire_timeout), share one (Pool::acquire), or add some \
-                   (Pool::resize)";
+    let way_out = ": end sessions sooner, wait longer (Pool::acquire_timeout), allow several on one \
+                   (Builder::max_sessions), or add some (Pool::resize)";
     let error = pool.try_acquire().unwrap_err();
-    assert!(matches!(error, Error::Busy { interpreters: 2, .. }), "{error:?}");
+    assert!(matches!(error, Error::Busy { interpreters: 2, sessions: 1, .. }), "{error:?}");
     says(&error, &[&format!("all 2 interpreters are leased{way_out}")]);
     let error = pool.acquire_timeout(Duration::from_millis(20)).unwrap_err();
     says(&error, &["all 2 interpreters are leased, also after ", &format!(" ms{way_out}")]);
+}
+
+#[test]
+fn a_pool_with_as_many_sessions_as_it_may_have_says_how_many_and_what_to_do() {
+    let pool = builders(1).next().unwrap().max_sessions(2).build().unwrap();
+    let _leased = [pool.acquire().unwrap(), pool.acquire().unwrap()];
+    let error = pool.try_acquire().unwrap_err();
+    assert!(matches!(error, Error::Busy { interpreters: 1, sessions: 2, .. }), "{error:?}");
+    let parts = [
+        "all 1 interpreters have 2 sessions: end sessions sooner, wait longer (Pool::acquire_timeout), ",
+        "allow more (Builder::max_sessions), or add interpreters (Pool::resize)",
+    ];
+    says(&error, &parts);
 }
 
 #[test]
