@@ -17,7 +17,7 @@ fn each(test: impl Fn(&Session)) {
 fn arguments_arrive_in_their_places() {
     each(|session| {
         let code = "def f(*args, **kwargs): return args, kwargs";
-        let f = session.run(code, "f.py").unwrap().get_item("f").unwrap();
+        let f = session.run(code, "f.py").unwrap().getattr("f").unwrap();
         let seen = |call: hydrozoa::Result<hydrozoa::Object<'_>>| call.unwrap().repr().unwrap();
         assert_eq!(seen(f.call(())), "((), {})");
         assert_eq!(seen(f.call((1, "b", 2.5))), "((1, 'b', 2.5), {})");
@@ -51,15 +51,15 @@ def outer():
         raise ValueError('redo from start') from trouble
 ";
         let names = session.run(code, "trouble.py").unwrap();
-        let error = names.get_item("outer").unwrap().call(()).unwrap_err();
+        let error = names.getattr("outer").unwrap().call(()).unwrap_err();
         let Error::Python { type_name, message, traceback } = &error else { panic!("{error}") };
         assert_eq!((type_name.as_str(), message.as_str()), ("ValueError", "redo from start"));
         assert!(traceback.contains("trouble.py\", line 10, in outer"), "{traceback}");
         assert!(traceback.contains("out of cheese"), "{traceback}");
         assert!(traceback.contains("direct cause"), "{traceback}");
-        let error = names.get_item("inner").unwrap().call(()).unwrap_err();
+        let error = names.getattr("inner").unwrap().call(()).unwrap_err();
         assert!(
-            matches!(&error, Error::Python { type_name, .. } if type_name == "__hydrozoa__.Trouble"),
+            matches!(&error, Error::Python { type_name, .. } if type_name == "__hydrozoa__.trouble.Trouble"),
             "{error}"
         );
         // The interpreter still works.
@@ -89,11 +89,11 @@ def leave(): raise SystemExit(3)
 def deep(): return deep()
 ";
         let names = session.run(code, "odd.py").unwrap();
-        let raised = |name: &str| match names.get_item(name).unwrap().call(()).unwrap_err() {
+        let raised = |name: &str| match names.getattr(name).unwrap().call(()).unwrap_err() {
             Error::Python { type_name, message, .. } => (type_name, message),
             other => panic!("{other}"),
         };
-        assert_eq!(raised("unprintable").0, "__hydrozoa__.Unprintable");
+        assert_eq!(raised("unprintable").0, "__hydrozoa__.odd.Unprintable");
         assert_eq!(raised("surrogate").1, "a\\ud800");
         assert_eq!(raised("leave"), ("SystemExit".to_owned(), "3".to_owned()));
         assert_eq!(raised("deep").0, "RecursionError");
@@ -128,7 +128,7 @@ def attempt(f):
     except Exception as error:
         return f'{type(error).__name__}: {error}'
 ";
-        let attempt = session.run(code, "attempt.py").unwrap().get_item("attempt").unwrap();
+        let attempt = session.run(code, "attempt.py").unwrap().getattr("attempt").unwrap();
         let outcome = |error: fn() -> Error| {
             let f = session.function("f", move |_, _| Err(error())).unwrap();
             attempt.call((&f,)).unwrap().extract::<String>().unwrap()

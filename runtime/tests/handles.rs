@@ -64,7 +64,7 @@ def begin(register):
     register(lambda what: heard.append(('second', what)))
 ";
     let module = session.run(code, "listeners.py").unwrap().keep();
-    let begin = module.attach(&session).unwrap().get_item("begin").unwrap();
+    let begin = module.attach(&session).unwrap().getattr("begin").unwrap();
     begin.call((&register,)).unwrap();
     drop((begin, register));
     drop(session);
@@ -75,7 +75,7 @@ def begin(register):
         callback.attach(&session).unwrap().call(("news",)).unwrap();
     }
     let session = pool.acquire().unwrap();
-    let heard = module.attach(&session).unwrap().get_item("heard").unwrap();
+    let heard = module.attach(&session).unwrap().getattr("heard").unwrap();
     assert_eq!(heard.repr().unwrap(), "[('first', 'news'), ('second', 'news')]");
 }
 
@@ -127,7 +127,7 @@ class Noted:
     def __init__(self, flag): self.flag = flag
     def __del__(self): self.flag[0] += 1
 ";
-        let class = session.run(code, "noted.py").unwrap().get_item("Noted").unwrap();
+        let class = session.run(code, "noted.py").unwrap().getattr("Noted").unwrap();
         let kept = class.call((&flag,)).unwrap().keep();
         drop((class, flag));
         drop(session);
@@ -308,7 +308,7 @@ def make(note):
     weakref.finalize(watched, note)
     return watched
 ";
-    let make = session.run(code, "watched.py").unwrap().get_item("make").unwrap();
+    let make = session.run(code, "watched.py").unwrap().getattr("make").unwrap();
     let kept = make.call((&note,)).unwrap().keep();
     let other = kept.clone();
     session.with_gil(|| {

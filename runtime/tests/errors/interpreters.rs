@@ -18,7 +18,7 @@ fn pool(interpreters: usize) -> Pool {
 /// A function that loops until it is interrupted.
 fn endless(session: &Session) -> hydrozoa::Object<'_> {
     let namespace = session.run("def endless():\n    while True: pass", "endless.py").unwrap();
-    namespace.get_item("endless").unwrap()
+    namespace.getattr("endless").unwrap()
 }
 
 #[test]
@@ -310,7 +310,7 @@ fn a_panic_of_a_host_function_is_the_caller_s_error_with_the_function_s_name() {
     let session = pool.acquire().unwrap();
     let paint = session.function("paint", |_, _| panic!("no brush")).unwrap();
     let code = "def through(paint):\n    paint()";
-    let through = session.run(code, "through.py").unwrap().get_item("through").unwrap();
+    let through = session.run(code, "through.py").unwrap().getattr("through").unwrap();
     for error in [paint.call(()).unwrap_err(), through.call((&paint,)).unwrap_err()] {
         assert!(matches!(error, Error::Panic(_)), "{error:?}");
         says(&error, &["the host function 'paint' panicked: no brush"]);
