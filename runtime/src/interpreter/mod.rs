@@ -11,7 +11,7 @@ mod start;
 mod weak;
 
 pub(crate) use attach::{Attached, entered_from_python, without_gil};
-pub(crate) use start::{Configuration, run_command, start};
+pub(crate) use start::{Configuration, Flags, run_command, start};
 pub use weak::WeakInterpreter;
 
 use crate::cold::{Loan, Settling};

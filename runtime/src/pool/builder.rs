@@ -5,7 +5,7 @@ use crate::Result;
 use crate::cold::Wish;
 use crate::environment::{Environment, Variables};
 use crate::imports::{ImportMode, Imports};
-use crate::interpreter::{Configuration, Interpreter, Queue};
+use crate::interpreter::{Configuration, Flags, Interpreter, Queue};
 use crate::interrupt::{OnStuck, Stuck};
 use crate::libraries::LibraryRules;
 use crate::python::{self, Installation, Search};
@@ -35,6 +35,7 @@ pub struct Builder {
     memory: Option<NonZeroUsize>,
     settling: Wish,
     imports: Imports,
+    flags: Flags,
 }
 
 impl Builder {
@@ -151,6 +152,49 @@ impl Builder {
         self
     }
 
+    /// The optimisation level, as `python -O` (1) and `-OO` (2): 1 leaves out `assert` statements and `if __debug__` blocks, 2
+    /// also docstrings. The default is 0.
+    pub fn optimize(mut self, level: u8) -> Self {
+        self.flags.optimize = level;
+        self
+    }
+
+    /// The seed of hashes of `str` and `bytes`, as `PYTHONHASHSEED`, so that sets have the same order in each run. By default
+    /// each interpreter has a random one.
+    pub fn hash_seed(mut self, seed: u32) -> Self {
+        self.flags.hash_seed = Some(seed);
+        self
+    }
+
+    /// Whether `sys.stdout` and `sys.stderr` write at once, as `python -u`. By default `sys.stdout` collects about 8 KiB
+    /// unless it is a terminal, so lines come late in a pipe or a file. They are lost if the process ends without the end of
+    /// the interpreter, as by [`std::process::exit`].
+    pub fn unbuffered(mut self, unbuffered: bool) -> Self {
+        self.flags.unbuffered = unbuffered;
+        self
+    }
+
+    /// Whether imports write `.pyc` files, the default. `false` is `python -B`.
+    pub fn write_bytecode(mut self, write: bool) -> Self {
+        self.flags.no_bytecode = !write;
+        self
+    }
+
+    /// Adds a filter of warnings, as `python -W`: `error`, `ignore::DeprecationWarning`. Later ones come first.
+    pub fn warning(mut self, filter: impl Into<OsString>) -> Self {
+        self.flags.warnings.push(filter.into());
+        self
+    }
+
+    /// Adds an option of the implementation, as `python -X`: `dev`, `importtime`, `int_max_str_digits=0`, `tracemalloc=5`,
+    /// `no_debug_ranges`, `pycache_prefix=DIR`. `utf8` has no effect, since text is UTF-8 always. `dev` takes
+    /// [`Builder::memory_limit`] away. `faulthandler`, which `dev` does not include here, installs handlers of fatal signals.
+    /// These are the process's: an application with handlers of its own loses them.
+    pub fn x_option(mut self, option: impl Into<OsString>) -> Self {
+        self.flags.x_options.push(option.into());
+        self
+    }
+
     /// The most memory, in bytes, that the Python code of each interpreter may take. An allocation beyond it raises
     /// `MemoryError`, and the interpreter goes on. 0 is no limit, the default. An interpreter that needs more to start is an
     /// [`Error::Start`].
@@ -232,6 +276,7 @@ impl Builder {
         };
         let configuration = Configuration {
             imports,
+            flags: self.flags,
             arguments: self.arguments.into_iter().map(Into::into).collect(),
             paths: self.paths,
             libraries: self.libraries,

@@ -230,6 +230,13 @@ fn settings_that_cannot_be_met_say_which_and_what_to_do() {
     is_configuration(refused, &["\"A=B\", and a name ends before `=`: change it or leave it out"]);
     let refused = builder().arguments(["a\0b"]).build().unwrap_err();
     is_configuration(refused, &["\"a\\0b\" contains a NUL byte", ": take it out"]);
+    let refused = builder().warning("a\0b").build().unwrap_err();
+    is_configuration(
+        refused,
+        &[
+            "\"a\\0b\" contains a NUL byte, which no argument, flag or path of Python can: take it out",
+        ],
+    );
     let (minor, library) = pythons().iter().next().unwrap();
     let venv = directory("other-version");
     let described = format!("home = /nowhere\nversion = 3.{}.0\n", minor + 1);
