@@ -197,7 +197,7 @@ impl Builder {
 
     /// The most memory, in bytes, that the Python code of each interpreter may take. An allocation beyond it raises
     /// `MemoryError`, and the interpreter goes on. 0 is no limit, the default. An interpreter that needs more to start is an
-    /// [`Error::Start`].
+    /// [`Error::Start`](crate::Error::Start).
     ///
     /// Counted is what CPython's own allocators hand out: all objects of Python (text, bytes, lists, dicts, frames, modules),
     /// and what extension modules take by `PyMem_Malloc` and its kin. A bare interpreter has taken 3 to 6 MB when it
@@ -253,8 +253,8 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// [`Error::PythonNotFound`], [`Error::Configuration`] for settings that contradict each other,
-    /// [`Error::Load`], or [`Error::Start`]. Then no interpreter of the pool is left.
+    /// [`Error::PythonNotFound`](crate::Error::PythonNotFound), [`Error::Configuration`](crate::Error::Configuration) for
+    /// settings that contradict each other, [`Error::Load`](crate::Error::Load), or [`Error::Start`](crate::Error::Start). Then no interpreter of the pool is left.
     pub fn build(self) -> Result<Pool> {
         self.build_with(None)
     }
