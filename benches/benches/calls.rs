@@ -46,7 +46,7 @@ fn calls(criterion: &mut Criterion) {
             "import time\ndef timed(function, count):\n start = time.perf_counter_ns()\n for _ in range(count): function()\n return time.perf_counter_ns() - start",
             "timed.py",
         )
-        .and_then(|namespace| namespace.get_item("timed"))
+        .and_then(|namespace| namespace.getattr("timed"))
         .expect("a function");
     group.bench_function("no arguments, by Python itself", |bencher| {
         bencher.iter_custom(|count| {

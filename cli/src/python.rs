@@ -179,7 +179,7 @@ fn record(options: &Options, file: &Path) -> Result<()> {
     let words = words.context("an argument of the program is not UTF-8")?;
     let profile = options.choice.builder().record_imports(|pool| {
         let session = pool.acquire()?;
-        let program = session.run(PROGRAM, "program.py")?.get_item("program")?;
+        let program = session.run(PROGRAM, "program.py")?.getattr("program")?;
         program.call((words.clone(),))?.extract::<String>()
     })?;
     profile.save(file)?;

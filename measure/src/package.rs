@@ -64,7 +64,7 @@ impl Model {
         &self,
         session: &'s Session,
     ) -> hydrozoa::Result<(Object<'s>, (Object<'s>, Object<'s>))> {
-        let call = session.run(CALL, "call.py")?.get_item("call")?;
+        let call = session.run(CALL, "call.py")?.getattr("call")?;
         let (model, example) = (self.model.to_object(session)?, self.example.to_object(session)?);
         // The first calls of a model build caches (mkldnn's primitives). A measurement leaves them out.
         for _ in 0..3 {

@@ -195,6 +195,30 @@ pub struct TensorLoan {
     pub device_id: c_int,
 }
 
+/// What python's flags say.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Flags {
+    /// The number of `-O`.
+    pub optimize: c_int,
+    /// The seed of hashes; negative: a random one.
+    pub hash_seed: i64,
+    /// 1: `-u`.
+    pub unbuffered: c_int,
+    /// 1: `-B`.
+    pub no_bytecode: c_int,
+    /// 1: `-X dev`.
+    pub dev: c_int,
+    /// The values of `-W`.
+    pub warnings: *const Text,
+    /// Number of `warnings`.
+    pub warning_count: usize,
+    /// The values of `-X`.
+    pub x_options: *const Text,
+    /// Number of `x_options`.
+    pub x_option_count: usize,
+}
+
 /// How an interpreter starts. Texts are paths or words as the operating system has them (bytes).
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -234,6 +258,8 @@ pub struct Start {
     pub import_profile: Text,
     /// Where compiled code of modules is kept. Empty: nowhere.
     pub import_folder: Text,
+    /// What a command line of python says by flags. Not read with `command_line`.
+    pub flags: Flags,
 }
 
 /// Why the host interrupts a thread.

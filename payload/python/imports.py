@@ -16,7 +16,7 @@ from types import ModuleType
 
 from _hydrozoa import lazy_code, lazy_names, lazy_rules
 
-_OWN = frozenset(sys.stdlib_module_names) | {"_hydrozoa", "__main__", "__mp_main__", "sitecustomize", "usercustomize"}
+_OWN = frozenset(sys.stdlib_module_names) | {"_hydrozoa", "__hydrozoa__", "__main__", "__mp_main__", "sitecustomize", "usercustomize"}
 EAGER, OBSERVING, RECORDING, GUIDED = "eager", "observing", "recording", "guided"
 
 

@@ -53,6 +53,24 @@ except OSError:
     pass  # The application has installed a handler just now.
 \0";
 
+/// An isolated configuration has the limit fixed, and up to 3.11 no field for it.
+const DIGITS: &str = "
+import sys
+limit = sys._xoptions.get('int_max_str_digits')
+if limit is not None:
+    sys.set_int_max_str_digits(int(limit))
+\0";
+
+/// Has `-X int_max_str_digits` its effect.
+///
+/// # Safety
+///
+/// Attached.
+pub(crate) unsafe fn limit_digits() -> Outcome<()> {
+    // SAFETY: by contract.
+    unsafe { run(DIGITS, c"_hydrozoa/digits.py", &[]) }
+}
+
 /// Has Python's table of signals say that SIGINT is not Python's.
 ///
 /// # Safety

@@ -13,13 +13,14 @@ use crate::report::{Raised, guarded};
 use crate::table::{Start, Status, Text};
 use crate::threads::{self, FINALIZED, NEW, RUNNING, STAGE};
 use pyo3_ffi::{
-    _PyStatus_TYPE, Py_FinalizeEx, Py_InitializeFromConfig, Py_PreInitialize,
+    _PyStatus_TYPE, Py_DecodeLocale, Py_FinalizeEx, Py_InitializeFromConfig, Py_PreInitialize,
     Py_PreInitializeFromBytesArgs, Py_RunMain, PyConfig, PyConfig_Clear,
     PyConfig_InitIsolatedConfig, PyConfig_InitPythonConfig, PyConfig_SetBytesArgv,
     PyConfig_SetBytesString, PyErr_Occurred, PyEval_RestoreThread, PyEval_SaveThread,
-    PyGILState_Ensure, PyImport_ImportModule, PyList_Insert, PyPreConfig,
+    PyGILState_Ensure, PyImport_ImportModule, PyList_Insert, PyMem_RawFree, PyPreConfig,
     PyPreConfig_InitIsolatedConfig, PyPreConfig_InitPythonConfig, PyStatus, PySys_GetObject,
-    PyThreadState, PyUnicode_DecodeFSDefaultAndSize, compat::PyThreadState_GetUnchecked,
+    PyThreadState, PyUnicode_DecodeFSDefaultAndSize, PyWideStringList, PyWideStringList_Append,
+    compat::PyThreadState_GetUnchecked,
 };
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::mem::MaybeUninit;
@@ -138,6 +139,9 @@ unsafe fn initialize(start: &Start) -> Outcome<()> {
             if start.own_environment != 0 {
                 (before.isolated, before.use_environment, before.dev_mode) = (0, 1, -1);
             }
+            if start.flags.dev != 0 {
+                before.dev_mode = 1;
+            }
             Py_PreInitialize(before)
         };
         if checked(start, status)?.is_exit() {
@@ -189,6 +193,7 @@ unsafe fn configure(start: &Start, config: &mut PyConfig, arguments: &Arguments)
         } else {
             config.parse_argv = 0;
             set(pointer, &raw mut (*pointer).executable, start.executable)?;
+            flag(start, pointer)?;
         }
         // getpath finds pyvenv.cfg from the program's name, and from that prefix and site-packages
         // (Modules/getpath.py).
@@ -196,6 +201,71 @@ unsafe fn configure(start: &Start, config: &mut PyConfig, arguments: &Arguments)
         set(pointer, &raw mut (*pointer).home, start.home)?;
         let status =
             PyConfig_SetBytesArgv(pointer, arguments.count(), arguments.as_ptr().cast_mut());
+        checked(start, status).map(|_| ())
+    }
+}
+
+/// Sets what flags of a command line would set. What is set before the configuration is read comes before `PYTHON*`
+/// variables.
+///
+/// # Safety
+///
+/// `start` is valid, and `config` initialized.
+unsafe fn flag(start: &Start, config: *mut PyConfig) -> Outcome<()> {
+    let flags = &start.flags;
+    // SAFETY: by contract; the views are valid for the call.
+    unsafe {
+        if flags.optimize > 0 {
+            (*config).optimization_level = flags.optimize;
+        }
+        if let Ok(seed) = flags.hash_seed.try_into() {
+            ((*config).use_hash_seed, (*config).hash_seed) = (1, seed);
+        }
+        if flags.unbuffered != 0 {
+            (*config).buffered_stdio = 0;
+        }
+        if flags.no_bytecode != 0 {
+            (*config).write_bytecode = 0;
+        }
+        if flags.dev != 0 {
+            (*config).dev_mode = 1;
+        }
+        // The isolated configuration says no, and then no option is looked at.
+        for index in 0..flags.x_option_count {
+            match (*flags.x_options.add(index)).bytes() {
+                b"faulthandler" => (*config).faulthandler = -1,
+                option if option.starts_with(b"tracemalloc") => (*config).tracemalloc = -1,
+                _ => {}
+            }
+        }
+        let lists = [
+            (&raw mut (*config).warnoptions, flags.warnings, flags.warning_count),
+            (&raw mut (*config).xoptions, flags.x_options, flags.x_option_count),
+        ];
+        for (list, words, count) in lists {
+            for index in 0..count {
+                append(start, list, *words.add(index))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Adds a word to a list of a configuration.
+///
+/// # Safety
+///
+/// Python is preinitialized; the list is valid, and so is the word.
+unsafe fn append(start: &Start, list: *mut PyWideStringList, word: Text) -> Outcome<()> {
+    // SAFETY: by contract. The list copies the word, which is freed after that.
+    unsafe {
+        let word = c_string(word.bytes());
+        let wide = Py_DecodeLocale(word.as_ptr(), ptr::null_mut());
+        if wide.is_null() {
+            return Err(fault(start, &format!("the flag {word:?} cannot be decoded")));
+        }
+        let status = PyWideStringList_Append(list, wide);
+        PyMem_RawFree(wide.cast());
         checked(start, status).map(|_| ())
     }
 }
@@ -215,6 +285,9 @@ unsafe fn prepare(start: &Start) -> Outcome<()> {
             // `threading._shutdown` waits for that thread, so it must be the one that finalizes.
             Ref::owned(PyImport_ImportModule(c"threading".as_ptr()))?;
             modules::leave_signals()?;
+            if start.flags.x_option_count != 0 {
+                modules::limit_digits()?;
+            }
         }
         let variables = start.environment;
         for index in 0..start.environment_count {

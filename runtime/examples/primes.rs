@@ -18,7 +18,7 @@ fn main() -> hydrozoa::Result<()> {
         let pool = Pool::builder().interpreters(interpreters).build()?; // finds a Python
         let count = |part: u32| -> hydrozoa::Result<u32> {
             let session = pool.acquire()?; // a lease on the least loaded interpreter
-            let primes = session.run(CODE, "primes.py")?.get_item("primes")?;
+            let primes = session.run(CODE, "primes.py")?.getattr("primes")?;
             primes.call((part * 50_000, (part + 1) * 50_000))?.extract()
         };
         let (start, count) = (Instant::now(), &count);

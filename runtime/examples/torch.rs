@@ -26,7 +26,7 @@ fn main() -> hydrozoa::Result<()> {
     let pool = Pool::builder().interpreters(3).venv(venv).build()?;
     let model = {
         let session = pool.acquire_on(0)?;
-        let model = session.run(CODE, "model.py")?.get_item("model")?;
+        let model = session.run(CODE, "model.py")?.getattr("model")?;
         pool.create_movable(&model)? // 32 MiB of weights, which no interpreter copies
     };
     let input = Tensor::from_vec(vec![0.5_f32; 2048], &[1, 2048])?;

@@ -107,7 +107,7 @@ pub enum Error {
         /// The interpreter that was called.
         receiver: String,
     },
-    /// The interpreter of an [`Exception`] has ended, and its object with it.
+    /// The interpreter of a [`Handle`](crate::Handle) or an [`Exception`] has ended, and its object with it.
     #[error(
         "{interpreter} has ended, and this object with it: keep its Pool or Interpreter as long as the object is used, or \
          make the object again in another interpreter"
@@ -127,15 +127,13 @@ pub enum Error {
         count: usize,
     },
     /// [`Pool::try_acquire`](crate::Pool::try_acquire) or [`Pool::acquire_timeout`](crate::Pool::acquire_timeout) found no
-    /// interpreter without sessions.
-    #[error(
-        "all {interpreters} interpreters are leased{}: end sessions sooner, wait longer (Pool::acquire_timeout), share one \
-         (Pool::acquire), or add some (Pool::resize)",
-        after(*waited)
-    )]
+    /// interpreter with few enough sessions.
+    #[error("{}", busy(*interpreters, *sessions, *waited))]
     Busy {
         /// How many there are.
         interpreters: usize,
+        /// How many sessions were too many: [`Builder::max_sessions`](crate::Builder::max_sessions), or 1.
+        sessions: usize,
         /// How long the call has waited.
         waited: Duration,
     },
@@ -349,10 +347,21 @@ fn in_use(interpreter: &str, sessions: usize, waited: Duration) -> String {
     )
 }
 
-fn after(waited: Duration) -> String {
-    match waited.as_millis() {
+fn busy(interpreters: usize, sessions: usize, waited: Duration) -> String {
+    let after = match waited.as_millis() {
         0 => String::new(),
         waited => format!(", also after {waited} ms"),
+    };
+    let end = "end sessions sooner, wait longer (Pool::acquire_timeout)";
+    match sessions {
+        1 => format!(
+            "all {interpreters} interpreters are leased{after}: {end}, allow several on one (Builder::max_sessions), or add \
+             some (Pool::resize)"
+        ),
+        many => format!(
+            "all {interpreters} interpreters have {many} sessions{after}: {end}, allow more (Builder::max_sessions), or add \
+             interpreters (Pool::resize)"
+        ),
     }
 }
 

@@ -145,7 +145,9 @@ impl Session {
     ///
     /// Python owns `function`. If that owns a [`Pool`](crate::Pool) or an [`Interpreter`] of its own pool, the two keep each
     /// other alive, and the interpreter does not end. The session that the function gets leads to both:
-    /// `session.interpreter().pool()`.
+    /// `session.interpreter().pool()`. A [`WeakPool`](crate::WeakPool), a
+    /// [`WeakInterpreter`](crate::WeakInterpreter) and a [`Handle`](crate::Handle) keep no interpreter alive, so `function` may
+    /// own them.
     ///
     /// # Errors
     ///

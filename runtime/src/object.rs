@@ -1,6 +1,7 @@
 //! References to Python objects.
 
 use crate::convert::{FromPython, List, Plain, ToArguments, ToKeywords, ToPython};
+use crate::handle::Handle as KeptObject;
 use crate::interpreter::Interpreter;
 use crate::payload::Sink;
 use crate::payload::table::{Handle, Kind, Leaf, PayloadTable, Status, Text};
@@ -118,6 +119,11 @@ impl<'session> Object<'session> {
         call: impl FnOnce(&PayloadTable, Handle, *mut Handle, *mut c_void) -> Status,
     ) -> Result<Object<'session>> {
         self.session.object(|inner, out, sink| call(inner.table(), self.handle(), out, sink))
+    }
+
+    /// A reference to the object that outlives the session ([`Handle`](crate::Handle)).
+    pub fn keep(&self) -> KeptObject {
+        self.clone().into()
     }
 
     /// Whether both are the same object (`is`).

@@ -95,20 +95,46 @@ impl Session {
         self.object_from(&())
     }
 
-    /// Runs statements in a fresh namespace, and returns that `dict`.
+    /// Runs the code of a module, and returns the module.
+    ///
+    /// ```no_run
+    /// # fn f(session: &hydrozoa::Session) -> hydrozoa::Result<()> {
+    /// let module = session.run("def double(n): return 2 * n", "double.py")?;
+    /// let four: i64 = module.call_method("double", (2,))?.extract()?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// `file_name` is the module's `__file__`, and what tracebacks show. There need be no such file: tracebacks and `inspect` have
+    /// the lines from `code`. The module's name is `__hydrozoa__.double` for `double.py`: the file name without `.py`, with `_` for
+    /// each further dot. It is in `sys.modules`, as dataclasses, `typing` and `pickle` need it, so objects of classes that the
+    /// code defines can be pickled and moved to interpreters that have run the same code under the same name. For a module
+    /// that other code imports there is [`Pool::register_module`](crate::Pool::register_module).
+    ///
+    /// The module lives as long as it is used, or a function or a method that the code has defined. A class without methods does
+    /// not keep it. Afterwards nothing of it is in `sys.modules`. Code that is run under the name of a living module takes its
+    /// place there, as a reloaded module does, and what the former code has defined goes on.
     ///
     /// # Errors
     ///
-    /// The exception that the code raises. Its traceback shows `file_name` as the file.
+    /// The exception that the code raises, or the `SyntaxError` of its compilation. Then no module is left, and a former one of
+    /// the name is in its place again.
     pub fn run(&self, code: &str, file_name: &str) -> Result<Object<'_>> {
         self.with_gil(|| {
             let builtins = self.import("builtins")?;
-            let code = builtins.call_method("compile", (code, file_name, "exec"))?;
-            let namespace = builtins.call_method("dict", ())?;
-            namespace.set_item("__name__", "__hydrozoa__")?;
-            namespace.set_item("__builtins__", &builtins)?;
-            builtins.call_method("exec", (&code, &namespace))?;
-            Ok(namespace)
+            let inherit = (("dont_inherit", true),);
+            let source = (code, file_name, "exec");
+            let compiled = builtins.call_method_kwargs("compile", source, inherit)?;
+            let running = self.import("_hydrozoa.running")?;
+            let begun = running.call_method("begin", (code, file_name))?;
+            let (module, former): (Object<'_>, Object<'_>) = begun.extract()?;
+            // Called from here, so that no frame of ours is in tracebacks.
+            match builtins.call_method("exec", (&compiled, module.getattr("__dict__")?)) {
+                Ok(_) => Ok(module),
+                Err(error) => {
+                    running.call_method("undo", (module, former))?;
+                    Err(error)
+                }
+            }
         })
     }
 

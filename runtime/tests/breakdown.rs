@@ -233,7 +233,7 @@ fn packages_are_measured_while_others_work_and_change_what_is_measured() {
                     let session = pool.acquire().unwrap();
                     let code = "import types\nmade = {}\n\
                                 def work(n):\n    made.clear()\n    for i in range(2000): made[str(i) * 9] = [types.ModuleType('m'), {}]\n";
-                    let work = session.run(code, "work.py").unwrap().get_item("work").unwrap();
+                    let work = session.run(code, "work.py").unwrap().getattr("work").unwrap();
                     while stopped.try_recv() == Err(mpsc::TryRecvError::Empty) {
                         work.call((1,)).unwrap();
                     }

@@ -17,7 +17,7 @@ fn each(test: impl Fn(&Session)) {
 fn arguments_arrive_in_their_places() {
     each(|session| {
         let code = "def f(*args, **kwargs): return args, kwargs";
-        let f = session.run(code, "f.py").unwrap().get_item("f").unwrap();
+        let f = session.run(code, "f.py").unwrap().getattr("f").unwrap();
         let seen = |call: hydrozoa::Result<hydrozoa::Object<'_>>| call.unwrap().repr().unwrap();
         assert_eq!(seen(f.call(())), "((), {})");
         assert_eq!(seen(f.call((1, "b", 2.5))), "((1, 'b', 2.5), {})");
@@ -66,7 +66,7 @@ class Any:
     def method(self, **keywords): return '/'.join(keywords)
 any = Any()
 ";
-        let any = session.run(code, "names.py").unwrap().get_item("any").unwrap();
+        let any = session.run(code, "names.py").unwrap().getattr("any").unwrap();
         // More than are kept, and each asked for again: short and long ones that begin and end alike.
         for _ in 0..3 {
             for number in 0..2000 {
@@ -99,8 +99,8 @@ class Thing: pass
 def alive(): gc.collect(); return sum(type(o) is Thing for o in gc.get_objects())
 ";
         let code = session.run(code, "things.py").unwrap();
-        let make = code.get_item("Thing").unwrap();
-        let alive = || code.get_item("alive").unwrap().call(()).unwrap().extract::<i64>().unwrap();
+        let make = code.getattr("Thing").unwrap();
+        let alive = || code.getattr("alive").unwrap().call(()).unwrap().extract::<i64>().unwrap();
         let before = alive();
         // No `str` has this text in UTF-8, so the call does not begin. The lists are made before it is found.
         let surrogate = session.eval("'\\ud800'").unwrap();
@@ -129,15 +129,15 @@ def outer():
         raise ValueError('redo from start') from trouble
 ";
         let names = session.run(code, "trouble.py").unwrap();
-        let error = names.get_item("outer").unwrap().call(()).unwrap_err();
+        let error = names.getattr("outer").unwrap().call(()).unwrap_err();
         let Error::Python { type_name, message, traceback, .. } = &error else { panic!("{error}") };
         assert_eq!((type_name.as_str(), message.as_str()), ("ValueError", "redo from start"));
         assert!(traceback.contains("trouble.py\", line 10, in outer"), "{traceback}");
         assert!(traceback.contains("out of cheese"), "{traceback}");
         assert!(traceback.contains("direct cause"), "{traceback}");
-        let error = names.get_item("inner").unwrap().call(()).unwrap_err();
+        let error = names.getattr("inner").unwrap().call(()).unwrap_err();
         assert!(
-            matches!(&error, Error::Python { type_name, .. } if type_name == "__hydrozoa__.Trouble"),
+            matches!(&error, Error::Python { type_name, .. } if type_name == "__hydrozoa__.trouble.Trouble"),
             "{error}"
         );
         // The interpreter still works.
@@ -167,11 +167,11 @@ def leave(): raise SystemExit(3)
 def deep(): return deep()
 ";
         let names = session.run(code, "odd.py").unwrap();
-        let raised = |name: &str| match names.get_item(name).unwrap().call(()).unwrap_err() {
+        let raised = |name: &str| match names.getattr(name).unwrap().call(()).unwrap_err() {
             Error::Python { type_name, message, .. } => (type_name, message),
             other => panic!("{other}"),
         };
-        assert_eq!(raised("unprintable").0, "__hydrozoa__.Unprintable");
+        assert_eq!(raised("unprintable").0, "__hydrozoa__.odd.Unprintable");
         assert_eq!(raised("surrogate").1, "a\\ud800");
         assert_eq!(raised("leave"), ("SystemExit".to_owned(), "3".to_owned()));
         assert_eq!(raised("deep").0, "RecursionError");
@@ -206,7 +206,7 @@ def attempt(f):
     except Exception as error:
         return f'{type(error).__name__}: {error}'
 ";
-        let attempt = session.run(code, "attempt.py").unwrap().get_item("attempt").unwrap();
+        let attempt = session.run(code, "attempt.py").unwrap().getattr("attempt").unwrap();
         let outcome = |error: fn() -> Error| {
             let f = session.function("f", move |_, _| Err(error())).unwrap();
             attempt.call((&f,)).unwrap().extract::<String>().unwrap()

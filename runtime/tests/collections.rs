@@ -66,7 +66,7 @@ fn an_import_of_the_host_does_not_look_through_all_objects_and_a_program_s_does(
         let earlier: i64 = module.getattr("before").unwrap().extract().unwrap();
         assert_eq!(count, earlier + i64::from(frozen(&session) > 0));
         // What the program does is its own.
-        let own = session.run("import own", "own.py").unwrap().get_item("own").unwrap();
+        let own = session.run("import own", "own.py").unwrap().getattr("own").unwrap();
         assert_eq!(looked(&own) > 0, collects_all(&session), "{:?}", session.interpreter());
     }
 }
@@ -92,7 +92,7 @@ fn young_garbage_of_an_import_is_collected_during_it_and_the_rest_after_it() {
                     gc.collect()\n\
                     rest = sum(reference() is not None for reference in rest)\n";
         let names = session.run(code, "rest.py").unwrap();
-        let rest: i64 = names.get_item("rest").unwrap().extract().unwrap();
+        let rest: i64 = names.getattr("rest").unwrap().extract().unwrap();
         assert_eq!((rest, frozen(&session)), (0, aside));
     }
 }

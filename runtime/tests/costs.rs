@@ -84,3 +84,17 @@ fn whoever_holds_the_gil_takes_it_at_a_fraction_of_its_cost() {
     let [inside] = session.with_gil(|| shortest([&mut || session.with_gil(|| ())]));
     assert!(inside * 2 < outside, "{inside:?} inside, {outside:?} outside");
 }
+
+#[test]
+fn an_object_that_is_kept_is_attached_at_the_cost_of_a_reference() {
+    let pool = newest(1);
+    let session = pool.acquire().unwrap();
+    let object = session.eval("object()").unwrap();
+    let handle = object.keep();
+    session.with_gil(|| {
+        let [cloned, attached] = shortest([&mut || drop(black_box(object.clone())), &mut || {
+            drop(black_box(handle.attach(&session).unwrap()))
+        }]);
+        assert!(attached < cloned * 2, "attached in {attached:?}, cloned in {cloned:?}");
+    });
+}

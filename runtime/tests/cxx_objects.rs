@@ -89,7 +89,7 @@ fn library(shop: &Workshop) -> std::path::PathBuf {
 fn ask(pool: &Pool, path: &Path, call: &str) -> i64 {
     let session = pool.acquire().unwrap();
     let code = format!("import ctypes\nanswer = ctypes.CDLL({path:?}).{call}");
-    session.run(&code, "ask.py").unwrap().get_item("answer").unwrap().extract().unwrap()
+    session.run(&code, "ask.py").unwrap().getattr("answer").unwrap().extract().unwrap()
 }
 
 fn cycle(builder: &Builder, path: &Path) {
@@ -181,7 +181,7 @@ thread.join()
 "
         );
         let session = pool.acquire().unwrap();
-        let answer = session.run(&code, "fork.py").unwrap().get_item("answer").unwrap();
+        let answer = session.run(&code, "fork.py").unwrap().getattr("answer").unwrap();
         assert_eq!(answer.extract::<i64>().unwrap(), 40 * 8);
     });
 }

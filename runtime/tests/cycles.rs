@@ -32,7 +32,7 @@ answer = state.calls
 fn cycle(builder: &Builder, work: &str) {
     let pool = builder.clone().build().unwrap();
     let session = pool.acquire().unwrap();
-    let answer = session.run(work, "work.py").unwrap().get_item("answer").unwrap();
+    let answer = session.run(work, "work.py").unwrap().getattr("answer").unwrap();
     // A fresh interpreter has no state of the one before it, whose addresses it has.
     assert_eq!(answer.extract::<i64>().unwrap(), 1);
     drop(answer);

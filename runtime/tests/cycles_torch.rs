@@ -25,7 +25,7 @@ answer = float(sum(parameter.grad.sum() for parameter in model.parameters()))
 fn cycle(builder: &Builder, work: &str) -> f64 {
     let pool = builder.clone().build().unwrap();
     let session = pool.acquire().unwrap();
-    session.run(work, "work.py").unwrap().get_item("answer").unwrap().extract().unwrap()
+    session.run(work, "work.py").unwrap().getattr("answer").unwrap().extract().unwrap()
 }
 
 /// Runs cycles, whose answers are all the same, and asserts what each of them leaves.

@@ -261,7 +261,7 @@ fn fx_module() {
     };
     let session = pool().acquire_on(0).unwrap();
     let importer = package.importer(&session).unwrap();
-    let traced = session.run(code, "fx.py").unwrap().get_item("traced").unwrap();
+    let traced = session.run(code, "fx.py").unwrap().getattr("traced").unwrap();
     let graph = traced.call((importer,)).unwrap();
     let movable = session.create_movable(&graph).unwrap();
     let expected = on(&session, graph);
@@ -336,7 +336,7 @@ fn uses_distributed() {
     let _alone = alone();
     let session = pool().acquire().unwrap();
     let code = "import torch.distributed as d\navailable = d.is_available()\n";
-    let available = session.run(code, "distributed.py").unwrap().get_item("available").unwrap();
+    let available = session.run(code, "distributed.py").unwrap().getattr("available").unwrap();
     assert!(available.truth().unwrap());
 }
 

@@ -112,7 +112,7 @@ fn register(session: &Session, name: &str, kind: i32) {
         })
         .unwrap();
     let module = session.run(FAKE, "fake.py").unwrap();
-    module.get_item("register").unwrap().call((name, note, kind)).unwrap();
+    module.getattr("register").unwrap().call((name, note, kind)).unwrap();
 }
 
 fn exported() -> &'static Path {
@@ -145,7 +145,7 @@ fn sees_cuda() -> bool {
 fn infer(session: &Session, model: &Movable) -> Vec<f32> {
     let code = "def infer(model, x):\n    return model(x.to(model[0].weight.device)).cpu()\n";
     let x = Tensor::from_vec(floats(&exported().join("input")), &[1, 16]).unwrap();
-    let infer = session.run(code, "infer.py").unwrap().get_item("infer").unwrap();
+    let infer = session.run(code, "infer.py").unwrap().getattr("infer").unwrap();
     let y = infer.call((model.to_object(session).unwrap(), x)).unwrap();
     y.extract::<Tensor>().unwrap().to_vec().unwrap()
 }
@@ -157,7 +157,7 @@ fn is_right(session: &Session, model: &Movable) -> bool {
 fn pointers(session: &Session, model: &Movable) -> BTreeMap<String, u64> {
     let model = model.to_object(session).unwrap();
     let helpers = session.run(FAKE, "fake.py").unwrap();
-    helpers.get_item("pointers").unwrap().call((model,)).unwrap().extract().unwrap()
+    helpers.getattr("pointers").unwrap().call((model,)).unwrap().extract().unwrap()
 }
 
 fn collect() {
@@ -314,7 +314,7 @@ fn a_device_that_cannot_be_used_is_an_error_that_names_package_storage_and_devic
     // The same holds if Python code loads it.
     let session = package.acquire_session().unwrap();
     let code = "def load(importer):\n    return importer.load_pickle('model', 'model.pkl')\n";
-    let load = session.run(code, "load.py").unwrap().get_item("load").unwrap();
+    let load = session.run(code, "load.py").unwrap().getattr("load").unwrap();
     let error = load.call((session.importer().unwrap(),)).unwrap_err();
     assert!(matches!(error, Error::Device(_)), "{error:?}");
     // A program that expects the error sees a RuntimeError, as torch raises it.
@@ -325,7 +325,7 @@ def load(importer):
     except RuntimeError as error:
         return str(error)
 ";
-    let load = session.run(code, "load.py").unwrap().get_item("load").unwrap();
+    let load = session.run(code, "load.py").unwrap().getattr("load").unwrap();
     let text: String = load.call((session.importer().unwrap(),)).unwrap().extract().unwrap();
     assert_eq!(text, error.to_string());
 }
@@ -369,7 +369,7 @@ def load(importer):
         model = importer.load_pickle('model', 'model.pkl', map_location=location)
         assert model[0].weight.device.type == 'cpu'
 ";
-    let load = session.run(code, "load.py").unwrap().get_item("load").unwrap();
+    let load = session.run(code, "load.py").unwrap().getattr("load").unwrap();
     load.call((package.importer(&session).unwrap(),)).unwrap();
 }
 
@@ -393,7 +393,7 @@ fn a_movable_waits_for_the_device_before_it_is_handed_over_and_before_it_is_free
     let (memory, before) = (shared_memory(), device().finished());
     let code = "import torch\nm = torch.nn.Linear(32, 1, bias=False).requires_grad_(False)\nm.weight.fill_(3)\n";
     let session = pool.acquire_on(0).unwrap();
-    let made = session.run(code, "made.py").unwrap().get_item("m").unwrap();
+    let made = session.run(code, "made.py").unwrap().getattr("m").unwrap();
     // Main memory that stands for a device's, in the interpreter that owns it.
     register(&session, "cpu", 1);
     let movable = session.create_movable(&made).unwrap();
@@ -407,7 +407,7 @@ fn a_movable_waits_for_the_device_before_it_is_handed_over_and_before_it_is_free
     collect();
     assert_eq!(device().finished() - before, 2, "before it is freed");
     let helpers = session.run(FAKE, "fake.py").unwrap();
-    helpers.get_item("unregister").unwrap().call(("cpu",)).unwrap();
+    helpers.getattr("unregister").unwrap().call(("cpu",)).unwrap();
     drop(helpers);
     assert_eq!(shared_memory(), memory);
 }
@@ -420,12 +420,12 @@ fn a_movable_on_a_gpu_that_is_not_there_is_refused() {
     }
     let session = pool().acquire_on(0).unwrap();
     let code = "import torch\nm = torch.nn.Linear(32, 1, bias=False).requires_grad_(False)\n";
-    let made = session.run(code, "made.py").unwrap().get_item("m").unwrap();
+    let made = session.run(code, "made.py").unwrap().getattr("m").unwrap();
     // Main memory that this interpreter declares as a GPU's: 2 is kDLCUDA.
     register(&session, "cpu", 2);
     let movable = session.create_movable(&made);
     let helpers = session.run(FAKE, "fake.py").unwrap();
-    helpers.get_item("unregister").unwrap().call(("cpu",)).unwrap();
+    helpers.getattr("unregister").unwrap().call(("cpu",)).unwrap();
     let other = pool().acquire_on(1).unwrap();
     let error = movable.unwrap().to_object(&other).unwrap_err();
     let Error::Device(error) = error else { panic!("{error:?}") };
@@ -439,7 +439,7 @@ fn a_movable_on_a_gpu_that_is_not_there_is_refused() {
 fn a_movable_on_a_gpu_is_shared_there() {
     let session = pool().acquire_on(0).unwrap();
     let code = "import torch\nm = torch.nn.Linear(32, 1, bias=False).requires_grad_(False)\nm.weight.fill_(3)\nm.cuda()\n";
-    let made = session.run(code, "made.py").unwrap().get_item("m").unwrap();
+    let made = session.run(code, "made.py").unwrap().getattr("m").unwrap();
     let movable = session.create_movable(&made).unwrap();
     let all: Vec<_> = pool()
         .interpreters()
@@ -448,7 +448,7 @@ fn a_movable_on_a_gpu_is_shared_there() {
             let session = interpreter.session();
             let code =
                 "import torch\ndef f(m):\n    return float(m(torch.ones(1, 32, device='cuda')))\n";
-            let f = session.run(code, "call.py").unwrap().get_item("f").unwrap();
+            let f = session.run(code, "call.py").unwrap().getattr("f").unwrap();
             let y: f64 =
                 f.call((movable.to_object(&session).unwrap(),)).unwrap().extract().unwrap();
             assert_eq!(y, 96.0);
@@ -519,7 +519,7 @@ def keep(model, count):
         let count = unsafe { session.lend_raw(ends.as_ptr(), 1, false, ends.clone()) }.unwrap();
         let importer = package.importer(&session).unwrap();
         let model = importer.call_method("load_pickle", ("model", "model.pkl")).unwrap();
-        let keep = session.run(code, "keep.py").unwrap().get_item("keep").unwrap();
+        let keep = session.run(code, "keep.py").unwrap().getattr("keep").unwrap();
         keep.call((model, count)).unwrap();
     }
     assert_eq!(device().uploads() - before, STORAGES);

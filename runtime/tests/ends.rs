@@ -112,7 +112,7 @@ def start(*arguments, **options):
 ";
     for pool in pools(1) {
         let session = pool.acquire().unwrap();
-        let start = session.run(CODE, "start.py").unwrap().get_item("start").unwrap();
+        let start = session.run(CODE, "start.py").unwrap().getattr("start").unwrap();
         let marker = |name: &str| {
             let file = std::env::temp_dir().join(format!("hydrozoa-{name}-{}", std::process::id()));
             let _ = std::fs::remove_file(&file);

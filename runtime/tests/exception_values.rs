@@ -78,7 +78,7 @@ fn minor(session: &Session) -> u8 {
 /// The error with which a call of that name ends, and its exception.
 #[track_caller]
 fn raised(names: &Object<'_>, name: &str) -> (Error, Exception) {
-    let error = names.get_item(name).unwrap().call(()).unwrap_err();
+    let error = names.getattr(name).unwrap().call(()).unwrap_err();
     let exception = error.exception().expect("an exception").clone();
     (error, exception)
 }
@@ -96,7 +96,7 @@ fn passing(session: &Session) -> Object<'_> {
 #[test]
 fn an_exception_has_its_attributes_arguments_and_class() {
     each(|session, names| {
-        let error = names.get_item("refuse").unwrap().call((7,)).unwrap_err();
+        let error = names.getattr("refuse").unwrap().call((7,)).unwrap_err();
         let exception = error.exception().unwrap();
         let value = exception.value(session).unwrap();
         assert_eq!(value.getattr("code").unwrap().extract::<i64>().unwrap(), 7);
@@ -104,7 +104,7 @@ fn an_exception_has_its_attributes_arguments_and_class() {
         assert_eq!(arguments.len(), 1);
         assert_eq!(arguments[0].extract::<String>().unwrap(), "order 7");
         let is = |class: Object<'_>| exception.is_instance_of(&class).unwrap();
-        assert!(is(names.get_item("OrderError").unwrap()));
+        assert!(is(names.getattr("OrderError").unwrap()));
         assert!(is(session.eval("(KeyError, ValueError)").unwrap()));
         assert!(!is(session.eval("KeyError").unwrap()));
         let one = session.eval("1").unwrap();
@@ -115,7 +115,7 @@ fn an_exception_has_its_attributes_arguments_and_class() {
         assert!(!other.is(exception));
         // What says that it is an exception need not be one.
         let code = "class Mock:\n    __class__ = ValueError";
-        let mock = session.run(code, "mock.py").unwrap().get_item("Mock").unwrap();
+        let mock = session.run(code, "mock.py").unwrap().getattr("Mock").unwrap();
         for object in [mock.call(()).unwrap(), mock, session.eval("ValueError").unwrap()] {
             let error = object.extract::<Exception>().unwrap_err();
             assert!(matches!(error, Error::Convert { .. }), "{error}");
@@ -177,7 +177,7 @@ fn frames_are_data() {
 fn an_exception_passes_through_rust_as_the_same_object() {
     each(|session, names| {
         let passing = passing(session);
-        let item = |name: &str| names.get_item(name).unwrap();
+        let item = |name: &str| names.getattr(name).unwrap();
         let (caught, through, caused) = (item("caught"), item("through"), item("caused"));
         let once = caught.call((&passing, &caused)).unwrap();
         assert_eq!(once.type_name(), "KeyError");
@@ -202,7 +202,7 @@ def look(raising, passing):
     except ValueError as seen:
         return seen is error and error.__context__ is None
 ";
-        let look = session.run(code, "look.py").unwrap().get_item("look").unwrap();
+        let look = session.run(code, "look.py").unwrap().getattr("look").unwrap();
         assert!(look.call(((), &passing)).unwrap().truth().unwrap());
     });
 }
@@ -210,8 +210,8 @@ def look(raising, passing):
 #[test]
 fn rust_raises_classes_and_instances_of_the_program() {
     each(|session, names| {
-        let class = names.get_item("OrderError").unwrap();
-        let caught = names.get_item("caught").unwrap();
+        let class = names.getattr("OrderError").unwrap();
+        let caught = names.getattr("caught").unwrap();
         let f = session
             .function("f", |_, arguments| {
                 let class = arguments.get(0).unwrap();
@@ -231,7 +231,7 @@ fn rust_raises_classes_and_instances_of_the_program() {
         let error = session.eval("'no exception'").unwrap().into_error();
         assert_eq!(error.to_string(), "TypeError: exceptions must derive from BaseException");
         let error = class.call((5,)).unwrap().into_error();
-        assert_eq!(error.to_string(), "__hydrozoa__.OrderError: order 5");
+        assert_eq!(error.to_string(), "__hydrozoa__.orders.OrderError: order 5");
 
         let raise = |type_name: &'static str| {
             let f =
@@ -261,7 +261,7 @@ def attempt(f):
         except KeyError as error:
             return repr(error.__context__), error.__cause__
 ";
-        let attempt = session.run(code, "attempt.py").unwrap().get_item("attempt").unwrap();
+        let attempt = session.run(code, "attempt.py").unwrap().getattr("attempt").unwrap();
         let named = session.function("f", |_, _| Err(Error::raise("KeyError", "second")));
         let object = session
             .function("f", |session, _| Err(session.eval("KeyError('second')")?.into_error()));
@@ -276,13 +276,13 @@ def attempt(f):
 fn base_exceptions_keep_class_and_code_through_rust() {
     each(|session, names| {
         let passing = passing(session);
-        let error = passing.call((names.get_item("leave").unwrap(), (4, 5))).unwrap_err();
+        let error = passing.call((names.getattr("leave").unwrap(), (4, 5))).unwrap_err();
         let code = error.exception().unwrap().value(session).unwrap().getattr("code").unwrap();
         assert_eq!(code.extract::<(i64, i64)>().unwrap(), (4, 5));
         assert!(matches!(&error, Error::Python { type_name, .. } if type_name == "SystemExit"));
         for (name, class) in [("interrupt", "KeyboardInterrupt"), ("close", "GeneratorExit")] {
-            let function = names.get_item(name).unwrap();
-            let caught = names.get_item("caught").unwrap().call((&passing, function)).unwrap();
+            let function = names.getattr(name).unwrap();
+            let caught = names.getattr("caught").unwrap().call((&passing, function)).unwrap();
             assert_eq!(caught.type_name(), class);
         }
     });
@@ -295,7 +295,7 @@ fn groups_of_exceptions_are_values() {
             return;
         }
         let passing = passing(session);
-        let error = passing.call((names.get_item("group").unwrap(),)).unwrap_err();
+        let error = passing.call((names.getattr("group").unwrap(),)).unwrap_err();
         let group = error.exception().unwrap().value(session).unwrap();
         let members: Vec<Exception> = group.getattr("exceptions").unwrap().extract().unwrap();
         let texts: Vec<_> =
@@ -316,10 +316,10 @@ fn an_exception_of_another_interpreter_is_raised_by_name_with_its_traceback() {
             .function("f", move |_, _| {
                 let session = foreign.session();
                 let names = session.run(CODE, "elsewhere.py")?;
-                Err(names.get_item("caused")?.call(()).unwrap_err())
+                Err(names.getattr("caused")?.call(()).unwrap_err())
             })
             .unwrap();
-        let caught = codes[0].get_item("caught").unwrap().call((&f,)).unwrap();
+        let caught = codes[0].getattr("caught").unwrap().call((&f,)).unwrap();
         assert_eq!(caught.type_name(), "KeyError");
         let cause = caught.getattr("__cause__").unwrap();
         assert_eq!(cause.type_name(), "RemoteTraceback");
@@ -350,7 +350,7 @@ fn an_error_of_the_application_goes_through_python_and_comes_back() {
 
     each(|session, names| {
         let (through, caught) =
-            (names.get_item("through").unwrap(), names.get_item("caught").unwrap());
+            (names.getattr("through").unwrap(), names.getattr("caught").unwrap());
         let f = session.function("f", |_, _| Err(Error::host(Refused(9)))).unwrap();
         let error = caught.call((&f,)).unwrap();
         assert_eq!(error.repr().unwrap(), "RuntimeError('number 9 is refused')");
@@ -382,7 +382,7 @@ def forged():
 ";
         let names = session.run(code, "pickled.py").unwrap();
         for (name, text) in [("pickled", "number 9 is refused"), ("forged", "forged")] {
-            let function = names.get_item(name).unwrap();
+            let function = names.getattr(name).unwrap();
             let error = match name {
                 "pickled" => function.call((&f,)),
                 _ => function.call(()),
@@ -402,7 +402,7 @@ def submit(f):
     with ThreadPoolExecutor(1) as executor:
         return executor.submit(f).result()
 ";
-        let submit = session.run(code, "submit.py").unwrap().get_item("submit").unwrap();
+        let submit = session.run(code, "submit.py").unwrap().getattr("submit").unwrap();
         let f = session.function("f", |_, _| Err(Error::host("not here"))).unwrap();
         let error = submit.call((&f,)).unwrap_err();
         assert!(matches!(error, Error::Host(_)), "{error:?}");
@@ -415,7 +415,7 @@ fn a_drop_does_not_wait_for_the_gil() {
     each(|session, names| {
         let (error, exception) = raised(names, "caused");
         let alive = || {
-            let alive = names.get_item("Local").unwrap().getattr("alive").unwrap();
+            let alive = names.getattr("Local").unwrap().getattr("alive").unwrap();
             alive.extract::<i64>().unwrap()
         };
         session.with_gil(|| {
@@ -433,15 +433,15 @@ fn a_drop_does_not_wait_for_the_gil() {
 #[test]
 fn sources_are_in_the_text_and_a_python_exception_among_them_is_the_cause() {
     each(|session, names| {
-        let caught = names.get_item("caught").unwrap();
+        let caught = names.getattr("caught").unwrap();
         let f = session
             .function("f", |_, arguments| {
                 let error = anyhow::Error::from(arguments.get(0).unwrap().call((3,)).unwrap_err());
                 Err(Error::host(error.context("placing it").context("serving")))
             })
             .unwrap();
-        let error = caught.call((&f, names.get_item("refuse").unwrap())).unwrap();
-        let text = "serving: placing it: __hydrozoa__.OrderError: order 3";
+        let error = caught.call((&f, names.getattr("refuse").unwrap())).unwrap();
+        let text = "serving: placing it: __hydrozoa__.orders.OrderError: order 3";
         assert_eq!(error.str().unwrap(), text);
         let cause = error.getattr("__cause__").unwrap();
         assert_eq!(cause.getattr("code").unwrap().extract::<i64>().unwrap(), 3);
@@ -469,7 +469,7 @@ fn typed_errors_come_back_as_what_they_are() {
                 Err(session.interpreter().pool().acquire_on(9).unwrap_err())
             })
             .unwrap();
-        let error = names.get_item("through").unwrap().call((&f,)).unwrap_err();
+        let error = names.getattr("through").unwrap().call((&f,)).unwrap_err();
         assert!(matches!(error, Error::NoSuchInterpreter { index: 9, .. }), "{error}");
     });
 }
@@ -479,7 +479,7 @@ fn variables_of_frames_are_freed_with_the_exception_or_by_request() {
     each(|session, names| {
         let alive = || -> i64 {
             session.interpreter().drain();
-            names.get_item("Local").unwrap().getattr("alive").unwrap().extract().unwrap()
+            names.getattr("Local").unwrap().getattr("alive").unwrap().extract().unwrap()
         };
         let (error, exception) = raised(names, "caused");
         assert_eq!(alive(), 1);
@@ -543,8 +543,8 @@ fn exceptions_that_are_raised_and_dropped_leave_nothing() {
     each(|session, names| {
         let f = session.function("f", |_, arguments| arguments.get(0).unwrap().call((1,))).unwrap();
         let own = session.function("own", |_, _| Err(Error::host("refused"))).unwrap();
-        let caught = names.get_item("caught").unwrap();
-        let refuse = names.get_item("refuse").unwrap();
+        let caught = names.getattr("caught").unwrap();
+        let refuse = names.getattr("refuse").unwrap();
         let blocks = || -> i64 {
             session.interpreter().drain();
             session.eval("__import__('sys').getallocatedblocks()").unwrap().extract().unwrap()
@@ -565,7 +565,7 @@ fn exceptions_that_are_raised_and_dropped_leave_nothing() {
         round(25_000 / pythons::pythons().len());
         let grown = blocks() - before;
         assert!(grown < 500, "{grown} more blocks of memory");
-        let alive = names.get_item("Local").unwrap().getattr("alive").unwrap();
+        let alive = names.getattr("Local").unwrap().getattr("alive").unwrap();
         assert_eq!(alive.extract::<i64>().unwrap(), 0);
     });
 }

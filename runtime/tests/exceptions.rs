@@ -33,7 +33,7 @@ def attempt(path):
     for pool in pools(3) {
         for interpreter in pool.interpreters() {
             let session = interpreter.session();
-            let attempt = session.run(code, "attempt.py").unwrap().get_item("attempt").unwrap();
+            let attempt = session.run(code, "attempt.py").unwrap().getattr("attempt").unwrap();
             let said = attempt.call((module.to_str().unwrap(),)).unwrap();
             let said: Vec<String> = said.extract().unwrap();
             let kinds: Vec<_> = said.iter().map(|text| text.split(':').next().unwrap()).collect();

@@ -18,7 +18,7 @@ fn of_ctypes<'s>(session: &'s Session, expression: &str) -> Object<'s> {
     session
         .run(&format!("from ctypes import *\nvalue = {expression}"), "ctypes_value.py")
         .unwrap()
-        .get_item("value")
+        .getattr("value")
         .unwrap()
 }
 
@@ -108,7 +108,7 @@ fn a_buffer_that_no_memory_can_be_is_refused_and_let_go_of() {
             let offer = |fields: &str| {
                 let call = format!("lambda offer: offer({fields})");
                 let object =
-                    session.eval(&call).unwrap().call((names.get_item("offer").unwrap(),)).unwrap();
+                    session.eval(&call).unwrap().call((names.getattr("offer").unwrap(),)).unwrap();
                 object.extract::<Buffer>()
             };
             for (fields, shape) in [
@@ -146,7 +146,7 @@ fn a_buffer_that_no_memory_can_be_is_refused_and_let_go_of() {
                 }
             }
             session.interpreter().drain();
-            assert_eq!(names.get_item("held").unwrap().extract::<i64>().unwrap(), 0);
+            assert_eq!(names.getattr("held").unwrap().extract::<i64>().unwrap(), 0);
         });
     });
 }
@@ -199,7 +199,7 @@ fn a_tensor_that_no_memory_can_be_is_refused_and_deleted() {
             let names = session.run(DLPACK, "dlpack.py").unwrap();
             let offer = |fields: &str| {
                 let call = format!("lambda offer: offer({fields})");
-                let offer = names.get_item("Offer").unwrap();
+                let offer = names.getattr("Offer").unwrap();
                 session.eval(&call).unwrap().call((offer,)).unwrap().extract::<Tensor>()
             };
             let read = |fields: &str| offer(fields).unwrap().to_vec::<f32>().unwrap();
@@ -228,7 +228,7 @@ fn a_tensor_that_no_memory_can_be_is_refused_and_deleted() {
                 }
             }
             session.interpreter().drain();
-            assert_eq!(names.get_item("alive").unwrap().len().unwrap(), 0);
+            assert_eq!(names.getattr("alive").unwrap().len().unwrap(), 0);
         });
     });
 }

@@ -111,7 +111,7 @@ def attempt(f):
     except Exception as error:
         return f'{type(error).__name__}: {error}'
 ";
-            let attempt = own.run(code, "attempt.py").unwrap().get_item("attempt").unwrap();
+            let attempt = own.run(code, "attempt.py").unwrap().getattr("attempt").unwrap();
             let said: String = attempt.call((&f,)).unwrap().extract().unwrap();
             assert!(said.starts_with("RuntimeError: an object of interpreter 1"), "{said}");
         }
@@ -148,8 +148,8 @@ def change():
         changing[:] = b'b' * 3_000_000
 ";
             let names = session.run(code, "change.py").unwrap();
-            let changing = names.get_item("changing").unwrap();
-            let change = names.get_item("change").unwrap();
+            let changing = names.getattr("changing").unwrap();
+            let change = names.getattr("change").unwrap();
             change.call(()).unwrap();
             let states = [vec![b'a'; 1_000_000], vec![b'b'; 3_000_000]];
             let done = AtomicBool::new(false);

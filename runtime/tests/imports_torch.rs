@@ -31,7 +31,7 @@ fn infer(pool: &Pool, session: &Session) -> Result<Vec<u32>> {
     let x = floats(&exported().join(format!("{MODEL}.input")));
     let x = Tensor::from_vec(x, &[1, 3, 224, 224])?;
     let model = model.to_object(session)?;
-    let y = helpers.get_item("infer")?.call((model, &x))?.extract::<Tensor>()?;
+    let y = helpers.getattr("infer")?.call((model, &x))?.extract::<Tensor>()?;
     Ok(y.to_vec::<f32>()?.into_iter().map(f32::to_bits).collect())
 }
 

@@ -128,7 +128,7 @@ class Noted:
     def __init__(self, note): self.note = note
     def __del__(self): self.note()
 ";
-        let class = session.run(code, "noted.py").unwrap().get_item("Noted").unwrap();
+        let class = session.run(code, "noted.py").unwrap().getattr("Noted").unwrap();
         let objects: Vec<_> = (0..3).map(|_| class.call((&note,)).unwrap()).collect();
         thread::scope(|scope| {
             // On a thread that is inside another interpreter.
@@ -156,7 +156,7 @@ def keep():
     local.kept = Kept()
     return weakref.ref(local.kept)
 ";
-        let keep = session.run(code, "keep.py").unwrap().get_item("keep").unwrap();
+        let keep = session.run(code, "keep.py").unwrap().getattr("keep").unwrap();
         let reference = thread::scope(|scope| {
             scope
                 .spawn(|| {
@@ -260,7 +260,7 @@ def report(count):
     def hook(_): count[0] += 1
     sys.unraisablehook = hook
 ";
-    let report = session.run(code, "report.py").unwrap().get_item("report").unwrap();
+    let report = session.run(code, "report.py").unwrap().getattr("report").unwrap();
     report.call((count,)).unwrap();
     reports
 }

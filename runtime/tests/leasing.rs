@@ -194,7 +194,7 @@ def fork(lease):
             os._exit(1)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 ";
-        let fork = session.run(code, "fork.py").unwrap().get_item("fork").unwrap();
+        let fork = session.run(code, "fork.py").unwrap().getattr("fork").unwrap();
         thread::scope(|scope| {
             let waiting = scope.spawn(|| pool.acquire_timeout(PATIENCE / 2).map(drop));
             thread::sleep(A_WHILE);

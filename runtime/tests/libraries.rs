@@ -84,7 +84,7 @@ def register(name):
         for pool in pools(COPIES) {
             at_once(&pool, |_, session| {
                 let names = session.run(&code, "registry.py").unwrap();
-                let register = names.get_item("register").unwrap();
+                let register = names.getattr("register").unwrap();
                 for round in 0..ROUNDS {
                     let name = format!("pandas.period.{round}");
                     // The extension's library is the one that ctypes opens, and no other interpreter's.
@@ -161,7 +161,7 @@ same = (found, found == own == id(int))
                 at_once(&pool, |_, session| {
                     let names = session.run(&code, "jit.py").unwrap();
                     let (address, is_own): (i64, bool) =
-                        names.get_item("same").unwrap().extract().unwrap();
+                        names.getattr("same").unwrap().extract().unwrap();
                     assert!(is_own);
                     found.lock().unwrap().insert(address);
                 });

@@ -91,7 +91,7 @@ def answers(path):
 ";
 
 fn answers(session: &Session, path: &str) -> usize {
-    let answers = session.run(CODE, "answers.py").unwrap().get_item("answers").unwrap();
+    let answers = session.run(CODE, "answers.py").unwrap().getattr("answers").unwrap();
     answers.call((path,)).unwrap().extract().unwrap()
 }
 

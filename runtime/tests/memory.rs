@@ -192,8 +192,8 @@ def refused(carrier, **arguments):
         return str(error)
 ";
         let names = session.run(code, "offer.py").unwrap();
-        names.get_item("offer").unwrap().call((&carrier,)).unwrap();
-        let refused = names.get_item("refused").unwrap();
+        names.getattr("offer").unwrap().call((&carrier,)).unwrap();
+        let refused = names.getattr("refused").unwrap();
         let reason = |keywords: (&str, Object<'_>)| -> Option<String> {
             refused.call_kwargs((&carrier,), [keywords]).unwrap().extract().unwrap()
         };

@@ -208,7 +208,7 @@ fn a_module_is_compiled_by_one_interpreter_for_all_of_its_pool() {
         let log = session.run(log, "log.py").unwrap();
         let a = package.import_module(&session, "a").unwrap();
         assert_eq!(a.call_method("f", ()).unwrap().extract::<String>().unwrap(), "g");
-        let compiled: Vec<String> = log.get_item("compiled").unwrap().extract().unwrap();
+        let compiled: Vec<String> = log.getattr("compiled").unwrap().extract().unwrap();
         assert_eq!(compiled.concat(), expected);
         // Code that another interpreter compiled shows its source.
         let error = a.call_method("fails", ()).unwrap_err();

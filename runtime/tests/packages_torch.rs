@@ -42,14 +42,14 @@ def storages():
 fn infer(session: &Session, model: &Movable, x: &Tensor) -> Vec<f32> {
     let helpers = session.run(HELPERS, "helpers.py").unwrap();
     let model = model.to_object(session).unwrap();
-    let y = helpers.get_item("infer").unwrap().call((model, x)).unwrap();
+    let y = helpers.getattr("infer").unwrap().call((model, x)).unwrap();
     y.extract::<Tensor>().unwrap().to_vec::<f32>().unwrap()
 }
 
 fn pointers(session: &Session, model: &Movable) -> BTreeMap<String, u64> {
     let helpers = session.run(HELPERS, "helpers.py").unwrap();
     let model = model.to_object(session).unwrap();
-    helpers.get_item("pointers").unwrap().call((model,)).unwrap().extract().unwrap()
+    helpers.getattr("pointers").unwrap().call((model,)).unwrap().extract().unwrap()
 }
 
 fn collect(pool: &Pool) {
@@ -174,7 +174,7 @@ fn a_module_moves_with_its_storages_and_is_freed_everywhere() {
             .map(|interpreter| {
                 let session = interpreter.session();
                 let helpers = session.run(HELPERS, "helpers.py").unwrap();
-                helpers.get_item("storages").unwrap().call(()).unwrap().extract().unwrap()
+                helpers.getattr("storages").unwrap().call(()).unwrap().extract().unwrap()
             })
             .collect()
     };
@@ -186,7 +186,7 @@ fn a_module_moves_with_its_storages_and_is_freed_everywhere() {
                     m[1].weight = m[0].weight\n\
                     m.register_buffer('row', m[0].weight.detach()[3])\n";
         let namespace = session.run(code, "model.py").unwrap();
-        pool.create_movable(&namespace.get_item("m").unwrap()).unwrap()
+        pool.create_movable(&namespace.getattr("m").unwrap()).unwrap()
     };
     assert!(model.copied().is_empty());
     let all: Vec<_> = pool
@@ -266,14 +266,14 @@ def shrink(t):
 ";
     let session = pool.acquire_on(0).unwrap();
     let names = session.run(code, "resize.py").unwrap();
-    let weights = names.get_item("weights").unwrap();
+    let weights = names.getattr("weights").unwrap();
     let movable = pool.create_movable(&weights).unwrap();
     let other = pool.acquire_on(1).unwrap();
     let copy = movable.to_object(&other).unwrap();
     let others = other.run(code, "resize.py").unwrap();
     for (names, tensor) in [(&names, &weights), (&others, &copy)] {
         for change in ["grow", "shrink"] {
-            let refused = names.get_item(change).unwrap().call((tensor,)).unwrap();
+            let refused = names.getattr(change).unwrap().call((tensor,)).unwrap();
             let refused: Option<String> = refused.extract().unwrap();
             assert!(refused.is_some_and(|reason| reason.contains("not resizable")), "{change}");
         }
@@ -302,7 +302,7 @@ fn a_write_in_one_interpreter_is_seen_in_the_other_and_not_in_the_file() {
         let namespace =
             session.run(&format!("import torch\ndef f(m):\n{code}"), "write.py").unwrap();
         let object = model.to_object(&session).unwrap();
-        namespace.get_item("f").unwrap().call((object,)).unwrap().extract().unwrap()
+        namespace.getattr("f").unwrap().call((object,)).unwrap().extract().unwrap()
     };
     let write =
         "    with torch.no_grad():\n        m.classifier[0].bias[5] = 42.5\n    return 0.0\n";
@@ -328,7 +328,7 @@ fn movables_made_called_and_dropped_by_many_threads_leave_nothing() {
                     let value = (thread * 100 + round) as f64;
                     let session = pool.acquire_on((thread + round) % 2).unwrap();
                     let code = format!("import torch\nm = torch.nn.Linear(32, 1, bias=False)\nm.requires_grad_(False)\nm.weight.fill_({value})\n");
-                    let made = session.run(&code, "made.py").unwrap().get_item("m").unwrap();
+                    let made = session.run(&code, "made.py").unwrap().getattr("m").unwrap();
                     let movable = pool.create_movable(&made).unwrap();
                     drop(made);
                     drop(session);
@@ -401,7 +401,7 @@ fn read_only_weights_compute_and_refuse_to_be_written() {
         let functions = session.run(code, "write.py").unwrap();
         let call = |name: &str| {
             let object = model.to_object(&session).unwrap();
-            functions.get_item(name).unwrap().call((object,))
+            functions.getattr(name).unwrap().call((object,))
         };
         for refused in ["write", "pointer"] {
             let error = call(refused).unwrap_err();
@@ -438,7 +438,7 @@ def export(importer, path):
         exporter.intern('torchvision.**')
         exporter.save_pickle('model', 'model.pkl', model)
 ";
-    let export = session.run(code, "export.py").unwrap().get_item("export").unwrap();
+    let export = session.run(code, "export.py").unwrap().getattr("export").unwrap();
     export.call((session.importer().unwrap(), file.to_str().unwrap())).unwrap();
     let program = "
 import sys, torch, warnings

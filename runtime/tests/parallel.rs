@@ -29,7 +29,7 @@ fn two_interpreters_on_two_threads_use_two_processors() {
     for pool in pools(2) {
         let run = |index: usize, times: usize| {
             let session = pool.acquire_on(index).unwrap();
-            let work = session.run(WORK, "work.py").unwrap().get_item("work").unwrap();
+            let work = session.run(WORK, "work.py").unwrap().getattr("work").unwrap();
             for _ in 0..times {
                 work.call(()).unwrap();
             }

@@ -26,7 +26,7 @@ fn an_interpreter_is_replaced_while_its_sessions_and_movables_go_on() {
         for pool in pools(2) {
             pool.register_module("known", "VALUE = 'of the module'").unwrap();
             let old = pool.acquire_on(0).unwrap();
-            let list = old.run("items = [1, 2, 3]", "items.py").unwrap().get_item("items").unwrap();
+            let list = old.run("items = [1, 2, 3]", "items.py").unwrap().getattr("items").unwrap();
             let movable = pool.create_movable(&list).unwrap();
             let sum = |session: &hydrozoa::Session| -> i64 {
                 let items = movable.to_object(session).unwrap();

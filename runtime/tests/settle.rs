@@ -91,7 +91,7 @@ impl<'session> Program<'session> {
     }
 
     fn call(&self, name: &str, seed: i64) -> hydrozoa::Result<hydrozoa::Object<'session>> {
-        self.namespace.get_item(name)?.call((seed,))
+        self.namespace.getattr(name)?.call((seed,))
     }
 
     fn number(&self, name: &str, seed: i64) -> i64 {
@@ -164,7 +164,7 @@ def free(): del sys.kept
 def zeros(): return [bytearray(5000) for _ in range(10_000)] and sum(map(any, [bytearray(5000) for _ in range(10_000)]))
 ";
             let namespace = session.run(code, "fill.py").unwrap();
-            let call = |name| namespace.get_item(name).unwrap().call(()).unwrap();
+            let call = |name| namespace.getattr(name).unwrap().call(()).unwrap();
             for _ in 0..3 {
                 call("fill");
                 let full = settle(interpreter);
@@ -342,14 +342,14 @@ def wait(child, write):
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 ";
             let namespace = session.run(code, "fork.py").unwrap();
-            let names = ["check", "mutate"].map(|name| program.namespace.get_item(name).unwrap());
-            let child = namespace.get_item("fork").unwrap().call((&names[0], &names[1])).unwrap();
+            let names = ["check", "mutate"].map(|name| program.namespace.getattr(name).unwrap());
+            let child = namespace.getattr("fork").unwrap().call((&names[0], &names[1])).unwrap();
             // The parent changes pages and settles them, in files that the child does not have, and in one new one.
             for seed in 0..20 {
                 program.number("mutate", seed * 4999);
                 settle(interpreter);
             }
-            let wait = namespace.get_item("wait").unwrap();
+            let wait = namespace.getattr("wait").unwrap();
             let ends = [0, 1].map(|index| child.get_item(index).unwrap());
             assert_eq!(wait.call((&ends[0], &ends[1])).unwrap().extract::<i64>().unwrap(), 0);
             program.assert_works(9);

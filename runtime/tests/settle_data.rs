@@ -79,7 +79,7 @@ fn the_data_of_libraries_lies_in_the_file_with_its_rights_until_the_interpreter_
             let [one, other] = &interpreters[..] else { panic!("two interpreters") };
             let texts = |interpreter: &Interpreter| {
                 let session = interpreter.session();
-                let work = session.run(WORK, "work.py").unwrap().get_item("work").unwrap();
+                let work = session.run(WORK, "work.py").unwrap().getattr("work").unwrap();
                 let text = |seed: i64| work.call((seed,)).unwrap().extract::<String>().unwrap();
                 (0..50).map(text).collect::<Vec<_>>()
             };

@@ -420,8 +420,8 @@ fn stacks_are_read_where_the_application_handles_the_last_signals() {
                 session.object_from(&stacks)
             });
             let namespace = session.run("def outer():\n    return look()", "looking.py").unwrap();
-            namespace.set_item("look", look.unwrap()).unwrap();
-            let outer = namespace.get_item("outer").unwrap();
+            namespace.setattr("look", look.unwrap()).unwrap();
+            let outer = namespace.getattr("outer").unwrap();
             let stacks: Vec<String> =
                 (0..2).map(|_| outer.call(()).unwrap().extract().unwrap()).collect();
             assert!(stacks.iter().any(|stack| stack.contains("in outer")), "{stacks:?}");

@@ -56,7 +56,7 @@ fn on_stack<T: Send>(size: usize, action: impl FnOnce() -> T + Send) -> T {
 
 fn depth(session: &Session, form: &str) -> i64 {
     let namespace = session.run(&PROGRAM.replace("FORM", form), "deep").unwrap();
-    namespace.get_item("run").unwrap().call(()).unwrap().extract().unwrap()
+    namespace.getattr("run").unwrap().call(()).unwrap().extract().unwrap()
 }
 
 #[test]
@@ -134,7 +134,7 @@ def on_a_thread_of_python():
                 let session = pool.acquire().unwrap();
                 let namespace = session.run(nested, "nested").unwrap();
                 let call = |name| -> i64 {
-                    namespace.get_item(name).unwrap().call(()).unwrap().extract().unwrap()
+                    namespace.getattr(name).unwrap().call(()).unwrap().extract().unwrap()
                 };
                 (call("most"), call("on_a_thread_of_python"))
             });
@@ -182,8 +182,8 @@ fn recursion_through_host_functions_ends_in_an_error() {
                         .unwrap();
                     let namespace =
                         session.run("def f(own=None):\n    return again(f)", "host").unwrap();
-                    namespace.set_item("again", again).unwrap();
-                    let error = namespace.get_item("f").unwrap().call(()).unwrap_err();
+                    namespace.setattr("again", again).unwrap();
+                    let error = namespace.getattr("f").unwrap().call(()).unwrap_err();
                     let deep = match &error {
                         Error::Stack { .. } => true,
                         Error::Python { type_name, .. } => type_name == "RecursionError",

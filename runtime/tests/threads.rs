@@ -70,7 +70,7 @@ def keep():
     local.kept = Kept()
     return weakref.ref(local.kept)
 ";
-            let keep = session.run(code, "keep.py").unwrap().get_item("keep").unwrap();
+            let keep = session.run(code, "keep.py").unwrap().getattr("keep").unwrap();
             let own = keep.call(()).unwrap();
             for _ in 0..20 {
                 let theirs = thread::scope(|scope| {
@@ -110,7 +110,7 @@ def fork(enter):
         os._exit(7)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 ";
-            let fork = session.run(code, "fork.py").unwrap().get_item("fork").unwrap();
+            let fork = session.run(code, "fork.py").unwrap().getattr("fork").unwrap();
             for _ in 0..10 {
                 session.with_gil(|| {
                     let (leave, thread) = visitor_outside(&pool, &session);
@@ -157,7 +157,7 @@ def fork(work):
     os.kill(child, signal.SIGKILL)
     return 'it hangs'
 ";
-        let fork = session.run(code, "fork.py").unwrap().get_item("fork").unwrap();
+        let fork = session.run(code, "fork.py").unwrap().getattr("fork").unwrap();
         let over = AtomicBool::new(false);
         thread::scope(|scope| {
             scope.spawn(|| {
@@ -272,7 +272,7 @@ import threading
 # Later: the call holds the GIL that this thread needs to return.
 def begin(call): threading.Timer(0.2, call).start()
 ";
-            let begin = session.run(code, "begin.py").unwrap().get_item("begin").unwrap();
+            let begin = session.run(code, "begin.py").unwrap().getattr("begin").unwrap();
             begin.call((&call,)).unwrap();
             wait.recv().unwrap();
             drop((begin, call));
@@ -312,7 +312,7 @@ def begin(wait, last):
         functions.clear()
     threading.Thread(target=run).start()
 ";
-            let begin = session.run(code, "begin.py").unwrap().get_item("begin").unwrap();
+            let begin = session.run(code, "begin.py").unwrap().getattr("begin").unwrap();
             // Under the GIL, so that the next thread to enter has nothing left to do.
             session.with_gil(|| begin.call((wait, last)).map(drop)).unwrap();
             drop(begin);
@@ -362,7 +362,7 @@ fn cross(code: &str, start: impl Fn(Object<'_>) -> Option<JoinHandle<()>>) {
                 meet: meet.clone(),
                 done: done.clone(),
             };
-            let begin = session.run(code, "begin.py").unwrap().get_item("begin").unwrap();
+            let begin = session.run(code, "begin.py").unwrap().getattr("begin").unwrap();
             let lent = session.lend(owner).unwrap();
             // Under the GIL, so that the next thread to enter has nothing left to do.
             threads.extend(session.with_gil(|| start(begin.call((lent,)).unwrap())));

@@ -99,10 +99,10 @@ class Broken:
     def __index__(self): raise LookupError('no index today')
 ";
         let names = session.run(code, "number.py").unwrap();
-        let number = names.get_item("Number").unwrap().call(()).unwrap();
+        let number = names.getattr("Number").unwrap().call(()).unwrap();
         assert_eq!(number.extract::<u8>().unwrap(), 42);
         assert_eq!(number.extract::<f64>().unwrap(), 4.5);
-        let error = names.get_item("Broken").unwrap().call(()).unwrap().extract::<i32>();
+        let error = names.getattr("Broken").unwrap().call(()).unwrap().extract::<i32>();
         assert!(
             matches!(error, Err(Error::Python { type_name, .. }) if type_name == "LookupError")
         );
@@ -149,7 +149,7 @@ fn lone_surrogates_are_refused_with_a_reason() {
 fn a_list_that_contains_itself_is_refused() {
     each(|session| {
         let code = "endless = []\nendless.append(endless)";
-        let endless = session.run(code, "endless.py").unwrap().get_item("endless").unwrap();
+        let endless = session.run(code, "endless.py").unwrap().getattr("endless").unwrap();
         let error = endless.extract::<Value>().unwrap_err();
         assert!(error.to_string().contains("contains itself"), "{error}");
     });
@@ -177,7 +177,7 @@ def three():
     yield from range(3)
     raise OSError('enough')
 ";
-        let three = session.run(code, "three.py").unwrap().get_item("three").unwrap();
+        let three = session.run(code, "three.py").unwrap().getattr("three").unwrap();
         let mut items = three.call(()).unwrap().iter().unwrap();
         for expected in 0..3 {
             assert_eq!(items.next().unwrap().unwrap().extract::<i32>().unwrap(), expected);

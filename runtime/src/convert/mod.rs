@@ -14,7 +14,7 @@
 //! | any of these | [`Value`] | [`Value`] |
 //! | buffer protocol | [`Session::lend`], [`Session::give`], [`Buffer`](buffer::Buffer) | [`Buffer`](buffer::Buffer) |
 //! | `__dlpack__` | [`Tensor`](tensor::Tensor) | [`Tensor`](tensor::Tensor) |
-//! | any object | [`Object`] of the same interpreter | [`Object`] |
+//! | any object | [`Object`] and [`Handle`](crate::Handle) of the same interpreter | [`Object`], [`Handle`](crate::Handle) |
 
 mod arguments;
 pub(crate) mod buffer;

@@ -1,7 +1,6 @@
 //! Python exceptions as values.
 
 mod frame;
-mod kept;
 mod passing;
 mod raise;
 
@@ -9,13 +8,12 @@ pub use frame::Frame;
 pub(crate) use raise::raise;
 
 use crate::convert::{FromPython, ToPython};
-use crate::interpreter::Inner;
+use crate::interpreter::{Inner, Kept};
 use crate::object::{self, Object};
 use crate::payload::Owner;
 use crate::payload::table::{Failure, Handle};
 use crate::session::Session;
 use crate::{Error, Result};
-use kept::Kept;
 use std::fmt;
 use std::sync::Arc;
 

@@ -62,16 +62,6 @@ pub(crate) fn close_all(interpreters: Vec<Interpreter>, within: Duration) -> Res
     outcome
 }
 
-/// Gives up a reference that was taken for a moment. If all others are gone meanwhile, the interpreter ends on another
-/// thread, and the caller does not wait for that.
-pub(crate) fn let_go(inner: Arc<Inner>) {
-    let Some(inner) = Arc::into_inner(inner) else { return };
-    // If the system gives no thread, the closure is dropped here, and the interpreter with it.
-    if let Ok(thread) = Thread::start("close", move || drop(inner)) {
-        thread.detach();
-    }
-}
-
 /// An interpreter of which a handle was dropped, on another thread: the drop waits for the end without a limit.
 struct GivenUp {
     name: String,

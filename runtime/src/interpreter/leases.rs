@@ -1,7 +1,8 @@
-//! The count of an interpreter's open sessions, and the threads that wait for one without any.
+//! The count of an interpreter's open sessions, and the threads that wait for an interpreter with fewer.
 
 use crate::leaf::Leaf;
 use std::collections::VecDeque;
+use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::{self, Thread};
@@ -36,11 +37,20 @@ impl Leases {
     /// One less. True if it was the last one after a load: a session around the model's first call ends
     /// after that call, and loading uses sessions of its own inside.
     pub(crate) fn end(&self) -> bool {
-        let last = self.open.fetch_sub(1, Ordering::SeqCst) == 1;
-        if last && let Some(queue) = self.queue.get() {
+        let before = self.open.fetch_sub(1, Ordering::SeqCst);
+        if let Some(queue) = self.queue.get()
+            && before <= queue.bound()
+        {
             queue.wake();
         }
-        last && self.loaded.swap(false, Ordering::Relaxed)
+        before == 1 && self.loaded.swap(false, Ordering::Relaxed)
+    }
+
+    /// Has the first of those who wait look at the interpreter again: something else about it has changed.
+    pub(crate) fn wake(&self) {
+        if let Some(queue) = self.queue.get() {
+            queue.wake();
+        }
     }
 
     /// Notes that a package's object was loaded, which leaves free pieces all over the heap.
@@ -59,14 +69,16 @@ impl Leases {
     }
 }
 
-/// Threads that wait for an interpreter without sessions, first come, first served.
+/// Threads that wait for an interpreter with fewer sessions than a bound, first come, first served.
 ///
-/// **Invariant:** while some interpreter has no session, the first in the queue looks for one, or was woken since its
-/// last look. Whoever ends the last session of an interpreter lowers its count and then reads `length`. Whoever joins
-/// raises `length` and then reads counts. All four are sequentially consistent, so one of the two sees the other. Whoever
-/// leaves wakes the next.
+/// **Invariant:** while some interpreter has fewer sessions than the bound and no stuck call, the first in the queue looks
+/// for one, or was woken since its last look. Whoever brings an interpreter below the bound, or ends its stuck call, lowers
+/// the count and then reads `length`. Whoever joins raises `length` and then reads counts. All four are sequentially
+/// consistent, so one of the two sees the other. Whoever leaves wakes the next.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
+    /// How many sessions an interpreter may have by leases that look at others. `None`: one, and not all leases look.
+    limit: Option<NonZeroUsize>,
     length: AtomicUsize,
     waiting: Leaf<Waiting>,
 }
@@ -86,6 +98,20 @@ pub(crate) struct Place<'a> {
 }
 
 impl Queue {
+    pub(crate) fn new(limit: Option<NonZeroUsize>) -> Self {
+        Self { limit, ..Self::default() }
+    }
+
+    /// Whether all leases that have a choice wait for an interpreter below the bound.
+    pub(crate) fn is_bounded(&self) -> bool {
+        self.limit.is_some()
+    }
+
+    /// Who waits, waits for an interpreter with fewer sessions.
+    pub(crate) fn bound(&self) -> usize {
+        self.limit.map_or(1, NonZeroUsize::get)
+    }
+
     /// Whether nobody waits.
     pub(crate) fn is_empty(&self) -> bool {
         self.first().is_none()

@@ -9,11 +9,13 @@ mod leases;
 mod live;
 mod main_thread;
 mod start;
+mod weak;
 
 pub(crate) use attach::{
     Attached, called_by_anybody, called_from_python, entered_from_python, without_gil,
 };
-pub(crate) use start::{Configuration, run_command, start};
+pub(crate) use start::{Configuration, Flags, run_command, start};
+pub use weak::WeakInterpreter;
 
 use crate::cold::{Loan, Settling};
 use crate::heap::Heap;
@@ -22,10 +24,11 @@ use crate::payload::table::PayloadTable;
 use crate::python::Installation;
 use attach::Gate;
 use close::End;
-pub(crate) use close::{close_all, let_go};
+pub(crate) use close::close_all;
 use entries::Entries;
 use hydrozoa_loader::Domain;
-pub(crate) use kept::{KeptObjects, Key};
+pub(crate) use kept::Kept;
+use kept::KeptObjects;
 use leases::Leases;
 pub(crate) use leases::Queue;
 use main_thread::MainThread;
@@ -48,7 +51,7 @@ pub struct Interpreter(pub(crate) Arc<Inner>);
 pub(crate) struct Inner {
     /// Position in its pool, from 0.
     index: usize,
-    name: String,
+    name: Arc<str>,
     python: Installation,
     table: PayloadTable,
     leases: Leases,
@@ -140,11 +143,6 @@ impl Interpreter {
 type Owner = dyn Any + Send + Sync;
 
 impl Inner {
-    /// References that are released before it ends.
-    pub(crate) fn kept(&self) -> &KeptObjects {
-        &self.kept
-    }
-
     /// The payload's functions. Those marked *attached* need [`Inner::attach`] around them.
     pub(crate) fn table(&self) -> &PayloadTable {
         &self.table
@@ -228,17 +226,17 @@ impl Inner {
     }
 }
 
-impl Drop for Inner {
-    /// Finalizes the interpreter and waits for that. If this thread is inside the interpreter, it does not
+impl Inner {
+    /// Finalizes the interpreter, and waits for that if `waits`. If this thread is inside the interpreter, it does not
     /// wait: the interpreter is finalized after this thread has left. Its replicas are left to the next one
     /// (see [`Domain::retire`]), except with a libtorch that interpreters share.
-    fn drop(&mut self) {
+    fn end(&mut self, waits: bool) {
         // This is the last reference: no session is attached or can attach any more.
+        let Some(main) = self.main.take() else { return };
         live::remove(self.domain.id());
         self.gate.close();
         self.kept.release_all(&self.table);
-        let Some(main) = self.main.take() else { return };
-        if self.is_entered() {
+        if !waits || self.is_entered() {
             // The main thread waits for the GIL, which this thread may hold, and `threading._shutdown`
             // waits for this thread if it is one of Python's own.
             main.end_alone();
@@ -246,6 +244,12 @@ impl Drop for Inner {
         }
         // This thread may hold the GIL of another interpreter, which the end of this one may need.
         without_gil(|| main.end());
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.end(true);
     }
 }
 

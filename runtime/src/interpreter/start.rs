@@ -51,6 +51,25 @@ pub(crate) struct Configuration {
     pub(crate) settling: Wish,
     /// What is done about imports, if it is not plain Python's way.
     pub(crate) imports: Option<ImportMode>,
+    /// What a command line would say by flags.
+    pub(crate) flags: Flags,
+}
+
+/// What python's flags say.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Flags {
+    /// `-O`.
+    pub(crate) optimize: u8,
+    /// `PYTHONHASHSEED`.
+    pub(crate) hash_seed: Option<u32>,
+    /// `-u`.
+    pub(crate) unbuffered: bool,
+    /// `-B`.
+    pub(crate) no_bytecode: bool,
+    /// `-W`.
+    pub(crate) warnings: Vec<OsString>,
+    /// `-X`.
+    pub(crate) x_options: Vec<OsString>,
 }
 
 impl Configuration {
@@ -72,6 +91,7 @@ impl Configuration {
             on_stuck: OnStuck::default(),
             settling: Wish::default(),
             imports: None,
+            flags: Flags::default(),
         }
     }
 }
@@ -88,7 +108,7 @@ pub(crate) fn start(
     let main = MainThread::start(name, place, table, configuration, Ending(end.clone()))?;
     let inner = Arc::new(Inner {
         index,
-        name: name.to_owned(),
+        name: name.into(),
         python: configuration.python.clone(),
         table,
         leases: Leases::default(),
@@ -188,13 +208,28 @@ pub(super) fn run(
     let paths: Vec<_> = configuration.paths.iter().map(|path| text(path.as_os_str())).collect();
     let environment: Vec<_> =
         configuration.variables.iter().map(|(name, value)| [text(name), text(value)]).collect();
-    for word in configuration.arguments.iter().map(OsString::as_os_str).chain([executable, home]) {
+    let flags = &configuration.flags;
+    let words = [&configuration.arguments, &flags.warnings, &flags.x_options].into_iter().flatten();
+    for word in words.map(OsString::as_os_str).chain([executable, home]) {
         if word.as_bytes().contains(&0) {
             return Err(Error::Configuration(format!(
-                "{word:?} contains a NUL byte, which no argument or path of Python can: take it out"
+                "{word:?} contains a NUL byte, which no argument, flag or path of Python can: take it out"
             )));
         }
     }
+    let [warnings, x_options] = [&flags.warnings, &flags.x_options]
+        .map(|words| words.iter().map(|word| text(word)).collect::<Vec<_>>());
+    let flags = table::Flags {
+        optimize: c_int::from(flags.optimize),
+        hash_seed: flags.hash_seed.map_or(-1, i64::from),
+        unbuffered: c_int::from(flags.unbuffered),
+        no_bytecode: c_int::from(flags.no_bytecode),
+        dev: c_int::from(flags.x_options.iter().any(|option| option == "dev")),
+        warnings: warnings.as_ptr(),
+        warning_count: warnings.len(),
+        x_options: x_options.as_ptr(),
+        x_option_count: x_options.len(),
+    };
     let imports = configuration.imports.as_ref();
     let start = table::Start {
         name: table::Text::new(name),
@@ -213,6 +248,7 @@ pub(super) fn run(
         import_mode: table::Text::new(imports.map_or("", |mode| mode.name)),
         import_profile: table::Text::new(imports.map_or("", |mode| &mode.profile)),
         import_folder: imports.map_or(table::Text::new(""), |mode| text(mode.folder.as_os_str())),
+        flags,
     };
     let mut sink = Sink::default();
     let _outside = Outside::entering(domain.id());

@@ -69,16 +69,17 @@ pub(crate) struct StuckVisits {
 
 impl StuckVisits {
     pub(super) fn begin(&self) {
-        self.count.fetch_add(1, Ordering::Relaxed);
+        self.count.fetch_add(1, Ordering::SeqCst);
     }
 
     pub(super) fn end(&self) {
-        self.count.fetch_sub(1, Ordering::Relaxed);
+        self.count.fetch_sub(1, Ordering::SeqCst);
     }
 
     /// Whether there is one.
     pub(crate) fn any(&self) -> bool {
-        self.count.load(Ordering::Relaxed) != 0
+        // Behind a place in the queue of those who wait for an interpreter, and before it at the end of a call.
+        self.count.load(Ordering::SeqCst) != 0
     }
 
     pub(super) fn stacks_are_readable(&self) -> bool {

@@ -85,6 +85,7 @@ impl Visit {
             && let Some(inner) = self.interpreter.upgrade()
         {
             inner.stuck().end();
+            inner.leases().wake();
         }
         sent
     }

@@ -1,11 +1,11 @@
 //! References to Python objects that outlive a session.
 
-use crate::interpreter::{Inner, Interpreter, Key};
+use crate::interpreter::Interpreter;
 use crate::object::Object;
 use crate::payload::table::Handle;
 use crate::session::Session;
 use std::fmt;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 /// A reference to an object of one interpreter, which it keeps alive as well.
 ///
@@ -59,51 +59,5 @@ impl Drop for Kept {
 impl fmt::Debug for Kept {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "<an object of {}>", self.interpreter.name())
-    }
-}
-
-/// A reference to an object of one interpreter, which it does not keep alive: the reference ends with the interpreter.
-pub(crate) struct Copied {
-    interpreter: Weak<Inner>,
-    key: Key,
-}
-
-impl Copied {
-    /// Keeps an object as long as its interpreter lives.
-    pub(crate) fn new(object: Object<'_>) -> Self {
-        let (session, handle) = object.into_parts();
-        let inner = session.inner();
-        Self { interpreter: Arc::downgrade(inner), key: inner.kept().add(handle) }
-    }
-
-    /// Whether its interpreter has not begun to end.
-    pub(crate) fn lives(&self) -> bool {
-        self.interpreter.strong_count() != 0
-    }
-
-    /// The object, in a session of its own interpreter.
-    ///
-    /// # Panics
-    ///
-    /// If the session is another interpreter's.
-    pub(crate) fn object<'s>(&self, session: &'s Session) -> Object<'s> {
-        let own = std::ptr::eq(self.interpreter.as_ptr(), Arc::as_ptr(session.inner()));
-        assert!(own, "an object of another interpreter in a session of {session:?}");
-        // SAFETY: the session keeps the interpreter alive, which keeps the object, and the object is of that interpreter.
-        unsafe { Object::from_borrowed(session, self.key.handle()) }
-    }
-}
-
-impl Drop for Copied {
-    fn drop(&mut self) {
-        if let Some(inner) = self.interpreter.upgrade() {
-            inner.kept().release(self.key, inner.table());
-        }
-    }
-}
-
-impl fmt::Debug for Copied {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "<a copy in {:?}>", self.interpreter.upgrade())
     }
 }

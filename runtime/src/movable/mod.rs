@@ -11,6 +11,7 @@ pub use reply::Reply;
 
 use crate::Result;
 use crate::convert::{FromPython, ToArguments, ToKeywords};
+use crate::handle::Handle;
 use crate::interpreter::{Interpreter, without_gil};
 use crate::object::Object;
 use crate::package::{MapLocation, Package};
@@ -18,7 +19,7 @@ use crate::pool::Pool;
 use crate::session::Session;
 use crate::waiting;
 use hydrozoa_loader::DomainId;
-use kept::{Copied, Kept};
+use kept::Kept;
 use load::Source;
 use loaded::Loaded;
 use std::collections::HashMap;
@@ -67,7 +68,8 @@ pub struct Misses {
 enum Copy {
     /// That thread is loading it.
     Loading(ThreadId),
-    Loaded(Copied),
+    /// The copy, as long as its interpreter lives.
+    Loaded(Handle),
 }
 
 impl Pool {
@@ -253,7 +255,7 @@ impl Movable {
         let mut copies = self.0.copies();
         loop {
             match copies.get(&key) {
-                Some(Copy::Loaded(copy)) => return Ok(copy.object(session)),
+                Some(Copy::Loaded(copy)) => return copy.attach(session),
                 Some(Copy::Loading(thread)) => {
                     let thread = *thread;
                     // Under the lock: the thread is loading it still.
@@ -274,7 +276,7 @@ impl Movable {
         let object = self.0.source.load(session)?;
         self.0.missed(session, begin.elapsed());
         // Made before the lock is taken: no lock is held while Python runs.
-        let copy = Copy::Loaded(Copied::new(object.clone()));
+        let copy = Copy::Loaded(object.keep());
         let mut copies = self.0.copies();
         copies.insert(key, copy);
         self.0.set_loaded(session.interpreter(), true);

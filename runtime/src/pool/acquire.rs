@@ -12,24 +12,24 @@ thread_local! {
     static LAST: Cell<usize> = const { Cell::new(0) };
 }
 
+/// Which interpreters a session should be on, if there is a choice.
+type Preference<'a> = &'a dyn Fn(&Interpreter) -> bool;
+
 impl Pool {
-    /// Leases the least loaded interpreter. Never waits: if all interpreters are leased, the one with the
-    /// fewest sessions gets another, and the calls of its sessions take turns by its GIL. An interpreter with a stuck call
-    /// ([`Interpreter::is_stuck`]) comes last.
+    /// Leases the least loaded interpreter. An interpreter with a stuck call ([`Interpreter::is_stuck`]) comes last.
+    ///
+    /// Without [`Builder::max_sessions`](crate::Builder::max_sessions) it never waits: if all interpreters are leased, the
+    /// one with the fewest sessions gets another, and the calls of its sessions take turns by its GIL. With that limit it
+    /// waits, without a limit of time, until an interpreter has fewer sessions; see [`Pool::acquire_timeout`].
     ///
     /// # Errors
     ///
-    /// None today; a bounded pool will have some.
+    /// None in practice. The signature is that of all leases.
     pub fn acquire(&self) -> Result<Session> {
-        self.lease(None)
+        self.lease_or_wait(None)
     }
 
-    /// Leases an interpreter that has no session, if there is one and nobody waits for it in
-    /// [`Pool::acquire_timeout`]. Never waits. Interpreters with a stuck call do not count.
-    ///
-    /// The session is alone on its interpreter as long as nobody else leases without a look at sessions
-    /// ([`Pool::acquire`], [`Pool::acquire_on`], a call on a [`Movable`](crate::Movable)). Then its calls wait for no other
-    /// session's.
+    /// As [`Pool::acquire_timeout`], but never waits.
     ///
     /// # Errors
     ///
@@ -38,8 +38,16 @@ impl Pool {
         self.acquire_timeout(Duration::ZERO)
     }
 
-    /// As [`Pool::try_acquire`], but waits for at most `limit` until an interpreter has no session. Threads that wait are
-    /// served in the order in which they came. They wait without a GIL.
+    /// Leases the least loaded interpreter that has fewer sessions than
+    /// [`Builder::max_sessions`](crate::Builder::max_sessions) allows, or no session if that is not set. Waits for at most
+    /// `limit` until there is one. Threads that wait are served in the order in which they came, and wait without a GIL.
+    /// Interpreters with a stuck call do not count.
+    ///
+    /// Leases of one interpreter ([`Pool::acquire_on`], [`Interpreter::session`]) do not look at other sessions, but
+    /// count for them, and so does the session that a host function gets. In a pool without
+    /// `max_sessions` this holds for [`Pool::acquire`] and calls on a [`Movable`](crate::Movable) too. If the
+    /// application uses none of these, a session of a pool without `max_sessions` is alone on its interpreter, and its
+    /// calls wait for no other session's.
     ///
     /// ```no_run
     /// # use std::time::Duration;
@@ -56,45 +64,7 @@ impl Pool {
     ///
     /// [`Error::Busy`].
     pub fn acquire_timeout(&self, limit: Duration) -> Result<Session> {
-        let queue = &self.0.queue;
-        if queue.is_empty()
-            && let Some(session) = self.lease_idle()
-        {
-            return Ok(session);
-        }
-        let begin = Instant::now();
-        // Too far away for the clock is never.
-        let end = begin.checked_add(limit);
-        let is_late = || end.is_some_and(|end| Instant::now() >= end);
-        if !is_late() {
-            let place = queue.join();
-            loop {
-                // Read before the look at interpreters: who becomes idle after that look wakes this thread.
-                let is_late = is_late();
-                if place.is_first()
-                    && let Some(session) = self.lease_idle()
-                {
-                    return Ok(session);
-                }
-                if is_late {
-                    break;
-                }
-                without_gil(|| place.wait(end));
-            }
-        }
-        Err(Error::Busy { interpreters: self.interpreters().len(), waited: begin.elapsed() })
-    }
-
-    /// Leases an interpreter without sessions, if there is one: if possible, that which this thread had last.
-    fn lease_idle(&self) -> Option<Session> {
-        let members = self.0.interpreters.load();
-        let last = members.get(LAST.get());
-        let session = last.into_iter().chain(members.iter()).find_map(|interpreter| {
-            let is_idle = interpreter.leases() == 0 && !interpreter.is_stuck();
-            is_idle.then(|| interpreter.session_if(0)).flatten()
-        })?;
-        LAST.set(session.interpreter().index());
-        Some(session)
+        self.wait(None, limit)
     }
 
     /// As [`Pool::acquire`], with a preference between equally loaded interpreters: first one that
@@ -105,10 +75,52 @@ impl Pool {
     ///
     /// As [`Pool::acquire`].
     pub fn acquire_preferring(&self, preferred: impl Fn(&Interpreter) -> bool) -> Result<Session> {
-        self.lease(Some(&preferred))
+        self.lease_or_wait(Some(&preferred))
     }
 
-    fn lease(&self, preferred: Option<&dyn Fn(&Interpreter) -> bool>) -> Result<Session> {
+    fn lease_or_wait(&self, preferred: Option<Preference<'_>>) -> Result<Session> {
+        if self.0.queue.is_bounded() {
+            return self.wait(preferred, Duration::MAX);
+        }
+        let session = self.lease(preferred, None);
+        Ok(session.expect("a pool has at least one interpreter"))
+    }
+
+    /// Leases an interpreter with fewer sessions than the bound, at the latest after `limit`.
+    fn wait(&self, preferred: Option<Preference<'_>>, limit: Duration) -> Result<Session> {
+        let queue = &self.0.queue;
+        let bound = queue.bound();
+        if queue.is_empty()
+            && let Some(session) = self.lease(preferred, Some(bound))
+        {
+            return Ok(session);
+        }
+        let begin = Instant::now();
+        // Too far away for the clock is never.
+        let end = begin.checked_add(limit);
+        let is_late = || end.is_some_and(|end| Instant::now() >= end);
+        if !is_late() {
+            let place = queue.join();
+            loop {
+                // Read before the look at interpreters: whoever gives up a session after that look wakes this thread.
+                let is_late = is_late();
+                if place.is_first()
+                    && let Some(session) = self.lease(preferred, Some(bound))
+                {
+                    return Ok(session);
+                }
+                if is_late {
+                    break;
+                }
+                without_gil(|| place.wait(end));
+            }
+        }
+        let (interpreters, waited) = (self.interpreters().len(), begin.elapsed());
+        Err(Error::Busy { interpreters, sessions: bound, waited })
+    }
+
+    /// Leases the least loaded interpreter; with a bound only one with fewer sessions, whose calls are not stuck.
+    fn lease(&self, preferred: Option<Preference<'_>>, bound: Option<usize>) -> Option<Session> {
         let last = LAST.get();
         // However many interpreters there are: none is loaded less than one without a session, and
         // of those that one comes first which is preferred and was had last.
@@ -119,14 +131,17 @@ impl Pool {
             && preferred.is_none_or(|preferred| preferred(interpreter))
             && let Some(session) = interpreter.session_if(0)
         {
-            return Ok(session);
+            return Some(session);
         }
         loop {
             // They may have been replaced meanwhile.
             let members = self.0.interpreters.load();
             let load = |interpreter: &Interpreter| (interpreter.is_stuck(), interpreter.leases());
-            let least = members.iter().map(load).min();
-            let least = least.expect("a pool has at least one interpreter");
+            let least = members.iter().map(load).min()?;
+            let (is_stuck, sessions) = least;
+            if bound.is_some_and(|bound| is_stuck || sessions >= bound) {
+                return None;
+            }
             let chosen = members
                 .iter()
                 .filter(|interpreter| load(interpreter) == least)
@@ -136,15 +151,16 @@ impl Pool {
                 });
             // Another thread may have taken the same one meanwhile: look again.
             if let Some(interpreter) = chosen
-                && let Some(session) = interpreter.session_if(least.1)
+                && let Some(session) = interpreter.session_if(sessions)
             {
                 LAST.set(interpreter.index());
-                return Ok(session);
+                return Some(session);
             }
         }
     }
 
-    /// Leases the interpreter at `index`, from 0.
+    /// Leases the interpreter at `index`, from 0. Never waits, and regards no
+    /// [`Builder::max_sessions`](crate::Builder::max_sessions).
     ///
     /// # Errors
     ///

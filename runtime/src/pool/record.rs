@@ -2,7 +2,7 @@
 
 use super::{Builder, Pool};
 use crate::imports::{self, ImportMode, ImportProfile};
-use crate::python;
+use crate::interpreter::Queue;
 use crate::{Error, Result};
 
 impl Builder {
@@ -24,8 +24,8 @@ impl Builder {
         &self,
         work: impl Fn(&Pool) -> Result<T>,
     ) -> Result<ImportProfile> {
-        let python = python::choose(self.python.as_deref(), self.venv.as_deref())?;
-        let start = |mode| self.clone().interpreters(1).build_with(Some(mode));
+        let python = self.installation()?;
+        let start = |mode| self.clone().interpreters(1).max_sessions(0).build_with(Some(mode));
         record(python.minor(), start, work, |_, result| Ok(result))
     }
 }
@@ -42,7 +42,7 @@ impl Pool {
         let start = |mode| {
             let mut configuration = self.changes()?.configuration.clone();
             configuration.imports = Some(mode);
-            Self::start(python.clone(), configuration, 1)
+            Self::start(python.clone(), configuration, 1, Queue::default())
         };
         record(python.minor(), start, work, result)
     }

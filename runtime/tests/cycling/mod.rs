@@ -76,7 +76,7 @@ pub fn while_another_serves(builder: &Builder, work: impl FnOnce() + Send) {
         scope.spawn(|| {
             let session = server.acquire().unwrap();
             let code = "import zlib\ndef serve(n): return zlib.crc32(str(list(range(n))).encode())";
-            let serve = session.run(code, "serve.py").unwrap().get_item("serve").unwrap();
+            let serve = session.run(code, "serve.py").unwrap().getattr("serve").unwrap();
             let right: i64 = serve.call((500,)).unwrap().extract().unwrap();
             while !stop.load(Ordering::Relaxed) {
                 let answer: i64 = serve.call((500,)).unwrap().extract().unwrap();

@@ -17,7 +17,7 @@ def register(count):
     @atexit.register
     def exit(): count[0] += 1
 ";
-    let register = session.run(code, "exit.py").unwrap().get_item("register").unwrap();
+    let register = session.run(code, "exit.py").unwrap().getattr("register").unwrap();
     register.call((&count,)).unwrap();
     ends
 }

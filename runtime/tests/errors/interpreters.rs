@@ -18,7 +18,7 @@ fn pool(interpreters: usize) -> Pool {
 /// A function that loops until it is interrupted.
 fn endless(session: &Session) -> hydrozoa::Object<'_> {
     let namespace = session.run("def endless():\n    while True: pass", "endless.py").unwrap();
-    namespace.get_item("endless").unwrap()
+    namespace.getattr("endless").unwrap()
 }
 
 #[test]
@@ -147,6 +147,20 @@ fn an_exception_of_an_interpreter_that_has_ended_says_what_keeps_it() {
 }
 
 #[test]
+fn an_object_of_an_interpreter_that_has_ended_is_named_with_what_keeps_it() {
+    let pool = pool(1);
+    let handle = pool.acquire().unwrap().eval("[]").unwrap().keep();
+    drop(pool);
+    let error = handle.session().unwrap_err();
+    assert!(matches!(error, Error::Ended { .. }), "{error:?}");
+    let parts = [
+        "interpreter 0 has ended, and this object with it: keep its Pool or Interpreter as long as the object is used, ",
+        "or make the object again in another interpreter",
+    ];
+    says(&error, &parts);
+}
+
+#[test]
 fn an_error_of_the_application_is_named_by_its_own_text() {
     let pool = pool(1);
     let session = pool.acquire().unwrap();
@@ -172,13 +186,26 @@ fn an_index_without_an_interpreter_is_named_with_the_number_there_are() {
 fn a_pool_without_an_idle_interpreter_says_how_many_are_leased_and_what_to_do() {
     let pool = pool(2);
     let _leased = [pool.acquire_on(0).unwrap(), pool.acquire_on(1).unwrap()];
-    let way_out = ": end sessions sooner, wait longer (Pool::acquire_timeout), share one (Pool::acquire), or add some \
-                   (Pool::resize)";
+    let way_out = ": end sessions sooner, wait longer (Pool::acquire_timeout), allow several on one \
+                   (Builder::max_sessions), or add some (Pool::resize)";
     let error = pool.try_acquire().unwrap_err();
-    assert!(matches!(error, Error::Busy { interpreters: 2, .. }), "{error:?}");
+    assert!(matches!(error, Error::Busy { interpreters: 2, sessions: 1, .. }), "{error:?}");
     says(&error, &[&format!("all 2 interpreters are leased{way_out}")]);
     let error = pool.acquire_timeout(Duration::from_millis(20)).unwrap_err();
     says(&error, &["all 2 interpreters are leased, also after ", &format!(" ms{way_out}")]);
+}
+
+#[test]
+fn a_pool_with_as_many_sessions_as_it_may_have_says_how_many_and_what_to_do() {
+    let pool = builders(1).next().unwrap().max_sessions(2).build().unwrap();
+    let _leased = [pool.acquire().unwrap(), pool.acquire().unwrap()];
+    let error = pool.try_acquire().unwrap_err();
+    assert!(matches!(error, Error::Busy { interpreters: 1, sessions: 2, .. }), "{error:?}");
+    let parts = [
+        "all 1 interpreters have 2 sessions: end sessions sooner, wait longer (Pool::acquire_timeout), ",
+        "allow more (Builder::max_sessions), or add interpreters (Pool::resize)",
+    ];
+    says(&error, &parts);
 }
 
 #[test]
@@ -229,6 +256,13 @@ fn settings_that_cannot_be_met_say_which_and_what_to_do() {
     is_configuration(refused, &["\"A=B\", and a name ends before `=`: change it or leave it out"]);
     let refused = builder().arguments(["a\0b"]).build().unwrap_err();
     is_configuration(refused, &["\"a\\0b\" contains a NUL byte", ": take it out"]);
+    let refused = builder().warning("a\0b").build().unwrap_err();
+    is_configuration(
+        refused,
+        &[
+            "\"a\\0b\" contains a NUL byte, which no argument, flag or path of Python can: take it out",
+        ],
+    );
     let (minor, library) = pythons().iter().next().unwrap();
     let venv = directory("other-version");
     let described = format!("home = /nowhere\nversion = 3.{}.0\n", minor + 1);
@@ -309,7 +343,7 @@ fn a_panic_of_a_host_function_is_the_caller_s_error_with_the_function_s_name() {
     let session = pool.acquire().unwrap();
     let paint = session.function("paint", |_, _| panic!("no brush")).unwrap();
     let code = "def through(paint):\n    paint()";
-    let through = session.run(code, "through.py").unwrap().get_item("through").unwrap();
+    let through = session.run(code, "through.py").unwrap().getattr("through").unwrap();
     for error in [paint.call(()).unwrap_err(), through.call((&paint,)).unwrap_err()] {
         assert!(matches!(error, Error::Panic(_)), "{error:?}");
         says(&error, &["the host function 'paint' panicked: no brush"]);

@@ -98,7 +98,7 @@ def end():
                 "; end them first, for example by join() or an executor's shutdown()",
             ];
             let reason = refuses_and_says(interpreter, &directory("threads"), &parts, || {
-                namespace.get_item("end").unwrap().call(()).unwrap();
+                namespace.getattr("end").unwrap().call(()).unwrap();
             });
             assert!(matches!(reason, Unsettled::Threads { threads: 2 }), "{reason:?}");
         });
@@ -130,7 +130,7 @@ def end():
             let namespace = session.run(code, "native.py").unwrap();
             let parts = ["may run (1); end them first", "shutdown()"];
             refuses_and_says(interpreter, &directory("native"), &parts, || {
-                namespace.get_item("end").unwrap().call(()).unwrap();
+                namespace.getattr("end").unwrap().call(()).unwrap();
             });
         });
     });
@@ -160,7 +160,7 @@ def end(): interpreters.destroy(number)
                 ),
                 other => says(other, &["may run (1); end them first", "shutdown()"]),
             }
-            namespace.get_item("end").unwrap().call(()).unwrap();
+            namespace.getattr("end").unwrap().call(()).unwrap();
             interpreter.settle(directory("sub")).unwrap();
         });
     });
@@ -258,7 +258,7 @@ def fork(settle):
     if child == 0: os._exit(7 if settle() else 1)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 ";
-            let fork = session.run(code, "fork.py").unwrap().get_item("fork").unwrap();
+            let fork = session.run(code, "fork.py").unwrap().getattr("fork").unwrap();
             assert_eq!(fork.call((&function,)).unwrap().extract::<i64>().unwrap(), 7);
         });
     });

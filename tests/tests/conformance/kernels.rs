@@ -225,7 +225,7 @@ fn mask_rcnn(policy: TorchPolicy) -> Result<()> {
                 scope.spawn(move || -> Result<()> {
                     let session = interpreter.session();
                     ensure!(session.import("torchvision").is_err(), "this machine has torchvision");
-                    let detect = session.run(DETECT, "detect.py")?.get_item("detect")?;
+                    let detect = session.run(DETECT, "detect.py")?.getattr("detect")?;
                     let arguments = (model.to_object(&session)?, example.to_object(&session)?);
                     let (boxes, bits): (i64, String) = detect.call(arguments)?.extract()?;
                     ensure!(boxes > 0, "nothing was detected: nms had nothing to do");

@@ -73,9 +73,9 @@ pub fn weights_exist_once() -> Result<()> {
         // The watch sees whether the model is alive, and does not keep it alive.
         let watch = session.run("import weakref, gc\nwatched = []", "watch.py")?;
         watch
-            .get_item("watched")?
+            .getattr("watched")?
             .call_method("append", (session.import("weakref")?.call_method("ref", (&object,))?,))?;
-        session.import("builtins")?.setattr("hydrozoa_watched", watch.get_item("watched")?)?;
+        session.import("builtins")?.setattr("hydrozoa_watched", watch.getattr("watched")?)?;
         watchers.push(interpreter.clone());
     }
     let mapped = |path: &std::path::Path| -> Result<bool> {
@@ -91,7 +91,7 @@ pub fn weights_exist_once() -> Result<()> {
         let session = interpreter.session();
         let alive: bool = session
             .run("import builtins, gc\ngc.collect()\nalive = builtins.hydrozoa_watched[0]() is not None", "check.py")?
-            .get_item("alive")?
+            .getattr("alive")?
             .extract()?;
         ensure!(!alive, "{}: the dropped model is still alive", interpreter.name());
     }

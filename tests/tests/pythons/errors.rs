@@ -27,7 +27,7 @@ pub fn exception() -> Result<()> {
         let namespace = session.run(code, "refusing.py")?;
         for number in 0..100 {
             let (type_name, message, traceback) =
-                raised(namespace.get_item("refuse")?.call((number,)))?;
+                raised(namespace.getattr("refuse")?.call((number,)))?;
             ensure!(type_name.ends_with("Refusal"), "{type_name}");
             ensure!(message == format!("number {number}"), "{message}");
             ensure!(
@@ -74,7 +74,7 @@ fn import_file(session: &Session, name: &str, path: &Path) -> Result<hydrozoa::R
                 def load(name, path):\n\
                 \x20   spec = importlib.util.spec_from_file_location(name, path)\n\
                 \x20   spec.loader.exec_module(importlib.util.module_from_spec(spec))\n";
-    let load = session.run(code, "load.py")?.get_item("load")?;
+    let load = session.run(code, "load.py")?.getattr("load")?;
     let path = path.to_str().context("a UTF-8 path")?;
     Ok(load.call((name, path)).map(drop))
 }

@@ -87,7 +87,7 @@ fn compute(pool: &Pool, index: usize, expected: &str, begin: &Barrier) -> Result
         begin.wait();
         let one = || -> Result<String> {
             let session = pool.acquire_on(index)?;
-            Ok(session.run(&program(), "work.py")?.get_item("results")?.extract()?)
+            Ok(session.run(&program(), "work.py")?.getattr("results")?.extract()?)
         };
         found.push(one());
     }

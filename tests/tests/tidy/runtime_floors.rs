@@ -25,7 +25,17 @@ const RUNTIME: [&[&str]; 9] = [
     &["torch"],
     &["torch_policy"],
     &["interpreter", "interrupt"],
-    &["session", "object", "convert", "exception", "function", "device", "memory", "settle"],
+    &[
+        "session",
+        "object",
+        "handle",
+        "convert",
+        "exception",
+        "function",
+        "device",
+        "memory",
+        "settle",
+    ],
     &["pool"],
     &["movable", "package"],
 ];

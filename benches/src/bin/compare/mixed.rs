@@ -229,7 +229,7 @@ fn turn(
         }
         _ => {
             let code = "import sqlite3, decimal, ctypes, csv\nanswer = str(decimal.Decimal(1) / 3)";
-            let answer = session.run(code, "imports.py")?.get_item("answer")?;
+            let answer = session.run(code, "imports.py")?.getattr("answer")?;
             ensure!(
                 answer.extract::<String>()? == format!("0.{}", "3".repeat(28)),
                 "a wrong quotient"
@@ -313,7 +313,7 @@ fn movable(
             let code = format!(
                 "import functools, operator\nobject = functools.partial(operator.add, {value})"
             );
-            let object = session.run(&code, "make.py")?.get_item("object")?;
+            let object = session.run(&code, "make.py")?.getattr("object")?;
             *lock(slot) = Some(session.create_movable(&object)?);
             Ok("movables made")
         }

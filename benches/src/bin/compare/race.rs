@@ -130,7 +130,7 @@ fn turn(pool: &Pool, slots: &[Slot], turns: &Turns, random: &mut Random) -> Resu
             let code = format!(
                 "import torch\nobject = torch.nn.Linear({WIDTH}, 1, bias=False).requires_grad_(False)\nobject.weight.fill_({value})\n"
             );
-            let object = session.run(&code, "make.py")?.get_item("object")?;
+            let object = session.run(&code, "make.py")?.getattr("object")?;
             *lock(slot) = Some((session.create_movable(&object)?, value));
             turns.made.fetch_add(1, Ordering::Relaxed);
         }
@@ -175,7 +175,7 @@ fn layers(pool: &Pool) -> Result<Vec<i64>> {
     let count = "import gc, torch\ngc.collect()\nn = sum(type(o) is torch.nn.Linear for o in gc.get_objects())";
     let all = pool.interpreters().into_iter().map(|interpreter| {
         interpreter.drain();
-        Ok(interpreter.session().run(count, "count.py")?.get_item("n")?.extract()?)
+        Ok(interpreter.session().run(count, "count.py")?.getattr("n")?.extract()?)
     });
     all.collect()
 }

@@ -84,7 +84,7 @@ fn one_thread(options: &Options, pool: &Pool, work: &Work, thread: usize) -> Res
         work.calls.fetch_add(1, Ordering::Relaxed);
         if index.is_multiple_of(10) {
             let session = pool.acquire_on(thread)?;
-            let object = session.run(make, "make.py")?.get_item("object")?;
+            let object = session.run(make, "make.py")?.getattr("object")?;
             let movable = pool.create_movable(&object)?;
             let other = pool.acquire_on((thread + 1) % INTERPRETERS)?;
             let input = Tensor::from_vec(vec![1.0f32; 256], &[1, 256])?;

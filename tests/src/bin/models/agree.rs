@@ -54,7 +54,7 @@ pub fn run(options: &Options) -> Result<()> {
             let model = package.load_pickle(MODEL.0, MODEL.1)?;
             let example = package.load_pickle(EXAMPLE.0, EXAMPLE.1)?;
             let session = pool.acquire()?;
-            let call = session.run(CHECK, "check.py")?.get_item("call")?;
+            let call = session.run(CHECK, "check.py")?.getattr("call")?;
             let output = call.call((model.to_object(&session)?, example.to_object(&session)?))?;
             output.extract::<Vec<u8>>()
         })?)),
@@ -158,7 +158,7 @@ impl Work<'_> {
     /// nothing to compare. All of them come before those of a compared call.
     fn ready<'s>(&self, session: &'s Session, draws: bool) -> Result<Ready<'s>> {
         let check = session.run(CHECK, "check.py")?;
-        let call = check.get_item("call")?;
+        let call = check.getattr("call")?;
         let start = Instant::now();
         let model = self.model.to_object(session)?;
         let example = self.example.to_object(session)?;
@@ -190,7 +190,7 @@ impl Work<'_> {
             let bytes = unsafe { output.as_slice::<u8>() }?;
             if bytes != self.expected {
                 let difference: String =
-                    check.get_item("difference")?.call((self.expected, bytes))?.extract()?;
+                    check.getattr("difference")?.call((self.expected, bytes))?.extract()?;
                 differences.push(format!("{}, call {round}: {difference}", interpreter.name()));
             }
         }

@@ -89,7 +89,7 @@ fn use_model(
     expected: &[u8],
 ) -> Result<()> {
     let session = interpreter.session();
-    let call = session.run(CHECK, "check.py")?.get_item("call")?;
+    let call = session.run(CHECK, "check.py")?.getattr("call")?;
     let bytes: Vec<u8> =
         call.call((&model.to_object(&session)?, &example.to_object(&session)?))?.extract()?;
     ensure!(bytes == expected, "{}: not the bits of plain python", interpreter.name());

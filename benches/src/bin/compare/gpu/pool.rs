@@ -26,12 +26,12 @@ pub fn serve(options: &Options, folder: &Path) -> Result<()> {
         let script = session.run(SCRIPT, "gpu.py")?;
         session.import("torch")?.call_method("set_num_threads", (1,))?;
         let expected =
-            script.get_item("expected")?.call((folder.to_str().context("a folder in UTF-8")?,))?;
+            script.getattr("expected")?.call((folder.to_str().context("a folder in UTF-8")?,))?;
         let object = model.to_object(session)?;
-        let weights: Vec<u64> = script.get_item("addresses")?.call((&object,))?.extract()?;
+        let weights: Vec<u64> = script.getattr("addresses")?.call((&object,))?.extract()?;
         addresses.push(weights);
         let arguments = (object, example.to_object(session)?, expected, options.device.as_str());
-        let caller = script.get_item("Caller")?.call(arguments)?;
+        let caller = script.getattr("Caller")?.call(arguments)?;
         for _ in 0..3 {
             ensure!(
                 caller.call(())?.truth()?,
