@@ -31,8 +31,9 @@ fn main() {
     let sources = sources(package, &out);
     for minor in VERSIONS {
         let image = out.join(format!("payload-3.{minor}.so"));
-        // docs.rs has no network for a second cargo, and its result is never run.
-        if env::var_os("DOCS_RS").is_some() {
+        // docs.rs has no network for a second cargo, and its result is never run. For a target that the
+        // loader refuses there is no result; the loader's own error says why.
+        if env::var_os("DOCS_RS").is_some() || !is_supported() {
             fs::write(&image, []).expect("OUT_DIR can be written");
         } else {
             let built = build(&sources, &out.join("payload"), minor);
@@ -43,6 +44,19 @@ fn main() {
     }
     table.push_str("];\n");
     fs::write(out.join("payloads.rs"), table).expect("OUT_DIR can be written");
+}
+
+/// Whether the loader can be compiled for the target (`compile_error!` in its `arch` module).
+fn is_supported() -> bool {
+    let is = |name: &str, value: &str| {
+        env::var(format!("CARGO_CFG_TARGET_{name}")).is_ok_and(|found| found == value)
+    };
+    let features = env::var("CARGO_CFG_TARGET_FEATURE").unwrap_or_default();
+    let is_static = features.split(',').any(|feature| feature == "crt-static");
+    is("OS", "linux")
+        && is("ENV", "gnu")
+        && (is("ARCH", "x86_64") || is("ARCH", "aarch64"))
+        && !is_static
 }
 
 /// The folder to build the payload in: the package itself, or a copy of it.

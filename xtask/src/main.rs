@@ -2,6 +2,7 @@
 //!
 //! `demo` and `test` do all of their set-up themselves ([`environment`]). They keep downloads outside the checkout.
 
+mod beside_pyo3;
 mod cache;
 mod debugger;
 mod demo;
@@ -58,7 +59,7 @@ enum Task {
     Density(density::Arguments),
     /// 1, 4 and 8 interpreters beside as many processes on a GPU: its memory, throughput, right results
     Gpu(gpu::Arguments),
-    /// What the loader promises of its speed, beside glibc's loader in the same run
+    /// What is promised of speed: of calls beside PyO3, of the loader beside glibc's, each in one run
     Speed(speed::Arguments),
     /// The fifteen models of torch::deploy's paper: packaged, loaded in two interpreters at once, compared bit for bit
     Models(models::Arguments),

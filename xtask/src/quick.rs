@@ -10,12 +10,13 @@ use crate::workspace;
 
 /// Test programs of the runtime that need the virtual environment with torch. If another program needs it, that
 /// program fails here and its error says so.
-const NEED_TORCH: [&str; 9] = [
+const NEED_TORCH: [&str; 10] = [
     "blas",
     "deploy",
     "devices",
     "discovery",
     "errors_torch",
+    "from_pyo3",
     "limits_torch",
     "packages_torch",
     "tch",

@@ -12,7 +12,7 @@ use crate::linker::{cases, random};
 use crate::python::{self, Python};
 use crate::pythons::{self, Pythons};
 use crate::steps::{Count, Outcome, Steps};
-use crate::{cache, demo, gpu, large, lock, package, quick, workspace};
+use crate::{beside_pyo3, cache, demo, gpu, large, lock, package, quick, workspace};
 
 /// Options of `cargo xtask test`.
 #[derive(clap::Args, Clone)]
@@ -125,6 +125,9 @@ fn all(
         });
         steps.run("packages and devices under torch policy shared", || shared(place));
         steps.run("cargo features tch and anyhow: lints and tests", || features(place));
+        steps.run("programs beside PyO3: lints, and the snippets of docs/from-pyo3.md", || {
+            beside_pyo3::test(place.environment)
+        });
         steps.run("a program built with panic = \"abort\"", || aborting(place));
         steps.run("layer rules and conformance", || {
             tests(place, &["--release", "--package", "hydrozoa-tests", "--no-fail-fast"])

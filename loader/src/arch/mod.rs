@@ -2,12 +2,20 @@
 //!
 //! Each machine's module offers the same names. Nothing outside this folder depends on the machine.
 
-#[cfg(not(all(
-    target_os = "linux",
-    target_env = "gnu",
-    any(target_arch = "x86_64", target_arch = "aarch64")
-)))]
-compile_error!("hydrozoa-loader supports Linux with glibc on x86-64, and is prepared for AArch64");
+#[cfg(not(target_os = "linux"))]
+compile_error!("hydrozoa-loader needs Linux");
+#[cfg(all(target_os = "linux", not(target_env = "gnu")))]
+compile_error!(
+    "hydrozoa-loader works beside glibc's dynamic loader, and this target has another C library; \
+     build for x86_64-unknown-linux-gnu"
+);
+#[cfg(all(target_env = "gnu", target_feature = "crt-static"))]
+compile_error!(
+    "hydrozoa-loader works beside glibc's dynamic loader, which a program with a static glibc lacks; \
+     build without the target feature crt-static"
+);
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+compile_error!("hydrozoa-loader supports x86-64, and is prepared for AArch64");
 
 #[cfg(any(target_arch = "aarch64", test))]
 #[cfg_attr(

@@ -177,3 +177,18 @@ fn the_readme_leads_with_the_example_of_the_runtime() {
     // It runs as a documentation test, so it must not be marked as one that only compiles.
     assert_eq!(sample.trim_end(), format!("rust\n{code}"));
 }
+
+#[test]
+fn the_page_for_users_of_pyo3_has_the_snippets_that_the_tests_run() {
+    let read = |path: &str| std::fs::read_to_string(root().join(path)).expect("the file exists");
+    let page = read("docs/from-pyo3.md");
+    for name in ["call", "arrays", "function"] {
+        let theirs = read(&format!("benches/pyo3/snippets/src/{name}.rs"));
+        let ours = read(&format!("runtime/tests/from_pyo3/{name}.rs"));
+        for (side, code) in [("PyO3's", &theirs), ("our", &ours)] {
+            assert!(page.contains(&format!("```rust\n{code}```\n")), "{side} {name} is not on it");
+        }
+        let (long, longer) = (ours.lines().count(), theirs.lines().count());
+        assert!(long <= longer, "{name}: {long} lines, {longer} with PyO3");
+    }
+}

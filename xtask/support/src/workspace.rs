@@ -22,19 +22,23 @@ pub fn cargo() -> Command {
 
 /// Builds a binary of the workspace in release mode and returns the path that cargo reports.
 pub fn build(package: &str, binary: &str) -> Result<PathBuf> {
-    let output = cargo()
-        .args(["build", "--release", "--package", package, "--bin", binary])
+    executable(cargo().args(["build", "--release", "--package", package, "--bin", binary]), binary)
+}
+
+/// Runs `cargo build` as `command` says and returns the path that cargo reports for a binary.
+pub fn executable(command: &mut Command, binary: &str) -> Result<PathBuf> {
+    let output = command
         .arg("--message-format=json-render-diagnostics")
         .stderr(std::process::Stdio::inherit())
         .output()
         .context("starting cargo")?;
     if !output.status.success() {
-        bail!("cargo build --release --package {package} failed: {}", output.status);
+        bail!("{command:?} failed: {}", output.status);
     }
     String::from_utf8_lossy(&output.stdout)
         .lines()
         .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
         .filter(|message| message["target"]["name"] == binary)
         .find_map(|message| message["executable"].as_str().map(PathBuf::from))
-        .with_context(|| format!("cargo built {package}, but named no executable {binary}"))
+        .with_context(|| format!("cargo named no executable {binary}"))
 }

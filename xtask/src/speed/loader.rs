@@ -1,23 +1,16 @@
-//! `cargo xtask speed`: checks the loader's promised speed against glibc's loader in the same run.
+//! The loader's promised speed, beside glibc's loader in the same run.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 
 use crate::environment::{self, Environment};
 use crate::workspace;
 
-/// Options of `cargo xtask speed`.
-#[derive(clap::Args, Clone)]
-pub struct Arguments {
-    #[command(flatten)]
-    environment: environment::Arguments,
-}
-
-/// Makes every measurement. Returns an error if a promise is broken.
-pub fn run(arguments: &Arguments) -> Result<()> {
-    let environment = Environment::prepare(&arguments.environment)?;
+/// Makes every measurement. Returns which of them keep their promises.
+pub fn measure(arguments: &environment::Arguments) -> Result<Vec<bool>> {
+    let environment = Environment::prepare(arguments)?;
     let program = workspace::build("hydrozoa-benches", "beside-glibc")?;
     let python = printed(
         &environment,
@@ -35,7 +28,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         Ok(command.status().context("starting a measurement")?.success())
     };
     let library = |name: &str| torch.join(name);
-    let outcomes = [
+    Ok(vec![
         measure(&["thread-local"], &[])?,
         measure(&["replicas", "--promised", "0.5"], &[("", python.clone())])?,
         measure(
@@ -50,10 +43,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         )?,
         measure(&["exceptions"], &[])?,
         measure(&["many"], &[])?,
-    ];
-    let broken = outcomes.iter().filter(|kept| !**kept).count();
-    ensure!(broken == 0, "{broken} of {} measurements break a promise", outcomes.len());
-    Ok(())
+    ])
 }
 
 /// The path that a line of Python prints.

@@ -1,0 +1,6 @@
+"""Does not end by itself."""
+
+
+def handle(event):
+    while True:
+        pass

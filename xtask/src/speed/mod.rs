@@ -1,0 +1,46 @@
+//! `cargo xtask speed`: checks the promised speed of loader and calls, each beside its rival in the same run.
+
+mod calls;
+mod loader;
+
+use anyhow::{Result, ensure};
+use clap::ValueEnum;
+
+use crate::environment;
+
+/// Options of `cargo xtask speed`.
+#[derive(clap::Args, Clone)]
+pub struct Arguments {
+    #[command(flatten)]
+    environment: environment::Arguments,
+    /// What to measure; without it both
+    #[arg(value_enum)]
+    side: Option<Side>,
+    /// Measure calls with torch under the policy shared as well
+    #[arg(long)]
+    torch: bool,
+}
+
+/// A part of Hydrozoa with a promised speed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Side {
+    /// Loading libraries, beside glibc's loader
+    Loader,
+    /// Calls from Rust to Python and back, beside PyO3
+    Calls,
+}
+
+/// Makes every measurement. Returns an error if a promise is broken.
+pub fn run(arguments: &Arguments) -> Result<()> {
+    let wanted = |side| arguments.side.is_none_or(|wanted| wanted == side);
+    let mut outcomes = Vec::new();
+    if wanted(Side::Calls) {
+        outcomes.extend(calls::measure(&arguments.environment, arguments.torch)?);
+    }
+    if wanted(Side::Loader) {
+        outcomes.extend(loader::measure(&arguments.environment)?);
+    }
+    let broken = outcomes.iter().filter(|kept| !**kept).count();
+    ensure!(broken == 0, "{broken} of {} measurements break a promise", outcomes.len());
+    Ok(())
+}
