@@ -124,7 +124,7 @@ fn all(
             tests(place, &["--workspace", "--exclude", "hydrozoa-tests", "--no-fail-fast"])
         });
         steps.run("packages and devices under torch policy shared", || shared(place));
-        steps.run("cargo feature tch: lints and tests", || tch(place));
+        steps.run("cargo features: lints and tests", || features(place));
         steps.run("a program built with panic = \"abort\"", || aborting(place));
         steps.run("layer rules and conformance", || {
             tests(place, &["--release", "--package", "hydrozoa-tests", "--no-fail-fast"])
@@ -273,14 +273,14 @@ fn shared(place: &Place<'_>) -> Result<Outcome> {
     counted(command.env("HYDROZOA_TEST_TORCH", "shared"))
 }
 
-/// The feature is off by default. It builds against the environment's libtorch.
-fn tch(place: &Place<'_>) -> Result<Outcome> {
-    let feature = ["--package", "hydrozoa", "--features", "tch"];
+/// The features are off by default. They are built together, against the environment's libtorch.
+fn features(place: &Place<'_>) -> Result<Outcome> {
+    let feature = ["--package", "hydrozoa", "--all-features"];
     let mut clippy = workspace::cargo();
     clippy.arg("clippy").args(feature).args(["--all-targets", "--", "-D", "warnings"]);
     let mut outcome = check(place.with_libtorch(&mut clippy)?)?;
     let mut test = workspace::cargo();
-    place.name(test.arg("test").args(feature).args(["--test", "tch"]))?;
+    place.name(test.arg("test").args(feature).args(["--test", "tch", "--test", "features"]))?;
     outcome.add(counted(place.with_libtorch(&mut test)?)?);
     Ok(outcome)
 }

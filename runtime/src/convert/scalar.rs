@@ -214,8 +214,8 @@ impl FromPython<'_> for u8 {
         let inspected = Inspected::new(object)?;
         match inspected.kind() {
             Kind::BYTES | Kind::BYTE_ARRAY => Ok(inspected.bytes().to_vec()),
-            Kind::LIST | Kind::TUPLE => {
-                super::container::sequence(object)?.iter().map(Self::from_python).collect()
+            Kind::LIST | Kind::TUPLE | Kind::OTHER => {
+                super::sequence::items(object)?.iter().map(Self::from_python).collect()
             }
             _ => Err(inspected.unexpected("bytes")),
         }
