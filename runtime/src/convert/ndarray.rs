@@ -14,8 +14,8 @@ use std::mem::MaybeUninit;
 use std::ptr;
 
 impl Tensor {
-    /// The elements in place, whatever their strides: `tensor.as_array::<f32, Ix2>()`. [`ndarray::IxDyn`]
-    /// takes any number of dimensions.
+    /// The elements in place, whatever their strides: `tensor.as_array::<f32, Ix2>()`. `IxDyn` of
+    /// ndarray takes any number of dimensions.
     ///
     /// # Errors
     ///
