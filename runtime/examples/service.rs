@@ -85,7 +85,7 @@ async fn predict(
 
 /// Answers batches until the service is gone.
 fn work(session: &Session, queue: &Mutex<Receiver<Request>>) -> hydrozoa::Result<()> {
-    let predict = session.run(MODEL, "model.py")?.get_item("predict")?;
+    let predict = session.run(MODEL, "model.py")?.getattr("predict")?;
     while let Some(requests) = batch(queue) {
         let batch = requests.len();
         let (inputs, answers): (Vec<_>, Vec<_>) =

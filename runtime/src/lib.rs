@@ -20,6 +20,17 @@
 //! });
 //! # Ok::<(), hydrozoa::Error>(())
 //! ```
+//!
+//! Cargo features, all off by default:
+//!
+//! | Feature | What it adds |
+//! |---|---|
+//! | `chrono` | dates, times and spans of the crate chrono as those of `datetime` |
+//! | `half` | `f16` and `bf16` as elements of tensors, and as `float` |
+//! | `ndarray` | arrays over the memory of tensors and buffers, and tensors of arrays |
+//! | `num-complex` | `Complex` as an element of tensors, and as `complex` |
+//! | `serde` | [`convert`]'s `Serde`: any type with serde's traits as plain Python values, both ways |
+//! | `tch` | `tch::Tensor` in and out |
 
 mod cold;
 mod command_line;
@@ -58,7 +69,8 @@ mod waiting;
 pub use cold::{Settled, Unsettled};
 pub use command_line::CommandLine;
 pub use convert::buffer::Buffer;
-pub use convert::tensor::{DataType, Element, Tensor};
+pub use convert::element::Element;
+pub use convert::tensor::{DataType, Tensor};
 pub use convert::{
     FromPython, Integer, Named, Positional, Spread, ToArguments, ToKeywords, ToPython, Value,
 };

@@ -128,7 +128,7 @@ fn what_cannot_be_converted_is_named() {
         refused("1", "str", eval("1").extract::<String>().map(drop));
         refused("'x'", "float", eval("'x'").extract::<f64>().map(drop));
         refused("'x'", "bytes", eval("'x'").extract::<Vec<u8>>().map(drop));
-        refused("1", "list or tuple", eval("1").extract::<Vec<i32>>().map(drop));
+        refused("1", "a sequence or set", eval("1").extract::<Vec<i32>>().map(drop));
         refused("(1,)", "a tuple of 2", eval("(1,)").extract::<(i32, i32)>().map(drop));
         refused("object()", "a plain value", eval("object()").extract::<Value>().map(drop));
     });

@@ -8,15 +8,16 @@ use crate::steps::{Outcome, Steps};
 use crate::suite::{check, counted};
 use crate::workspace;
 
-/// Test programs of the runtime that need the virtual environment with torch. If another program needs it, that
-/// program fails here and its error says so.
-const NEED_TORCH: [&str; 10] = [
+/// Test programs of the runtime that need the virtual environment with torch, or cargo features. If another program
+/// needs it, that program fails here and its error says so.
+const NEED_TORCH: [&str; 11] = [
     "blas",
     "deploy",
     "devices",
     "discovery",
     "errors_torch",
     "from_pyo3",
+    "features",
     "limits_torch",
     "packages_torch",
     "tch",

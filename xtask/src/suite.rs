@@ -124,7 +124,7 @@ fn all(
             tests(place, &["--workspace", "--exclude", "hydrozoa-tests", "--no-fail-fast"])
         });
         steps.run("packages and devices under torch policy shared", || shared(place));
-        steps.run("cargo features tch and anyhow: lints and tests", || features(place));
+        steps.run("cargo features: lints and tests", || features(place));
         steps.run("programs beside PyO3: lints, and the snippets of docs/from-pyo3.md", || {
             beside_pyo3::test(place.environment)
         });
@@ -276,14 +276,18 @@ fn shared(place: &Place<'_>) -> Result<Outcome> {
     counted(command.env("HYDROZOA_TEST_TORCH", "shared"))
 }
 
-/// The features are off by default. `tch` builds against the environment's libtorch.
+/// The features are off by default. They are built together, against the environment's libtorch.
 fn features(place: &Place<'_>) -> Result<Outcome> {
-    let feature = ["--package", "hydrozoa", "--features", "tch,anyhow"];
+    let feature = ["--package", "hydrozoa", "--all-features"];
     let mut clippy = workspace::cargo();
     clippy.arg("clippy").args(feature).args(["--all-targets", "--", "-D", "warnings"]);
     let mut outcome = check(place.with_libtorch(&mut clippy)?)?;
     let mut test = workspace::cargo();
-    place.name(test.arg("test").args(feature).args(["--test", "tch", "--test", "anyhow"]))?;
+    place.name(
+        test.arg("test")
+            .args(feature)
+            .args(["--test", "tch", "--test", "features", "--test", "anyhow"]),
+    )?;
     outcome.add(counted(place.with_libtorch(&mut test)?)?);
     Ok(outcome)
 }

@@ -32,11 +32,11 @@ impl<'session> Ours<'session> {
             pool,
             session,
             none: session.none()?,
-            nothing: work.get_item("nothing")?,
-            same: work.get_item("same")?,
-            add: work.get_item("add")?,
-            counter: work.get_item("counter")?,
-            drive: work.get_item("drive")?,
+            nothing: work.getattr("nothing")?,
+            same: work.getattr("same")?,
+            add: work.getattr("add")?,
+            counter: work.getattr("counter")?,
+            drive: work.getattr("drive")?,
             next,
         })
     }
@@ -138,8 +138,10 @@ impl Side for Ours<'_> {
 
     fn attach(&self, calls: usize) -> Result<Duration> {
         time(calls, || {
-            ensure!(self.nothing.call(())?.is(&self.none));
-            Ok(())
+            self.session.with_gil(|| {
+                ensure!(self.nothing.call(())?.is(&self.none));
+                Ok(())
+            })
         })
     }
 

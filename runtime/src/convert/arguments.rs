@@ -1,14 +1,20 @@
 //! The arguments of a call.
 
+use super::buffer::Buffer;
 use super::tensor::Tensor;
 use super::{Integer, ToPython, Value};
 use crate::Result;
+use crate::exception::Exception;
+use crate::handle::Handle;
 use crate::object::Object;
 use crate::payload::table::{Kind, Leaf, Text};
 use crate::session::Session;
 use smallvec::SmallVec;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::ffi::{OsStr, OsString};
 use std::marker::PhantomData;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 /// Positional arguments: a tuple of up to twelve values, one value, or [`Spread`] for any number.
 ///
@@ -181,9 +187,10 @@ macro_rules! one_argument {
 
 one_argument! {
     bool, i8, i16, i32, i64, i128, isize, u8, u16, u32, u64, u128, usize, f32, f64, str, String, Integer, Value, Tensor,
-    Object<'_>;
+    Object<'_>, Handle, Exception, Buffer, char, Path, PathBuf, OsStr, OsString, Duration, SystemTime;
     for<T: ToPython> Option<T>, for<T: ToPython> [T], for<T: ToPython> Vec<T>,
-    for<K: ToPython, V: ToPython, S> HashMap<K, V, S>, for<K: ToPython, V: ToPython> BTreeMap<K, V>;
+    for<K: ToPython, V: ToPython, S> HashMap<K, V, S>, for<K: ToPython, V: ToPython> BTreeMap<K, V>,
+    for<T: ToPython, S> HashSet<T, S>, for<T: ToPython> BTreeSet<T>;
 }
 
 impl<T: ToPython, const N: usize> ToArguments for [T; N] {

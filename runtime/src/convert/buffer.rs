@@ -1,7 +1,7 @@
 //! Memory that crosses without a copy, by the buffer protocol (PEP 3118).
 
+use super::element::{Element, is_format_of};
 use super::keeper::Keeper;
-use super::tensor::Element;
 use super::{FromPython, ToPython, extents};
 use crate::cold::Loan;
 use crate::interpreter::Inner;
@@ -140,7 +140,7 @@ impl Buffer {
         let mut elements = Vec::with_capacity(count);
         if count > 0 {
             // SAFETY: `check` has shown contiguous, aligned memory of `count` elements; the vector
-            // has room for them, and any bytes make an `Element`.
+            // has room for them, and that the bytes are elements.
             unsafe {
                 std::ptr::copy_nonoverlapping(self.data.cast::<T>(), elements.as_mut_ptr(), count);
                 elements.set_len(count);
@@ -168,19 +168,20 @@ impl Buffer {
         if size_of::<T>() != 1 && self.item_size != size_of::<T>() {
             return refused(format!("its elements have {} bytes", self.item_size));
         }
-        // `=`, `<` and `@` mark native elements on a little-endian machine.
-        let letter = self.format().trim_start_matches(['=', '<', '@']);
-        let kinds = match T::DATA_TYPE.code {
-            _ if size_of::<T>() == 1 => None,
-            0 => Some("hilqn"),
-            1 => Some("HILQNP"),
-            _ => Some("efd"),
-        };
-        if kinds.is_some_and(|kinds| letter.len() != 1 || !kinds.contains(letter)) {
+        if !is_format_of::<T>(self.format()) {
             return refused("its elements are of another kind".to_owned());
         }
         if !self.is_empty() && !self.data.cast::<T>().is_aligned() {
             return refused("it is not aligned".to_owned());
+        }
+        let bytes = match self.is_empty() {
+            true => &[][..],
+            // SAFETY: contiguous memory that the exporter keeps. A race with code of Python's that writes
+            // is excluded by `to_vec`, which holds the GIL, and by the promise that `as_slice` asks for.
+            false => unsafe { slice::from_raw_parts(self.data, self.len) },
+        };
+        if !T::are_valid(bytes) {
+            return refused("an element has a bit pattern that this type has not".to_owned());
         }
         Ok(())
     }

@@ -76,7 +76,7 @@ pub(super) fn check(
 /// # Safety
 ///
 /// `shape` and `strides` have one length and have passed [`check`]; every element that they reach
-/// from `data` is readable, aligned, and any bit pattern there is a `T`.
+/// from `data` is readable and aligned, and what is there is a `T`.
 pub(super) unsafe fn copy<T: Copy>(
     data: *const T,
     shape: &[i64],
@@ -87,6 +87,14 @@ pub(super) unsafe fn copy<T: Copy>(
         return;
     };
     out.reserve(count);
+    if is_row_major(shape, strides, 1) {
+        // SAFETY: `count` elements in a row, for which `reserve` has made room.
+        unsafe {
+            std::ptr::copy_nonoverlapping(data, out.as_mut_ptr().add(out.len()), count);
+            out.set_len(out.len() + count);
+        }
+        return;
+    }
     let dimensions = merged(shape, strides);
     let (outer, &(run, step)) = match dimensions.split_last() {
         Some((last, outer)) => (outer, last),

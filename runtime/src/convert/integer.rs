@@ -6,7 +6,7 @@ use std::fmt;
 ///
 /// It has no arithmetic. It carries a Python `int` to an `i64`, an `i128`, decimal text, or the bytes
 /// for a big-number crate.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Integer {
     /// Two's complement, little-endian. Invariant: the fewest bytes that keep the sign, at least one, so
     /// that equal numbers are equal bytes.
@@ -127,6 +127,13 @@ impl TryFrom<&Integer> for u128 {
             Some([low @ .., 0]) => Ok(Self::from_le_bytes(low)),
             _ => Err(OutOfRange { minimum: 0, maximum: Self::MAX }),
         }
+    }
+}
+
+impl fmt::Debug for Integer {
+    /// The number, as [`fmt::Display`] writes it.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, formatter)
     }
 }
 

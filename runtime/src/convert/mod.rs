@@ -5,33 +5,58 @@
 //! | `None` | `()`, `Option::None` | `()`, `Option` |
 //! | `bool` | `bool` | `bool` |
 //! | `int` | integers up to 128 bits, [`Integer`] | the same; also what has `__index__` |
-//! | `float` | `f32`, `f64` | the same; also what has `__float__` |
-//! | `str` | `str`, `String` | `String` |
+//! | `float` | `f32`, `f64`; feature `half`: `f16`, `bf16` | the same; also what has `__float__` |
+//! | `complex` | feature `num-complex`: `Complex<f32>`, `Complex<f64>` | the same |
+//! | `str` | `str`, `String`, `char`, `OsStr`, `OsString` | the same, owned |
 //! | `bytes` | `[u8]`, `Vec<u8>` | `Vec<u8>`; also `bytearray` |
-//! | `list` | `[T]`, `Vec<T>`, `[T; N]` | `Vec<T>`; also `tuple` |
+//! | `list` | `[T]`, `Vec<T>`, `[T; N]` | `Vec<T>`, `[T; N]`; from any sequence or set, not from `str` |
 //! | `tuple` | tuples of up to twelve | the same |
 //! | `dict` | `HashMap`, `BTreeMap` | the same |
-//! | any of these | [`Value`] | [`Value`] |
+//! | `set` | `HashSet`, `BTreeSet` | the same; also `frozenset` |
+//! | `pathlib.Path` | `Path`, `PathBuf` | `PathBuf`; also `str`, `bytes`, what has `__fspath__` |
+//! | `timedelta` | `Duration`; feature `chrono`: `TimeDelta` | the same |
+//! | `datetime` | `SystemTime`; feature `chrono`: `DateTime`, `NaiveDateTime` | the same |
+//! | `date`, `time` | feature `chrono`: `NaiveDate`, `NaiveTime` | the same |
+//! | any of the plain ones | [`Value`]; feature `serde`: `Serde<T>` of any serializable `T` | the same |
 //! | buffer protocol | [`Session::lend`], [`Session::give`], [`Buffer`](buffer::Buffer) | [`Buffer`](buffer::Buffer) |
-//! | `__dlpack__` | [`Tensor`](tensor::Tensor) | [`Tensor`](tensor::Tensor) |
+//! | `__dlpack__` | [`Tensor`](tensor::Tensor); feature `ndarray`: `Array` | the same |
 //! | any object | [`Object`] and [`Handle`](crate::Handle) of the same interpreter | [`Object`], [`Handle`](crate::Handle) |
+//!
+//! What `Box`, `Rc`, `Arc`, `Cow` or `&` contain converts as it does alone.
 
 mod arguments;
 pub(crate) mod buffer;
 mod container;
+pub(crate) mod element;
 mod export;
 mod extents;
 mod integer;
 mod keeper;
 mod lend;
+mod paths;
 mod plain;
+mod pointers;
 mod scalar;
+mod sequence;
 pub(crate) mod tensor;
+mod time;
 mod value;
 
+#[cfg(feature = "chrono")]
+mod chrono;
+#[cfg(feature = "num-complex")]
+mod complex;
+#[cfg(feature = "half")]
+mod half;
+#[cfg(feature = "ndarray")]
+mod ndarray;
+#[cfg(feature = "serde")]
+mod serde;
 #[cfg(feature = "tch")]
 mod tch;
 
+#[cfg(feature = "serde")]
+pub use self::serde::Serde;
 pub(crate) use arguments::List;
 pub use arguments::{Named, Positional, Spread, ToArguments, ToKeywords};
 pub(crate) use hydrozoa_payload::dlpack;
@@ -94,7 +119,7 @@ pub trait FromPython<'session>: Sized {
         None
     }
 
-    /// What a vector of such values is made from: a list or tuple, or `bytes` for `u8`.
+    /// What a vector of such values is made from: a sequence or set, or `bytes` for `u8`.
     #[doc(hidden)]
     fn vec_from_python(object: &Object<'session>) -> Result<Vec<Self>> {
         if Self::PLAIN
@@ -102,7 +127,7 @@ pub trait FromPython<'session>: Sized {
         {
             return Ok(values);
         }
-        container::sequence(object)?.iter().map(Self::from_python).collect()
+        sequence::items(object)?.iter().map(Self::from_python).collect()
     }
 }
 

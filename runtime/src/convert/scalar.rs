@@ -310,8 +310,8 @@ macro_rules! integers {
             let inspected = Inspected::new(object)?;
             match inspected.kind() {
                 Kind::BYTES | Kind::BYTE_ARRAY => Ok(inspected.bytes().to_vec()),
-                Kind::LIST | Kind::TUPLE => {
-                    super::container::sequence(object)?.iter().map(Self::from_python).collect()
+                Kind::LIST | Kind::TUPLE | Kind::OTHER => {
+                    super::sequence::items(object)?.iter().map(Self::from_python).collect()
                 }
                 _ => Err(inspected.unexpected("bytes")),
             }

@@ -5,6 +5,7 @@ pub use super::dlpack::DataType;
 use crate::device::Device;
 
 use super::dlpack::{DLManagedTensor, DLManagedTensorVersioned, DLTensor, READ_ONLY};
+use super::element::Element;
 use super::keeper::Keeper;
 use super::{FromPython, ToPython, extents};
 use crate::cold::Loan;
@@ -14,6 +15,7 @@ use crate::object::Object;
 use crate::session::Session;
 use crate::{Error, Result};
 use std::ffi::{c_int, c_void};
+use std::mem::{ManuallyDrop, MaybeUninit};
 use std::sync::Arc;
 use std::{fmt, ptr, slice};
 
@@ -50,29 +52,6 @@ pub(super) struct Shared {
 unsafe impl Send for Shared {}
 // SAFETY: as above.
 unsafe impl Sync for Shared {}
-
-/// A type of Rust that is an element of tensors.
-///
-/// # Safety
-///
-/// `DATA_TYPE` must describe the type's representation, and every bit pattern that a producer of
-/// that type may leave in memory must be valid.
-pub unsafe trait Element: Copy + Send + Sync + 'static {
-    /// Its DLPack type.
-    const DATA_TYPE: DataType;
-}
-
-macro_rules! elements {
-    ($($type:ty => $name:ident),*) => {$(
-        // SAFETY: a number of the same kind and size, which any bit pattern is valid for.
-        unsafe impl Element for $type {
-            const DATA_TYPE: DataType = DataType::$name;
-        }
-    )*};
-}
-
-elements!(i8 => I8, i16 => I16, i32 => I32, i64 => I64, u8 => U8, u16 => U16, u32 => U32,
-    u64 => U64, f32 => F32, f64 => F64);
 
 impl Tensor {
     /// A contiguous tensor that owns `elements`, row by row.
@@ -192,8 +171,8 @@ impl Tensor {
     ///
     /// # Errors
     ///
-    /// [`Error::Convert`] if the type differs, the memory is not the machine's own, or the elements
-    /// are not contiguous.
+    /// [`Error::Convert`] if the type differs, the memory is not the machine's own, the elements are not
+    /// contiguous, or one has a bit pattern that is no value of `T`.
     ///
     /// # Safety
     ///
@@ -209,19 +188,33 @@ impl Tensor {
         }
         // SAFETY: type and contiguity have been checked, the owner keeps the memory alive as long
         // as `self`, and the caller sees to it that nobody writes.
-        Ok(unsafe { slice::from_raw_parts(self.shared.data.cast::<T>(), self.len()) })
+        let elements =
+            unsafe { slice::from_raw_parts(self.shared.data.cast::<MaybeUninit<T>>(), self.len()) };
+        self.validate(elements)?;
+        // SAFETY: they are valid, as has been checked just now.
+        Ok(unsafe { slice::from_raw_parts(elements.as_ptr().cast(), elements.len()) })
     }
 
-    /// A copy of the elements, row by row.
+    /// A contiguous tensor with a copy of `elements`, row by row.
     ///
     /// # Errors
     ///
-    /// [`Error::Convert`] if the type differs or the memory is not the machine's own.
+    /// As [`Tensor::from_vec`].
+    pub fn from_slice<T: Element>(elements: &[T], shape: &[i64]) -> Result<Self> {
+        Self::from_vec(elements.to_vec(), shape)
+    }
+
+    /// A copy of the elements, row by row: one `memcpy` if they are contiguous.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Convert`] if the type differs, the memory is not the machine's own, or an element has a
+    /// bit pattern that is no value of `T`, such as a `bool` that is neither 0 nor 1.
     pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
         self.check::<T>()?;
-        let mut elements = Vec::new();
+        let mut elements: Vec<MaybeUninit<T>> = Vec::new();
         // SAFETY: every element that shape and strides reach, which were checked when the tensor was
-        // made, is valid memory of this type; that it is aligned has been checked just now.
+        // made, is readable memory of this type's size; that it is aligned has been checked just now.
         unsafe {
             extents::copy(
                 self.shared.data.cast(),
@@ -230,10 +223,27 @@ impl Tensor {
                 &mut elements,
             );
         }
-        Ok(elements)
+        self.validate(&elements)?;
+        let mut elements = ManuallyDrop::new(elements);
+        // SAFETY: the same allocation and layout, taken apart once; its elements have been copied from
+        // initialised memory, and are valid.
+        Ok(unsafe {
+            Vec::from_raw_parts(elements.as_mut_ptr().cast(), elements.len(), elements.capacity())
+        })
     }
 
-    fn check<T: Element>(&self) -> Result<()> {
+    /// `elements` must be initialised: a tensor's own, or copies.
+    pub(super) fn validate<T: Element>(&self, elements: &[MaybeUninit<T>]) -> Result<()> {
+        // SAFETY: the elements are initialised, and have no padding, as `Element` promises.
+        let bytes =
+            unsafe { slice::from_raw_parts(elements.as_ptr().cast(), size_of_val(elements)) };
+        match T::are_valid(bytes) {
+            true => Ok(()),
+            false => Err(self.refused::<T>("an element has a bit pattern that this type has not")),
+        }
+    }
+
+    pub(super) fn check<T: Element>(&self) -> Result<()> {
         if self.shared.data_type != T::DATA_TYPE {
             return Err(self.refused::<T>(&format!("its elements are {:?}", self.shared.data_type)));
         }
@@ -247,7 +257,7 @@ impl Tensor {
         Ok(())
     }
 
-    fn refused<T>(&self, reason: &str) -> Error {
+    pub(super) fn refused<T>(&self, reason: &str) -> Error {
         Error::convert(
             format!("elements of type {}", std::any::type_name::<T>()),
             format!("a tensor of shape {:?}", self.shared.shape),
