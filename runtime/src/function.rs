@@ -204,20 +204,18 @@ fn guarded(
     function: impl FnOnce(&Session) -> Result<Handle>,
 ) -> Handle {
     let inner = session.inner();
+    let raise = |error| {
+        // SAFETY: Python has called attached, and gets a null.
+        unsafe { exception::raise(inner, error) };
+        ptr::null_mut()
+    };
     called_from_python(inner, || {
-        let outcome =
-            catch_unwind(AssertUnwindSafe(|| function(session))).unwrap_or_else(|panic| {
-                let text = panic_message(&*panic);
-                Err(Error::Panic(format!("the host function '{name}' panicked: {text}")))
-            });
-        match outcome {
-            Ok(handle) => handle,
-            Err(error) => {
-                // SAFETY: Python has called attached, and gets a null.
-                unsafe { exception::raise(inner, error) };
-                ptr::null_mut()
-            }
-        }
+        // Of the results only the handle leaves this: an error is large.
+        let outcome = catch_unwind(AssertUnwindSafe(|| function(session).unwrap_or_else(raise)));
+        outcome.unwrap_or_else(|panic| {
+            let text = panic_message(&*panic);
+            raise(Error::Panic(format!("the host function '{name}' panicked: {text}")))
+        })
     })
 }
 

@@ -248,10 +248,10 @@ impl Session {
 
     #[inline(never)]
     fn visit(&self) -> Attached<'_> {
-        let attached = self.interpreter.0.attach();
+        let inner = &self.interpreter.0;
         match self.watch.get() {
-            None => attached,
-            Some(watch) => attached.watched_by(watch, &self.interpreter.0),
+            None => inner.attach(),
+            Some(watch) => inner.attach().watched_by(watch, inner),
         }
     }
 

@@ -19,17 +19,17 @@ pub struct Row<'a> {
     pub beside: &'static str,
     /// The other way.
     pub theirs: Calls<'a>,
-    /// What is promised.
+    /// The largest ratio of our time to the other.
     pub promised: Promised,
 }
 
-/// A promise of a row.
+/// Ratios of our time to the other's.
 #[derive(Clone, Copy)]
-pub enum Promised {
-    /// The largest ratio of our time to the other.
-    Ratio(f64),
-    /// Our largest time, in nanoseconds.
-    Nanoseconds(f64),
+pub struct Promised {
+    /// A larger one breaks the promise.
+    pub most: f64,
+    /// What is wanted, and not reached yet.
+    pub aim: Option<f64>,
 }
 
 /// How long a round takes at least.
@@ -93,10 +93,7 @@ impl Row<'_> {
 impl Measured {
     /// Whether the promise is kept.
     pub fn is_kept(&self) -> bool {
-        match self.promised {
-            Promised::Ratio(most) => self.ratio <= most,
-            Promised::Nanoseconds(most) => self.ours <= most,
-        }
+        self.ratio <= self.promised.most
     }
 
     /// The titles of the columns.
@@ -111,10 +108,8 @@ impl Measured {
 impl fmt::Display for Measured {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { work, beside, promised, ours, theirs, ratio } = self;
-        let promised = match promised {
-            Promised::Ratio(most) => format!("{most:.1}"),
-            Promised::Nanoseconds(most) => format!("{most:.0} ns"),
-        };
+        let aim = promised.aim.map(|aim| format!(", aim {aim:.1}")).unwrap_or_default();
+        let promised = format!("{:.1}{aim}", promised.most);
         let broken = if self.is_kept() { "" } else { "  BROKEN" };
         write!(
             formatter,

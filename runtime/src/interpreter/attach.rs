@@ -92,8 +92,10 @@ impl Inner {
         // SAFETY: any thread may ask.
         let nested = current::domain() == Some(self.domain().id())
             && unsafe { (self.table.attached)() } != 0;
-        let visit = if nested { None } else { Some(self.visit()) };
-        Attached { watched: None, _visit: visit, _thread: PhantomData }
+        if nested {
+            return Attached::nested();
+        }
+        Attached { watched: None, _visit: Some(self.visit()), _thread: PhantomData }
     }
 
     /// The same for the one thread that may enter while nobody else may, and that is not inside.
@@ -102,6 +104,7 @@ impl Inner {
         Attached { watched: None, _visit: Some(visit), _thread: PhantomData }
     }
 
+    #[inline]
     fn visit(self: &Arc<Self>) -> Visit<'_> {
         // Another interpreter's GIL is released first: this may wait.
         let outside = Outside::entering(self.domain().id());
@@ -109,6 +112,7 @@ impl Inner {
         self.enter(outside, Some(entry))
     }
 
+    #[inline]
     fn enter<'a>(self: &'a Arc<Self>, outside: Outside, entry: Option<Entry<'a>>) -> Visit<'a> {
         // SAFETY: the interpreter is started (an `Inner` exists only then) and not finalized (this
         // reference keeps it alive), and this thread runs in its domain.
@@ -188,6 +192,7 @@ pub(super) struct Outside {
 
 impl Outside {
     /// Steps out of the interpreter that this thread is inside of, if any, and into a domain.
+    #[inline]
     pub(super) fn entering(domain: DomainId) -> Self {
         let before = current::domain();
         // One that is ending is not found, and keeps its GIL: only threads that are in it want that
