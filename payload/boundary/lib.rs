@@ -9,6 +9,7 @@ pub mod dlpack;
 pub mod failure;
 pub mod leaf;
 pub mod memory;
+pub mod stream;
 pub mod table;
 
 /// The folder of this package, which has the payload's sources: for the host's build script.

@@ -18,6 +18,7 @@
 pub use crate::failure::{Failure, Raising};
 pub use crate::leaf::{Kind, Leaf};
 pub use crate::memory::{Others, PackageSize, Purpose, Region};
+pub use crate::stream::Stream;
 
 use std::ffi::{c_char, c_int, c_long, c_void};
 
@@ -497,6 +498,9 @@ pub struct PayloadTable {
     ) -> Status,
     /// Fails with `object`, an exception or a class of exceptions, as `raise object` does.
     pub throw: unsafe extern "C" fn(object: Handle, sink: *mut c_void) -> Status,
+    /// An object with the methods `write` and `readinto`. On failure the stream is dropped.
+    pub stream:
+        unsafe extern "C" fn(stream: *const Stream, out: *mut Handle, sink: *mut c_void) -> Status,
 
     // What takes memory.
     /// Calls `visit` with `context` for each range of addresses that the interpreter's allocators have. Any thread may ask,

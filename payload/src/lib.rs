@@ -30,6 +30,7 @@ mod report;
 mod stack;
 mod stacks;
 mod start;
+mod streams;
 mod tensors;
 mod threads;
 mod types;
@@ -86,6 +87,7 @@ static TABLE: PayloadTable = PayloadTable {
     raise: exceptions::raise,
     tensor: tensors::tensor,
     lend_tensor: tensors::lend_tensor,
+    stream: streams::stream,
     throw: exceptions::throw,
     regions: heap::regions,
     packages: packages::packages,

@@ -61,6 +61,7 @@ pub mod python;
 mod session;
 mod settle;
 mod shared_signals;
+mod streams;
 mod thread;
 pub mod torch;
 mod torch_policy;

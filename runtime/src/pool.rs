@@ -12,6 +12,7 @@ use crate::cold::Settled;
 use crate::interpreter::{Configuration, Interpreter, Queue, close_all, start, without_gil};
 use crate::python::Installation;
 use crate::settle::settle;
+use crate::streams::Streams;
 use crate::thread::Thread;
 use crate::{Error, Result};
 use arc_swap::ArcSwap;
@@ -49,6 +50,7 @@ struct Changes {
     generations: Vec<usize>,
     /// Names and sources of [`Pool::register_module`].
     modules: Vec<(String, String)>,
+    streams: Streams,
 }
 
 /// The interpreters of a pool at one moment, in order.
@@ -156,6 +158,7 @@ impl Changes {
         if self.configuration.imports.is_some() {
             report_warnings(interpreter)?;
         }
+        self.streams.install(interpreter)?;
         self.modules.iter().try_for_each(|(name, source)| register(interpreter, name, source))
     }
 }
@@ -307,8 +310,10 @@ impl Pool {
         configuration: Configuration,
         count: usize,
         queue: Queue,
+        streams: Streams,
     ) -> Result<Self> {
-        let mut changes = Changes { configuration, generations: Vec::new(), modules: Vec::new() };
+        let mut changes =
+            Changes { configuration, generations: Vec::new(), modules: Vec::new(), streams };
         let interpreters = changes.grow(0, count)?.into_boxed_slice();
         let pool = Self(Arc::new(State {
             interpreters: ArcSwap::from_pointee(interpreters),

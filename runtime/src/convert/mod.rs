@@ -61,7 +61,7 @@ pub(crate) use arguments::List;
 pub use arguments::{Named, Positional, Spread, ToArguments, ToKeywords};
 pub(crate) use hydrozoa_payload::dlpack;
 pub use integer::{Integer, OutOfRange};
-pub use plain::Plain;
+pub(crate) use plain::Plain;
 pub use value::Value;
 
 use crate::interpreter::Attached;

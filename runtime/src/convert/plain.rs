@@ -8,8 +8,8 @@ use crate::session::Session;
 /// A value without others in it.
 ///
 /// On the way in the interpreter makes its object in the call that uses it. On the way out it is read without a reference
-/// to the object.
-#[doc(hidden)]
+/// to the object, so whoever reads it must not run Python code. Only this crate can name the type, and with it implement the
+/// functions of the conversion traits that take it.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Plain<'a> {

@@ -9,9 +9,11 @@ use crate::interpreter::{Configuration, Flags, Interpreter, Queue};
 use crate::interrupt::{OnStuck, Stuck};
 use crate::libraries::LibraryRules;
 use crate::python::{self, Installation, Search};
+use crate::streams::Streams;
 use crate::torch::TorchPolicy;
 use crate::torch_policy::Torch;
 use std::ffi::OsString;
+use std::io::{Read, Write};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -36,6 +38,7 @@ pub struct Builder {
     settling: Wish,
     imports: Imports,
     flags: Flags,
+    streams: Streams,
 }
 
 impl Builder {
@@ -225,6 +228,48 @@ impl Builder {
         self
     }
 
+    /// Has each interpreter print to a writer of its own: `sys.stdout` writes to what `make` returns for the interpreter's
+    /// position in the pool. A replaced interpreter gets another one.
+    ///
+    /// The text is UTF-8. It arrives line by line, or as it is printed with [`Builder::unbuffered`]; the rest arrives at the
+    /// interpreter's end. The writer is used without the GIL, by one thread at a time. Its error is an `OSError` in Python, as is
+    /// its panic and a `print` that the writer itself has caused. What native code writes to the process's descriptors does not
+    /// come here. The default is the process's standard output.
+    ///
+    /// ```no_run
+    /// # use std::fs::File;
+    /// # fn f() -> Result<(), Box<dyn std::error::Error>> {
+    /// let logs = |index| Box::new(File::create(format!("worker-{index}.log")).unwrap()) as _;
+    /// let pool = hydrozoa::Pool::builder().interpreters(4).stdout(logs).build()?;
+    /// # Ok(()) }
+    /// ```
+    pub fn stdout(
+        mut self,
+        make: impl Fn(usize) -> Box<dyn Write + Send> + Send + Sync + 'static,
+    ) -> Self {
+        self.streams.stdout = Some(Arc::new(make));
+        self
+    }
+
+    /// The same for `sys.stderr`.
+    pub fn stderr(
+        mut self,
+        make: impl Fn(usize) -> Box<dyn Write + Send> + Send + Sync + 'static,
+    ) -> Self {
+        self.streams.stderr = Some(Arc::new(make));
+        self
+    }
+
+    /// Has each interpreter read `sys.stdin` from a reader of its own. The text is UTF-8, and the reader is used as the
+    /// writers are.
+    pub fn stdin(
+        mut self,
+        make: impl Fn(usize) -> Box<dyn Read + Send> + Send + Sync + 'static,
+    ) -> Self {
+        self.streams.stdin = Some(Arc::new(make));
+        self
+    }
+
     /// When the interpreters import modules. The default is [`Imports::Eager`], as plain Python. With a profile
     /// ([`Builder::record_imports`]) an interpreter imports what its work needs and starts in a fraction of the time and memory.
     pub fn imports(mut self, imports: Imports) -> Self {
@@ -286,7 +331,7 @@ impl Builder {
             environment: self.environment.map(Environment::new).transpose()?,
             ..Configuration::new(python.clone(), torch)
         };
-        Pool::start(python, configuration, count, Queue::new(self.max_sessions))
+        Pool::start(python, configuration, count, Queue::new(self.max_sessions), self.streams)
     }
 
     /// The Python that the settings choose.

@@ -40,9 +40,12 @@ impl Pool {
     ) -> Result<ImportProfile> {
         let python = self.python();
         let start = |mode| {
-            let mut configuration = self.changes()?.configuration.clone();
+            let changes = self.changes()?;
+            let mut configuration = changes.configuration.clone();
+            let streams = changes.streams.clone();
+            drop(changes);
             configuration.imports = Some(mode);
-            Self::start(python.clone(), configuration, 1, Queue::default())
+            Self::start(python.clone(), configuration, 1, Queue::default(), streams)
         };
         record(python.minor(), start, work, result)
     }

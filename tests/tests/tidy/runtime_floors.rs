@@ -32,6 +32,7 @@ const RUNTIME: [&[&str]; 9] = [
         "convert",
         "exception",
         "function",
+        "streams",
         "device",
         "memory",
         "settle",

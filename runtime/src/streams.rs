@@ -1,0 +1,173 @@
+//! `sys.stdin`, `sys.stdout` and `sys.stderr` as readers and writers of the application.
+
+use crate::Result;
+use crate::error::panic_message;
+use crate::interpreter::{Interpreter, called_by_anybody};
+use crate::object::Object;
+use crate::payload::table::Stream;
+use crate::session::Session;
+use std::ffi::c_void;
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// What is read at once at most, in bytes.
+const LARGEST_READ: usize = 1 << 16;
+
+/// Makes the writer of one interpreter, of which it gets the position in the pool.
+type MakeWriter = Arc<dyn Fn(usize) -> Box<dyn Write + Send> + Send + Sync>;
+
+/// Makes the reader of one.
+type MakeReader = Arc<dyn Fn(usize) -> Box<dyn Read + Send> + Send + Sync>;
+
+/// The streams of a pool's interpreters, as far as they are not the process's.
+#[derive(Clone, Default)]
+pub(crate) struct Streams {
+    pub(crate) stdin: Option<MakeReader>,
+    pub(crate) stdout: Option<MakeWriter>,
+    pub(crate) stderr: Option<MakeWriter>,
+}
+
+impl fmt::Debug for Streams {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Streams")
+            .field("stdin", &self.stdin.is_some())
+            .field("stdout", &self.stdout.is_some())
+            .field("stderr", &self.stderr.is_some())
+            .finish()
+    }
+}
+
+impl Streams {
+    /// Gives an interpreter its streams.
+    pub(crate) fn install(&self, interpreter: &Interpreter) -> Result<()> {
+        let index = interpreter.index();
+        let stdin = self.stdin.iter().map(|make| ("stdin", Held::reader(make(index))));
+        let writers = [("stdout", &self.stdout), ("stderr", &self.stderr)];
+        let writers = writers.into_iter().filter_map(|(name, make)| Some((name, make.as_ref()?)));
+        let writers = writers.map(|(name, make)| (name, Held::writer(make(index))));
+        for (name, held) in stdin.chain(writers) {
+            let session = interpreter.session();
+            let stream = held.into_object(&session)?;
+            session.import("_hydrozoa.streams")?.call_method("install", (name, stream))?;
+        }
+        Ok(())
+    }
+}
+
+/// A stream that Python has. One thread uses it at a time.
+struct Held {
+    /// The thread that uses it, as the system numbers it; 0 for none.
+    user: AtomicU64,
+    end: Mutex<End>,
+}
+
+/// Which end of it the application has.
+enum End {
+    Writer(Box<dyn Write + Send>),
+    Reader(Box<dyn Read + Send>),
+}
+
+impl Held {
+    fn writer(writer: Box<dyn Write + Send>) -> Box<Self> {
+        Self::new(End::Writer(writer))
+    }
+
+    fn reader(reader: Box<dyn Read + Send>) -> Box<Self> {
+        Self::new(End::Reader(reader))
+    }
+
+    fn new(end: End) -> Box<Self> {
+        Box::new(Self { user: AtomicU64::new(0), end: Mutex::new(end) })
+    }
+
+    fn into_object(self: Box<Self>, session: &Session) -> Result<Object<'_>> {
+        let context = Box::into_raw(self).cast();
+        let stream = Stream { context, write, read, drop: release };
+        session.object(|inner, out, sink| {
+            // SAFETY: `object` attaches; the payload drops the stream once, also on failure.
+            unsafe { (inner.table().stream)(&stream, out, sink) }
+        })
+    }
+
+    /// Calls `action` while no other thread uses the stream. A panic of the application's code, or a use of the stream in
+    /// its own code, is an error.
+    fn with<T>(&self, action: impl FnOnce(&mut End) -> io::Result<T>) -> Result<T, i32> {
+        // SAFETY: no precondition.
+        let own = unsafe { libc::pthread_self() };
+        if self.user.load(Ordering::Relaxed) == own {
+            return Err(libc::EDEADLK);
+        }
+        let mut end = self.end.lock().unwrap_or_else(PoisonError::into_inner);
+        self.user.store(own, Ordering::Relaxed);
+        // The application's code may enter any interpreter.
+        let done = called_by_anybody(|| catch_unwind(AssertUnwindSafe(|| action(&mut end))));
+        self.user.store(0, Ordering::Relaxed);
+        match done {
+            Ok(Ok(value)) => Ok(value),
+            Ok(Err(error)) => Err(error.raw_os_error().unwrap_or(libc::EIO)),
+            Err(panic) => {
+                tracing::error!(
+                    panic = panic_message(&*panic),
+                    "a stream of an interpreter panicked"
+                );
+                Err(libc::EIO)
+            }
+        }
+    }
+}
+
+/// # Safety
+///
+/// As [`Stream::write`] says; `context` must be a live [`Held`].
+unsafe extern "C" fn write(context: *mut c_void, data: *const u8, len: usize) -> i32 {
+    // SAFETY: as the caller vouches. Python holds the bytes during the call, and they are immutable (`_hydrozoa.streams`).
+    let (held, bytes) = unsafe {
+        let bytes = if len == 0 { &[] } else { std::slice::from_raw_parts(data, len) };
+        (&*context.cast::<Held>(), bytes)
+    };
+    let done = held.with(|end| match end {
+        End::Writer(writer) if bytes.is_empty() => writer.flush(),
+        End::Writer(writer) => writer.write_all(bytes),
+        End::Reader(_) => Err(io::Error::from_raw_os_error(libc::EBADF)),
+    });
+    done.err().unwrap_or(0)
+}
+
+/// # Safety
+///
+/// As [`Stream::read`] says; `context` must be a live [`Held`].
+unsafe extern "C" fn read(context: *mut c_void, data: *mut u8, len: usize) -> isize {
+    // SAFETY: as the caller vouches.
+    let held = unsafe { &*context.cast::<Held>() };
+    if len == 0 {
+        return 0;
+    }
+    // Other threads of Python may see the buffer meanwhile, so the reader gets memory of its own.
+    let mut own = vec![0; len.min(LARGEST_READ)];
+    let done = held.with(|end| match end {
+        // A reader that claims more than there is room for has a defect.
+        End::Reader(reader) => reader.read(&mut own).map(|count| count.min(own.len())),
+        End::Writer(_) => Err(io::Error::from_raw_os_error(libc::EBADF)),
+    });
+    if let Ok(count) = done {
+        // SAFETY: both are at least as long; Python holds the buffer during the call.
+        unsafe { data.copy_from_nonoverlapping(own.as_ptr(), count) };
+    }
+    match done {
+        Ok(count) => count.cast_signed(),
+        Err(error) => -(error as isize),
+    }
+}
+
+/// # Safety
+///
+/// `context` must come from [`Held::into_object`], and is freed.
+unsafe extern "C" fn release(context: *mut c_void) {
+    // SAFETY: as the caller vouches.
+    let held = unsafe { Box::from_raw(context.cast::<Held>()) };
+    called_by_anybody(|| drop(held));
+}
