@@ -37,7 +37,7 @@ impl<'session> Serializer<'session> {
 
     fn tagged(self, variant: &str, content: Object<'session>) -> Outcome<'session> {
         let pair: [&dyn ToPython; 2] = [&variant, &content];
-        Ok(gather(self.session, Kind::DICT, pair.into_iter())?)
+        Ok(gather(self.session, Kind::DICT, pair)?)
     }
 }
 
