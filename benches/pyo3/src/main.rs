@@ -85,7 +85,7 @@ fn run(arguments: &Arguments) -> Result<usize> {
                 &ours,
                 &theirs,
                 "attach, no-op, detach, torch shared",
-                Promised { most: 2.0, aim: None },
+                Promised { most: 3.0, aim: Some(2.0) },
             )],
         );
     }
