@@ -39,8 +39,8 @@ struct Kept {
     tuples: UnsafeCell<[*mut PyObject; TUPLES]>,
 }
 
-// SAFETY: used by attached threads only, one at a time: nothing here runs Python code or releases the GIL while it looks
-// at a place. Dropping a replaced `str` or tuple of `str` runs no code either.
+// SAFETY: used by attached threads only, one at a time: nothing here runs Python code or releases the GIL between two looks
+// at a place that belong together. Dropping a replaced `str` or tuple of `str` runs no code either.
 unsafe impl Sync for Kept {}
 
 static KEPT: Kept = Kept {
@@ -124,12 +124,15 @@ pub(crate) unsafe fn names_of(names: *const Text, count: usize) -> Outcome<Ref> 
             mixed = mixed.rotate_left(7) ^ (name.as_ptr().addr() >> 4);
             *item = Some(name);
         }
-        let place = &mut (*KEPT.tuples.get())[(mixed ^ (mixed >> 12)) % TUPLES];
-        if !place.is_null() && is_tuple_of(*place, &items[..count]) {
+        let place = (mixed ^ (mixed >> 12)) % TUPLES;
+        let place: *mut *mut PyObject = KEPT.tuples.get().cast::<*mut PyObject>().add(place);
+        if !(*place).is_null() && is_tuple_of(*place, &items[..count]) {
             return Ref::borrowed(*place);
         }
         let tuple = tuple_of(items.into_iter().flatten().map(Ok), count)?;
-        let before = std::mem::replace(place, Ref::borrowed(tuple.as_ptr())?.into_handle().cast());
+        // A new tuple may have set off a collection of garbage, and that Python code which came here: the place is looked at
+        // again.
+        let before = place.replace(Ref::borrowed(tuple.as_ptr())?.into_handle().cast());
         drop(Ref::owned(before));
         Ok(tuple)
     }
