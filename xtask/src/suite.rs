@@ -279,15 +279,13 @@ fn shared(place: &Place<'_>) -> Result<Outcome> {
 /// The features are off by default. They are built together, against the environment's libtorch.
 fn features(place: &Place<'_>) -> Result<Outcome> {
     let feature = ["--package", "hydrozoa", "--all-features"];
+    let tests = ["tch", "features", "anyhow"].map(|name| ["--test", name]);
     let mut clippy = workspace::cargo();
-    clippy.arg("clippy").args(feature).args(["--all-targets", "--", "-D", "warnings"]);
+    clippy.arg("clippy").args(feature).arg("--lib").args(tests.as_flattened());
+    clippy.args(["--", "-D", "warnings"]);
     let mut outcome = check(place.with_libtorch(&mut clippy)?)?;
     let mut test = workspace::cargo();
-    place.name(
-        test.arg("test")
-            .args(feature)
-            .args(["--test", "tch", "--test", "features", "--test", "anyhow"]),
-    )?;
+    place.name(test.arg("test").args(feature).args(tests.as_flattened()))?;
     outcome.add(counted(place.with_libtorch(&mut test)?)?);
     Ok(outcome)
 }

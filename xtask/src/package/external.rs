@@ -49,7 +49,8 @@ impl External {
             .args(arguments)
             .current_dir(&self.folder)
             .env("CARGO_HOME", &self.home)
-            .env("CARGO_TARGET_DIR", &self.target);
+            .env("CARGO_TARGET_DIR", &self.target)
+            .envs(super::WITHOUT_DEBUG);
         command
     }
 

@@ -19,6 +19,10 @@ use crate::workspace;
 /// Files that each package must contain beside its sources.
 const FILES: [&str; 4] = ["Cargo.toml", "README.md", "LICENSE-MIT", "LICENSE-APACHE"];
 
+/// Nobody debugs what is built here.
+const WITHOUT_DEBUG: [(&str, &str); 2] =
+    [("CARGO_PROFILE_DEV_DEBUG", "false"), ("CARGO_INCREMENTAL", "0")];
+
 /// Packs, compiles and tries the crates.
 pub fn run() -> Result<Count> {
     let target = workspace::root().join("target/packages");
@@ -34,6 +38,7 @@ pub fn run() -> Result<Count> {
         .args(["publish", "--dry-run", "--quiet", "--workspace", "--allow-dirty", "--target-dir"])
         .arg(&target)
         .env("CARGO_HOME", &home_folder)
+        .envs(WITHOUT_DEBUG)
         .status()
         .context("starting cargo")?;
     ensure!(status.success(), "the packages do not compile from their archives");
