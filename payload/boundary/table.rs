@@ -15,6 +15,7 @@
 //! - Pointers in a view ([`Text`], [`Leaf`], [`BufferView`]) stay valid as long as the object that
 //!   they came from is referenced.
 
+use crate::dlpack::DLTensor;
 pub use crate::failure::{Failure, Raising};
 pub use crate::leaf::{Kind, Leaf};
 pub use crate::memory::{Others, PackageSize, Purpose, Region};
@@ -501,6 +502,16 @@ pub struct PayloadTable {
     /// An object with the methods `write` and `readinto`. On failure the stream is dropped.
     pub stream:
         unsafe extern "C" fn(stream: *const Stream, out: *mut Handle, sink: *mut c_void) -> Status,
+    /// An array of numpy over a tensor in main memory, where the program has imported numpy and not torch. Elsewhere the same
+    /// as `lend_tensor`, and `array` is 0. The loan's `export` would give the same tensor. On failure the loan is dropped.
+    pub lend_array: unsafe extern "C" fn(
+        loan: *const TensorLoan,
+        tensor: *const DLTensor,
+        read_only: c_int,
+        out: *mut Handle,
+        array: *mut c_int,
+        sink: *mut c_void,
+    ) -> Status,
 
     // What takes memory.
     /// Calls `visit` with `context` for each range of addresses that the interpreter's allocators have. Any thread may ask,

@@ -8,6 +8,7 @@
 //! of [`table`].
 
 mod arenas;
+mod arrays;
 mod barrier;
 mod built;
 mod ceiling;
@@ -89,6 +90,7 @@ static TABLE: PayloadTable = PayloadTable {
     lend_tensor: tensors::lend_tensor,
     stream: streams::stream,
     throw: exceptions::throw,
+    lend_array: tensors::lend_array,
     regions: heap::regions,
     packages: packages::packages,
     owns: quiet::owns,

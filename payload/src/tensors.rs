@@ -4,7 +4,8 @@
 //! `dltensor` (or `dltensor_versioned`, since 1.0) holds the structure. A consumer that takes it over
 //! renames the capsule to `used_…`, and calls the structure's deleter later.
 
-use crate::dlpack::{DLManagedTensor, DLManagedTensorVersioned, DLPackVersion};
+use crate::arrays;
+use crate::dlpack::{DLManagedTensor, DLManagedTensorVersioned, DLPackVersion, DLTensor};
 use crate::fault::{Fault, Outcome};
 use crate::reference::Ref;
 use crate::report::guarded;
@@ -37,6 +38,10 @@ pub(crate) unsafe extern "C" fn tensor(
     // SAFETY: the host is attached, and passes a live object and valid places.
     unsafe {
         guarded(sink, || {
+            if let Some(managed) = arrays::export(object.cast()) {
+                (*out, *versioned) = (managed.cast(), 1);
+                return Ok(());
+            }
             let capsule = exported(object.cast())?;
             let capsule = capsule.as_ptr();
             if PyCapsule_IsValid(capsule, VERSIONED.as_ptr()) != 0 {
@@ -154,17 +159,54 @@ pub(crate) unsafe extern "C" fn lend_tensor(
     out: *mut Handle,
     sink: *mut c_void,
 ) -> Status {
-    static TYPE: CarrierType = CarrierType::new();
     // SAFETY: the host is attached, and passes a valid loan and place.
     unsafe {
-        let loan = *loan;
         // From here on the loan is dropped in every case.
-        let tensor = Tensor { loan, _lent: Lent { context: loan.context, drop: loan.drop } };
+        let tensor = Tensor::taking(*loan);
         guarded(sink, move || {
-            let slots = [(Py_tp_methods, (&raw mut METHODS).cast())];
-            *out = TYPE.make(c"_hydrozoa.Tensor", &slots, tensor)?.into_handle();
+            *out = tensor.carrier()?.into_handle();
             Ok(())
         })
+    }
+}
+
+/// See [`crate::table::PayloadTable::lend_array`].
+pub(crate) unsafe extern "C" fn lend_array(
+    loan: *const TensorLoan,
+    tensor: *const DLTensor,
+    read_only: c_int,
+    out: *mut Handle,
+    array: *mut c_int,
+    sink: *mut c_void,
+) -> Status {
+    // SAFETY: the host is attached, and passes a valid loan, the tensor that it lends, and places. The carrier keeps the
+    // memory.
+    unsafe {
+        // From here on the loan is dropped in every case.
+        let lent = Tensor::taking(*loan);
+        guarded(sink, move || {
+            let carrier = lent.carrier()?;
+            let made = arrays::over(&*tensor, read_only != 0, &carrier);
+            *array = c_int::from(made.is_some());
+            *out = made.unwrap_or(Ok(carrier))?.into_handle();
+            Ok(())
+        })
+    }
+}
+
+impl Tensor {
+    fn taking(loan: TensorLoan) -> Self {
+        Self { loan, _lent: Lent { context: loan.context, drop: loan.drop } }
+    }
+
+    /// # Safety
+    ///
+    /// Attached.
+    unsafe fn carrier(self) -> Outcome<Ref> {
+        static TYPE: CarrierType = CarrierType::new();
+        let slots = [(Py_tp_methods, (&raw mut METHODS).cast())];
+        // SAFETY: attached by contract; the table of methods fits.
+        unsafe { TYPE.make(c"_hydrozoa.Tensor", &slots, self) }
     }
 }
 

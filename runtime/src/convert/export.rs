@@ -21,17 +21,51 @@ impl Session {
     ///
     /// `MemoryError` as [`Error::Python`](crate::Error::Python).
     pub fn lend_tensor(&self, tensor: &Tensor) -> Result<Object<'_>> {
-        let loan = TensorLoan {
-            context: Lent::context(tensor.lent_to(self), self),
-            export,
-            drop: Lent::<Tensor>::release,
-            device_type: tensor.shared.device.kind,
-            device_id: tensor.shared.device.index,
-        };
+        let loan = loan(self, tensor);
         self.object(|inner, out: *mut Handle, sink| {
             // SAFETY: `object` attaches; the payload calls `release` once, also on failure.
             unsafe { (inner.table().lend_tensor)(&loan, out, sink) }
         })
+    }
+
+    /// An array of numpy over the tensor's memory, if the interpreter's program has imported numpy and not torch, and numpy
+    /// has such elements. Otherwise the object of [`Session::lend_tensor`], and `false`.
+    pub(super) fn lend_array(&self, tensor: &Tensor) -> Result<(Object<'_>, bool)> {
+        let loan = loan(self, tensor);
+        let described = describe(tensor);
+        let mut array: c_int = 0;
+        let object = self.object(|inner, out: *mut Handle, sink| {
+            let read_only = c_int::from(tensor.shared.read_only);
+            let table = inner.table();
+            // SAFETY: as above; the description is that of what is lent.
+            unsafe { (table.lend_array)(&loan, &described, read_only, out, &mut array, sink) }
+        })?;
+        Ok((object, array != 0))
+    }
+}
+
+fn loan(session: &Session, tensor: &Tensor) -> TensorLoan {
+    TensorLoan {
+        context: Lent::context(tensor.lent_to(session), session),
+        export,
+        drop: Lent::<Tensor>::release,
+        device_type: tensor.shared.device.kind,
+        device_id: tensor.shared.device.index,
+    }
+}
+
+/// The tensor as DLPack has it. The structure points into the tensor's boxed slices, which do not move.
+fn describe(tensor: &Tensor) -> DLTensor {
+    let shared = &tensor.shared;
+    DLTensor {
+        data: shared.data,
+        device: shared.device,
+        // Far below: no tensor library goes beyond 64 dimensions.
+        ndim: shared.shape.len() as i32,
+        dtype: shared.data_type,
+        shape: shared.shape.as_ptr().cast_mut(),
+        strides: shared.strides.as_ptr().cast_mut(),
+        byte_offset: 0,
     }
 }
 
@@ -47,7 +81,6 @@ unsafe extern "C" fn export(context: *mut c_void, versioned: c_int) -> *mut c_vo
 /// A tensor on its way to a consumer, which holds the memory until it calls the deleter.
 pub(super) struct Exported<M> {
     managed: M,
-    /// The structure points into its boxed slices, which do not move.
     #[expect(dead_code, reason = "held for its drop")]
     tensor: Tensor,
 }
@@ -55,18 +88,8 @@ pub(super) struct Exported<M> {
 impl Exported<()> {
     /// The structure, to be freed by its deleter, on whatever thread and without any GIL.
     pub(super) fn leak(tensor: Tensor, versioned: bool) -> *mut c_void {
-        let shared = &tensor.shared;
-        let read_only = shared.read_only;
-        let dl_tensor = DLTensor {
-            data: shared.data,
-            device: shared.device,
-            // Far below: no tensor library goes beyond 64 dimensions.
-            ndim: shared.shape.len() as i32,
-            dtype: shared.data_type,
-            shape: shared.shape.as_ptr().cast_mut(),
-            strides: shared.strides.as_ptr().cast_mut(),
-            byte_offset: 0,
-        };
+        let read_only = tensor.shared.read_only;
+        let dl_tensor = describe(&tensor);
         if versioned {
             let managed = DLManagedTensorVersioned {
                 version: DLPackVersion::THIS,

@@ -417,8 +417,11 @@ impl ToPython for Tensor {
     /// before work that the interpreter queues later.
     fn to_python<'session>(&self, session: &'session Session) -> Result<Object<'session>> {
         let _attached = session.attach();
-        let carrier = session.lend_tensor(self)?;
-        let devices = session.import("_hydrozoa.devices")?;
+        let (object, is_array) = session.lend_array(self)?;
+        if is_array {
+            return Ok(object);
+        }
+        let (carrier, devices) = (object, session.import("_hydrozoa.devices")?);
         if self.shared.device == Device::CPU {
             return devices.call_method("present", (carrier,));
         }

@@ -1,6 +1,7 @@
 //! Promises of docs/specification.md that need a Python and numpy alone. `cargo xtask test` runs them on each CPython of the
 //! machine.
 
+mod arrays;
 mod command_line;
 mod errors;
 mod numpy;
@@ -10,6 +11,7 @@ use std::process::ExitCode;
 use hydrozoa_tests::isolation::{self, Test};
 
 const TESTS: &[Test] = &[
+    ("arrays_and_tensors_share_their_memory", arrays::arrays),
     ("interpreters_of_every_python_compute_with_numpy_at_once", numpy::at_once),
     ("the_command_behaves_as_python_does", command_line::command_line),
     ("copies_of_the_command_have_environments_of_their_own", command_line::own_environments),
