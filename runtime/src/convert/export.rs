@@ -54,7 +54,7 @@ fn loan(session: &Session, tensor: &Tensor) -> TensorLoan {
     }
 }
 
-/// The tensor as DLPack has it. The structure points into the tensor's boxed slices, which do not move.
+/// The tensor as DLPack has it. The structure points into what the tensor shares, which does not move.
 fn describe(tensor: &Tensor) -> DLTensor {
     let shared = &tensor.shared;
     DLTensor {

@@ -4,6 +4,11 @@
 //! extent, more bytes than there are addresses) is refused here, so that the sums and products of
 //! extents that come later cannot overflow.
 
+use smallvec::{SmallVec, smallvec};
+
+/// Extents or strides: in place for as many dimensions as a batch of videos has.
+pub(super) type Extents = SmallVec<[i64; 5]>;
+
 /// The number of elements, or `None` if that is no possible number.
 pub(super) fn count(shape: &[i64]) -> Option<usize> {
     // Not by multiplying from the left: a zero behind extents that overflow makes it zero as well.
@@ -19,12 +24,12 @@ pub(super) fn count(shape: &[i64]) -> Option<usize> {
 }
 
 /// The strides of elements that lie row by row, `unit` apart; `None` if one is beyond an `i64`.
-pub(super) fn row_major(shape: &[i64], unit: i64) -> Option<Box<[i64]>> {
-    let mut strides = vec![unit; shape.len()];
+pub(super) fn row_major(shape: &[i64], unit: i64) -> Option<Extents> {
+    let mut strides: Extents = smallvec![unit; shape.len()];
     for dimension in (1..shape.len()).rev() {
         strides[dimension - 1] = strides[dimension].checked_mul(shape[dimension].max(1))?;
     }
-    Some(strides.into())
+    Some(strides)
 }
 
 /// Whether the elements lie row by row, `unit` apart, without gaps.

@@ -6,6 +6,7 @@ use crate::device::Device;
 
 use super::dlpack::{DLManagedTensor, DLManagedTensorVersioned, DLTensor, READ_ONLY};
 use super::element::Element;
+use super::extents::Extents;
 use super::keeper::Keeper;
 use super::{FromPython, ToPython, extents};
 use crate::cold::Loan;
@@ -38,9 +39,9 @@ pub(super) struct Shared {
     pub(super) data: *mut c_void,
     pub(super) device: Device,
     pub(super) data_type: DataType,
-    pub(super) shape: Box<[i64]>,
+    pub(super) shape: Extents,
     /// In elements.
-    pub(super) strides: Box<[i64]>,
+    pub(super) strides: Extents,
     pub(super) read_only: bool,
     /// What frees the memory when it is dropped, on whatever thread.
     #[expect(dead_code, reason = "held for its drop")]
@@ -330,9 +331,9 @@ unsafe fn describe(
 ) -> Result<Shared, String> {
     let dimensions = usize::try_from(tensor.ndim)
         .map_err(|_| format!("its exporter gives {} dimensions", tensor.ndim))?;
-    let entries = |extents: *mut i64| -> Option<Box<[i64]>> {
+    let entries = |extents: *mut i64| -> Option<Extents> {
         if dimensions == 0 {
-            return Some(Box::default());
+            return Some(Extents::new());
         }
         // SAFETY: shape and strides have one entry for each dimension unless null.
         (!extents.is_null()).then(|| unsafe { slice::from_raw_parts(extents, dimensions) }.into())
