@@ -11,6 +11,7 @@ mod digest;
 mod environment;
 mod fuzz;
 mod gpu;
+mod interface;
 mod large;
 mod libtest;
 mod limited;
@@ -79,6 +80,8 @@ enum Task {
     Fuzz(fuzz::Arguments),
     /// Whether the crates that are published compile from their archives alone, and run
     Package,
+    /// Whether the public interfaces are those of docs/interface
+    Interface(interface::Arguments),
     /// Whether the published interfaces still serve the users of the last release
     Semver,
     /// Resolves the pinned packages again and rewrites xtask/locks
@@ -119,6 +122,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Debugger(arguments) => debugger::run(&arguments),
         Task::Fuzz(arguments) => fuzz::run(&arguments),
         Task::Package => package::run().map(drop),
+        Task::Interface(arguments) => interface::run(&arguments),
         Task::Semver => semver::run(),
         Task::Lock(arguments) => lock::run(&arguments),
     }

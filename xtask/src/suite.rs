@@ -12,7 +12,7 @@ use crate::linker::{cases, random};
 use crate::python::{self, Python};
 use crate::pythons::{self, Pythons};
 use crate::steps::{Count, Outcome, Steps};
-use crate::{beside_pyo3, cache, demo, gpu, large, lock, package, quick, workspace};
+use crate::{beside_pyo3, cache, demo, gpu, interface, large, lock, package, quick, workspace};
 
 /// Options of `cargo xtask test`.
 #[derive(clap::Args, Clone)]
@@ -125,6 +125,7 @@ fn all(
         });
         steps.run("packages and devices under torch policy shared", || shared(place));
         steps.run("cargo features: lints and tests", || features(place));
+        steps.run("public interfaces beside their lists", interface::check);
         steps.run("programs beside PyO3: lints, and the snippets of docs/from-pyo3.md", || {
             beside_pyo3::test(place.environment)
         });

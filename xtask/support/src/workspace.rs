@@ -20,6 +20,17 @@ pub fn cargo() -> Command {
     command
 }
 
+/// Where cargo builds.
+pub fn target() -> Result<PathBuf> {
+    let output = cargo()
+        .args(["metadata", "--format-version", "1", "--no-deps"])
+        .output()
+        .context("starting cargo")?;
+    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout)?;
+    let target = metadata["target_directory"].as_str().context("cargo names its target folder")?;
+    Ok(target.into())
+}
+
 /// Builds a binary of the workspace in release mode and returns the path that cargo reports.
 pub fn build(package: &str, binary: &str) -> Result<PathBuf> {
     executable(cargo().args(["build", "--release", "--package", package, "--bin", binary]), binary)
