@@ -20,14 +20,24 @@ pub fn domain() -> Option<DomainId> {
 }
 
 /// Marks the calling thread as running code of `domain` until the guard is dropped.
+///
+/// # Safety
+///
+/// Code that all domains share acts for the marked domain, with that domain's state. So while the calling thread runs code
+/// of a domain, the mark must name that domain. This holds after the guard was dropped too: guards end in the reverse
+/// order of their beginnings.
 #[must_use = "the mark is removed when the guard is dropped"]
-pub fn enter(domain: DomainId) -> Entered {
+pub unsafe fn enter(domain: DomainId) -> Entered {
     Entered { previous: CURRENT.replace(Some(domain)), _on_this_thread: PhantomData }
 }
 
 /// Sets the calling thread's domain and returns the one before, for code that cannot hold a guard
 /// over the region it marks (a pair of functions that are called by others).
-pub fn replace(domain: Option<DomainId>) -> Option<DomainId> {
+///
+/// # Safety
+///
+/// As for [`enter`], until the domain is set again.
+pub unsafe fn replace(domain: Option<DomainId>) -> Option<DomainId> {
     CURRENT.replace(domain)
 }
 

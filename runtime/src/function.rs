@@ -1,7 +1,7 @@
 //! Rust functions that Python code can call.
 
+use crate::contained::{contained, drop_contained};
 use crate::convert::FromPython;
-use crate::error::panic_message;
 use crate::exception;
 use crate::interpreter::{Inner, Interpreter, called_from_python, entered_from_python};
 use crate::object::Object;
@@ -11,7 +11,6 @@ use crate::{Error, Result};
 use std::ffi::c_void;
 use std::fmt;
 use std::mem::ManuallyDrop;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 use std::sync::{Arc, Weak};
 
@@ -211,10 +210,9 @@ fn guarded(
     };
     called_from_python(inner, || {
         // Of the results only the handle leaves this: an error is large.
-        let outcome = catch_unwind(AssertUnwindSafe(|| function(session).unwrap_or_else(raise)));
+        let outcome = contained(|| function(session).unwrap_or_else(raise));
         outcome.unwrap_or_else(|panic| {
-            let text = panic_message(&*panic);
-            raise(Error::Panic(format!("the host function '{name}' panicked: {text}")))
+            raise(Error::Panic(format!("the host function '{name}' panicked: {panic}")))
         })
     })
 }
@@ -250,7 +248,9 @@ unsafe extern "C" fn release<F>(context: *mut c_void) {
     let state = unsafe { Box::from_raw(context.cast::<Function<F>>()) };
     // What the closure owns may be dropped on a thread that Python created.
     match state.interpreter.upgrade() {
-        Some(inner) => entered_from_python(inner.domain().id(), || drop(state)),
-        None => drop(state),
+        Some(inner) => {
+            entered_from_python(inner.domain().id(), || drop_contained("a host function", state))
+        }
+        None => drop_contained("a host function", state),
     }
 }

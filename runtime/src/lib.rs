@@ -34,6 +34,7 @@
 
 mod cold;
 mod command_line;
+mod contained;
 pub mod convert;
 mod device;
 pub mod entry;

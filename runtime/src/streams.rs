@@ -1,7 +1,7 @@
 //! `sys.stdin`, `sys.stdout` and `sys.stderr` as readers and writers of the application.
 
 use crate::Result;
-use crate::error::panic_message;
+use crate::contained::{contained, drop_contained};
 use crate::interpreter::{Interpreter, called_by_anybody};
 use crate::object::Object;
 use crate::payload::table::Stream;
@@ -9,7 +9,6 @@ use crate::session::Session;
 use std::ffi::c_void;
 use std::fmt;
 use std::io::{self, Read, Write};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -104,16 +103,13 @@ impl Held {
         let mut end = self.end.lock().unwrap_or_else(PoisonError::into_inner);
         self.user.store(own, Ordering::Relaxed);
         // The application's code may enter any interpreter.
-        let done = called_by_anybody(|| catch_unwind(AssertUnwindSafe(|| action(&mut end))));
+        let done = called_by_anybody(|| contained(|| action(&mut end)));
         self.user.store(0, Ordering::Relaxed);
         match done {
             Ok(Ok(value)) => Ok(value),
             Ok(Err(error)) => Err(error.raw_os_error().unwrap_or(libc::EIO)),
             Err(panic) => {
-                tracing::error!(
-                    panic = panic_message(&*panic),
-                    "a stream of an interpreter panicked"
-                );
+                tracing::error!(panic, "a stream of an interpreter panicked");
                 Err(libc::EIO)
             }
         }
@@ -169,5 +165,5 @@ unsafe extern "C" fn read(context: *mut c_void, data: *mut u8, len: usize) -> is
 unsafe extern "C" fn release(context: *mut c_void) {
     // SAFETY: as the caller vouches.
     let held = unsafe { Box::from_raw(context.cast::<Held>()) };
-    called_by_anybody(|| drop(held));
+    called_by_anybody(|| drop_contained("a stream", held));
 }

@@ -3,8 +3,11 @@
 mod pythons;
 
 use hydrozoa::{Buffer, DataType, Device, Tensor};
+use hydrozoa_testkit::alone::{PATIENCE, alone};
 use pythons::pools;
 use std::hint::black_box;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
 /// The CPU time that this thread has used, in nanoseconds.
 fn cpu_time() -> u64 {
@@ -92,4 +95,37 @@ fn a_buffer_of_bool_is_read_as_bool() {
         let back: Tensor = session.object_from(&tensor).unwrap().extract().unwrap();
         assert_eq!(back.to_vec::<bool>().unwrap(), [true, false]);
     }
+}
+
+#[test]
+fn what_is_copied_is_checked_after_the_copy() {
+    // Of the writer, whose bytes are no `bool` for moments.
+    const ROUNDS: usize = 100_000;
+    alone(PATIENCE, || {
+        let pool = pools(2).next().unwrap();
+        let session = pool.acquire_on(0).unwrap();
+        let code = "import ctypes\nflags = (ctypes.c_bool * 65536)()";
+        let flags = session.run(code, "flags.py").unwrap().getattr("flags").unwrap();
+        let flags: Buffer = flags.extract().unwrap();
+        let done = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let other = pool.acquire_on(1).unwrap();
+                let code = "def write(flags, rounds):\n    view = flags.cast('B')\n    for _ in range(rounds):\n        \
+                            view[:96] = b'\\2' * 96\n        view[:96] = bytes(96)";
+                let module = other.run(code, "write.py").unwrap();
+                module.call_method("write", (&flags, ROUNDS)).unwrap();
+                done.store(true, Ordering::Relaxed);
+            });
+            while !done.load(Ordering::Relaxed) {
+                if let Ok(copied) = flags.to_vec::<bool>() {
+                    // SAFETY: the bytes of the vector's elements.
+                    let bytes = unsafe {
+                        std::slice::from_raw_parts(copied.as_ptr().cast::<u8>(), copied.len())
+                    };
+                    assert_eq!(bytes.iter().max(), Some(&0));
+                }
+            }
+        });
+    });
 }

@@ -133,7 +133,8 @@ unsafe extern "C-unwind" fn destroy_object(pending: *mut c_void) {
         return;
     }
     {
-        let _inside = current::enter(domain);
+        // SAFETY: the destructor that runs until the guard's end is the domain's.
+        let _inside = unsafe { current::enter(domain) };
         let arguments = [object.expose_provenance(), 0, 0];
         // SAFETY: registered so by the replica's code, which is mapped until the last such destructor has run.
         unsafe { guard::call_or_end("a thread's destructor", function as usize, arguments) };

@@ -73,7 +73,8 @@ pub(super) extern "C" fn fork(context: usize) -> libc::pid_t {
         Some(commons) if commons.is_commons() => current::domain(),
         calling => calling.as_ref().map(Domain::id),
     };
-    let _inside = current::enter(DomainId(context as u32));
+    // SAFETY: the domain's handlers run until the guard's end.
+    let _inside = unsafe { current::enter(DomainId(context as u32)) };
     // SAFETY: the calling code's own fork; what follows in the child is a store and a thread-local's change.
     let child = unsafe {
         guard::call_or_end("a handler of fork", libc::fork as *const () as usize, [0; 3])

@@ -56,7 +56,8 @@ extern "C-unwind" fn begin(birth: *mut c_void) -> *mut c_void {
         creator.0.belongings.note_thread();
     }
     // Not a guard: the start routine may end by pthread_exit, which unwinds by force.
-    current::replace(Some(domain));
+    // SAFETY: the thread runs the domain's code from its begin to its end.
+    unsafe { current::replace(Some(domain)) };
     let arguments = [argument.expose_provenance(), 0, 0];
     // SAFETY: the creator gave the routine and its argument for this thread.
     let result =

@@ -21,7 +21,8 @@ pub(crate) fn construct(domain: &Domain, replica: &Replica) -> Result<()> {
     if !begins {
         return Ok(());
     }
-    let _inside = current::enter(replica.domain);
+    // SAFETY: what runs until the guard's end is code of the replica.
+    let _inside = unsafe { current::enter(replica.domain) };
     let dynamic = &replica.image.dynamic;
     let (at, count) = dynamic.init_array;
     let functions =
@@ -51,7 +52,8 @@ pub(crate) fn destroy(domain: &Domain, replica: &Replica) {
     if !ends {
         return;
     }
-    let _inside = current::enter(replica.domain);
+    // SAFETY: what runs until the guard's end is code of the replica.
+    let _inside = unsafe { current::enter(replica.domain) };
     let dynamic = &replica.image.dynamic;
     let (at, count) = dynamic.fini_array;
     let functions: Vec<usize> = pointers(replica, at, count).collect();

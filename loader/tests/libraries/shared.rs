@@ -395,7 +395,8 @@ fn a_library_of_the_commons_that_asks_for_the_process_gets_the_domain_whose_code
     for (domain, core, own) in users.iter().chain(&users) {
         let answer = core.symbol("answer").unwrap().addr();
         {
-            let _inside = hydrozoa_loader::current::enter(domain.id());
+            // SAFETY: only code of this domain is called meanwhile.
+            let _inside = unsafe { hydrozoa_loader::current::enter(domain.id()) };
             assert_eq!(ask(own, "by_default"), answer);
             assert_eq!(ask(own, "by_kept"), answer);
             assert_eq!(by_handle(own, ask(own, "shared_program")), answer);

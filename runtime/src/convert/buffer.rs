@@ -10,8 +10,9 @@ use crate::payload::table::BufferView;
 use crate::session::Session;
 use crate::{Error, Result};
 use std::ffi::{CStr, c_int, c_void};
+use std::mem::{ManuallyDrop, MaybeUninit};
 use std::sync::Arc;
-use std::{fmt, mem::MaybeUninit, slice};
+use std::{fmt, slice};
 
 /// Memory that a Python object exports: `bytes`, `bytearray`, `memoryview`, `array`, numpy arrays.
 ///
@@ -122,31 +123,42 @@ impl Buffer {
         if self.is_empty() {
             return Ok(&[]);
         }
-        // SAFETY: contiguous memory of this type, held as long as `self`, which nobody writes, as
-        // the caller vouches.
-        Ok(unsafe { slice::from_raw_parts(self.data.cast::<T>(), self.len / size_of::<T>()) })
+        // SAFETY: contiguous, aligned memory of elements of this size, held as long as `self`, which nobody writes, as the
+        // caller vouches.
+        let elements = unsafe {
+            slice::from_raw_parts(self.data.cast::<MaybeUninit<T>>(), self.len / size_of::<T>())
+        };
+        self.validate(elements)?;
+        // SAFETY: they are valid, as has been checked just now.
+        Ok(unsafe { slice::from_raw_parts(elements.as_ptr().cast(), elements.len()) })
     }
 
-    /// A copy of contiguous memory, as elements of type `T`.
+    /// A copy of contiguous memory, as elements of type `T`. It waits for the interpreter's GIL, so no bytecode of that
+    /// interpreter writes meanwhile. If others write (native code without the GIL, another interpreter that has the
+    /// memory), the copy may have some old and some new bytes.
     ///
     /// # Errors
     ///
     /// As [`Buffer::as_slice`].
     pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
-        // Python code that could write runs only under the GIL.
         let _attached = self.interpreter.attach();
         self.check::<T>()?;
         let count = self.len / size_of::<T>();
-        let mut elements = Vec::with_capacity(count);
+        let mut elements: Vec<MaybeUninit<T>> = Vec::with_capacity(count);
         if count > 0 {
-            // SAFETY: `check` has shown contiguous, aligned memory of `count` elements; the vector
-            // has room for them, and that the bytes are elements.
+            // SAFETY: `check` has shown contiguous, aligned memory of `count` elements, and the vector has room for them.
             unsafe {
-                std::ptr::copy_nonoverlapping(self.data.cast::<T>(), elements.as_mut_ptr(), count);
+                std::ptr::copy_nonoverlapping(self.data.cast(), elements.as_mut_ptr(), count);
                 elements.set_len(count);
             }
         }
-        Ok(elements)
+        // The copy, which nobody can change after this.
+        self.validate(&elements)?;
+        let mut elements = ManuallyDrop::new(elements);
+        // SAFETY: the same allocation and layout, taken apart once; its elements are copies of initialised memory, and valid.
+        Ok(unsafe {
+            Vec::from_raw_parts(elements.as_mut_ptr().cast(), elements.len(), elements.capacity())
+        })
     }
 
     /// What keeps the memory.
@@ -154,14 +166,9 @@ impl Buffer {
         Keeper { owner: self.held, interpreter: Some(self.interpreter) }
     }
 
+    /// Whether contiguous elements of this type's kind and size are there, at aligned addresses.
     fn check<T: Element>(&self) -> Result<()> {
-        let refused = |reason: String| {
-            Err(Error::convert(
-                format!("elements of type {}", std::any::type_name::<T>()),
-                format!("a buffer of format {:?}", self.format()),
-                reason,
-            ))
-        };
+        let refused = |reason: String| Err(self.refused::<T>(&reason));
         if !self.is_contiguous() {
             return refused("its elements are not contiguous".to_owned());
         }
@@ -174,16 +181,26 @@ impl Buffer {
         if !self.is_empty() && !self.data.cast::<T>().is_aligned() {
             return refused("it is not aligned".to_owned());
         }
-        let bytes = match self.is_empty() {
-            true => &[][..],
-            // SAFETY: contiguous memory that the exporter keeps. A race with code of Python's that writes
-            // is excluded by `to_vec`, which holds the GIL, and by the promise that `as_slice` asks for.
-            false => unsafe { slice::from_raw_parts(self.data, self.len) },
-        };
-        if !T::are_valid(bytes) {
-            return refused("an element has a bit pattern that this type has not".to_owned());
-        }
         Ok(())
+    }
+
+    /// `elements` must be initialised: a buffer's own that nobody writes, or copies.
+    fn validate<T: Element>(&self, elements: &[MaybeUninit<T>]) -> Result<()> {
+        // SAFETY: the elements are initialised, and have no padding, as `Element` promises.
+        let bytes =
+            unsafe { slice::from_raw_parts(elements.as_ptr().cast(), size_of_val(elements)) };
+        match T::are_valid(bytes) {
+            true => Ok(()),
+            false => Err(self.refused::<T>("an element has a bit pattern that this type has not")),
+        }
+    }
+
+    fn refused<T>(&self, reason: &str) -> Error {
+        Error::convert(
+            format!("elements of type {}", std::any::type_name::<T>()),
+            format!("a buffer of format {:?}", self.format()),
+            reason,
+        )
     }
 }
 

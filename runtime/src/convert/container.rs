@@ -4,6 +4,7 @@ use super::{FromPython, Inspected, List, Plain, ToPython};
 use crate::object::Object;
 use crate::payload::table::{Handle, Kind, Leaf};
 use crate::session::Session;
+use crate::thread::stack;
 use crate::{Error, Result};
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, Hash};
@@ -15,6 +16,8 @@ pub(super) fn gather<'session, 'item, T: ToPython + ?Sized + 'item>(
     kind: Kind,
     items: impl IntoIterator<Item = &'item T>,
 ) -> Result<Object<'session>> {
+    // A container in a container comes here again before it calls Python.
+    stack::check()?;
     let _attached = session.attach();
     let items = items.into_iter();
     let mut list = List::with_capacity(session, items.size_hint().0);

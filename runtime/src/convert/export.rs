@@ -6,6 +6,7 @@ use super::dlpack::{
 use super::keeper::Lent;
 use super::tensor::Tensor;
 use crate::Result;
+use crate::contained::drop_contained;
 use crate::interpreter::called_by_anybody;
 use crate::object::Object;
 use crate::payload::table::{Handle, TensorLoan};
@@ -119,9 +120,9 @@ impl Exported<()> {
 /// `managed` must come from [`Exported::leak`], and is freed.
 unsafe extern "C" fn free(managed: *mut DLManagedTensor) {
     // SAFETY: as the caller vouches; the context is the box.
-    called_by_anybody(|| unsafe {
-        drop(Box::from_raw((*managed).manager_ctx.cast::<Exported<DLManagedTensor>>()));
-    });
+    let exported =
+        unsafe { Box::from_raw((*managed).manager_ctx.cast::<Exported<DLManagedTensor>>()) };
+    called_by_anybody(|| drop_contained("a tensor's owner", exported));
 }
 
 /// # Safety
@@ -129,9 +130,10 @@ unsafe extern "C" fn free(managed: *mut DLManagedTensor) {
 /// `managed` must come from [`Exported::leak`], and is freed.
 unsafe extern "C" fn free_versioned(managed: *mut DLManagedTensorVersioned) {
     // SAFETY: as the caller vouches; the context is the box.
-    called_by_anybody(|| unsafe {
-        drop(Box::from_raw((*managed).manager_ctx.cast::<Exported<DLManagedTensorVersioned>>()));
-    });
+    let exported = unsafe {
+        Box::from_raw((*managed).manager_ctx.cast::<Exported<DLManagedTensorVersioned>>())
+    };
+    called_by_anybody(|| drop_contained("a tensor's owner", exported));
 }
 
 #[cfg(test)]

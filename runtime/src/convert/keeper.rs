@@ -2,6 +2,7 @@
 
 use super::buffer::Buffer;
 use super::tensor::Tensor;
+use crate::contained::drop_contained;
 use crate::interpreter::{Inner, entered_from_python};
 use crate::session::Session;
 use hydrozoa_loader::DomainId;
@@ -31,7 +32,7 @@ impl<T> Lent<T> {
     pub(super) unsafe extern "C" fn release(context: *mut c_void) {
         // SAFETY: as the caller vouches.
         let lent = unsafe { Box::from_raw(context.cast::<Self>()) };
-        entered_from_python(lent.domain, || drop(lent));
+        entered_from_python(lent.domain, || drop_contained("what was lent to Python", lent));
     }
 }
 

@@ -1,6 +1,7 @@
 //! Errors of Rust on their way through Python: each is held by the exception that Python has in its place.
 
 use crate::Error;
+use crate::contained::drop_contained;
 use crate::interpreter::{Inner, entered_from_python};
 use crate::leaf::Leaf;
 use hydrozoa_loader::DomainId;
@@ -38,5 +39,5 @@ pub(super) unsafe fn take(context: *mut c_void) -> Option<Error> {
 pub(super) unsafe extern "C" fn release(context: *mut c_void) {
     // SAFETY: as the caller vouches.
     let passing = unsafe { Box::from_raw(context.cast::<Passing>()) };
-    entered_from_python(passing.domain, || drop(passing));
+    entered_from_python(passing.domain, || drop_contained("an error", passing));
 }

@@ -198,7 +198,8 @@ impl Outside {
         // One that is ending is not found, and keeps its GIL: only threads that are in it want that
         // one still, and they let go of other GILs before they wait for it.
         let left = before.filter(|before| *before != domain).and_then(live::find).map(Left::new);
-        let entered = current::enter(domain);
+        // SAFETY: the thread runs the domain's code next; the code of the domain before goes on after this was dropped.
+        let entered = unsafe { current::enter(domain) };
         // After the domain was entered: it says whose state is wanted.
         Self { _torch: ThreadState::enter_current(before), _domain: entered, _left: left }
     }
@@ -287,14 +288,16 @@ impl Drop for States {
 /// Marks this thread as inside `domain` for the time of `action`: for owners that Python code lets go of, maybe on a
 /// thread that neither a session nor Python has made (one that calls a function of ctypes), and maybe without the GIL.
 pub(crate) fn entered_from_python<R>(domain: DomainId, action: impl FnOnce() -> R) -> R {
-    let _entered = current::enter(domain);
+    // SAFETY: code of this domain has called, and goes on afterwards.
+    let _entered = unsafe { current::enter(domain) };
     let _held = held::unknown();
     action()
 }
 
 /// The same where Python code calls the host under the interpreter's GIL: for host functions.
 pub(crate) fn called_from_python<R>(inner: &Inner, action: impl FnOnce() -> R) -> R {
-    let _entered = current::enter(inner.domain().id());
+    // SAFETY: code of this interpreter has called, and goes on afterwards.
+    let _entered = unsafe { current::enter(inner.domain().id()) };
     let _held = held::of(inner);
     action()
 }

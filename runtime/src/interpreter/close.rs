@@ -24,10 +24,14 @@ impl Drop for Ending {
 }
 
 impl End {
-    /// Waits until it has ended, or until `deadline`. True if it has.
-    fn wait_until(&self, deadline: Instant) -> bool {
-        let left = deadline.saturating_duration_since(Instant::now());
+    /// Waits until it has ended, or until `deadline`, if there is one. True if it has.
+    fn wait_until(&self, deadline: Option<Instant>) -> bool {
         let guard = self.has_ended.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(deadline) = deadline else {
+            let ended = self.changed.wait_while(guard, |ended| !*ended);
+            return *ended.unwrap_or_else(PoisonError::into_inner);
+        };
+        let left = deadline.saturating_duration_since(Instant::now());
         let waited = self.changed.wait_timeout_while(guard, left, |ended| !*ended);
         *waited.unwrap_or_else(PoisonError::into_inner).0
     }
@@ -52,7 +56,8 @@ impl Interpreter {
 
 /// Gives handles up, one beside the other, and waits at most for `within` until their interpreters have ended.
 pub(crate) fn close_all(interpreters: Vec<Interpreter>, within: Duration) -> Result<()> {
-    let deadline = Instant::now() + within;
+    // Too far away for the clock is never.
+    let deadline = Instant::now().checked_add(within);
     let given_up: Vec<_> = interpreters.into_iter().map(GivenUp::new).collect();
     let mut outcome = Ok(());
     for given_up in given_up {
@@ -80,7 +85,7 @@ impl GivenUp {
         Ok(Self { name, interpreter: weak, end })
     }
 
-    fn wait_until(self, deadline: Instant, within: Duration) -> Result<()> {
+    fn wait_until(self, deadline: Option<Instant>, within: Duration) -> Result<()> {
         if self.end.wait_until(deadline) {
             return Ok(());
         }

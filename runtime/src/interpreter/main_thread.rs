@@ -110,7 +110,8 @@ impl MainThread {
 
 /// Finalizes the interpreter, on the thread that has started it.
 fn finalize(domain: &Domain, table: &PayloadTable) -> Result<()> {
-    let _entered = hydrozoa_loader::current::enter(domain.id());
+    // SAFETY: until the guard's end only code of this domain runs.
+    let _entered = unsafe { hydrozoa_loader::current::enter(domain.id()) };
     let mut sink = Sink::default();
     // SAFETY: the thread is the one that has started the interpreter. No session is attached or can
     // attach any more (see `Drop for Inner`); Python's own threads are its own business.

@@ -2,6 +2,7 @@
 
 use super::visit::Visit;
 use super::{GRACE, PAUSE, clock, sender, stacks};
+use crate::contained::contained;
 use crate::interpreter::Interpreter;
 use crate::payload::table::Interrupt;
 use crate::thread::Thread;
@@ -143,8 +144,10 @@ fn report(visit: &Visit) {
     };
     tracing::warn!("{stuck}");
     let OnStuck { listener, replace } = inner.on_stuck();
-    if let Some(listener) = listener {
-        listener(&stuck);
+    if let Some(listener) = listener
+        && let Err(panic) = contained(|| listener(&stuck))
+    {
+        tracing::error!(panic, "the function that hears of stuck calls panicked");
     }
     if let Some(replace) = replace {
         thread::sleep(SECOND_GRACE);

@@ -58,7 +58,8 @@ thread_local! {
 /// Marks the thread as running `member`; remembers where a visitor comes from.
 fn arrive(member: &Member, by_state: bool) {
     let Some(host) = member.domain().map(hydrozoa_loader::Domain::id) else { return };
-    let home = current::replace(Some(host));
+    // SAFETY: the thread runs the member's code next; `leave` sets the domain again.
+    let home = unsafe { current::replace(Some(host)) };
     // At thread exit the list is gone, and so is the code to return to.
     let _ = VISITS.try_with(|visits| {
         let mut visits = visits.borrow_mut();
@@ -111,7 +112,8 @@ fn leave(member: &Member, end: End) {
             // Python of a worker may have called torch, which releases the GIL and takes it back.
             visit.released = true;
         } else {
-            current::replace(visit.home);
+            // SAFETY: the thread goes on with the code that it came from.
+            unsafe { current::replace(visit.home) };
             visits.pop();
         }
     });
@@ -170,7 +172,8 @@ unsafe extern "C-unwind" fn engine_thread(
     increment: bool,
     member: &'static Member,
 ) {
-    let _serves = member.domain().map(|domain| current::enter(domain.id()));
+    // SAFETY: the engine's thread runs the member's code until it ends.
+    let _serves = member.domain().map(|domain| unsafe { current::enter(domain.id()) });
     // SAFETY: the caller's arguments.
     unsafe { (symbols().engine_thread)(engine, device, queue, increment) };
 }

@@ -9,6 +9,7 @@ use crate::syntax::{parse, uses};
 const RUNTIME: [&[&str]; 9] = [
     &[
         "error",
+        "contained",
         "environment",
         "thread",
         "shared_signals",

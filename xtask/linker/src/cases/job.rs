@@ -242,7 +242,8 @@ fn domain(job: &Job, loader: &Loader, copy: usize) -> Result<Domain> {
 
 /// Opens the libraries of the case.
 fn open(job: &Job, copy: usize, domain: Domain) -> Result<Copy> {
-    let _inside = current::enter(domain.id());
+    // SAFETY: until the guard's end only code of this domain runs.
+    let _inside = unsafe { current::enter(domain.id()) };
     let mut libraries = Vec::new();
     for open in &job.opens {
         let mut flags = if open.lazy { OpenFlags::LAZY } else { OpenFlags::NOW };
@@ -303,7 +304,8 @@ impl Copy {
     }
 
     fn step(&self) -> Result<()> {
-        let _inside = current::enter(self.domain.id());
+        // SAFETY: until the guard's end only code of this domain runs.
+        let _inside = unsafe { current::enter(self.domain.id()) };
         call(self.find("test"))
     }
 }
@@ -413,7 +415,8 @@ fn finish(job: &Job, copies: Vec<Copy>) -> Result<()> {
     for copy in copies {
         let paths: Vec<_> = copy.domain.replicas();
         drop(copy.libraries);
-        let _inside = current::enter(copy.domain.id());
+        // SAFETY: until the guard's end only code of this domain runs.
+        let _inside = unsafe { current::enter(copy.domain.id()) };
         // SAFETY: the case no longer runs, and the cases hand out no pointers.
         unsafe { copy.domain.close() };
         let maps = fs::read_to_string("/proc/self/maps")?;
