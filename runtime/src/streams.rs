@@ -11,9 +11,13 @@ use std::fmt;
 use std::io::{self, Read, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 /// What is read at once at most, in bytes.
 const LARGEST_READ: usize = 1 << 16;
+
+/// How long a thread sleeps before it looks again whether a stream is free. It takes no lock, so a fork disturbs nobody.
+const PAUSE: Duration = Duration::from_micros(200);
 
 /// Makes the writer of one interpreter, of which it gets the position in the pool.
 type MakeWriter = Arc<dyn Fn(usize) -> Box<dyn Write + Send> + Send + Sync>;
@@ -59,8 +63,9 @@ impl Streams {
 
 /// A stream that Python has. One thread uses it at a time.
 struct Held {
-    /// The thread that uses it, as the system numbers it; 0 for none.
+    /// The process and the thread that use it, as the system numbers them; 0 for none.
     user: AtomicU64,
+    /// Taken by that thread alone, so nobody waits for it.
     end: Mutex<End>,
 }
 
@@ -93,18 +98,26 @@ impl Held {
     }
 
     /// Calls `action` while no other thread uses the stream. A panic of the application's code, or a use of the stream in
-    /// its own code, is an error.
+    /// its own code, is an error. So is a use in a forked child of a stream that another thread used at the fork: that
+    /// thread is not there, and nobody knows what it has left.
     fn with<T>(&self, action: impl FnOnce(&mut End) -> io::Result<T>) -> Result<T, i32> {
+        let process = u64::from(std::process::id());
         // SAFETY: no precondition.
-        let own = unsafe { libc::pthread_self() };
-        if self.user.load(Ordering::Relaxed) == own {
-            return Err(libc::EDEADLK);
+        let thread = unsafe { libc::gettid() };
+        let own = process << 32 | u64::from(thread.cast_unsigned());
+        while let Err(user) =
+            self.user.compare_exchange(0, own, Ordering::Acquire, Ordering::Relaxed)
+        {
+            if user == own || user >> 32 != process {
+                return Err(libc::EDEADLK);
+            }
+            std::thread::sleep(PAUSE);
         }
         let mut end = self.end.lock().unwrap_or_else(PoisonError::into_inner);
-        self.user.store(own, Ordering::Relaxed);
         // The application's code may enter any interpreter.
         let done = called_by_anybody(|| contained(|| action(&mut end)));
-        self.user.store(0, Ordering::Relaxed);
+        drop(end);
+        self.user.store(0, Ordering::Release);
         match done {
             Ok(Ok(value)) => Ok(value),
             Ok(Err(error)) => Err(error.raw_os_error().unwrap_or(libc::EIO)),

@@ -16,8 +16,12 @@ use std::{fmt, slice};
 
 /// Memory that a Python object exports: `bytes`, `bytearray`, `memoryview`, `array`, numpy arrays.
 ///
-/// While this lives, the exporter cannot resize or free the memory. Any thread may drop it, and the drop
-/// does not wait.
+/// While this lives, the exporter cannot resize or free the memory. Any thread may drop it. The drop waits for no GIL. If
+/// nothing else keeps the interpreter, it waits for the interpreter's end, as the drop of an
+/// [`Interpreter`](crate::Interpreter) does.
+///
+/// An exporter that breaks the buffer protocol (numpy's `resize(refcheck=False)`) leaves addresses of freed memory behind,
+/// as it does in Python.
 pub struct Buffer {
     /// Dropped first: it is given back in the interpreter, at its end if nobody enters it before.
     held: Arc<Held>,

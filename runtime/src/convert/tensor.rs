@@ -24,7 +24,11 @@ use std::{fmt, ptr, slice};
 ///
 /// Clones share the memory. It is freed when the last clone is dropped and every Python object made from
 /// it is gone, on whatever thread. Memory that Python owns is freed under the interpreter's GIL; if this
-/// thread does not hold it, that happens at the interpreter's next entry.
+/// thread does not hold it, that happens at the interpreter's next entry. A drop waits for no GIL. If nothing else keeps
+/// the interpreter, the drop of the last clone waits for the interpreter's end.
+///
+/// DLPack cannot keep an exporter from moving its memory. Python code must not resize a tensor that Rust has
+/// (`torch.Tensor.resize_`), as it must not in Python beside `numpy.from_dlpack`.
 #[derive(Clone)]
 pub struct Tensor {
     /// Dropped first: what it gives back is queued in the interpreter, which frees it when it ends.
@@ -205,7 +209,8 @@ impl Tensor {
         Self::from_vec(elements.to_vec(), shape)
     }
 
-    /// A copy of the elements, row by row: one `memcpy` if they are contiguous.
+    /// A copy of the elements, row by row: one `memcpy` if they are contiguous. It takes no GIL. If others write the memory
+    /// meanwhile, the copy may have some old and some new bytes.
     ///
     /// # Errors
     ///

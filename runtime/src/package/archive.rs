@@ -43,7 +43,8 @@ struct Inner {
 }
 
 impl Archive {
-    /// Maps and checks a file.
+    /// Maps and checks a file. Nobody may change the file in place or cut it off while it is mapped: a read of what is gone
+    /// ends the process (SIGBUS). A new file in its place does no harm.
     ///
     /// # Errors
     ///

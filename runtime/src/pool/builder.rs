@@ -236,6 +236,9 @@ impl Builder {
     /// its panic and a `print` that the writer itself has caused. What native code writes to the process's descriptors does not
     /// come here. The default is the process's standard output.
     ///
+    /// In a forked child, a writer that another thread was using at the fork is gone: writes to it are an `OSError`. A buffer of
+    /// Python's that another thread was writing at the fork may keep the child waiting, as in plain Python.
+    ///
     /// ```no_run
     /// # use std::fs::File;
     /// # fn f() -> Result<(), Box<dyn std::error::Error>> {
