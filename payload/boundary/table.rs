@@ -27,7 +27,7 @@ use std::ffi::{c_char, c_int, c_long, c_void};
 pub const MAGIC: u64 = u64::from_le_bytes(*b"hydrozoa");
 
 /// Changed when the meaning of a function changes without the table's size changing.
-pub const VERSION: u32 = 8;
+pub const VERSION: u32 = 9;
 
 /// The payload's only exported symbol, of type [`Entry`].
 pub const ENTRY: &str = "hydrozoa_payload_v1";
@@ -178,6 +178,27 @@ pub struct Callback {
     ) -> Handle,
     /// Called once, when Python lets go of the function.
     pub drop: unsafe extern "C" fn(context: *mut c_void),
+}
+
+/// A callable of the host, and what it says about itself.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Definition {
+    /// What is called.
+    pub callback: Callback,
+    /// `__name__`.
+    pub name: Text,
+    /// `__qualname__`.
+    pub qualified_name: Text,
+    /// `__module__`. Empty: `None`.
+    pub module: Text,
+    /// `__doc__`. Empty: `None`.
+    pub doc: Text,
+    /// `__text_signature__`: parameters in parentheses, as a `def` has them. The callback gets an argument for each of them,
+    /// in their order, and no names. Empty: the callback gets the arguments of the call as they are.
+    pub signature: Text,
+    /// 1: an attribute of a class with this value is a method.
+    pub binds: c_int,
 }
 
 /// A tensor of the host that Python may import through `__dlpack__`.
@@ -476,8 +497,7 @@ pub struct PayloadTable {
         unsafe extern "C" fn(loan: *const Loan, out: *mut Handle, sink: *mut c_void) -> Status,
     /// A callable. On failure the callback is dropped.
     pub function: unsafe extern "C" fn(
-        name: Text,
-        callback: *const Callback,
+        definition: *const Definition,
         out: *mut Handle,
         sink: *mut c_void,
     ) -> Status,
@@ -512,6 +532,19 @@ pub struct PayloadTable {
         array: *mut c_int,
         sink: *mut c_void,
     ) -> Status,
+    /// The base of all classes whose instances hold a value of the host's.
+    pub instance_type: unsafe extern "C" fn(out: *mut Handle, sink: *mut c_void) -> Status,
+    /// A new instance of `class`, which must be derived from that base. It holds `context`. `drop(context)` is called once:
+    /// when the instance is freed, or on failure.
+    pub instance: unsafe extern "C" fn(
+        class: Handle,
+        context: *mut c_void,
+        drop: unsafe extern "C" fn(*mut c_void),
+        out: *mut Handle,
+        sink: *mut c_void,
+    ) -> Status,
+    /// What an instance of such a class holds. Null if `object` is none.
+    pub held: unsafe extern "C" fn(object: Handle) -> *mut c_void,
 
     // What takes memory.
     /// Calls `visit` with `context` for each range of addresses that the interpreter's allocators have. Any thread may ask,

@@ -1,19 +1,26 @@
 //! Host functions as Python callables.
 
-use crate::fault::Outcome;
+use crate::fault::{Fault, Outcome};
 use crate::reference::Ref;
 use crate::report::guarded;
-use crate::table::{Callback, Handle, Status, Text};
+use crate::signature::Signature;
+use crate::table::{Callback, Definition, Handle, Status, Text};
 use crate::types::{CarrierType, Lent, carried, offset_of_carried};
 use pyo3_ffi::{
-    Py_READONLY, Py_T_PYSSIZET, Py_TPFLAGS_HAVE_VECTORCALL, Py_tp_call, Py_tp_getset,
-    Py_tp_members, Py_tp_repr, PyErr_Occurred, PyErr_SetString, PyExc_SystemError, PyGetSetDef,
-    PyMemberDef, PyObject, PyUnicode_FromFormat, PyVectorcall_Call, PyVectorcall_NARGS,
-    vectorcallfunc,
+    Py_INCREF, Py_None, Py_READONLY, Py_T_PYSSIZET, Py_TPFLAGS_HAVE_VECTORCALL,
+    Py_TPFLAGS_METHOD_DESCRIPTOR, Py_tp_call, Py_tp_descr_get, Py_tp_getset, Py_tp_members,
+    Py_tp_repr, PyDescr_NewGetSet, PyErr_Occurred, PyErr_SetString, PyExc_SystemError, PyGetSetDef,
+    PyMemberDef, PyObject, PyObject_SetAttrString, PyUnicode_FromFormat, PyVectorcall_Call,
+    PyVectorcall_NARGS, vectorcallfunc,
 };
-use std::ffi::c_void;
+use std::ffi::{CStr, c_void};
 use std::mem::offset_of;
 use std::ptr;
+
+unsafe extern "C" {
+    /// In CPython's `Include/cpython/classobject.h` in all versions; pyo3-ffi lacks it.
+    fn PyMethod_New(function: *mut PyObject, instance: *mut PyObject) -> *mut PyObject;
+}
 
 /// The host's function behind a callable.
 #[repr(C)]
@@ -22,34 +29,112 @@ struct Function {
     vectorcall: vectorcallfunc,
     callback: Callback,
     name: Ref,
+    qualified_name: Ref,
+    module: Ref,
+    doc: Ref,
+    /// The signature's text, or None.
+    text: Ref,
+    signature: Option<Signature>,
     _lent: Lent,
 }
 
 /// See [`crate::table::PayloadTable::function`].
 pub(crate) unsafe extern "C" fn function(
-    name: Text,
-    callback: *const Callback,
+    definition: *const Definition,
     out: *mut Handle,
     sink: *mut c_void,
 ) -> Status {
-    static TYPE: CarrierType = CarrierType::with_flags(Py_TPFLAGS_HAVE_VECTORCALL);
-    // SAFETY: the host is attached, and passes a valid callback, view and place.
+    static FUNCTION: CarrierType = CarrierType::with_flags(Py_TPFLAGS_HAVE_VECTORCALL);
+    static METHOD: CarrierType =
+        CarrierType::with_flags(Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR);
+    // SAFETY: the host is attached, and passes a valid definition and place.
     unsafe {
-        let callback = *callback;
+        let definition = *definition;
         // From here on the callback is dropped in every case.
-        let lent = Lent { context: callback.context, drop: callback.drop };
+        let lent = Lent { context: definition.callback.context, drop: definition.callback.drop };
         guarded(sink, move || {
-            let name = Ref::text(name.bytes())?;
-            let function = Function { vectorcall: call, callback, name, _lent: lent };
-            let slots = [
-                (Py_tp_call, PyVectorcall_Call as *mut c_void),
-                (Py_tp_members, (&raw mut MEMBERS).cast()),
-                (Py_tp_repr, represent as *mut c_void),
-                (Py_tp_getset, (&raw mut ATTRIBUTES).cast()),
-            ];
-            *out = TYPE.make(c"_hydrozoa.Function", &slots, function)?.into_handle();
+            let function = Function::new(&definition, lent)?;
+            let made = match definition.binds {
+                0 => make(&FUNCTION, c"_hydrozoa.Function", itself as *mut c_void, function)?,
+                _ => make(&METHOD, c"_hydrozoa.Method", bind as *mut c_void, function)?,
+            };
+            *out = made.into_handle();
             Ok(())
         })
+    }
+}
+
+impl Function {
+    /// # Safety
+    ///
+    /// Attached; the definition's views are valid.
+    unsafe fn new(definition: &Definition, lent: Lent) -> Outcome<Self> {
+        // SAFETY: by contract.
+        unsafe {
+            let text = optional(definition.signature)?;
+            let signature = match definition.signature.len {
+                0 => None,
+                _ => Some(Signature::read(&text)?),
+            };
+            Ok(Self {
+                vectorcall: call,
+                callback: definition.callback,
+                name: Ref::text(definition.name.bytes())?,
+                qualified_name: Ref::text(definition.qualified_name.bytes())?,
+                module: optional(definition.module)?,
+                doc: optional(definition.doc)?,
+                text,
+                signature,
+                _lent: lent,
+            })
+        }
+    }
+}
+
+/// A `str`, or None for an empty text.
+///
+/// # Safety
+///
+/// Attached; the view is valid.
+unsafe fn optional(text: Text) -> Outcome<Ref> {
+    // SAFETY: by contract.
+    unsafe {
+        match text.len {
+            0 => Ref::borrowed(Py_None()),
+            _ => Ref::text(text.bytes()),
+        }
+    }
+}
+
+/// # Safety
+///
+/// Attached. `kind` has the flags that fit `descriptor`, a `descrgetfunc`.
+unsafe fn make(
+    kind: &CarrierType,
+    name: &'static CStr,
+    descriptor: *mut c_void,
+    function: Function,
+) -> Outcome<Ref> {
+    let is_new = kind.made().is_none();
+    let slots = [
+        (Py_tp_call, PyVectorcall_Call as *mut c_void),
+        (Py_tp_members, (&raw mut MEMBERS).cast()),
+        (Py_tp_repr, represent as *mut c_void),
+        (Py_tp_getset, (&raw mut ATTRIBUTES).cast()),
+        (Py_tp_descr_get, descriptor),
+    ];
+    // SAFETY: attached; all objects of both types hold a `Function`, and the slots fit it.
+    unsafe {
+        let made = kind.make(name, &slots, function)?;
+        if let Some(kind) = kind.made().filter(|_| is_new) {
+            // PyType_FromSpec has put the type's own module in its place.
+            let module = Ref::owned(PyDescr_NewGetSet(kind, (&raw mut MODULE).cast()))?;
+            let name = c"__module__".as_ptr();
+            if PyObject_SetAttrString(kind.cast(), name, module.as_ptr()) != 0 {
+                return Err(Fault::Raised);
+            }
+        }
+        Ok(made)
     }
 }
 
@@ -67,22 +152,12 @@ static mut MEMBERS: [PyMemberDef; 2] = [
     unsafe { std::mem::zeroed() },
 ];
 
-/// `__name__` and the end of the list. CPython wants a mutable list, and does not change it.
-static mut ATTRIBUTES: [PyGetSetDef; 3] = [
-    PyGetSetDef {
-        name: c"__name__".as_ptr(),
-        get: Some(name),
-        set: None,
-        doc: ptr::null(),
-        closure: ptr::null_mut(),
-    },
-    PyGetSetDef {
-        name: c"__qualname__".as_ptr(),
-        get: Some(name),
-        set: None,
-        doc: ptr::null(),
-        closure: ptr::null_mut(),
-    },
+/// The attributes and the end of the list. CPython wants a mutable list, and does not change it.
+static mut ATTRIBUTES: [PyGetSetDef; 5] = [
+    attribute(c"__name__", offset_of!(Function, name)),
+    attribute(c"__qualname__", offset_of!(Function, qualified_name)),
+    attribute(c"__doc__", offset_of!(Function, doc)),
+    attribute(c"__text_signature__", offset_of!(Function, text)),
     PyGetSetDef {
         name: ptr::null(),
         get: None,
@@ -92,29 +167,101 @@ static mut ATTRIBUTES: [PyGetSetDef; 3] = [
     },
 ];
 
-unsafe extern "C" fn name(function: *mut PyObject, _: *mut c_void) -> *mut PyObject {
-    // SAFETY: called attached, on an object of the type above.
-    unsafe { new_reference(Ref::borrowed(carried::<Function>(function).name.as_ptr())) }
+/// Set when the type is made.
+static mut MODULE: PyGetSetDef = attribute(c"__module__", offset_of!(Function, module));
+
+/// An attribute whose value is a [`Ref`] at an offset in [`Function`].
+const fn attribute(name: &'static CStr, offset: usize) -> PyGetSetDef {
+    PyGetSetDef {
+        name: name.as_ptr(),
+        get: Some(get),
+        set: None,
+        doc: ptr::null(),
+        closure: ptr::without_provenance_mut(offset),
+    }
+}
+
+unsafe extern "C" fn get(function: *mut PyObject, offset: *mut c_void) -> *mut PyObject {
+    // SAFETY: called attached, on an object of the types above, with the offset of a `Ref` in it.
+    unsafe {
+        let function: *const Function = carried::<Function>(function);
+        let field = &*function.byte_add(offset.addr()).cast::<Ref>();
+        new_reference(field.as_ptr())
+    }
 }
 
 unsafe extern "C" fn represent(function: *mut PyObject) -> *mut PyObject {
-    // SAFETY: called attached, on an object of the type above; `%R` takes an object.
+    // SAFETY: called attached, on an object of the types above; `%R` takes an object.
     unsafe {
-        let name = carried::<Function>(function).name.as_ptr();
+        let name = carried::<Function>(function).qualified_name.as_ptr();
         PyUnicode_FromFormat(c"<host function %R>".as_ptr(), name)
     }
 }
 
-unsafe extern "C" fn call(
+/// `__get__` of a function that is no method. `inspect` takes what has one for a function of C, and reads
+/// `__text_signature__`.
+unsafe extern "C" fn itself(
     function: *mut PyObject,
+    _: *mut PyObject,
+    _: *mut PyObject,
+) -> *mut PyObject {
+    // SAFETY: called attached, on a live object.
+    unsafe { new_reference(function) }
+}
+
+/// `__get__` of a method.
+unsafe extern "C" fn bind(
+    function: *mut PyObject,
+    instance: *mut PyObject,
+    _: *mut PyObject,
+) -> *mut PyObject {
+    // SAFETY: called attached, on live objects; the instance is null for a look-up in the class.
+    unsafe {
+        match instance.is_null() || instance == Py_None() {
+            true => new_reference(function),
+            false => PyMethod_New(function, instance),
+        }
+    }
+}
+
+unsafe extern "C" fn call(
+    object: *mut PyObject,
     arguments: *const *mut PyObject,
     count: usize,
     names: *mut PyObject,
 ) -> *mut PyObject {
-    // SAFETY: called attached, on an object of the type above, with live arguments.
+    // SAFETY: called attached, on an object of the types above, with live arguments.
     unsafe {
-        let callback = carried::<Function>(function).callback;
+        let function = carried::<Function>(object);
         let count = PyVectorcall_NARGS(count).cast_unsigned();
+        match &function.signature {
+            Some(signature) if !(names.is_null() && signature.is_filled_by(count)) => {
+                let name = &function.qualified_name;
+                match signature.bind(name, arguments, count, names) {
+                    Ok(mut bound) => {
+                        let count = signature.len();
+                        call_host(function.callback, bound.as_ptr(), count, ptr::null_mut())
+                    }
+                    Err(_) => ptr::null_mut(),
+                }
+            }
+            _ => call_host(function.callback, arguments, count, names),
+        }
+    }
+}
+
+/// # Safety
+///
+/// Attached. The arguments are as [`Callback::call`] says.
+#[inline]
+unsafe fn call_host(
+    callback: Callback,
+    arguments: *const *mut PyObject,
+    count: usize,
+    names: *mut PyObject,
+) -> *mut PyObject {
+    // SAFETY: by contract.
+    unsafe {
         let result = (callback.call)(callback.context, arguments.cast(), count, names.cast());
         if result.is_null() && PyErr_Occurred().is_null() {
             let reason = c"the host function could not be called: the interpreter is ending";
@@ -124,6 +271,11 @@ unsafe extern "C" fn call(
     }
 }
 
-fn new_reference(object: Outcome<Ref>) -> *mut PyObject {
-    object.map_or(ptr::null_mut(), |object| object.into_handle().cast())
+/// # Safety
+///
+/// Attached, and the object is alive.
+unsafe fn new_reference(object: *mut PyObject) -> *mut PyObject {
+    // SAFETY: by contract.
+    unsafe { Py_INCREF(object) };
+    object
 }

@@ -12,6 +12,7 @@ mod arrays;
 mod barrier;
 mod built;
 mod ceiling;
+mod classes;
 mod collections;
 mod ended;
 mod exceptions;
@@ -28,6 +29,7 @@ mod quiet;
 mod recursion;
 mod reference;
 mod report;
+mod signature;
 mod stack;
 mod stacks;
 mod start;
@@ -89,6 +91,9 @@ static TABLE: PayloadTable = PayloadTable {
     tensor: tensors::tensor,
     lend_tensor: tensors::lend_tensor,
     stream: streams::stream,
+    instance_type: classes::instance_type,
+    instance: classes::instance,
+    held: classes::held,
     throw: exceptions::throw,
     lend_array: tensors::lend_array,
     regions: heap::regions,

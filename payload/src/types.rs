@@ -57,6 +57,12 @@ impl CarrierType {
         }
     }
 
+    /// The type, once an object of it was made.
+    pub(crate) fn made(&self) -> Option<*mut PyTypeObject> {
+        let made = self.made.load(Ordering::Acquire);
+        (!made.is_null()).then_some(made)
+    }
+
     /// Whether an object was made by [`CarrierType::make`] of this type.
     ///
     /// # Safety
@@ -134,8 +140,17 @@ pub(crate) struct Lent {
 }
 
 impl Drop for Lent {
+    /// Puts an exception aside that is being raised: the host's code may call Python.
     fn drop(&mut self) {
-        // SAFETY: the host gave the context with this function, to be called once.
-        unsafe { (self.drop)(self.context) };
+        #[allow(deprecated, reason = "PyErr_GetRaisedException is new in 3.12")]
+        // SAFETY: the host gave the context with this function, to be called once. The owner is dropped by an attached
+        // thread. What is fetched is put back.
+        unsafe {
+            let (mut kind, mut value, mut traceback) =
+                (ptr::null_mut(), ptr::null_mut(), ptr::null_mut());
+            pyo3_ffi::PyErr_Fetch(&mut kind, &mut value, &mut traceback);
+            (self.drop)(self.context);
+            pyo3_ffi::PyErr_Restore(kind, value, traceback);
+        }
     }
 }

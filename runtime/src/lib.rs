@@ -32,6 +32,7 @@
 //! | `serde` | [`convert`]'s `Serde`: any type with serde's traits as plain Python values, both ways |
 //! | `tch` | `tch::Tensor` in and out |
 
+mod class;
 mod cold;
 mod command_line;
 mod contained;
@@ -68,6 +69,7 @@ pub mod torch;
 mod torch_policy;
 mod waiting;
 
+pub use class::{Class, ClassBuilder, Instance};
 pub use cold::{Settled, Unsettled};
 pub use command_line::CommandLine;
 pub use convert::buffer::Buffer;
@@ -79,7 +81,7 @@ pub use convert::{
 pub use device::{Device, DeviceError};
 pub use error::{Error, HostError, Result};
 pub use exception::{Exception, Frame};
-pub use function::Arguments;
+pub use function::{Arguments, Function, Returned};
 pub use handle::Handle;
 pub use hydrozoa_loader as loader;
 pub use imports::{ImportProfile, Imports};

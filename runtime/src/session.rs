@@ -95,6 +95,15 @@ impl Session {
         self.object_from(&())
     }
 
+    /// `NotImplemented`, for special methods such as `__add__` that do not know the other operand.
+    ///
+    /// # Errors
+    ///
+    /// As [`Session::none`].
+    pub fn not_implemented(&self) -> Result<Object<'_>> {
+        self.import("builtins")?.getattr("NotImplemented")
+    }
+
     /// Runs the code of a module, and returns the module.
     ///
     /// ```no_run

@@ -4,6 +4,7 @@ use super::buffer::Buffer;
 use super::tensor::Tensor;
 use super::{Integer, ToPython, Value};
 use crate::Result;
+use crate::class::{Class, Instance};
 use crate::exception::Exception;
 use crate::handle::Handle;
 use crate::object::Object;
@@ -188,7 +189,7 @@ macro_rules! one_argument {
 one_argument! {
     bool, i8, i16, i32, i64, i128, isize, u8, u16, u32, u64, u128, usize, f32, f64, str, String, Integer, Value, Tensor,
     Object<'_>, Handle, Exception, Buffer, char, Path, PathBuf, OsStr, OsString, Duration, SystemTime;
-    for<T: ToPython> Option<T>, for<T: ToPython> [T], for<T: ToPython> Vec<T>,
+    for<T: Class> Instance<T>, for<T: ToPython> Option<T>, for<T: ToPython> [T], for<T: ToPython> Vec<T>,
     for<K: ToPython, V: ToPython, S> HashMap<K, V, S>, for<K: ToPython, V: ToPython> BTreeMap<K, V>,
     for<T: ToPython, S> HashSet<T, S>, for<T: ToPython> BTreeSet<T>;
 }

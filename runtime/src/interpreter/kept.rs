@@ -6,11 +6,36 @@
 use super::{Inner, Interpreter};
 use crate::leaf::Leaf;
 use crate::payload::table::{Handle, PayloadTable};
+use std::any::TypeId;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::{Arc, Weak};
 
 /// The references that an interpreter's end releases.
 #[derive(Debug, Default)]
 pub(super) struct KeptObjects(Leaf<Slots>);
+
+/// The Python classes of Rust types. The interpreter keeps them until its end.
+#[derive(Default)]
+pub(super) struct Classes(Leaf<HashMap<TypeId, Kept>>);
+
+impl Classes {
+    pub(super) fn get(&self, id: TypeId) -> Option<Handle> {
+        self.0.with(|classes| classes.get(&id).map(|class| class.handle))
+    }
+
+    /// Adds one, unless there is one. True if there was none.
+    pub(super) fn add(&self, id: TypeId, class: Kept) -> bool {
+        // The other one is dropped without the lock.
+        let mut class = Some(class);
+        self.0.with(|classes| {
+            if let Entry::Vacant(place) = classes.entry(id) {
+                class.take().map(|class| place.insert(class));
+            }
+        });
+        class.is_none()
+    }
+}
 
 /// A list in which an entry keeps its place, and a free place is used again.
 #[derive(Debug, Default)]

@@ -20,7 +20,7 @@ pub use weak::WeakInterpreter;
 use crate::cold::{Loan, Settling};
 use crate::heap::Heap;
 use crate::interrupt::{OnStuck, Sender, StuckVisits};
-use crate::payload::table::PayloadTable;
+use crate::payload::table::{Handle, PayloadTable};
 use crate::python::Installation;
 use attach::Gate;
 use close::End;
@@ -28,11 +28,11 @@ pub(crate) use close::close_all;
 use entries::Entries;
 use hydrozoa_loader::Domain;
 pub(crate) use kept::Kept;
-use kept::KeptObjects;
+use kept::{Classes, KeptObjects};
 use leases::Leases;
 pub(crate) use leases::Queue;
 use main_thread::MainThread;
-use std::any::Any;
+use std::any::{Any, TypeId};
 use std::ffi::c_void;
 use std::fmt;
 use std::ops::Range;
@@ -60,6 +60,7 @@ pub(crate) struct Inner {
     owner: OnceLock<Weak<Owner>>,
     /// References that are released before it ends.
     kept: KeptObjects,
+    classes: Classes,
     domain: Domain,
     /// Where its C++ objects are.
     heap: Option<&'static Heap>,
@@ -213,6 +214,16 @@ impl Inner {
     /// What of it lies in files.
     pub(crate) fn settling(&self) -> &Settling {
         &self.settling
+    }
+
+    /// Its class of a Rust type, if that was made. It lives as long as the interpreter.
+    pub(crate) fn class(&self, id: TypeId) -> Option<Handle> {
+        self.classes.get(id)
+    }
+
+    /// Notes its class of a Rust type, unless it has one. True if it had none.
+    pub(crate) fn add_class(&self, id: TypeId, class: Kept) -> bool {
+        self.classes.add(id, class)
     }
 
     /// Its stuck calls.

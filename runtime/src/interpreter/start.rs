@@ -5,7 +5,7 @@ use super::close::{End, Ending};
 use super::entries::Entries;
 use super::leases::Leases;
 use super::main_thread::MainThread;
-use super::{Inner, Interpreter, KeptObjects, live};
+use super::{Classes, Inner, Interpreter, KeptObjects, live};
 use crate::cold::{Settling, Wish};
 use crate::environment::Environment;
 use crate::imports::ImportMode;
@@ -115,6 +115,7 @@ pub(crate) fn start(
         gate: Gate::new(table),
         owner: OnceLock::new(),
         kept: KeptObjects::default(),
+        classes: Classes::default(),
         domain,
         heap,
         sender: Sender::default(),

@@ -33,6 +33,7 @@ const RUNTIME: [&[&str]; 9] = [
         "convert",
         "exception",
         "function",
+        "class",
         "streams",
         "device",
         "memory",
