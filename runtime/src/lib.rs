@@ -69,6 +69,8 @@ pub mod torch;
 mod torch_policy;
 mod waiting;
 
+#[doc(hidden)]
+pub use class::generated;
 pub use class::{Class, ClassBuilder, Instance};
 pub use cold::{Settled, Unsettled};
 pub use command_line::CommandLine;
@@ -84,6 +86,7 @@ pub use exception::{Exception, Frame};
 pub use function::{Arguments, Function, Returned};
 pub use handle::Handle;
 pub use hydrozoa_loader as loader;
+pub use hydrozoa_macros::{class, function};
 pub use imports::{ImportProfile, Imports};
 pub use inspect::{Survey, Surveyed, inspect, survey};
 pub use interpreter::{Interpreter, WeakInterpreter};

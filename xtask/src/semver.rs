@@ -7,7 +7,8 @@ use semver::Version;
 
 use crate::workspace;
 
-/// The crates with an interface for users. `hydrozoa-payload` is only for `hydrozoa`.
+/// The crates with an interface for users. `hydrozoa-payload` is only for `hydrozoa`, and the tool
+/// does not read macros.
 const CRATES: [&str; 3] = ["hydrozoa-loader", "hydrozoa", "hydrozoa-measure"];
 
 /// Compares the interfaces with those of the last tag.

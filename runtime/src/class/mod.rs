@@ -4,6 +4,8 @@
 //! several interpreters may hold one value.
 
 mod builder;
+#[doc(hidden)]
+pub mod generated;
 mod instance;
 
 pub use builder::ClassBuilder;
@@ -15,7 +17,7 @@ use crate::session::Session;
 
 /// A Rust type whose values are instances of a Python class.
 ///
-/// [`Session::class`] makes the class. [`Instance`] takes values into Python and back.
+/// The attribute macro [`class`](macro@crate::class) implements this trait. [`Session::class`] makes the class. [`Instance`] takes values into Python and back.
 ///
 /// Methods get `&self`, and any number of interpreters may call them at the same time. What changes is behind a lock or
 /// atomic. Python may derive classes from the class. Instances cannot be pickled unless the class has a `__reduce__`.

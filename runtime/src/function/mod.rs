@@ -31,7 +31,8 @@ use std::fmt;
 /// # Ok(()) }
 /// ```
 ///
-/// [`Session::function`] makes one of a name and a function alone.
+/// [`Session::function`] makes one of a name and a function alone. The attribute macro
+/// [`function`](macro@crate::function) makes one of a Rust function with typed parameters.
 #[must_use = "`make` makes the callable"]
 pub struct Function<F> {
     pub(crate) name: String,

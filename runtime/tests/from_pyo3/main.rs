@@ -2,6 +2,7 @@
 
 mod arrays;
 mod call;
+mod class;
 #[path = "../common/mod.rs"]
 mod common;
 mod function;
@@ -28,4 +29,9 @@ fn arrays_in_and_out() {
 #[test]
 fn a_rust_function_for_python() {
     assert_eq!(function::squares(&session(), vec![1, 2, 3]).unwrap(), [1, 4, 9]);
+}
+
+#[test]
+fn a_rust_type_as_a_class() {
+    assert_eq!(class::count(&session(), 2, 3).unwrap(), 5);
 }

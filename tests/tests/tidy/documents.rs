@@ -182,7 +182,7 @@ fn the_readme_leads_with_the_example_of_the_runtime() {
 fn the_page_for_users_of_pyo3_has_the_snippets_that_the_tests_run() {
     let read = |path: &str| std::fs::read_to_string(root().join(path)).expect("the file exists");
     let page = read("docs/from-pyo3.md");
-    for name in ["call", "arrays", "function"] {
+    for name in ["call", "arrays", "function", "class"] {
         let theirs = read(&format!("benches/pyo3/snippets/src/{name}.rs"));
         let ours = read(&format!("runtime/tests/from_pyo3/{name}.rs"));
         for (side, code) in [("PyO3's", &theirs), ("our", &ours)] {

@@ -4,6 +4,7 @@
 
 pub mod arrays;
 pub mod call;
+pub mod class;
 pub mod function;
 
 #[cfg(test)]
@@ -27,6 +28,14 @@ mod tests {
     fn arrays_in_and_out() {
         attached(|py| {
             assert_eq!(super::arrays::cumulative(py, vec![1.0, 2.0, 3.0])?, [1.0, 3.0, 6.0]);
+            Ok(())
+        });
+    }
+
+    #[test]
+    fn a_rust_type_as_a_class() {
+        attached(|py| {
+            assert_eq!(super::class::count(py, 2, 3)?, 5);
             Ok(())
         });
     }
