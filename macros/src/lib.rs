@@ -1,6 +1,7 @@
 //! The attribute macros of the crate `hydrozoa`, which re-exports them.
 //!
-//! They write what a program can write by hand with `hydrozoa::Function` and `hydrozoa::Class`, and nothing more.
+//! They write what a program can write by hand with `hydrozoa::Function` and `hydrozoa::Class`, and nothing more. Their examples stand
+//! in that crate, where they are tests.
 
 mod callable;
 mod class;
@@ -20,19 +21,6 @@ use proc_macro::TokenStream;
 /// - `#[signature = "(x, /, by=2.0, *, flag=None)"]` says the parameters as a `def` has them, with the same names in the same
 ///   order. Without it all are required, by position or by name. `*args` is a tuple, and `**kwargs` a dict.
 /// - `#[hydrozoa::function(name = "…", module = "…")]` sets `__name__` and `__module__`.
-///
-/// ```no_run
-/// /// Multiplies a number.
-/// #[hydrozoa::function]
-/// #[signature = "(x, by=2.0)"]
-/// fn scale(x: f64, by: f64) -> f64 {
-///     x * by
-/// }
-///
-/// # fn f(session: &hydrozoa::Session) -> hydrozoa::Result<()> {
-/// let six: f64 = scale::to_python(session)?.call(3.0)?.extract()?;
-/// # Ok(()) }
-/// ```
 #[proc_macro_attribute]
 pub fn function(options: TokenStream, item: TokenStream) -> TokenStream {
     expanded(function::expand(options.into(), item.into()))
@@ -56,39 +44,6 @@ pub fn function(options: TokenStream, item: TokenStream) -> TokenStream {
 /// iteration. An operator such as `__add__` or `__eq__` whose operand cannot be converted returns `NotImplemented`.
 ///
 /// `#[hydrozoa::class(name = "…", module = "…")]` sets the class's name, which else is the type's, and its `__module__`.
-///
-/// ```no_run
-/// use hydrozoa::Session;
-/// use std::sync::atomic::{AtomicI64, Ordering};
-///
-/// struct Counter(AtomicI64);
-///
-/// /// Counts.
-/// #[hydrozoa::class]
-/// impl Counter {
-///     #[new]
-///     #[signature = "(start=0)"]
-///     fn new(start: i64) -> Self {
-///         Counter(AtomicI64::new(start))
-///     }
-///
-///     /// Adds n, and returns the sum.
-///     #[signature = "(n=1)"]
-///     fn add(&self, n: i64) -> i64 {
-///         self.0.fetch_add(n, Ordering::Relaxed) + n
-///     }
-///
-///     #[getter]
-///     fn value(&self) -> i64 {
-///         self.0.load(Ordering::Relaxed)
-///     }
-/// }
-///
-/// # fn f(session: &Session) -> hydrozoa::Result<()> {
-/// session.import("builtins")?.setattr("Counter", session.class::<Counter>()?)?;
-/// let five: i64 = session.eval("Counter(start=2).add(3)")?.extract()?;
-/// # Ok(()) }
-/// ```
 #[proc_macro_attribute]
 pub fn class(options: TokenStream, item: TokenStream) -> TokenStream {
     expanded(class::expand(options.into(), item.into()))

@@ -21,6 +21,8 @@
 //! # Ok::<(), hydrozoa::Error>(())
 //! ```
 //!
+//! Python calls Rust by [`macro@function`] and [`Function`], and Rust types are Python classes by [`macro@class`] and [`Class`].
+//!
 //! Cargo features, all off by default:
 //!
 //! | Feature | What it adds |
@@ -86,7 +88,56 @@ pub use exception::{Exception, Frame};
 pub use function::{Arguments, Function, Returned};
 pub use handle::Handle;
 pub use hydrozoa_loader as loader;
-pub use hydrozoa_macros::{class, function};
+/// A class of Python in Rust:
+///
+/// ```no_run
+/// use hydrozoa::Session;
+/// use std::sync::atomic::{AtomicI64, Ordering};
+///
+/// struct Counter(AtomicI64);
+///
+/// /// Counts.
+/// #[hydrozoa::class]
+/// impl Counter {
+///     #[new]
+///     #[signature = "(start=0)"]
+///     fn new(start: i64) -> Self {
+///         Counter(AtomicI64::new(start))
+///     }
+///
+///     /// Adds n, and returns the sum.
+///     #[signature = "(n=1)"]
+///     fn add(&self, n: i64) -> i64 {
+///         self.0.fetch_add(n, Ordering::Relaxed) + n
+///     }
+///
+///     #[getter]
+///     fn value(&self) -> i64 {
+///         self.0.load(Ordering::Relaxed)
+///     }
+/// }
+///
+/// # fn f(session: &Session) -> hydrozoa::Result<()> {
+/// session.import("builtins")?.setattr("Counter", session.class::<Counter>()?)?;
+/// let five: i64 = session.eval("Counter(start=2).add(3)")?.extract()?;
+/// # Ok(()) }
+/// ```
+pub use hydrozoa_macros::class;
+/// A function for Python in Rust:
+///
+/// ```no_run
+/// /// Multiplies a number.
+/// #[hydrozoa::function]
+/// #[signature = "(x, by=2.0)"]
+/// fn scale(x: f64, by: f64) -> f64 {
+///     x * by
+/// }
+///
+/// # fn f(session: &hydrozoa::Session) -> hydrozoa::Result<()> {
+/// let six: f64 = scale::to_python(session)?.call(3.0)?.extract()?;
+/// # Ok(()) }
+/// ```
+pub use hydrozoa_macros::function;
 pub use imports::{ImportProfile, Imports};
 pub use inspect::{Survey, Surveyed, inspect, survey};
 pub use interpreter::{Interpreter, WeakInterpreter};

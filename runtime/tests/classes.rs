@@ -166,6 +166,7 @@ assert \"argument 'x'\" in text(lambda: Vector('one'), TypeError)
 text(lambda: v + 1, TypeError)
 text(lambda: setattr(v, 'x', 1), AttributeError)
 text(lambda: setattr(v, 'other', 1), AttributeError)
+assert text(lambda: Vector.count(), TypeError) == 'unbound method count() needs an argument'
 assert text(lambda: Vector.scaled(3, 1), TypeError) == \"descriptor 'scaled' for 'Vector' objects doesn't apply to a 'int' object\"
 ";
         session.run(code, "errors.py").unwrap();
