@@ -5,7 +5,7 @@ mod pythons;
 use hydrozoa::{Class, ClassBuilder, Error, Handle, Instance, Object, Pool, Session};
 use pythons::{builders, pools};
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Barrier, Mutex};
 
 fn each(test: impl Fn(&Session)) {
     for pool in pools(1) {
@@ -441,5 +441,66 @@ fn a_head_that_is_none_is_an_error_of_the_class() {
     each(|session| {
         let error = session.class::<Broken>().unwrap_err();
         assert!(error.to_string().starts_with("SyntaxError: duplicate argument 'x'"), "{error}");
+    });
+}
+
+#[test]
+fn threads_that_ask_at_once_get_one_class() {
+    for pool in pools(1) {
+        let barrier = Barrier::new(8);
+        let classes: Vec<Handle> = std::thread::scope(|scope| {
+            let ask = || {
+                let session = pool.acquire().unwrap();
+                barrier.wait();
+                session.class::<Vector>().unwrap().keep()
+            };
+            let threads: Vec<_> = (0..8).map(|_| scope.spawn(ask)).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        let session = pool.acquire().unwrap();
+        let class = session.class::<Vector>().unwrap();
+        assert!(classes.iter().all(|one| one.attach(&session).unwrap().is(&class)));
+    }
+}
+
+/// Panics when it is dropped.
+struct Bomb;
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        panic!("in a destructor");
+    }
+}
+
+impl Class for Bomb {
+    const NAME: &'static str = "Bomb";
+
+    fn define(class: &mut ClassBuilder<'_, Self>) {
+        class.constructor("()", |_, _| Ok(Bomb));
+    }
+}
+
+#[test]
+fn a_value_whose_drop_panics_leaves_python_unharmed() {
+    each(|session| {
+        let code = "
+import threading
+def check(Bomb):
+    def fail():
+        bomb = Bomb()
+        raise KeyError('kept')
+    for run in range(3):
+        try:
+            fail()
+        except KeyError as error:
+            assert error.args == ('kept',)
+    thread = threading.Thread(target=lambda: Bomb() and None)
+    thread.start()
+    thread.join()
+    return 'unharmed'
+";
+        let check = session.run(code, "bombs.py").unwrap().getattr("check").unwrap();
+        let class = session.class::<Bomb>().unwrap();
+        assert_eq!(check.call((class,)).unwrap().extract::<String>().unwrap(), "unharmed");
     });
 }
