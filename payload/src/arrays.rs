@@ -263,8 +263,9 @@ pub(crate) unsafe fn over(
 /// An array's memory as DLPack has it, and what keeps it.
 struct Exported {
     managed: DLManagedTensorVersioned,
-    /// Shape, and strides in elements.
-    extents: [[i64; MOST_DIMENSIONS]; 2],
+    shape: [i64; MOST_DIMENSIONS],
+    /// In elements.
+    strides: [i64; MOST_DIMENSIONS],
     array: *mut PyObject,
 }
 
@@ -290,14 +291,15 @@ pub(crate) unsafe fn export(object: *mut PyObject) -> Option<*mut DLManagedTenso
             return None;
         }
         let size = isize::try_from(kind.size()).ok()?;
-        let mut extents = [[0; MOST_DIMENSIONS]; 2];
-        for index in 0..dimensions {
+        let [mut shape, mut strides] = [[0i64; MOST_DIMENSIONS]; 2];
+        for (index, (extent, step)) in
+            shape.iter_mut().zip(&mut strides).enumerate().take(dimensions)
+        {
             let stride = *array.strides.add(index);
             if stride % size != 0 {
                 return None;
             }
-            extents[0][index] = *array.shape.add(index) as i64;
-            extents[1][index] = (stride / size) as i64;
+            (*extent, *step) = (*array.shape.add(index) as i64, (stride / size) as i64);
         }
         let dl_tensor = DLTensor {
             data: array.data,
@@ -316,11 +318,11 @@ pub(crate) unsafe fn export(object: *mut PyObject) -> Option<*mut DLManagedTenso
             dl_tensor,
         };
         let array = Ref::borrowed(object).ok()?.into_handle().cast();
-        let exported = Box::into_raw(Box::new(Exported { managed, extents, array }));
+        let exported = Box::into_raw(Box::new(Exported { managed, shape, strides, array }));
         let managed = &raw mut (*exported).managed;
         (*managed).manager_ctx = exported.cast();
-        (*managed).dl_tensor.shape = (&raw mut (*exported).extents[0]).cast();
-        (*managed).dl_tensor.strides = (&raw mut (*exported).extents[1]).cast();
+        (*managed).dl_tensor.shape = (&raw mut (*exported).shape).cast();
+        (*managed).dl_tensor.strides = (&raw mut (*exported).strides).cast();
         Some(managed)
     }
 }
