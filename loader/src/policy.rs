@@ -11,6 +11,7 @@
 //! to the domain that loads it.
 
 use std::borrow::Cow;
+use std::panic::catch_unwind;
 use std::path::Path;
 
 use glob::Pattern;
@@ -68,7 +69,8 @@ pub struct Policy {
 }
 
 /// A function that decides about the file at a path where no pattern can: the decision depends on other
-/// files, or on what the process has loaded. It may be called several times for one file, and on any thread.
+/// files, or on what the process has loaded. It may be called several times for one file, and on any thread. A panic of it
+/// refuses the file.
 pub type Judge = fn(&Path) -> Option<Verdict>;
 
 /// What a [`Judge`] decides about a file.
@@ -184,8 +186,7 @@ impl Policy {
 
     /// What the judge or a rule decides about the file at `path`, and why. The rule of place is not among them.
     pub fn decision(&self, path: &Path) -> Option<(Decision, &str)> {
-        if let Some(Verdict::Decision(decision, reason)) = self.judge.and_then(|judge| judge(path))
-        {
+        if let Some(Verdict::Decision(decision, reason)) = self.judged(path) {
             return Some((decision, reason));
         }
         let path = path.to_str()?;
@@ -208,10 +209,24 @@ impl Policy {
 
     /// Why the file at `path` must not be loaded, if so.
     pub(crate) fn refusal(&self, path: &Path) -> Option<String> {
-        match self.judge.and_then(|judge| judge(path)) {
+        match self.judged(path) {
             Some(Verdict::Refuse(reason)) => Some(reason),
             _ => None,
         }
+    }
+
+    /// What the judge says. A panic of it is a refusal: C code may have opened the file, and a panic cannot pass through
+    /// that. What the panic carries is not dropped, since that may panic too.
+    fn judged(&self, path: &Path) -> Option<Verdict> {
+        let judge = self.judge?;
+        catch_unwind(|| judge(path)).unwrap_or_else(|panic| {
+            let text = (panic.downcast_ref::<String>().map(String::as_str))
+                .or_else(|| panic.downcast_ref::<&str>().copied())
+                .unwrap_or("no message")
+                .to_owned();
+            std::mem::forget(panic);
+            Some(Verdict::Refuse(format!("the policy's judge panicked: {text}")))
+        })
     }
 
     /// The class that a rule gives to every file called `name`, in any directory; none if the directory

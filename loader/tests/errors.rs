@@ -59,10 +59,18 @@ fn an_image_that_is_refused_says_why_and_how_to_link_it() {
         let is_bad = path.ends_with("libbad.so");
         is_bad.then(|| Verdict::Refuse("it is bad; take the good one".into()))
     });
+    let broken = policy.clone().with_judge(|path| match path.ends_with("libbad.so") {
+        true => panic!("{} confuses me", path.display()),
+        false => None,
+    });
     let loader = Loader::builder().policy(policy).build().unwrap();
     let domain = loader.domain("failing").build().unwrap();
     let error = open(&domain, &path, OpenFlags::NOW).unwrap_err();
     assert!(error.to_string().ends_with("libbad.so: refused: it is bad; take the good one"));
+    let loader = Loader::builder().policy(broken).build().unwrap();
+    let error = open(&loader.domain("broken").build().unwrap(), &path, OpenFlags::NOW).unwrap_err();
+    assert!(error.to_string().contains("refused: the policy's judge panicked: "), "{error}");
+    assert!(error.to_string().ends_with("libbad.so confuses me"), "{error}");
 }
 
 #[test]
