@@ -5,9 +5,10 @@ use crate::reference::Ref;
 use crate::table::Text;
 use pyo3_ffi::{
     Py_CompileString, Py_file_input, PyBUF_READ, PyBytes_FromStringAndSize, PyDict_New,
-    PyDict_SetItem, PyDict_SetItemString, PyEval_EvalCode, PyEval_GetBuiltins,
-    PyImport_ImportModule, PyMemoryView_FromMemory, PyObject, PyObject_CallFunctionObjArgs,
-    PyObject_GetAttrString, PyObject_SetItem, PyUnicode_DecodeFSDefaultAndSize,
+    PyDict_SetItem, PyDict_SetItemString, PyErr_WriteUnraisable, PyEval_EvalCode,
+    PyEval_GetBuiltins, PyImport_GetModule, PyImport_ImportModule, PyMemoryView_FromMemory,
+    PyObject, PyObject_CallFunctionObjArgs, PyObject_CallMethodNoArgs, PyObject_GetAttrString,
+    PyObject_SetItem, PyUnicode_DecodeFSDefaultAndSize,
 };
 
 use std::ffi::CStr;
@@ -60,6 +61,28 @@ limit = sys._xoptions.get('int_max_str_digits')
 if limit is not None:
     sys.set_int_max_str_digits(int(limit))
 \0";
+
+/// Ends the event loop of `_hydrozoa.events`, if the host has started it. An exception is printed.
+///
+/// # Safety
+///
+/// Attached, before Python is finalized.
+pub(crate) unsafe fn end_event_loop() {
+    // SAFETY: attached, as the caller vouches; the objects are alive during the calls.
+    let ended = unsafe {
+        Ref::text(b"_hydrozoa.events").and_then(|name| match PyImport_GetModule(name.as_ptr()) {
+            events if events.is_null() => Ok(()),
+            events => {
+                let (events, end) = (Ref::owned(events)?, Ref::text(b"end")?);
+                Ref::owned(PyObject_CallMethodNoArgs(events.as_ptr(), end.as_ptr())).map(drop)
+            }
+        })
+    };
+    if ended.is_err() {
+        // SAFETY: attached; without an object the text has none.
+        unsafe { PyErr_WriteUnraisable(ptr::null_mut()) };
+    }
+}
 
 /// Has `-X int_max_str_digits` its effect.
 ///

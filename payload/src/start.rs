@@ -97,6 +97,7 @@ pub(crate) unsafe extern "C" fn finalize(sink: *mut c_void) -> Status {
             }
             PyGILState_Ensure();
             threads::drain();
+            modules::end_event_loop();
             // An error means only that buffered output could not be flushed. The streams have
             // printed that themselves.
             Py_FinalizeEx();

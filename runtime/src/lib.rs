@@ -27,6 +27,7 @@
 //!
 //! | Feature | What it adds |
 //! |---|---|
+//! | `async` | [`EventLoop`]: coroutines as Rust futures; `Session::awaitable`: Rust futures as awaitables |
 //! | `chrono` | dates, times and spans of the crate chrono as those of `datetime` |
 //! | `half` | `f16` and `bf16` as elements of tensors, and as `float` |
 //! | `ndarray` | arrays over the memory of tensors and buffers, and tensors of arrays |
@@ -34,6 +35,8 @@
 //! | `serde` | [`convert`]'s `Serde`: any type with serde's traits as plain Python values, both ways |
 //! | `tch` | `tch::Tensor` in and out |
 
+#[cfg(feature = "async")]
+mod asynchronous;
 mod class;
 mod cold;
 mod command_line;
@@ -71,6 +74,8 @@ pub mod torch;
 mod torch_policy;
 mod waiting;
 
+#[cfg(feature = "async")]
+pub use asynchronous::{EventLoop, Task};
 #[doc(hidden)]
 pub use class::generated;
 pub use class::{Class, ClassBuilder, Instance};

@@ -18,7 +18,7 @@ use crate::workspace;
 
 /// The crates with an interface for users, and their features: all but `tch`, which needs libtorch to compile.
 const CRATES: [(&str, &str); 3] = [
-    ("hydrozoa", "anyhow,chrono,half,ndarray,num-complex,serde"),
+    ("hydrozoa", "anyhow,async,chrono,half,ndarray,num-complex,serde"),
     ("hydrozoa-loader", ""),
     ("hydrozoa-measure", ""),
 ];

@@ -280,7 +280,7 @@ fn shared(place: &Place<'_>) -> Result<Outcome> {
 /// The features are off by default. They are built together, against the environment's libtorch.
 fn features(place: &Place<'_>) -> Result<Outcome> {
     let feature = ["--package", "hydrozoa", "--all-features"];
-    let tests = ["tch", "features", "anyhow"].map(|name| ["--test", name]);
+    let tests = ["tch", "features", "anyhow", "asynchronous"].map(|name| ["--test", name]);
     let mut clippy = workspace::cargo();
     clippy.arg("clippy").args(feature).arg("--lib").args(tests.as_flattened());
     clippy.args(["--", "-D", "warnings"]);

@@ -2,6 +2,8 @@
 
 mod attach;
 mod close;
+#[cfg(feature = "async")]
+mod companion;
 mod entries;
 pub(crate) mod held;
 mod kept;
@@ -25,6 +27,8 @@ use crate::python::Installation;
 use attach::Gate;
 use close::End;
 pub(crate) use close::close_all;
+#[cfg(feature = "async")]
+use companion::Companion;
 use entries::Entries;
 use hydrozoa_loader::Domain;
 pub(crate) use kept::Kept;
@@ -61,6 +65,9 @@ pub(crate) struct Inner {
     /// References that are released before it ends.
     kept: KeptObjects,
     classes: Classes,
+    /// Its event loop.
+    #[cfg(feature = "async")]
+    companion: Companion,
     domain: Domain,
     /// Where its C++ objects are.
     heap: Option<&'static Heap>,
@@ -231,6 +238,12 @@ impl Inner {
         &self.stuck
     }
 
+    /// Its event loop.
+    #[cfg(feature = "async")]
+    pub(crate) fn companion(&self) -> &Companion {
+        &self.companion
+    }
+
     /// What is done about a stuck call.
     pub(crate) fn on_stuck(&self) -> &OnStuck {
         &self.on_stuck
@@ -247,6 +260,8 @@ impl Inner {
         live::remove(self.domain.id());
         self.gate.close();
         self.kept.release_all(&self.table);
+        #[cfg(feature = "async")]
+        self.companion.end();
         if !waits || self.is_entered() {
             // The main thread waits for the GIL, which this thread may hold, and `threading._shutdown`
             // waits for this thread if it is one of Python's own.

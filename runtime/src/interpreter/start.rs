@@ -116,6 +116,8 @@ pub(crate) fn start(
         owner: OnceLock::new(),
         kept: KeptObjects::default(),
         classes: Classes::default(),
+        #[cfg(feature = "async")]
+        companion: super::companion::Companion::default(),
         domain,
         heap,
         sender: Sender::default(),

@@ -28,6 +28,7 @@ const RUNTIME: [&[&str]; 9] = [
     &["interpreter", "interrupt"],
     &[
         "session",
+        "asynchronous",
         "object",
         "handle",
         "convert",

@@ -1,0 +1,168 @@
+"""Coroutines that the host runs on an event loop of this interpreter, and futures of the host that coroutines await.
+
+The host sends numbers to a loop: of tasks to start and to cancel, and of futures to poll again. It makes a descriptor readable,
+for which it needs no GIL.
+"""
+
+import asyncio
+import contextlib
+import contextvars
+import itertools
+import threading
+import weakref
+
+# Ends the interpreter's own loop, once that has started.
+_ends = []
+# By their loops, which they do not refer to.
+_mailboxes = weakref.WeakKeyDictionary()
+_numbers = itertools.count()
+
+
+class _Mailbox:
+    """What the host sends to one event loop."""
+
+    def __init__(self, number, descriptor, take):
+        self.number = number
+        self._descriptor = descriptor
+        self._take = take
+        # asyncio keeps them. They refer to their loop.
+        self._waiters = weakref.WeakValueDictionary()
+
+    def attach(self, loop):
+        """Has the loop read what comes. It keeps nothing of the caller's context."""
+        contextvars.Context().run(loop.add_reader, self._descriptor, self._read)
+        _mailboxes[loop] = self
+
+    def _read(self):
+        # The host takes no more calls when the interpreter begins to end.
+        with contextlib.suppress(SystemError):
+            starts, cancels, wakes = self._take()
+            self._received(starts, cancels)
+            for number in wakes:
+                waiter = self._waiters.pop(number, None)
+                if waiter is not None and not waiter.done():
+                    waiter.set_result(None)
+
+    def _received(self, starts, cancels):
+        pass
+
+    async def wake(self, number):
+        """Waits until the host wants the future `number` to be polled again."""
+        self._waiters[number] = waiter = asyncio.get_running_loop().create_future()
+        try:
+            await waiter
+        finally:
+            self._waiters.pop(number, None)
+
+
+class _Tasks(_Mailbox):
+    """The mailbox of the loop that runs the host's coroutines."""
+
+    def __init__(self, number, descriptor, take, make, done):
+        super().__init__(number, descriptor, take)
+        self._make = make
+        self._done = done
+        # asyncio itself does not keep tasks alive.
+        self._tasks = {}
+        self.ends = False
+
+    def _received(self, starts, cancels):
+        for number in starts:
+            contextvars.Context().run(self._start, number)
+        for number in cancels:
+            if (task := self._tasks.get(number)) is not None:
+                task.cancel()
+
+    def _start(self, number):
+        """Starts the coroutine that the host makes here, in a context of its own."""
+        if (awaitable := self._make(number)) is None:
+            return
+        try:
+            task = asyncio.ensure_future(awaitable)
+        except Exception as error:
+            task = asyncio.get_running_loop().create_future()
+            task.set_exception(error)
+        self._tasks[number] = task
+        task.add_done_callback(lambda task: self._finish(number, task))
+
+    def _finish(self, number, task):
+        del self._tasks[number]
+        try:
+            self._done(number, task)
+        except SystemError:
+            # The host's future says that the interpreter has ended. asyncio need not report an exception, too.
+            task.cancelled() or task.exception()
+
+
+def start(name, number, descriptor, take, make, done):
+    """Starts the thread of the interpreter's own event loop."""
+    loop = asyncio.new_event_loop()
+    mailbox = _Tasks(number, descriptor, take, make, done)
+    thread = threading.Thread(target=_run, args=(loop, mailbox), name=name, daemon=True)
+    try:
+        mailbox.attach(loop)
+        thread.start()
+    except BaseException:
+        loop.close()
+        raise
+
+    def stop():
+        mailbox.ends = True
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+
+    _ends.append(stop)
+
+
+def end():
+    """Ends the interpreter's own loop. Python is finalized next: until then, coroutines can start threads and use executors."""
+    while _ends:
+        _ends.pop()()
+
+
+def _run(loop, mailbox):
+    asyncio.set_event_loop(loop)
+    try:
+        while not mailbox.ends:
+            # A task that ends by these has them as its exception, and asyncio raises them here too.
+            with contextlib.suppress(KeyboardInterrupt, SystemExit):
+                loop.run_forever()
+        _cancel_all(loop)
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        loop.run_until_complete(loop.shutdown_default_executor())
+    finally:
+        asyncio.set_event_loop(None)
+        loop.close()
+
+
+def _cancel_all(loop):
+    """Cancels all tasks and waits for them, as `asyncio.run` does."""
+    tasks = asyncio.all_tasks(loop)
+    for task in tasks:
+        task.cancel()
+    while pending := [task for task in tasks if not task.done()]:
+        with contextlib.suppress(KeyboardInterrupt, SystemExit):
+            loop.run_until_complete(asyncio.wait(pending))
+
+
+async def awaitable(poll):
+    """A coroutine over a future of the host, which it polls on the thread of the loop that runs it."""
+    try:
+        mailbox = _mailbox(poll)
+        number = next(_numbers)
+        while (result := poll(mailbox.number, number)) is None:
+            await mailbox.wake(number)
+        return result[0]
+    finally:
+        # A traceback may keep this frame. The host's future is dropped here.
+        del poll
+
+
+def _mailbox(opener):
+    """The mailbox of the running loop."""
+    loop = asyncio.get_running_loop()
+    mailbox = _mailboxes.get(loop)
+    if mailbox is None:
+        mailbox = _Mailbox(*opener())
+        mailbox.attach(loop)
+    return mailbox

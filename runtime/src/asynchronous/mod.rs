@@ -1,0 +1,241 @@
+//! Coroutines as Rust futures, and Rust futures as awaitables (feature `async`).
+//!
+//! | file | is |
+//! |---|---|
+//! | `mailbox` | what the host sends to an event loop without its GIL |
+//! | `job` | a coroutine on its way through an event loop |
+//! | `task` | the future of its result |
+//! | `awaitable` | a Rust future that a coroutine awaits |
+//!
+//! An interpreter's event loop runs on a thread of Python (`payload/python/events.py`). The host never waits for it: it puts a
+//! number into the loop's mailbox and makes a descriptor readable. The loop then calls the host, on its thread and under its
+//! GIL, and the host makes the coroutine, or takes the result.
+
+mod awaitable;
+mod job;
+mod mailbox;
+mod task;
+
+pub use task::Task;
+
+use crate::convert::FromPython;
+use crate::interpreter::Interpreter;
+use crate::leaf::Leaf;
+use crate::object::Object;
+use crate::session::Session;
+use crate::{Error, Result};
+use job::{Job, Work};
+use mailbox::Mailbox;
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The event loop of one interpreter: asyncio's, on a thread of its own. [`Interpreter::event_loop`] gives it.
+///
+/// A handle: clones refer to the same loop. It does not keep its interpreter alive. When the interpreter ends, its tasks are
+/// cancelled and their Rust futures resolve to [`Error::Ended`].
+#[derive(Clone)]
+pub struct EventLoop(Arc<Shared>);
+
+/// What the handles of a loop, its tasks and the loop itself share.
+struct Shared {
+    /// The name of the interpreter.
+    interpreter: Arc<str>,
+    mailbox: Arc<Mailbox>,
+    /// By their numbers. `None` when the interpreter has begun to end.
+    jobs: Leaf<Option<Jobs>>,
+    next: AtomicU64,
+}
+
+type Jobs = HashMap<u64, Box<dyn Job>>;
+
+impl EventLoop {
+    /// Runs a coroutine, and gives the future of its result as a `T`.
+    ///
+    /// `make` gives the coroutine, or another awaitable. It is called on the loop's thread, with asyncio's loop running and
+    /// in a new, empty `contextvars` context that becomes the coroutine's. This returns at once: it waits for no GIL. The
+    /// coroutine starts whether or not the [`Task`] is polled, and the drop of the task cancels it.
+    ///
+    /// The result is converted on the loop's thread. A [`Handle`](crate::Handle) is the object itself.
+    ///
+    /// ```no_run
+    /// # async fn f(pool: &hydrozoa::Pool) -> hydrozoa::Result<()> {
+    /// let events = pool.interpreters()[0].event_loop()?;
+    /// let page: String = events.spawn(|session| session.import("pages")?.call_method("fetch", ("/",))).await?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Of the future: an error of `make`. The exception of the coroutine as [`Error::Python`]; this is
+    /// `asyncio.CancelledError` if Python code has cancelled the task. [`Error::Convert`] if the result is no `T`.
+    /// [`Error::Panic`] for a panic of `make` or of the conversion. [`Error::Ended`].
+    pub fn spawn<T, M>(&self, make: M) -> Task<T>
+    where
+        T: for<'s> FromPython<'s> + Send + 'static,
+        M: for<'s> FnOnce(&'s Session) -> Result<Object<'s>> + Send + 'static,
+    {
+        self.spawn_with(make, |result| result.extract())
+    }
+
+    /// As [`EventLoop::spawn`], with `take` for the conversion. It is called on the loop's thread, under the GIL.
+    ///
+    /// # Errors
+    ///
+    /// As [`EventLoop::spawn`], with those of `take`.
+    pub fn spawn_with<T, M, X>(&self, make: M, take: X) -> Task<T>
+    where
+        T: Send + 'static,
+        M: for<'s> FnOnce(&'s Session) -> Result<Object<'s>> + Send + 'static,
+        X: for<'s> FnOnce(Object<'s>) -> Result<T> + Send + 'static,
+    {
+        let number = self.0.next.fetch_add(1, Ordering::Relaxed);
+        let (sender, receiver) = task::channel(self.0.interpreter.clone());
+        // If the interpreter has ended, the job is dropped, and the task says so.
+        if self.0.keep(number, Box::new(Work::new(make, take, sender))) {
+            self.0.mailbox.start(number);
+        }
+        Task::new(receiver, self.0.clone(), number)
+    }
+}
+
+impl fmt::Debug for EventLoop {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "<the event loop of {}>", self.0.interpreter)
+    }
+}
+
+impl Shared {
+    /// Notes a job, unless the interpreter has begun to end. Then the job is dropped.
+    fn keep(&self, number: u64, job: Box<dyn Job>) -> bool {
+        // A job that is not kept is dropped outside of the lock.
+        let mut job = Some(job);
+        self.jobs.with(|jobs| {
+            if let Some(jobs) = jobs {
+                jobs.extend(job.take().map(|job| (number, job)));
+            }
+        });
+        job.is_none()
+    }
+
+    /// Takes a job out.
+    fn take(&self, number: u64) -> Option<Box<dyn Job>> {
+        self.jobs.with(|jobs| jobs.as_mut()?.remove(&number))
+    }
+
+    /// Has the loop cancel a task.
+    fn cancel(&self, number: u64) {
+        self.mailbox.cancel(number);
+    }
+
+    /// The awaitable of a job that is still wanted, for the loop.
+    fn make<'s>(&self, session: &'s Session, number: u64) -> Result<Object<'s>> {
+        if let Some(mut job) = self.take(number)
+            && let Some(awaitable) = job.make(session)
+            && self.keep(number, job)
+        {
+            return Ok(awaitable);
+        }
+        session.none()
+    }
+
+    /// Resolves the future of a job whose asyncio task has ended.
+    fn done(&self, number: u64, task: Object<'_>) {
+        if let Some(job) = self.take(number) {
+            job.done(task);
+        }
+    }
+
+    /// Resolves all futures: the interpreter ends.
+    fn close(&self) {
+        drop(self.jobs.with(Option::take));
+    }
+
+    /// Starts the loop of an interpreter.
+    fn start(session: &Session) -> Result<Arc<Self>> {
+        let mailbox = Mailbox::new()?;
+        let shared = Arc::new(Self {
+            interpreter: session.interpreter().name().into(),
+            mailbox: mailbox.clone(),
+            jobs: Leaf::new(Some(Jobs::new())),
+            next: AtomicU64::new(0),
+        });
+        session.with_gil(|| {
+            let own = shared.clone();
+            let make = session.function("make", move |session, arguments| {
+                own.make(session, arguments.extract(0)?)
+            })?;
+            let own = shared.clone();
+            let done = session.function("done", move |session, arguments| {
+                own.done(arguments.extract(0)?, arguments.extract(1)?);
+                session.none()
+            })?;
+            let (number, descriptor, take) = mailbox.for_python(session)?;
+            let name = format!("event loop of {}", session.interpreter().name());
+            let events = session.import("_hydrozoa.events")?;
+            events.call_method("start", (name, number, descriptor, take, make, done))?;
+            Ok(shared)
+        })
+    }
+}
+
+/// What the interpreter has of its loop. It is dropped when the interpreter begins to end.
+struct Attached(Arc<Shared>);
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
+impl Interpreter {
+    /// The interpreter's event loop. The first call starts it: it imports asyncio, and starts a thread of Python
+    /// (`threading`). That call waits for the GIL, later calls do not.
+    ///
+    /// The thread lives as long as the interpreter. When the interpreter ends, all tasks of the loop are cancelled and waited
+    /// for, as `asyncio.run` does. An interpreter with an event loop is not settled
+    /// ([`Interpreter::settle`]), since a thread of Python keeps it from that. A forked child has no such thread, and
+    /// its tasks never end.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Python`] if asyncio cannot be imported or Python gets no thread. [`Error::Io`] if the system gives no file
+    /// descriptor.
+    pub fn event_loop(&self) -> Result<EventLoop> {
+        let start = || {
+            let shared = Shared::start(&self.session())?;
+            Ok(Box::new(Attached(shared)) as Box<_>)
+        };
+        let companion = self.0.companion().get_or_start(start)?;
+        match companion.downcast_ref::<Attached>() {
+            Some(attached) => Ok(EventLoop(attached.0.clone())),
+            None => Err(Error::defect("an interpreter has something else for its event loop")),
+        }
+    }
+}
+
+impl Session {
+    /// Runs a coroutine on the event loop of this session's interpreter ([`EventLoop::spawn`]). The lease lasts until the task
+    /// has ended or is dropped. So the pool counts the coroutine as load, and the interpreter lives until then.
+    ///
+    /// ```no_run
+    /// # async fn f(pool: &hydrozoa::Pool) -> hydrozoa::Result<()> {
+    /// // On the least loaded interpreter.
+    /// let session = pool.acquire()?;
+    /// let page: String = session.spawn(|session| session.import("pages")?.call_method("fetch", ("/",)))?.await?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`Interpreter::event_loop`]. Of the future: as [`EventLoop::spawn`].
+    pub fn spawn<T, M>(self, make: M) -> Result<Task<T>>
+    where
+        T: for<'s> FromPython<'s> + Send + 'static,
+        M: for<'s> FnOnce(&'s Session) -> Result<Object<'s>> + Send + 'static,
+    {
+        let events = self.interpreter().event_loop()?;
+        Ok(events.spawn(make).leased(self))
+    }
+}
