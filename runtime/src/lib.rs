@@ -27,7 +27,7 @@
 //!
 //! | Feature | What it adds |
 //! |---|---|
-//! | `async` | [`EventLoop`]: coroutines as Rust futures; `Session::awaitable`: Rust futures as awaitables |
+//! | `async` | `EventLoop`: coroutines as Rust futures; `Session::awaitable`: Rust futures as awaitables |
 //! | `chrono` | dates, times and spans of the crate chrono as those of `datetime` |
 //! | `half` | `f16` and `bf16` as elements of tensors, and as `float` |
 //! | `ndarray` | arrays over the memory of tensors and buffers, and tensors of arrays |
