@@ -10,16 +10,21 @@ use crate::workspace;
 
 /// Test programs of the runtime that need the virtual environment with torch, or cargo features. If another program
 /// needs it, that program fails here and its error says so.
-const NEED_TORCH: [&str; 11] = [
+const NEED_TORCH: [&str; 16] = [
     "blas",
+    "breakdown",
+    "cycles_torch",
     "deploy",
     "devices",
     "discovery",
     "errors_torch",
     "from_pyo3",
     "features",
+    "imports_torch",
     "limits_torch",
+    "package_imports",
     "packages_torch",
+    "settle_torch",
     "tch",
     "torch_threads",
 ];
@@ -57,7 +62,7 @@ pub fn add(steps: &mut Steps) {
     });
     steps.run("unit and integration tests of the runtime without torch", || {
         let programs = without_torch()?;
-        let mut arguments = vec!["--package", "hydrozoa", "--features", "anyhow"];
+        let mut arguments = vec!["--package", "hydrozoa", "--features", "anyhow,async"];
         arguments.extend(["--no-fail-fast", "--lib"]);
         arguments.extend(programs.iter().flat_map(|program| ["--test", program]));
         cargo_test(&arguments)
