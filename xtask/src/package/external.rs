@@ -79,7 +79,7 @@ impl External {
     pub fn refuse_static(&self) -> Result<()> {
         let triple = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
         let output = self
-            .cargo(&["check", "--quiet", "--target", &triple])
+            .cargo(&["check", "--quiet", "--package", "hydrozoa-loader", "--target", &triple])
             .env("RUSTFLAGS", "-C target-feature=+crt-static")
             .output()
             .context("starting cargo")?;
