@@ -2,7 +2,7 @@
 
 mod pythons;
 
-use hydrozoa::{Builder, Pool};
+use hydrozoa::{Builder, Pool, Session};
 use hydrozoa_testkit::alone::{PATIENCE, alone};
 use pythons::builders;
 use std::io::{self, Cursor, Write};
@@ -147,61 +147,54 @@ impl Write for Slow {
     }
 }
 
+/// Calls `check` with a second session while a first one waits in its writer.
+fn while_one_writes(check: impl Fn(&Session)) {
+    for builder in builders(1) {
+        let gate = Arc::new((Mutex::new([false; 2]), Condvar::new()));
+        let writer = gate.clone();
+        let pool = builder.stdout(move |_| Box::new(Slow(writer.clone()))).build().unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| pool.acquire_on(0).unwrap().eval("print('slow')").map(drop).unwrap());
+            let (state, changed) = &*gate;
+            let limit = Duration::from_secs(60);
+            let state = state.lock().unwrap();
+            let (state, late) =
+                changed.wait_timeout_while(state, limit, |state| !state[0]).unwrap();
+            assert!(!late.timed_out(), "nothing was written");
+            drop(state);
+            check(&pool.acquire_on(0).unwrap());
+            gate.0.lock().unwrap()[1] = true;
+            gate.1.notify_all();
+        });
+    }
+}
+
 #[test]
 fn a_writer_that_waits_keeps_no_gil() {
     alone(PATIENCE, || {
-        for builder in builders(1) {
-            let gate = Arc::new((Mutex::new([false; 2]), Condvar::new()));
-            let writer = gate.clone();
-            let pool = builder.stdout(move |_| Box::new(Slow(writer.clone()))).build().unwrap();
-            std::thread::scope(|scope| {
-                scope
-                    .spawn(|| pool.acquire_on(0).unwrap().eval("print('slow')").map(drop).unwrap());
-                let (state, changed) = &*gate;
-                let limit = Duration::from_secs(60);
-                let state = state.lock().unwrap();
-                let (state, late) =
-                    changed.wait_timeout_while(state, limit, |state| !state[0]).unwrap();
-                assert!(!late.timed_out(), "nothing was written");
-                drop(state);
-                let session = pool.acquire_on(0).unwrap();
-                assert_eq!(session.eval("6 * 7").unwrap().extract::<i64>().unwrap(), 42);
-                gate.0.lock().unwrap()[1] = true;
-                gate.1.notify_all();
-            });
-        }
+        while_one_writes(|session| {
+            assert_eq!(session.eval("6 * 7").unwrap().extract::<i64>().unwrap(), 42);
+        });
     });
 }
 
 #[test]
 fn a_forked_child_does_not_wait_for_a_thread_that_was_writing() {
     alone(PATIENCE, || {
-        for builder in builders(1) {
-            let gate = Arc::new((Mutex::new([false; 2]), Condvar::new()));
-            let writer = gate.clone();
-            let pool = builder.stdout(move |_| Box::new(Slow(writer.clone()))).build().unwrap();
-            std::thread::scope(|scope| {
-                scope
-                    .spawn(|| pool.acquire_on(0).unwrap().eval("print('slow')").map(drop).unwrap());
-                let (state, changed) = &*gate;
-                drop(changed.wait_while(state.lock().unwrap(), |state| !state[0]).unwrap());
-                let session = pool.acquire_on(0).unwrap();
-                let code = "import errno, os, sys\n\
-                            child = os.fork()\n\
-                            if child == 0:\n    \
-                                seen = 1\n    \
-                                try:\n        \
-                                    sys.stdout.buffer.raw.write(b'child')\n    \
-                                except OSError as error:\n        \
-                                    seen = error.errno\n    \
-                                os._exit(seen)\n\
-                            status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])\n\
-                            agreed = status == errno.EDEADLK\n";
-                let module = session.run(code, "forks.py").unwrap();
-                assert!(module.getattr("agreed").unwrap().truth().unwrap());
-                gate.0.lock().unwrap()[1] = true;
-                gate.1.notify_all();
-            });
-        }
+        while_one_writes(|session| {
+            let code = "import errno, os, sys\n\
+                        child = os.fork()\n\
+                        if child == 0:\n    \
+                            seen = 1\n    \
+                            try:\n        \
+                                sys.stdout.buffer.raw.write(b'child')\n    \
+                            except OSError as error:\n        \
+                                seen = error.errno\n    \
+                            os._exit(seen)\n\
+                        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])\n\
+                        agreed = status == errno.EDEADLK\n";
+            let module = session.run(code, "forks.py").unwrap();
+            assert!(module.getattr("agreed").unwrap().truth().unwrap());
+        });
     });
 }
