@@ -1,7 +1,7 @@
 //! Which domain's code the calling thread runs.
 //!
-//! Code that all domains share (a system object) asks here for which domain it must act. The host
-//! enters a domain around each call into it. Constructors run in their own domain. A thread that a
+//! Code that all domains share (a system object) asks here for which domain it must act. The thread's locale is that of
+//! the domain. The host enters a domain around each call into it. Constructors run in their own domain. A thread that a
 //! replica creates begins in the domain of its creator.
 
 use std::cell::Cell;
@@ -9,6 +9,7 @@ use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::id::DomainId;
+use crate::locale;
 
 thread_local! {
     static CURRENT: Cell<Option<DomainId>> = const { Cell::new(None) };
@@ -28,7 +29,9 @@ pub fn domain() -> Option<DomainId> {
 /// order of their beginnings.
 #[must_use = "the mark is removed when the guard is dropped"]
 pub unsafe fn enter(domain: DomainId) -> Entered {
-    Entered { previous: CURRENT.replace(Some(domain)), _on_this_thread: PhantomData }
+    let previous = CURRENT.replace(Some(domain));
+    locale::follow(Some(domain));
+    Entered { previous, _on_this_thread: PhantomData }
 }
 
 /// Sets the calling thread's domain and returns the one before, for code that cannot hold a guard
@@ -38,7 +41,9 @@ pub unsafe fn enter(domain: DomainId) -> Entered {
 ///
 /// As for [`enter`], until the domain is set again.
 pub unsafe fn replace(domain: Option<DomainId>) -> Option<DomainId> {
-    CURRENT.replace(domain)
+    let previous = CURRENT.replace(domain);
+    locale::follow(domain);
+    previous
 }
 
 /// In a child that code of a domain has forked: that domain's number.
@@ -69,5 +74,6 @@ pub struct Entered {
 impl Drop for Entered {
     fn drop(&mut self) {
         CURRENT.set(self.previous);
+        locale::follow(self.previous);
     }
 }

@@ -53,6 +53,7 @@ mod image;
 mod inspect;
 mod load;
 mod loader;
+mod locale;
 mod policy;
 #[doc(hidden)]
 pub mod preload;

@@ -1,8 +1,11 @@
-//! The environment of the process, which all interpreters and the application share.
+//! The environment of the process, which all interpreters and the application share, and its locale, which is theirs until
+//! they set one.
 
 mod pythons;
 
+use std::ffi::CStr;
 use std::process::Command;
+use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
@@ -98,5 +101,51 @@ result = repr(seen)
                 assert_eq!(found, expected.trim());
             }
         }
+    });
+}
+
+#[test]
+fn what_one_interpreter_sets_of_the_locale_no_other_one_has() {
+    alone(PATIENCE, || {
+        let program = r#"
+import locale, threading
+def rounds(name, codeset):
+    seen = set()
+    def look():
+        seen.add((locale.setlocale(locale.LC_CTYPE), locale.nl_langinfo(locale.CODESET)))
+    for _ in range(200):
+        assert locale.setlocale(locale.LC_CTYPE, name) == name
+        look()
+        thread = threading.Thread(target=look)
+        thread.start()
+        thread.join()
+    assert seen == {(name, codeset)}, seen
+    try:
+        locale.setlocale(locale.LC_ALL, "absent")
+    except locale.Error as error:
+        return f"{error} {locale.setlocale(locale.LC_NUMERIC)} {locale.localeconv()['decimal_point']}"
+"#;
+        // SAFETY: asks, and no thread sets the process's.
+        let process = || unsafe { CStr::from_ptr(libc::setlocale(libc::LC_ALL, ptr::null())) };
+        let before = process().to_owned();
+        for pool in pools(3) {
+            thread::scope(|scope| {
+                let locales = [("C", "ANSI_X3.4-1968"), ("C.UTF-8", "UTF-8")];
+                for index in 0..3 {
+                    let (pool, (name, codeset)) = (&pool, locales[index % 2]);
+                    scope.spawn(move || {
+                        let session = pool.acquire_on(index).unwrap();
+                        let module = session.run(program, "locales").unwrap();
+                        let seen: String = module
+                            .call_method("rounds", (name, codeset))
+                            .unwrap()
+                            .extract()
+                            .unwrap();
+                        assert_eq!(seen, "unsupported locale setting C .");
+                    });
+                }
+            });
+        }
+        assert_eq!(process(), &*before);
     });
 }

@@ -3,7 +3,7 @@
 //! A domain without an environment of its own uses the process's. Then only the functions that change it are
 //! interposed: [`crate::sys::environ`] makes them safe among several programs. For a domain with an environment
 //! of its own, this module interposes the variable `environ`, its functions, and the functions that start
-//! programs with it. What the C library reads for itself (`TZ`, `LC_ALL`, `RES_OPTIONS` and so on) comes from the
+//! programs with it. What the C library reads for itself (`TZ`, `RES_OPTIONS` and so on) comes from the
 //! process's environment, and so does what system objects read.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -14,7 +14,6 @@ use crate::arch::gathering;
 use crate::domain::Domain;
 use crate::replica::thunk::Interposition;
 use crate::sys::environ::{self, Environment, Strings};
-use crate::system::SYSTEM;
 
 /// The interpositions of a domain whose environment is `environment`, its own or the process's.
 pub(super) fn changes(environment: &Environment) -> Vec<Interposed> {
@@ -62,18 +61,11 @@ pub(super) fn uses(environment: &Environment) -> Vec<Interposed> {
     ]
 }
 
-/// Whether `domain` has an environment of its own and `found`, the result of a look-up of `name`, is the C
-/// library's function or variable for the process's. A look-up in the C library itself, or behind the caller
-/// (RTLD_NEXT), finds that.
-pub(super) fn is_of_the_process(domain: &Domain, name: &[u8], found: usize) -> bool {
+/// Whether `domain` has an environment of its own and `name` is a function or a variable for it.
+pub(super) fn has_its_own(domain: &Domain, name: &[u8]) -> bool {
     let Some(environment) = &domain.0.environment else { return false };
     let both = [changes(environment), uses(environment)];
-    let is_known = both.iter().flatten().any(|(known, _)| known.as_bytes() == name);
-    let is_in_libc = || {
-        let libc = SYSTEM.by_address(libc::gnu_get_libc_version as *const () as usize);
-        libc.is_some_and(|libc| libc.span.contains(&found))
-    };
-    is_known && is_in_libc()
+    both.iter().flatten().any(|(known, _)| known.as_bytes() == name)
 }
 
 /// The environment that a thunk's context refers to.

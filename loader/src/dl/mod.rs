@@ -1,4 +1,4 @@
-//! Functions of the C library as code in replicas sees them: `dl*`, thread creation, fork, the environment.
+//! Functions of the C library as code in replicas sees them: `dl*`, thread creation, fork, the environment, the locale.
 //!
 //! A function that needs its domain gets it from its thunk. So a library that one program opens belongs
 //! to that program, whatever thread calls.
@@ -9,6 +9,7 @@ mod forks;
 mod handle;
 mod information;
 mod keys;
+mod locale;
 mod mappings;
 mod open;
 mod symbol;
@@ -20,11 +21,13 @@ use std::ffi::{CStr, CString, c_char, c_void};
 use std::ptr;
 
 use crate::arch;
+use crate::domain::Domain;
 use crate::id::DomainId;
 use crate::replica::thunk::Interposition;
 use crate::sys::environ::{Environment, PROCESS};
 use crate::sys::functions::functions;
 use crate::sys::lock::{Mutex, Rank};
+use crate::system::SYSTEM;
 use crate::visible::{address, iterate, unwind};
 
 /// A name, and what references to it bind to.
@@ -40,11 +43,24 @@ pub(crate) fn interpositions(
     let mut all = of_every_domain(domain);
     if is_one_of_many {
         all.extend(keys::uses(domain));
+        all.extend(locale::uses(domain));
         all.extend(mappings::uses(domain));
     }
     all.extend(environment::changes(environment.unwrap_or(&PROCESS)));
     all.extend(environment.into_iter().flat_map(environment::uses));
     all
+}
+
+/// Whether `found`, the result of a look-up of `name` for code of `domain`, is what the C library has for the process
+/// where the domain has its own. A look-up in the C library itself, or behind the caller (RTLD_NEXT), finds that.
+fn is_of_the_process(domain: &Domain, name: &[u8], found: usize) -> bool {
+    let has_its_own = environment::has_its_own(domain, name)
+        || domain.is_one_of_many() && locale::NAMES.iter().any(|known| known.as_bytes() == name);
+    let is_in_libc = || {
+        let libc = SYSTEM.by_address(libc::gnu_get_libc_version as *const () as usize);
+        libc.is_some_and(|libc| libc.span.contains(&found))
+    };
+    has_its_own && is_in_libc()
 }
 
 fn of_every_domain(domain: DomainId) -> Vec<Interposed> {

@@ -4,9 +4,8 @@ use std::ffi::{CStr, c_char, c_void};
 use std::ptr;
 use std::sync::Arc;
 
-use super::environment;
 use super::handle::{self, Handle};
-use super::{clear_error, set_error, text};
+use super::{clear_error, is_of_the_process, set_error, text};
 use crate::bind::binding::Binding;
 use crate::bind::scope::Scope;
 use crate::current;
@@ -85,7 +84,7 @@ unsafe fn lookup(
         address: caller,
     };
     let own = |found| {
-        let is_other = environment::is_of_the_process(&domain, query.name.text, found);
+        let is_other = is_of_the_process(&domain, query.name.text, found);
         if is_other { query.global(&domain) } else { Some(found) }
     };
     let (found, object) = if handle == libc::RTLD_NEXT {

@@ -6,6 +6,7 @@ use std::ptr;
 use crate::current;
 use crate::domain::{self, Domain};
 use crate::id::DomainId;
+use crate::locale;
 use crate::sys::guard;
 use crate::sys::thread::{self, Start};
 use crate::tls::Pattern;
@@ -52,12 +53,16 @@ extern "C-unwind" fn begin(birth: *mut c_void) -> *mut c_void {
     let Birth { start, argument, domain, creator, pattern } =
         *unsafe { Box::from_raw(birth.cast::<Birth>()) };
     pattern.refresh();
+    let is_one_of_many = creator.as_ref().is_some_and(Domain::is_one_of_many);
     if let Some(creator) = creator {
         creator.0.belongings.note_thread();
     }
     // Not a guard: the start routine may end by pthread_exit, which unwinds by force.
     // SAFETY: the thread runs the domain's code from its begin to its end.
     unsafe { current::replace(Some(domain)) };
+    if is_one_of_many {
+        locale::begin_thread(domain);
+    }
     let arguments = [argument.expose_provenance(), 0, 0];
     // SAFETY: the creator gave the routine and its argument for this thread.
     let result =

@@ -24,6 +24,7 @@ use crate::domain::uses::Uses;
 use crate::id::DomainId;
 use crate::image::ImageId;
 use crate::image::symbols::{Name, Symbol};
+use crate::locale;
 use crate::policy::Policy;
 use crate::replica::Replica;
 use crate::replica::link_map::LinkMap;
@@ -133,6 +134,7 @@ pub(crate) fn register(domain: &Domain) {
 /// Forgets a domain that was closed.
 pub(crate) fn forget(id: DomainId) {
     DOMAINS.lock().remove(&id);
+    locale::forget(id);
 }
 
 /// The domain with this id, unless it was closed.

@@ -7,6 +7,7 @@ pub(crate) mod file;
 pub(crate) mod functions;
 pub(crate) mod guard;
 pub(crate) mod handlers;
+pub(crate) mod locale;
 pub(crate) mod lock;
 pub(crate) mod memory;
 pub(crate) mod ranges;

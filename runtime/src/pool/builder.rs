@@ -139,8 +139,8 @@ impl Builder {
     ///
     /// The environment of the process remains where libraries read it that interpreters share:
     ///
-    /// - The C library: the time zone (`TZ`, also after `time.tzset`), the locale (`LC_*`, `LANG`), translations
-    ///   (`LANGUAGE`), name resolution (`RES_OPTIONS`, `LOCALDOMAIN`), memory allocation (`GLIBC_TUNABLES`).
+    /// - The C library: the time zone (`TZ`, also after `time.tzset`), places of locales and translations (`LOCPATH`,
+    ///   `LANGUAGE`), name resolution (`RES_OPTIONS`, `LOCALDOMAIN`), memory allocation (`GLIBC_TUNABLES`).
     /// - OpenMP and BLAS libraries, and CUDA's: `OMP_NUM_THREADS`, `OPENBLAS_NUM_THREADS`, `CUDA_VISIBLE_DEVICES`.
     /// - libtorch, where interpreters share it ([`TorchPolicy::Shared`]).
     /// - The loader: `LD_LIBRARY_PATH`.

@@ -159,7 +159,7 @@ fn status(outcome: Result<(), NoMemory>) -> c_int {
 }
 
 /// Sets the calling thread's `errno`.
-fn set_errno(code: c_int) {
+pub(crate) fn set_errno(code: c_int) {
     // SAFETY: the address of the thread's own variable.
     unsafe { *libc::__errno_location() = code };
 }

@@ -70,6 +70,10 @@ pub(crate) enum Rank {
     Environment,
     /// The shells that run for domains with an environment of their own.
     Shells,
+    /// The locales of domains.
+    DomainLocales,
+    /// The locales that were made.
+    Locales,
     /// The places of thread-local data of system objects.
     ThreadOffsets,
     /// The modules with lazily allocated thread-local data.

@@ -1,0 +1,110 @@
+//! `setlocale` and `localeconv`: the locale of one program among several is its own.
+//!
+//! The other functions of <locale.h> and those that depend on a locale go by the thread's ([`crate::locale`]). Libraries
+//! that exist once for all domains (libstdc++'s `std::locale::global`) still set the process's locale.
+
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::ptr;
+
+use libc::lconv;
+
+use super::Interposed;
+use crate::domain;
+use crate::id::DomainId;
+use crate::locale;
+use crate::replica::thunk::Interposition;
+use crate::sys::environ::{self, Environment, PROCESS};
+use crate::sys::locale::{CATEGORIES, Names};
+
+/// The names that [`uses`] interposes.
+pub(super) const NAMES: [&str; 2] = ["setlocale", "localeconv"];
+
+/// The functions of a domain's own.
+pub(super) fn uses(domain: DomainId) -> Vec<Interposed> {
+    // SAFETY: the functions have the signatures of <locale.h>, and then the context.
+    let with_domain = |target, arguments| unsafe {
+        Interposition::with_context(target, arguments, domain.0 as usize)
+    };
+    let [set, conventions] = NAMES;
+    vec![
+        (set, with_domain(setlocale as *const c_void, 2)),
+        (conventions, with_domain(localeconv as *const c_void, 0)),
+    ]
+}
+
+/// `setlocale(category, name)`. The strings that it returns stay, which POSIX does not ask for.
+///
+/// # Safety
+/// As setlocale(3): a name that is not null is NUL-terminated.
+unsafe extern "C" fn setlocale(
+    category: c_int,
+    name: *const c_char,
+    context: usize,
+) -> *mut c_char {
+    let id = DomainId(context as u32);
+    if name.is_null() {
+        return locale::name(id, category);
+    }
+    // SAFETY: the caller's promise.
+    let name = unsafe { CStr::from_ptr(name) };
+    let domain = domain::by_id(id);
+    let own = domain.as_ref().and_then(|domain| domain.0.environment.as_deref());
+    let environment = own.unwrap_or(&PROCESS);
+    let locale = locale::set(id, |names| {
+        let changed = change(names, category, name, environment);
+        if changed.is_none() {
+            environ::set_errno(libc::EINVAL);
+        }
+        changed
+    });
+    let name = locale.and_then(|locale| locale.name(category));
+    name.map_or(ptr::null_mut(), |name| name.as_ptr().cast_mut())
+}
+
+/// `localeconv()`.
+extern "C" fn localeconv(context: usize) -> *mut lconv {
+    locale::conventions_in(DomainId(context as u32))
+}
+
+/// The names after `setlocale(category, name)`. None if there is no such category, or if `name` lists categories and not
+/// each once (glibc, locale/setlocale.c).
+fn change(names: &Names, category: c_int, name: &CStr, environment: &Environment) -> Option<Names> {
+    let mut changed = names.clone();
+    let resolved = |name: &[u8], variable| match name {
+        [] => from(environment, variable),
+        name => CString::new(name).expect("a part of a string without NUL"),
+    };
+    if category != libc::LC_ALL {
+        let at = CATEGORIES.iter().position(|(known, _)| *known == category)?;
+        changed[at] = resolved(name.to_bytes(), CATEGORIES[at].1);
+        return Some(changed);
+    }
+    if !name.to_bytes().contains(&b';') {
+        for (place, (_, variable)) in changed.iter_mut().zip(CATEGORIES) {
+            *place = resolved(name.to_bytes(), variable);
+        }
+        return Some(changed);
+    }
+    let mut missing = CATEGORIES.map(|_| true);
+    for part in name.to_bytes().split(|&byte| byte == b';') {
+        let end = part.iter().position(|&byte| byte == b'=')?;
+        let is_named = |(_, variable): &(c_int, &CStr)| variable.to_bytes() == &part[..end];
+        let at = CATEGORIES.iter().position(is_named)?;
+        changed[at] = resolved(&part[end + 1..], CATEGORIES[at].1);
+        missing[at] = false;
+    }
+    (!missing.contains(&true)).then_some(changed)
+}
+
+/// The name that the environment has for a category (setlocale(3), for the name "").
+fn from(environment: &Environment, variable: &CStr) -> CString {
+    let values = [c"LC_ALL", variable, c"LANG"].map(|name| environment.value(name));
+    let set = values.into_iter().find_map(|value| {
+        // SAFETY: a value of an environment ends in NUL. Another thread may change the environment meanwhile: the values stay
+        // (sys/environ/table.rs), as those that the program has put there must.
+        (!value.is_null())
+            .then(|| unsafe { CStr::from_ptr(value) })
+            .filter(|value| !value.is_empty())
+    });
+    set.unwrap_or(c"C").to_owned()
+}
