@@ -121,7 +121,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Linker(arguments) => linker::run(&arguments),
         Task::Debugger(arguments) => debugger::run(&arguments),
         Task::Fuzz(arguments) => fuzz::run(&arguments),
-        Task::Package => package::run().map(drop),
+        Task::Package => package::run(None).map(drop),
         Task::Interface(arguments) => interface::run(&arguments),
         Task::Semver => semver::run(),
         Task::Lock(arguments) => lock::run(&arguments),

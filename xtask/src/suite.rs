@@ -34,6 +34,9 @@ const FURTHER: usize = 1;
 /// in packages, memory of devices, reports of builds) is the same code on each version. `--python 3.N` runs them.
 const LONG: [&str; 4] = ["mask_rcnn", "extension_", "device_memory", "a_build_"];
 
+/// The step of [`package::run`].
+const PACKAGES: &str = "published crates compile from their archives alone";
+
 /// Runs every step, even after a failure. Returns an error if anything failed.
 pub fn run(arguments: &Arguments) -> Result<()> {
     if arguments.quick {
@@ -104,7 +107,6 @@ fn all(
         command.args(["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-Dwarnings");
         check(&mut command)
     });
-    steps.run("published crates compile from their archives alone", package::run);
     let mut place = None;
     if let Some((environment, numpy)) = &prepared {
         steps.run("build of the command and the comparison, models, C++ extension", || {
@@ -130,9 +132,12 @@ fn all(
             beside_pyo3::test(place.environment)
         });
         steps.run("a program built with panic = \"abort\"", || aborting(place));
+        // The conformance tests leave much of a second core free.
+        let packages = steps.begin(PACKAGES, || package::run(Some(1)));
         steps.run("layer rules and conformance", || {
             tests(place, &["--release", "--package", "hydrozoa-tests", "--no-fail-fast"])
         });
+        steps.join(packages);
         others(&mut steps, place, pythons, further);
         steps.run("movables raced by 16 threads, 15 seconds", || {
             check(&mut large::race_command(&place.compare, place.environment, 15.0, false))
@@ -151,6 +156,8 @@ fn all(
             command.args(["--seconds", "0.5", "--rounds", "5", "--require-speed"]);
             check(&mut command)
         });
+    } else {
+        steps.run(PACKAGES, || package::run(None));
     }
     println!("\n{words}");
     if !steps.summary() {

@@ -15,12 +15,18 @@ pub struct External {
     folder: PathBuf,
     target: PathBuf,
     home: PathBuf,
+    jobs: Option<usize>,
 }
 
 impl External {
     /// Makes it in the folder `target`, where cargo has compiled the packages, of the README's first sample. `packages`
-    /// are their names and folders; `home` is cargo's.
-    pub fn create(target: &Path, packages: &[(String, PathBuf)], home: &Path) -> Result<Self> {
+    /// are their names and folders; `home` is cargo's, and `jobs` the number of its compilers.
+    pub fn create(
+        target: &Path,
+        packages: &[(String, PathBuf)],
+        home: &Path,
+        jobs: Option<usize>,
+    ) -> Result<Self> {
         let folder = target.join("external");
         let readme = std::fs::read_to_string(workspace::root().join("README.md"))?;
         let sample = readme.split("```").nth(1).and_then(|sample| sample.strip_prefix("rust\n"));
@@ -40,7 +46,7 @@ impl External {
         std::fs::write(folder.join("src/main.rs"), sample)?;
         std::fs::copy(workspace::root().join("Cargo.lock"), folder.join("Cargo.lock"))
             .context("copying the versions of all dependencies")?;
-        Ok(Self { folder, target: target.to_owned(), home: home.to_owned() })
+        Ok(Self { folder, target: target.to_owned(), home: home.to_owned(), jobs })
     }
 
     fn cargo(&self, arguments: &[&str]) -> Command {
@@ -50,7 +56,8 @@ impl External {
             .current_dir(&self.folder)
             .env("CARGO_HOME", &self.home)
             .env("CARGO_TARGET_DIR", &self.target)
-            .envs(super::WITHOUT_DEBUG);
+            .envs(super::WITHOUT_DEBUG)
+            .envs(super::limit(self.jobs));
         command
     }
 

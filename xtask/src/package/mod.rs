@@ -23,8 +23,8 @@ const FILES: [&str; 4] = ["Cargo.toml", "README.md", "LICENSE-MIT", "LICENSE-APA
 const WITHOUT_DEBUG: [(&str, &str); 2] =
     [("CARGO_PROFILE_DEV_DEBUG", "false"), ("CARGO_INCREMENTAL", "0")];
 
-/// Packs, compiles and tries the crates.
-pub fn run() -> Result<Count> {
+/// Packs, compiles and tries the crates. `jobs` limits how many of cargo's compilers run at once.
+pub fn run(jobs: Option<usize>) -> Result<Count> {
     let target = workspace::root().join("target/packages");
     let packages = published()?;
     println!("packing {}", packages.join(", "));
@@ -39,6 +39,7 @@ pub fn run() -> Result<Count> {
         .arg(&target)
         .env("CARGO_HOME", &home_folder)
         .envs(WITHOUT_DEBUG)
+        .envs(limit(jobs))
         .status()
         .context("starting cargo")?;
     ensure!(status.success(), "the packages do not compile from their archives");
@@ -66,7 +67,7 @@ pub fn run() -> Result<Count> {
             Some((name.to_owned(), target.join("package").join(package)))
         })
         .collect();
-    let external = External::create(&target, &folders, &home_folder)?;
+    let external = External::create(&target, &folders, &home_folder, jobs)?;
     external.run()?;
     external.document()?;
     external.refuse_static()?;
@@ -74,6 +75,11 @@ pub fn run() -> Result<Count> {
         "a crate that has them runs the README's sample; docs.rs can build their documentation"
     );
     Ok(Count { passed: packages.len() + 4, failed: 0 })
+}
+
+/// The variable that limits cargo's compilers.
+fn limit(jobs: Option<usize>) -> Option<(&'static str, String)> {
+    jobs.map(|jobs| ("CARGO_BUILD_JOBS", jobs.to_string()))
 }
 
 /// Makes a home for cargo in `folder`, with the downloads of the user's own home. cargo unpacks the archives of this

@@ -1,5 +1,7 @@
 //! A list of named steps with times and counts. All steps run even when one fails.
 
+use std::panic::resume_unwind;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 /// The result that a step reports: how many checks passed and failed.
@@ -43,21 +45,61 @@ impl From<Count> for Outcome {
 }
 
 /// The steps that ran so far.
-#[derive(Default)]
 pub struct Steps {
+    start: Instant,
     done: Vec<(String, Duration, Outcome)>,
 }
 
+impl Default for Steps {
+    fn default() -> Self {
+        Self { start: Instant::now(), done: Vec::new() }
+    }
+}
+
+/// A step that runs while others do.
+#[must_use = "its result counts when it is joined (`Steps::join`)"]
+pub struct Beside {
+    name: String,
+    thread: JoinHandle<(Duration, anyhow::Result<Outcome>)>,
+}
+
 impl Steps {
+    /// Begins a step on a thread of its own. It is for work that needs no whole machine, and whose output is short.
+    pub fn begin<O: Into<Outcome>>(
+        &self,
+        name: &str,
+        step: impl FnOnce() -> anyhow::Result<O> + Send + 'static,
+    ) -> Beside {
+        println!("\n== {name}, beside what follows");
+        let thread = thread::spawn(move || {
+            let start = Instant::now();
+            let outcome = step().map(O::into);
+            (start.elapsed(), outcome)
+        });
+        Beside { name: name.to_owned(), thread }
+    }
+
+    /// Waits for the end of a step that runs beside others.
+    pub fn join(&mut self, beside: Beside) {
+        println!("\n== {}", beside.name);
+        let (duration, outcome) = beside.thread.join().unwrap_or_else(|panic| resume_unwind(panic));
+        self.add(beside.name, duration, outcome);
+    }
+
+    fn add(&mut self, name: String, duration: Duration, outcome: anyhow::Result<Outcome>) {
+        let outcome = outcome.unwrap_or_else(|error| {
+            println!("error: {error:#}");
+            Outcome { count: Count::one(false), failures: vec![format!("{error:#}")] }
+        });
+        self.done.push((name, duration, outcome));
+    }
+
     /// Runs a step. An error is one failed check and is printed.
     pub fn run<O: Into<Outcome>>(&mut self, name: &str, step: impl FnOnce() -> anyhow::Result<O>) {
         println!("\n== {name}");
         let start = Instant::now();
-        let outcome = step().map(O::into).unwrap_or_else(|error| {
-            println!("error: {error:#}");
-            Outcome { count: Count::one(false), failures: vec![format!("{error:#}")] }
-        });
-        self.done.push((name.to_owned(), start.elapsed(), outcome));
+        let outcome = step().map(O::into);
+        self.add(name.to_owned(), start.elapsed(), outcome);
     }
 
     /// Prints a line for each failure and `N passed, N failed`. Returns whether nothing failed.
@@ -82,8 +124,7 @@ impl Steps {
             total.passed += count.passed;
             total.failed += count.failed;
         }
-        let duration: Duration = self.done.iter().map(|(_, duration, _)| *duration).sum();
-        println!("{:<58} {:>8.1}", "all", duration.as_secs_f64());
+        println!("{:<58} {:>8.1}", "all", self.start.elapsed().as_secs_f64());
         println!("{} passed, {} failed", total.passed, total.failed);
         total.failed == 0
     }
