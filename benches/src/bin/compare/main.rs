@@ -1,6 +1,7 @@
 //! Compares interpreters with threads, processes and prefork, on the same work in the same run.
 
 mod comparison;
+mod control;
 mod density;
 mod gpu;
 mod mixed;
@@ -38,6 +39,8 @@ enum Role {
     Race(race::Options),
     /// Calls, exceptions, interrupts, deadlines, replacements, movables, children and signals at random
     Mixed(mixed::Options),
+    /// Stops calls that loop, sleep, block in C or eat memory, while another interpreter serves
+    Control(control::Options),
     /// How many workers with torch serve a model within a limit of memory: interpreters, prefork, processes
     Density(density::Options),
     /// Is one contender of `density`: a pool that grows
@@ -76,6 +79,7 @@ fn run(role: Role) -> anyhow::Result<()> {
         Role::Soak(options) => soak::run(&options),
         Role::Race(options) => race::run(&options),
         Role::Mixed(options) => mixed::run(&options),
+        Role::Control(options) => control::run(&options),
         Role::Density(options) => density::run(&options),
         Role::DensityPool(options) => density::run_pool(&options),
         Role::Gpu(options) => gpu::run(&options),
