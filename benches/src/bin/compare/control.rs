@@ -20,6 +20,8 @@ const OTHER: usize = 1;
 const LIMIT: Duration = Duration::from_millis(50);
 /// How long the call into C takes at least.
 const NATIVE: f64 = 3.0;
+/// What is stopped.
+const KINDS: [&str; 4] = ["loops", "calls that sleep", "calls into C", "calls that eat memory"];
 /// Rounds of each kind between two measurements of the other interpreter by itself.
 const BLOCK: usize = 5;
 /// An event that takes longer than this is an error.
@@ -106,22 +108,23 @@ pub fn run(options: &Options) -> Result<()> {
     };
     println!("3 ** {bits} takes more than {NATIVE} s in C");
     let mut seen = Seen::default();
-    let (mut alone, mut beside) = (Vec::new(), Vec::new());
+    let (mut alone, mut beside) = (Vec::new(), KINDS.map(|_| Vec::new()));
     let blocks = options.rounds.div_ceil(4 * BLOCK);
     for block in 0..blocks {
         alone.extend(serving(&pool, || {
             thread::sleep(Duration::from_secs(5));
             Ok(())
         })?);
-        beside.extend(serving(&pool, || {
-            for _ in 0..BLOCK {
-                stop_loop(&pool, &mut seen)?;
-                stop_sleep(&pool, &mut seen, &reports)?;
-                stop_native(&pool, &mut seen, &reports, bits)?;
-                stop_eating(&pool, &mut seen)?;
-            }
-            Ok(())
-        })?);
+        for (kind, beside) in beside.iter_mut().enumerate() {
+            beside.extend(serving(&pool, || {
+                (0..BLOCK).try_for_each(|_| match kind {
+                    0 => stop_loop(&pool, &mut seen),
+                    1 => stop_sleep(&pool, &mut seen, &reports),
+                    2 => stop_native(&pool, &mut seen, &reports, bits),
+                    _ => stop_eating(&pool, &mut seen),
+                })
+            })?);
+        }
         if (block + 1) % 5 == 0 || block + 1 == blocks {
             println!("{} of {} rounds", 4 * BLOCK * (block + 1), 4 * BLOCK * blocks);
         }
@@ -266,7 +269,7 @@ fn wait_for_another(pool: &Pool, before: &str) -> Result<()> {
     Ok(())
 }
 
-fn print(seen: &Seen, alone: &[f64], beside: &[f64]) {
+fn print(seen: &Seen, alone: &[f64], beside: &[Vec<f64>; KINDS.len()]) {
     println!("\n{:<66} {:>6} {:>8} {:>8} {:>8}", "milliseconds", "times", "median", "p99", "most");
     let rows = [
         ("a loop in Python: interrupt to error", &seen.loops),
@@ -280,10 +283,16 @@ fn print(seen: &Seen, alone: &[f64], beside: &[f64]) {
         let [median, late, most] = [0.5, 0.99, 1.0].map(|quantile| percentile(times, quantile));
         println!("{what:<66} {:>6} {median:>8.1} {late:>8.1} {most:>8.1}", times.len());
     }
-    let [one, other] = [alone, beside].map(|times| percentile(times, 0.99));
     println!(
-        "p99 of {} short calls to the other interpreter: {one:.2} ms by itself, {other:.2} ms meanwhile: {:.2} times",
-        alone.len() + beside.len(),
-        other / one
+        "\n{:<66} {:>6} {:>8} {:>8}",
+        "short calls to the other interpreter", "times", "median", "p99"
     );
+    let rows = KINDS.iter().zip(beside).map(|(what, times)| (format!("beside {what}"), &times[..]));
+    for (what, times) in std::iter::once(("by themselves".to_owned(), alone)).chain(rows) {
+        let [median, late] = [0.5, 0.99].map(|quantile| percentile(times, quantile));
+        println!("{what:<66} {:>6} {median:>8.2} {late:>8.2}", times.len());
+    }
+    let all = beside.concat();
+    let [one, other] = [alone, &all[..]].map(|times| percentile(times, 0.99));
+    println!("p99 beside all of these: {:.2} times that by themselves", other / one);
 }
