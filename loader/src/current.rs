@@ -16,6 +16,7 @@ thread_local! {
 }
 
 /// The domain whose code the calling thread runs, if any.
+#[inline]
 pub fn domain() -> Option<DomainId> {
     CURRENT.get()
 }
@@ -28,6 +29,7 @@ pub fn domain() -> Option<DomainId> {
 /// of a domain, the mark must name that domain. This holds after the guard was dropped too: guards end in the reverse
 /// order of their beginnings.
 #[must_use = "the mark is removed when the guard is dropped"]
+#[inline]
 pub unsafe fn enter(domain: DomainId) -> Entered {
     let previous = CURRENT.replace(Some(domain));
     locale::follow(Some(domain));
@@ -40,6 +42,7 @@ pub unsafe fn enter(domain: DomainId) -> Entered {
 /// # Safety
 ///
 /// As for [`enter`], until the domain is set again.
+#[inline]
 pub unsafe fn replace(domain: Option<DomainId>) -> Option<DomainId> {
     let previous = CURRENT.replace(domain);
     locale::follow(domain);
@@ -72,6 +75,7 @@ pub struct Entered {
 }
 
 impl Drop for Entered {
+    #[inline]
     fn drop(&mut self) {
         CURRENT.set(self.previous);
         locale::follow(self.previous);

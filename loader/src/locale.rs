@@ -133,17 +133,23 @@ pub(crate) fn name(domain: DomainId, category: c_int) -> *mut c_char {
 }
 
 /// `setlocale`: sets the names that `change` makes of the ones in force. `change` returns none for an error.
+///
+/// A domain that sets what the process has goes on with the process's: CPython puts LC_CTYPE back as it starts, and no visit
+/// should cost more for that.
 pub(crate) fn set(
     domain: DomainId,
     change: impl FnOnce(&Names) -> Option<Names>,
 ) -> Option<&'static Locale> {
     let mut domains = DOMAINS.lock();
     let own = own(&mut domains, domain)?;
-    let before = match own.set() {
-        Some(locale) => locale,
-        None => Locale::of_process()?,
+    let (is_own, before) = match own.set() {
+        Some(locale) => (true, locale),
+        None => (false, Locale::of_process()?),
     };
     let locale = Locale::named(&change(before.names())?)?;
+    if !is_own && ptr::eq(locale, before) {
+        return Some(locale);
+    }
     own.place.set(locale);
     if own.set.swap(ptr::from_ref(locale).cast_mut(), Ordering::AcqRel).is_null() {
         CHANGES.fetch_add(1, Ordering::Release);

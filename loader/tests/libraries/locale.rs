@@ -236,6 +236,8 @@ fn a_domain_has_the_locale_of_the_process_until_it_sets_one() {
         let status = unsafe { libc::setlocale(libc::LC_NUMERIC, c"comma".as_ptr()) };
         assert!(!status.is_null());
         assert_eq!([inside(&first, "commas"), inside(&second, "commas")], [1, 1]);
+        // What the process has is nobody's own.
+        assert_eq!(set(&second, libc::LC_NUMERIC, Some(c"comma")), "comma");
         // What is not named stays.
         assert_eq!(set(&first, libc::LC_MONETARY, Some(c"comma")), "comma");
         assert_eq!(inside(&first, "commas"), 1);
@@ -263,7 +265,8 @@ fn a_thread_of_the_program_has_its_own_locale_again_after_a_visit() {
     let place = Place::new("visit");
     alone_with(PATIENCE, &place.variables, || {
         let [first, second] = open_in(2, &place.library).try_into().unwrap();
-        set(&first, libc::LC_ALL, Some(c"C"));
+        set(&first, libc::LC_NUMERIC, Some(c"comma"));
+        set(&first, libc::LC_NUMERIC, Some(c"C"));
         // SAFETY: a locale of these names is there, and stays until the thread uses the process's again.
         unsafe {
             let mask = libc::LC_NUMERIC_MASK;

@@ -104,6 +104,7 @@ impl<'session> Arguments<'session> {
     ///
     /// Attached. `values` must have `positional` live objects and one for each item of `names`, a tuple or null, during
     /// `'session`.
+    #[inline]
     pub(super) unsafe fn collect(
         session: &'session Session,
         values: *const Handle,
@@ -113,7 +114,7 @@ impl<'session> Arguments<'session> {
         let named = match names.is_null() {
             true => 0,
             // SAFETY: as the caller vouches.
-            false => ManuallyDrop::new(unsafe { Object::from_owned(session, names) }).len()?,
+            false => unsafe { count(session, names) }?,
         };
         // Without arguments CPython may pass null.
         let values = match positional + named {
@@ -149,6 +150,16 @@ impl<'session> Arguments<'session> {
             format!("at least {} positional arguments are needed, {given} were given", index + 1);
         Error::raise("TypeError", text)
     }
+}
+
+/// The length of a tuple of names.
+///
+/// # Safety
+///
+/// Attached, and the tuple is alive.
+unsafe fn count(session: &Session, names: Handle) -> Result<usize> {
+    // SAFETY: as the caller vouches; the reference is not given up.
+    ManuallyDrop::new(unsafe { Object::from_owned(session, names) }).len()
 }
 
 impl fmt::Debug for Arguments<'_> {

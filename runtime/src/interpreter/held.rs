@@ -23,15 +23,18 @@ pub(crate) fn is_of(inner: *const Inner) -> bool {
 }
 
 /// Until the result is dropped, the calling thread is known to hold the GIL of `inner`, which lives longer.
+#[inline]
 pub(super) fn of(inner: &Inner) -> Note {
     note(inner)
 }
 
 /// Until the result is dropped, it is not known which GIL the calling thread holds.
+#[inline]
 pub(super) fn unknown() -> Note {
     note(ptr::null())
 }
 
+#[inline]
 fn note(inner: *const Inner) -> Note {
     Note { before: HELD.replace(inner), _on_this_thread: PhantomData }
 }
@@ -44,6 +47,7 @@ pub(super) struct Note {
 }
 
 impl Drop for Note {
+    #[inline]
     fn drop(&mut self) {
         HELD.set(self.before);
     }
