@@ -134,7 +134,7 @@ pub(crate) fn name(domain: DomainId, category: c_int) -> *mut c_char {
 
 /// `setlocale`: sets the names that `change` makes of the ones in force. `change` returns none for an error.
 ///
-/// A domain that sets what the process has goes on with the process's: CPython puts LC_CTYPE back as it starts, and no visit
+/// A domain that sets what the process has goes on with the process's: programs put LC_CTYPE back as they start, and no visit
 /// should cost more for that.
 pub(crate) fn set(
     domain: DomainId,
