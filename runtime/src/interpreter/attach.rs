@@ -34,28 +34,51 @@ thread_local! {
 
 /// This thread holds an interpreter's GIL, and runs in its domain, until this is dropped.
 pub(crate) struct Attached<'a> {
-    /// Ends under the GIL, so it is dropped first.
-    watched: Option<Watched<'a>>,
-    /// `None` inside of another visit, which holds the GIL longer than this.
-    _visit: Option<Visit<'a>>,
+    /// `None` inside of another visit, which holds the GIL longer than this. Most are so, and their drop is one comparison.
+    entered: Option<Entered<'a>>,
     /// A GIL belongs to a thread.
     _thread: PhantomData<*mut ()>,
+}
+
+struct Entered<'a> {
+    /// Ends under the GIL, so it is dropped first.
+    watched: Option<Watched<'a>>,
+    _visit: Visit<'a>,
 }
 
 impl<'a> Attached<'a> {
     /// Inside of another visit.
     #[inline]
     pub(crate) fn nested() -> Self {
-        Self { watched: None, _visit: None, _thread: PhantomData }
+        Self { entered: None, _thread: PhantomData }
+    }
+
+    fn by(visit: Visit<'a>) -> Self {
+        Self { entered: Some(Entered { watched: None, _visit: visit }), _thread: PhantomData }
     }
 
     /// The same, noted for those who may interrupt it. Inside of another visit it is noted there, or nowhere.
     pub(crate) fn watched_by(mut self, watch: &'a Watch, inner: &'a Arc<Inner>) -> Self {
-        if self._visit.is_some() {
-            self.watched = Some(watch.enter(inner));
+        if let Some(entered) = &mut self.entered {
+            entered.watched = Some(watch.enter(inner));
         }
         self
     }
+}
+
+impl Drop for Attached<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.entered.is_some() {
+            leave(&mut self.entered);
+        }
+    }
+}
+
+/// Not inlined: whoever attaches has a drop.
+#[inline(never)]
+fn leave(entered: &mut Option<Entered<'_>>) {
+    *entered = None;
 }
 
 /// An entry that took the GIL.
@@ -95,13 +118,13 @@ impl Inner {
         if nested {
             return Attached::nested();
         }
-        Attached { watched: None, _visit: Some(self.visit()), _thread: PhantomData }
+        Attached::by(self.visit())
     }
 
     /// The same for the one thread that may enter while nobody else may, and that is not inside.
     pub(crate) fn attach_alone<'a>(self: &'a Arc<Self>, _: &Closed<'a>) -> Attached<'a> {
         let visit = self.enter(Outside::entering(self.domain().id()), None);
-        Attached { watched: None, _visit: Some(visit), _thread: PhantomData }
+        Attached::by(visit)
     }
 
     #[inline]
