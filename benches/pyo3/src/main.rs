@@ -139,10 +139,10 @@ fn beside_pyo3<'a>(ours: &'a Ours<'a>, theirs: &'a Theirs) -> Vec<Row<'a>> {
         row!(method_interned, "method, PyO3 with intern!", 1.7, aim 1.2),
         row!(text, "str of 100 bytes there and back, held", 1.5),
         row!(list, "list of 1,000 f64 there and back, held", 1.2),
-        row!(callback, "Rust function called from Python", 1.9, aim 1.5),
+        row!(callback, "Rust function called from Python", 1.7, aim 1.5),
         row!(array, "numpy array of 1 MiB there and back, held", 2.0, aim 1.0),
         row!(new_array, "the same with a new Vec each time", 1.2, aim 1.0),
-        attach(ours, theirs, "attach, no-op, detach", Promised { most: 1.8, aim: Some(1.3) }),
+        attach(ours, theirs, "attach, no-op, detach", Promised { most: 1.7, aim: Some(1.3) }),
         row!(import, "acquire, import, math.sqrt(16.0), drop", 0.7),
     ]
 }
