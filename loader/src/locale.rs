@@ -45,9 +45,15 @@ impl Own {
     }
 }
 
-type Domains = BTreeMap<DomainId, Arc<Own>>;
+struct Domains {
+    own: BTreeMap<DomainId, Arc<Own>>,
+    /// Those of domains that have ended, for new ones. They are not freed: a thread that neither a host nor a domain has
+    /// marked may have called `setlocale`, and uses the place until it ends.
+    spare: Vec<Arc<Own>>,
+}
 
-static DOMAINS: Mutex<Domains> = Mutex::new(Rank::DomainLocales, BTreeMap::new());
+static DOMAINS: Mutex<Domains> =
+    Mutex::new(Rank::DomainLocales, Domains { own: BTreeMap::new(), spare: Vec::new() });
 
 /// Whether a domain has ever set a locale.
 static ACTIVE: AtomicBool = AtomicBool::new(false);
@@ -75,7 +81,7 @@ pub(crate) fn follow(domain: Option<DomainId>) {
 #[cold]
 fn switch(domain: Option<DomainId>) {
     match domain.and_then(place_of) {
-        // SAFETY: the domain lives while the thread is marked as running its code.
+        // SAFETY: places are never freed.
         Some(place) => unsafe { enter(place) },
         None => {
             if let Some(outer) = OUTER.take() {
@@ -108,7 +114,7 @@ fn place_of(domain: DomainId) -> Option<Handle> {
     if then == changes && last == Some(domain) {
         return place;
     }
-    let own = DOMAINS.lock().get(&domain).cloned();
+    let own = DOMAINS.lock().own.get(&domain).cloned();
     let place = own.filter(|own| own.set().is_some()).map(|own| own.place.handle());
     LAST.set((changes, Some(domain), place));
     place
@@ -120,14 +126,14 @@ pub(crate) fn begin_thread(domain: DomainId) {
     let own = own(&mut DOMAINS.lock(), domain);
     if let Some(place) = own.map(|own| own.place.handle()) {
         BORN.set(Some((domain, place)));
-        // SAFETY: the domain does not end before its threads.
+        // SAFETY: places are never freed.
         unsafe { enter(place) };
     }
 }
 
 /// `setlocale(category, NULL)`.
 pub(crate) fn name(domain: DomainId, category: c_int) -> *mut c_char {
-    let own = DOMAINS.lock().get(&domain).cloned();
+    let own = DOMAINS.lock().own.get(&domain).cloned();
     let Some(locale) = own.as_deref().and_then(Own::set) else { return name_in_process(category) };
     locale.name(category).map_or(ptr::null_mut(), |name| name.as_ptr().cast_mut())
 }
@@ -155,7 +161,7 @@ pub(crate) fn set(
         CHANGES.fetch_add(1, Ordering::Release);
     }
     ACTIVE.store(true, Ordering::Relaxed);
-    // SAFETY: the domain's code calls.
+    // SAFETY: places are never freed.
     unsafe { enter(own.place.handle()) };
     Some(locale)
 }
@@ -172,22 +178,31 @@ pub(crate) fn conventions_in(domain: DomainId) -> *mut lconv {
 
 /// The entry of a domain, made if there is none. None without memory.
 fn own(domains: &mut Domains, domain: DomainId) -> Option<Arc<Own>> {
-    if let Some(own) = domains.get(&domain) {
+    if let Some(own) = domains.own.get(&domain) {
         return Some(own.clone());
     }
-    let own = Arc::new(Own {
-        place: Place::of(Locale::of_process()?),
-        set: AtomicPtr::new(ptr::null_mut()),
-        conventions: UnsafeCell::new(conventions()),
-    });
-    domains.insert(domain, own.clone());
+    let process = Locale::of_process()?;
+    let own = match domains.spare.pop() {
+        Some(spare) => {
+            spare.set.store(ptr::null_mut(), Ordering::Release);
+            spare.place.set(process);
+            spare
+        }
+        None => Arc::new(Own {
+            place: Place::of(process),
+            set: AtomicPtr::new(ptr::null_mut()),
+            conventions: UnsafeCell::new(conventions()),
+        }),
+    };
+    domains.own.insert(domain, own.clone());
     Some(own)
 }
 
 /// Forgets the locale of a domain that has ended.
 pub(crate) fn forget(domain: DomainId) {
-    let own = DOMAINS.lock().remove(&domain);
-    if own.is_some() {
+    let domains = &mut *DOMAINS.lock();
+    if let Some(own) = domains.own.remove(&domain) {
+        domains.spare.push(own);
         CHANGES.fetch_add(1, Ordering::Release);
     }
 }

@@ -348,3 +348,19 @@ fn domains_set_locales_at_once() {
         });
     });
 }
+
+#[test]
+fn a_new_domain_has_nothing_of_the_locale_of_one_that_has_ended() {
+    let place = Place::new("ended");
+    alone_with(PATIENCE, &place.variables, || {
+        for _ in 0..3 {
+            let [own] = open_in(1, &place.library).try_into().unwrap();
+            assert_eq!([inside(&own, "commas_in_new_thread"), inside(&own, "commas")], [0, 0]);
+            set(&own, libc::LC_NUMERIC, Some(c"comma"));
+            assert_eq!([inside(&own, "commas_in_new_thread"), inside(&own, "commas")], [1, 1]);
+            // SAFETY: nothing of the library is in use, and its thread has ended.
+            unsafe { own.domain.close() };
+        }
+        assert!(!process_has_commas());
+    });
+}
