@@ -100,6 +100,8 @@ pub struct DomainBuilder {
     interpositions: HashMap<String, Interposition>,
     /// By symbol and soname.
     definitions: BTreeMap<(String, String), Interposition>,
+    /// By symbol and soname of the image that refers to it.
+    references: BTreeMap<(String, String), Interposition>,
     everywhere: Arc<[Everywhere]>,
     environment: Option<Vec<CString>>,
 }
@@ -121,6 +123,7 @@ impl DomainBuilder {
             program: false,
             interpositions: HashMap::new(),
             definitions: BTreeMap::new(),
+            references: BTreeMap::new(),
             everywhere,
             environment: None,
         }
@@ -146,6 +149,19 @@ impl DomainBuilder {
         interposition: Interposition,
     ) -> DomainBuilder {
         self.definitions.insert((symbol.to_owned(), soname.to_owned()), interposition);
+        self
+    }
+
+    /// Binds references to `symbol` from the domain's replica with this soname (its file's name, if it has none) to
+    /// `interposition`, whatever object defines the symbol. It counts before [`DomainBuilder::interpose`].
+    #[must_use]
+    pub fn interpose_in(
+        mut self,
+        soname: &str,
+        symbol: &str,
+        interposition: Interposition,
+    ) -> DomainBuilder {
+        self.references.insert((symbol.to_owned(), soname.to_owned()), interposition);
         self
     }
 
@@ -214,6 +230,8 @@ impl DomainBuilder {
         let (names, mut entries): (Vec<_>, Vec<_>) = table.into_iter().unzip();
         let (definitions, more): (Vec<_>, Vec<_>) = self.definitions.into_iter().unzip();
         entries.extend(more);
+        let (references, more): (Vec<_>, Vec<_>) = self.references.into_iter().unzip();
+        entries.extend(more);
         let length = entries.len() * crate::arch::THUNK_SIZE;
         let thunks = Thunks::generate(&entries)
             .map_err(|source| memory("map the thunks of", length, source))?;
@@ -238,6 +256,7 @@ impl DomainBuilder {
             interposed: Arc::new(Interposed {
                 names: names.into(),
                 definitions: definitions.into(),
+                references: references.into(),
             }),
             tls_get_addr: tls_get_addr.filter(|_| own_tls_get_addr).map(|index| index as u32),
             thunks,

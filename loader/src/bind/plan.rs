@@ -54,6 +54,9 @@ pub(crate) struct Interposed {
     /// Names and sonames of system objects, sorted: references that would bind to the object's definition are
     /// interposed. They have the entries after those.
     pub definitions: Box<[(String, String)]>,
+    /// Names and sonames of images, sorted: references of these images are interposed, whatever defines the name. They have
+    /// the entries after those.
+    pub references: Box<[(String, String)]>,
 }
 
 impl Interposed {
@@ -61,6 +64,15 @@ impl Interposed {
     pub(crate) fn by_name(&self, name: &[u8]) -> Option<Binding> {
         let entry = self.names.binary_search_by(|known| known.as_bytes().cmp(name)).ok()?;
         Some(Binding::Interposed(entry as u32))
+    }
+
+    /// The binding of references of `image` to `name`, if they are interposed whatever defines it.
+    fn by_reference(&self, image: &Image, name: &[u8]) -> Option<Binding> {
+        let is_it = |(known, soname): &(String, String)| {
+            known.as_bytes() == name && soname == image.soname()
+        };
+        let place = self.references.iter().position(is_it)?;
+        Some(Binding::Interposed((self.names.len() + self.definitions.len() + place) as u32))
     }
 
     /// The binding of references to `name` that was found, or the interposition in its place.
@@ -86,8 +98,9 @@ impl Interposed {
     /// The name that an entry of the domain's table is for.
     fn name(&self, entry: u32) -> &str {
         let entry = entry as usize;
-        let of_definition = || &self.definitions[entry - self.names.len()].0;
-        self.names.get(entry).unwrap_or_else(of_definition)
+        let mut others = self.definitions.iter().chain(&self.references).map(|(name, _)| name);
+        let of_others = || others.nth(entry - self.names.len()).expect("an entry has a name");
+        self.names.get(entry).unwrap_or_else(of_others)
     }
 }
 
@@ -184,7 +197,10 @@ impl<'a> Binder<'a> {
         if !symbol.is_undefined() && (symbol.binds_locally() || symbolic) {
             return Ok(in_itself(symbol));
         }
-        if let Some(binding) = self.key.interposed.by_name(text) {
+        let interposed = &self.key.interposed;
+        if let Some(binding) =
+            interposed.by_reference(image, text).or_else(|| interposed.by_name(text))
+        {
             return Ok(binding);
         }
         let wanted = image.symbols.versions.wanted(index);

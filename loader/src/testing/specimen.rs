@@ -212,7 +212,7 @@ impl Specimen {
             ..Scope::default()
         };
         let names = INTERPOSED.iter().map(|&name| name.to_owned()).collect();
-        let interposed = Interposed { names, definitions: [].into() };
+        let interposed = Interposed { names, definitions: [].into(), references: [].into() };
         Binder::new(&scope, Arc::new(interposed), rules == Rules::Program)
             .resolve(&image)
             .map(Arc::new)

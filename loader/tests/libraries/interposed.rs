@@ -60,6 +60,32 @@ fn a_definition_of_one_system_object_is_interposed_and_no_other_one() {
 }
 
 #[test]
+fn references_of_one_replica_are_interposed_and_no_other_ones() {
+    let shop = Workshop::new("reference");
+    let source = "int size_of(int value) { return value < 0 ? -value : value; }";
+    shop.build("libsize.so", source, &[]);
+    let folder = format!("-L{}", shop.path("").display());
+    let arguments = [&*folder, "-l:libsize.so", "-Wl,-rpath,$ORIGIN"];
+    let calls = "int size_of(int); int run(void) { return size_of(-5); }";
+    let (one, other) =
+        (shop.build("libone.so", calls, &arguments), shop.build("libother.so", calls, &arguments));
+    let policy = Policy::default().with("*/lib*", Class::Replicate, "the test wants it");
+    let loader = Loader::builder().policy(policy).build().unwrap();
+    // SAFETY: `size_of` takes an int; `answer` takes it and the context.
+    let [first, second] = [100, 200]
+        .map(|context| unsafe { Interposition::with_context(answer as *const c_void, 1, context) });
+    let result =
+        |domain: &Domain, path: &Path| call(&open(domain, path, OpenFlags::NOW).unwrap(), "run");
+
+    let domain = loader.domain("asks").interpose_in("libone.so", "size_of", first).build().unwrap();
+    assert_eq!((result(&domain, &one), result(&domain, &other)), (95, 5));
+    // It counts before what is interposed for all.
+    let builder = loader.domain("asks").interpose("size_of", second);
+    let domain = builder.interpose_in("libother.so", "size_of", first).build().unwrap();
+    assert_eq!((result(&domain, &one), result(&domain, &other)), (195, 95));
+}
+
+#[test]
 fn a_function_is_interposed_in_what_defines_c_plus_plus_for_a_replica_too() {
     extern "C" fn hundred_more(argument: c_int) -> c_int {
         argument + 100
