@@ -188,6 +188,9 @@ impl Torch {
         for (soname, symbol, interposition) in heap.into_iter().flat_map(heap::definitions) {
             builder = builder.interpose_definition(soname, symbol, interposition);
         }
+        for (soname, symbol, interposition) in heap.into_iter().flat_map(heap::references) {
+            builder = builder.interpose_in(soname, symbol, interposition);
+        }
         let libtorch = match self {
             Self::Shared { adapter, strict } => Libtorch::Shared(adapter.join(*strict)),
             Self::Isolated | Self::Unshared => Libtorch::Own(Box::leak(Box::default())),

@@ -3,7 +3,7 @@
 mod cycling;
 mod pythons;
 
-use cycling::{Taken, cycles, patience, while_another_serves};
+use cycling::{Each, Taken, assert_cycles, cycles, first, patience, while_another_serves};
 use hydrozoa::{Builder, Pool};
 use hydrozoa_testkit::alone::alone;
 use pythons::builders;
@@ -29,6 +29,9 @@ state.calls += 1
 answer = state.calls
 ";
 
+/// What each of them may leave.
+const LIMIT: Each = Each { bytes: 20 << 10, mappings: 0 };
+
 fn cycle(builder: &Builder, work: &str) {
     let pool = builder.clone().build().unwrap();
     let session = pool.acquire().unwrap();
@@ -52,11 +55,7 @@ fn what_an_interpreter_had_is_given_back_while_another_one_serves() {
     alone(patience(), || {
         for builder in builders(1) {
             while_another_serves(&builder, || {
-                (0..6).for_each(|_| cycle(&builder, WORK));
-                let before = Taken::now();
-                let count = cycles(24);
-                (0..count).for_each(|_| cycle(&builder, WORK));
-                Taken::now().assert_bounded(before, count, 20 << 10);
+                assert_cycles(first(6), cycles(24), LIMIT, || cycle(&builder, WORK));
             });
         }
     });
@@ -75,11 +74,7 @@ fn what_a_settled_interpreter_had_is_given_back() {
                 assert!(pool.settle().unwrap()[0].written > 0);
             };
             while_another_serves(&builder, || {
-                (0..6).for_each(|_| settled());
-                let before = Taken::now();
-                let count = cycles(24);
-                (0..count).for_each(|_| settled());
-                Taken::now().assert_bounded(before, count, 20 << 10);
+                assert_cycles(first(6), cycles(24), LIMIT, settled);
             });
         }
     });
@@ -115,11 +110,7 @@ fn an_interpreter_that_cannot_start_gives_back_what_it_had() {
                 let error = builder.clone().build().unwrap_err().to_string();
                 assert!(error.contains("its limit is 1048576"), "{error}");
             };
-            (0..6).for_each(|_| attempt());
-            let before = Taken::now();
-            let count = cycles(12);
-            (0..count).for_each(|_| attempt());
-            Taken::now().assert_bounded(before, count, 20 << 10);
+            assert_cycles(first(6), cycles(12), LIMIT, attempt);
         }
     });
 }

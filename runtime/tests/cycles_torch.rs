@@ -4,7 +4,7 @@ mod common;
 mod cycling;
 
 use common::venv;
-use cycling::{Taken, cycles, patience, while_another_serves};
+use cycling::{Each, assert_cycles, cycles, first, patience, while_another_serves};
 use hydrozoa::{Builder, Pool, TorchPolicy};
 use hydrozoa_testkit::alone::alone;
 
@@ -29,25 +29,24 @@ fn cycle(builder: &Builder, work: &str) -> f64 {
 }
 
 /// Runs cycles, whose answers are all the same, and asserts what each of them leaves.
-fn assert_cycles(work: &str, first: u64, count: u64, bytes: i64) {
+fn assert_equal_cycles(work: &str, few: (u64, u64), each: Each) {
     let builder = Pool::builder().venv(venv()).torch(TorchPolicy::Isolated);
     while_another_serves(&builder, || {
         let answer = cycle(&builder, work);
-        (1..first).for_each(|_| assert_eq!(cycle(&builder, work), answer));
-        let before = Taken::now();
-        for _ in 0..count {
+        assert_cycles(first(few.0), cycles(few.1), each, || {
             assert_eq!(cycle(&builder, work).to_bits(), answer.to_bits());
-        }
-        Taken::now().assert_bounded(before, count, bytes);
+        });
     });
 }
 
 #[test]
 fn what_an_interpreter_with_numpy_had_is_given_back() {
-    alone(patience(), || assert_cycles(NUMPY, 4, cycles(12), 50 << 10));
+    let each = Each { bytes: 50 << 10, mappings: 0 };
+    alone(patience(), || assert_equal_cycles(NUMPY, (4, 12), each));
 }
 
 #[test]
-fn what_an_interpreter_with_its_own_torch_had_is_given_back_but_for_some_mib() {
-    alone(patience(), || assert_cycles(TORCH, 2, cycles(3), 4 << 20));
+fn what_an_interpreter_with_its_own_torch_had_is_given_back_but_for_a_mib() {
+    let each = Each { bytes: 1 << 20, mappings: 0 };
+    alone(patience(), || assert_equal_cycles(TORCH, (2, 3), each));
 }

@@ -5,10 +5,14 @@
 //! that are linked with a libstdc++ of their own, frees by `free`. So `free` knows the heaps wherever objects of replicas may get to
 //! ([`LoaderBuilder::interpose_everywhere`](hydrozoa_loader::LoaderBuilder::interpose_everywhere)), and `realloc` too: C++ code
 //! that gives these what it has from `operator new` works with malloc, although C++ forbids it.
+//!
+//! `strdup` of libtorch_python takes from the heap too: pybind11 copies the names, the signatures and the documentation of all
+//! functions by it, and frees them itself (`cpp_function::destruct`). Nobody else of libtorch_python passes such a text on.
+//! Of other libraries that is not known, and a text may get to C code of the system, which frees by malloc's `free`.
 
 use super::Heap;
 use hydrozoa_loader::Interposition;
-use std::ffi::{CStr, c_void};
+use std::ffi::{CStr, c_char, c_void};
 use std::ptr;
 use std::sync::OnceLock;
 
@@ -19,6 +23,18 @@ pub(crate) type Definition = (&'static str, &'static str, Interposition);
 
 /// A name, and what stands in the place of each definition of it.
 pub(crate) type Function = (&'static str, Interposition);
+
+/// The library whose texts are in the heap.
+const BRIDGE: &str = "libtorch_python.so";
+
+/// What stands in the place of `strdup` for [`BRIDGE`] in an interpreter with this heap: the library's soname, the symbol, and
+/// the function.
+pub(crate) fn references(heap: &'static Heap) -> [Definition; 1] {
+    let context = ptr::from_ref(heap).expose_provenance();
+    // SAFETY: strdup(3) has one INTEGER argument; the context becomes the next one.
+    let duplicate = unsafe { Interposition::with_context(duplicate as *const c_void, 1, context) };
+    [(BRIDGE, "strdup", duplicate)]
+}
 
 /// libstdc++'s own operators.
 struct Originals {
@@ -176,6 +192,24 @@ unsafe extern "C-unwind" fn new_nothrow(
         block if block.is_null() => unsafe { libc::malloc(size.max(1)) },
         block => block,
     }
+}
+
+/// `strdup(text)`.
+///
+/// # Safety
+/// Called through its thunk, with a text that is NUL-terminated.
+unsafe extern "C" fn duplicate(text: *const c_char, context: usize) -> *mut c_char {
+    // SAFETY: by contract.
+    let bytes = unsafe { CStr::from_ptr(text) }.to_bytes_with_nul();
+    // SAFETY: by contract.
+    let block: *mut c_char = unsafe { heap(context) }.allocate(bytes.len()).cast();
+    if block.is_null() {
+        // SAFETY: by contract.
+        return unsafe { libc::strdup(text) };
+    }
+    // SAFETY: a new block of so many bytes.
+    unsafe { ptr::copy_nonoverlapping(text, block, bytes.len()) };
+    block
 }
 
 /// `operator delete(block)`.

@@ -12,6 +12,12 @@ pub fn cycles(few: u64) -> u64 {
     std::env::var("HYDROZOA_TEST_CYCLES").map_or(few, |text| text.parse().unwrap())
 }
 
+/// How many cycles run before those that are counted: `few`, or 50 where `HYDROZOA_TEST_CYCLES` asks for more than these.
+#[allow(dead_code, reason = "not every test binary counts cycles in this way")]
+pub fn first(few: u64) -> u64 {
+    if cycles(0) > 50 { 50 } else { few }
+}
+
 /// For one test on a busy machine.
 pub fn patience() -> Duration {
     Duration::from_secs(300 + 10 * cycles(0))
@@ -47,16 +53,46 @@ impl Taken {
     }
 
     /// Asserts that `cycles` have added at most `bytes` each, a MiB in all, and nothing else.
+    #[allow(dead_code, reason = "not every test binary counts cycles in this way")]
     pub fn assert_bounded(self, before: Taken, cycles: u64, bytes: i64) {
-        println!("{cycles} cycles: {before:?} -> {self:?}");
-        let limit = before.memory + cycles as i64 * bytes + (1 << 20);
+        self.assert_within(before, cycles, Each { bytes, mappings: 0 });
+    }
+
+    fn assert_within(self, before: Taken, cycles: u64, each: Each) {
+        let bytes = (self.memory - before.memory) / cycles.max(1) as i64;
+        println!("{cycles} cycles: {before:?} -> {self:?}, {bytes} bytes a cycle");
+        let limit = before.memory + cycles as i64 * each.bytes + (1 << 20);
         assert!(self.memory <= limit, "{before:?} -> {self:?}");
         // Neighbours become one mapping or two.
-        assert!(self.mappings <= before.mappings + 8, "{before:?} -> {self:?}");
+        let limit = before.mappings + cycles as usize * each.mappings + 8;
+        assert!(self.mappings <= limit, "{before:?} -> {self:?}");
         assert!(self.descriptors <= before.descriptors, "{before:?} -> {self:?}");
         assert!(self.threads <= before.threads, "{before:?} -> {self:?}");
         assert!(self.key <= before.key, "{before:?} -> {self:?}");
     }
+}
+
+/// What a cycle may leave.
+#[derive(Clone, Copy)]
+pub struct Each {
+    pub bytes: i64,
+    pub mappings: usize,
+}
+
+/// Runs `cycle` `first` times and then `count` times, and asserts what each of the latter leaves, as
+/// [`Taken::assert_bounded`] does. Prints what the process has after each twentieth part.
+#[allow(dead_code, reason = "not every test binary counts cycles in this way")]
+pub fn assert_cycles(first: u64, count: u64, each: Each, mut cycle: impl FnMut()) {
+    (0..first).for_each(|_| cycle());
+    let before = Taken::now();
+    println!("after the first {first}: {before:?}");
+    for done in 1..=count {
+        cycle();
+        if done.is_multiple_of(count.div_ceil(20)) {
+            println!("after {done} more: {:?}", Taken::now());
+        }
+    }
+    Taken::now().assert_within(before, count, each);
 }
 
 /// Stops the other thread, also after a failed assertion.
