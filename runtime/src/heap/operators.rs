@@ -15,6 +15,7 @@ use hydrozoa_loader::Interposition;
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicPtr, Ordering};
 
 const LIBRARY: &str = "libstdc++.so.6";
 
@@ -36,13 +37,15 @@ pub(crate) fn references(heap: &'static Heap) -> [Definition; 1] {
     [(BRIDGE, "strdup", duplicate)]
 }
 
-/// libstdc++'s own operators.
-struct Originals {
-    new: unsafe extern "C-unwind" fn(usize) -> *mut c_void,
-    delete: unsafe extern "C-unwind" fn(*mut c_void),
+/// One of libstdc++'s own operators. Threads that want it first look it up each, and wait for none: a child that another
+/// thread has forked meanwhile would wait for ever.
+struct Original {
+    name: &'static CStr,
+    found: AtomicPtr<c_void>,
 }
 
-static ORIGINALS: OnceLock<Originals> = OnceLock::new();
+static NEW: Original = Original::new(c"_Znwm");
+static DELETE: Original = Original::new(c"_ZdlPv");
 
 /// The program's own functions of the C library.
 struct Program {
@@ -123,26 +126,33 @@ pub(crate) fn functions() -> Vec<Function> {
     }
 }
 
-impl Originals {
-    /// They are there when code calls that was bound to them.
-    fn get() -> &'static Self {
-        ORIGINALS.get_or_init(|| {
-            let (new, delete) = (symbol(c"_Znwm"), symbol(c"_ZdlPv"));
-            // SAFETY: the functions have these signatures (Itanium C++ ABI).
-            unsafe {
-                Self {
-                    new: std::mem::transmute::<
-                        *mut c_void,
-                        unsafe extern "C-unwind" fn(usize) -> *mut c_void,
-                    >(new),
-                    delete: std::mem::transmute::<
-                        *mut c_void,
-                        unsafe extern "C-unwind" fn(*mut c_void),
-                    >(delete),
-                }
-            }
-        })
+impl Original {
+    const fn new(name: &'static CStr) -> Self {
+        Self { name, found: AtomicPtr::new(ptr::null_mut()) }
     }
+
+    /// It is there when code calls that was bound to it.
+    fn address(&self) -> *mut c_void {
+        let known = self.found.load(Ordering::Acquire);
+        if !known.is_null() {
+            return known;
+        }
+        let found = symbol(self.name);
+        self.found.store(found, Ordering::Release);
+        found
+    }
+}
+
+/// `operator new(std::size_t)`.
+fn original_new() -> unsafe extern "C-unwind" fn(usize) -> *mut c_void {
+    // SAFETY: the function has this signature (Itanium C++ ABI).
+    unsafe { std::mem::transmute(NEW.address()) }
+}
+
+/// `operator delete(void*)`.
+fn original_delete() -> unsafe extern "C-unwind" fn(*mut c_void) {
+    // SAFETY: as above.
+    unsafe { std::mem::transmute(DELETE.address()) }
 }
 
 /// The address of a symbol of libstdc++'s.
@@ -171,7 +181,7 @@ unsafe extern "C-unwind" fn new(size: usize, context: usize) -> *mut c_void {
     // SAFETY: by contract.
     match unsafe { heap(context) }.allocate(size) {
         // SAFETY: the function has no precondition.
-        block if block.is_null() => unsafe { (Originals::get().new)(size) },
+        block if block.is_null() => unsafe { original_new()(size) },
         block => block,
     }
 }
@@ -221,7 +231,7 @@ unsafe extern "C-unwind" fn delete(block: *mut c_void) {
         // SAFETY: by contract, and the block is one of the heap.
         Some(heap) => unsafe { heap.free(block) },
         // SAFETY: by contract.
-        None => unsafe { (Originals::get().delete)(block) },
+        None => unsafe { original_delete()(block) },
     }
 }
 
