@@ -19,7 +19,7 @@ use crate::load::{retire, run};
 use crate::policy::Policy;
 use crate::replica::link_map::LinkMap;
 use crate::replica::thunk::{Interposition, Thunks};
-use crate::sys::environ::Environment;
+use crate::sys::environ::{Environment, Steady};
 use crate::sys::lock::{Mutex, Rank, Reentrant};
 use crate::sys::{dynamic, lock};
 use crate::system::SYSTEM;
@@ -104,6 +104,8 @@ pub struct DomainBuilder {
     references: BTreeMap<(String, String), Interposition>,
     everywhere: Arc<[Everywhere]>,
     environment: Option<Vec<CString>>,
+    /// The soname of the replica with a steady `environ`.
+    steady: Option<String>,
 }
 
 /// The name whose references are bound to the form that is shortest for each object.
@@ -126,6 +128,7 @@ impl DomainBuilder {
             references: BTreeMap::new(),
             everywhere,
             environment: None,
+            steady: None,
         }
     }
 
@@ -173,11 +176,25 @@ impl DomainBuilder {
     /// `popen`. `execvpe` and `posix_spawnp` search its `PATH`.
     ///
     /// It does not reach further than references of the domain's replicas. From the process's environment comes what
-    /// the C library reads for itself: `TZ`, `LC_ALL` and `LANG`, `LANGUAGE`, `RES_OPTIONS`, `HOME` in `glob` and
+    /// the C library reads for itself: `TZ`, `LANGUAGE`, `LOCPATH`, `RES_OPTIONS`, `HOME` in `glob` and
     /// `wordexp`, `TMPDIR` in `tempnam`. So does what system objects and the commons read, and what the program reads.
     #[must_use]
     pub fn environment(mut self, entries: impl IntoIterator<Item = CString>) -> DomainBuilder {
         self.environment = Some(entries.into_iter().collect());
+        self
+    }
+
+    /// Gives the domain's replica with this soname (its file's name, if it has none) a variable `environ` that moves only when
+    /// the replica itself changes the environment, for a domain without an environment of its own.
+    ///
+    /// The process's `environ` moves when any domain removes a variable or has no room for one. A program that reads
+    /// `environ` twice, and expects the same where it has changed nothing, is right by itself and wrong beside others:
+    /// it may take an array that is no longer `environ` for one that it has made, and free it. The variable leads
+    /// to the environment as it was when the domain was made, with the replica's own changes since, which the process's
+    /// environment gets too. `posix_spawn` and `posix_spawnp` take it for the process's environment as it is.
+    #[must_use]
+    pub fn steady_environ(mut self, soname: &str) -> DomainBuilder {
+        self.steady = Some(soname.to_owned());
         self
     }
 
@@ -195,7 +212,7 @@ impl DomainBuilder {
     }
 
     /// Makes the domain.
-    pub fn build(self) -> Result<Domain> {
+    pub fn build(mut self) -> Result<Domain> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let id = DomainId(NEXT.fetch_add(1, Ordering::Relaxed));
         let is_one_of_many = self.commons.is_some() && !self.program;
@@ -214,6 +231,18 @@ impl DomainBuilder {
             }
             None => None,
         };
+        let steady = match self.steady.filter(|_| environment.is_none()) {
+            Some(soname) => {
+                let made = Steady::of_process().map(Box::new);
+                Some((soname, made.map_err(|source| memory("make the environ of", 0, source))?))
+            }
+            None => None,
+        };
+        if let Some((soname, steady)) = &steady {
+            for (symbol, entry) in dl::steady_environ(steady) {
+                self.references.insert((symbol.to_owned(), soname.clone()), entry);
+            }
+        }
         let mut table: HashMap<String, Interposition> =
             dl::interpositions(id, is_one_of_many, environment.as_deref())
                 .into_iter()
@@ -261,6 +290,7 @@ impl DomainBuilder {
             tls_get_addr: tls_get_addr.filter(|_| own_tls_get_addr).map(|index| index as u32),
             thunks,
             environment,
+            _steady_environ: steady.map(|(_, steady)| steady),
             handle: LinkMap::like_the_program(),
             belongings: Belongings::none(),
             inherited: Mutex::new(Rank::Inherited, Inheritance::default()),

@@ -167,16 +167,23 @@ impl Torch {
         }
     }
 
-    /// A new domain for an interpreter with these rules for libraries; `answers` are functions of the C
+    /// A new domain for an interpreter of `python` with these rules for libraries; `answers` are functions of the C
     /// library that are answered for it, and `environment` is its own, if it shall not use the process's.
     pub(crate) fn place(
         &self,
         name: &str,
+        python: &Installation,
         rules: &LibraryRules,
         answers: &[(&str, Interposition)],
         environment: Option<&Environment>,
     ) -> Result<Place> {
         let mut builder = self.loader(rules)?.domain(name);
+        let libpython = python.library().canonicalize().unwrap_or_default();
+        if let Some(libpython) = libpython.file_name() {
+            // `os.posix_spawn` without variables frees the array if `environ` moves meanwhile (CPython, posixmodule.c,
+            // py_posix_spawn), and other interpreters move it.
+            builder = builder.steady_environ(&libpython.to_string_lossy());
+        }
         if let Some(environment) = environment {
             builder = builder.environment(environment.entries());
         }

@@ -105,6 +105,45 @@ result = repr(seen)
 }
 
 #[test]
+fn an_interpreter_starts_programs_while_another_one_changes_the_environment() {
+    alone(PATIENCE, || {
+        let program = r#"
+import os, subprocess, sys
+def change(rounds):
+    for i in range(rounds):
+        os.environ[f'HYDROZOA_GOES_{i % 10}'] = 'a value'
+        os.environ.pop(f'HYDROZOA_GOES_{(i + 3) % 10}', None)
+def start(rounds):
+    # From 3.13 on both may be None.
+    variables = None if sys.version_info >= (3, 13) else os.environ
+    for _ in range(rounds):
+        assert subprocess.run(['true']).returncode == 0
+        child = os.posix_spawn('/bin/sh', ['sh', '-c', 'exit $HYDROZOA_STAYS'], variables)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+"#;
+        // SAFETY: no interpreter reads the environment yet, and no other thread does.
+        unsafe { std::env::set_var("HYDROZOA_STAYS", "7") };
+        for pool in pools(2) {
+            let run = |index: usize, name: &str, rounds: i64| {
+                let session = pool.acquire_on(index).unwrap();
+                let module = session.run(program, "programs").unwrap();
+                module.call_method(name, (rounds,)).map(drop).unwrap();
+            };
+            let over = AtomicBool::new(false);
+            thread::scope(|scope| {
+                scope.spawn(|| {
+                    while !over.load(Ordering::Relaxed) {
+                        run(1, "change", 1000);
+                    }
+                });
+                run(0, "start", 100);
+                over.store(true, Ordering::Relaxed);
+            });
+        }
+    });
+}
+
+#[test]
 fn what_one_interpreter_sets_of_the_locale_no_other_one_has() {
     alone(PATIENCE, || {
         let program = r#"

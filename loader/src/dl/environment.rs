@@ -3,7 +3,7 @@
 //! A domain without an environment of its own uses the process's. Then only the functions that change it are
 //! interposed: [`crate::sys::environ`] makes them safe among several programs. For a domain with an environment
 //! of its own, this module interposes the variable `environ`, its functions, and the functions that start
-//! programs with it. What the C library reads for itself (`TZ`, `RES_OPTIONS` and so on) comes from the
+//! programs with it. One library of a domain without may have a variable `environ` of its own ([`steady`]). What the C library reads for itself (`TZ`, `RES_OPTIONS` and so on) comes from the
 //! process's environment, and so does what system objects read.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -13,7 +13,7 @@ use super::Interposed;
 use crate::arch::gathering;
 use crate::domain::Domain;
 use crate::replica::thunk::Interposition;
-use crate::sys::environ::{self, Environment, Strings};
+use crate::sys::environ::{self, Environment, Steady, Strings};
 
 /// The interpositions of a domain whose environment is `environment`, its own or the process's.
 pub(super) fn changes(environment: &Environment) -> Vec<Interposed> {
@@ -59,6 +59,110 @@ pub(super) fn uses(environment: &Environment) -> Vec<Interposed> {
         ("popen", with(popen as *const c_void, 2)),
         ("pclose", plain(pclose as *const c_void)),
     ]
+}
+
+/// The interpositions of the replica that has a steady `environ`.
+pub(crate) fn steady(steady: &Steady) -> Vec<Interposed> {
+    let context = ptr::from_ref(steady).expose_provenance();
+    // SAFETY: a variable of the type of `environ`.
+    let variable = unsafe { Interposition::function(steady.variable().as_ptr().cast()) };
+    // SAFETY: as in `changes`.
+    let with =
+        |target, arguments| unsafe { Interposition::with_context(target, arguments, context) };
+    // SAFETY: as in `uses`.
+    let gathered = |target| unsafe { Interposition::with_hidden_context(target, context) };
+    vec![
+        ("environ", variable),
+        ("__environ", variable),
+        ("_environ", variable),
+        ("clearenv", with(steady_clearenv as *const c_void, 0)),
+        ("putenv", with(steady_putenv as *const c_void, 1)),
+        ("setenv", with(steady_setenv as *const c_void, 3)),
+        ("unsetenv", with(steady_unsetenv as *const c_void, 1)),
+        ("posix_spawn", gathered(steady_posix_spawn as *const c_void)),
+        ("posix_spawnp", gathered(steady_posix_spawnp as *const c_void)),
+    ]
+}
+
+/// The steady environment that a thunk's context refers to.
+///
+/// # Safety
+/// As for [`environment`].
+unsafe fn steadily<'a>(context: usize) -> &'a Steady {
+    // SAFETY: it lives as long as code of the domain can run.
+    unsafe { &*ptr::with_exposed_provenance(context) }
+}
+
+/// `setenv(name, value, overwrite)`.
+///
+/// # Safety
+/// As [`setenv`].
+unsafe extern "C" fn steady_setenv(
+    name: *const c_char,
+    value: *const c_char,
+    overwrite: c_int,
+    context: usize,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    let (name, value) = unsafe { (string(name), string(value)) };
+    // SAFETY: called through its thunk.
+    unsafe { steadily(context) }.set(name, value, overwrite != 0)
+}
+
+/// `putenv(entry)`.
+///
+/// # Safety
+/// As [`putenv`].
+unsafe extern "C" fn steady_putenv(entry: *mut c_char, context: usize) -> c_int {
+    // SAFETY: the caller's promise, and called through its thunk.
+    unsafe { steadily(context).put(entry) }
+}
+
+/// `unsetenv(name)`.
+///
+/// # Safety
+/// As [`unsetenv`].
+unsafe extern "C" fn steady_unsetenv(name: *const c_char, context: usize) -> c_int {
+    // SAFETY: the caller's promise, and called through its thunk.
+    unsafe { steadily(context).unset(string(name)) }
+}
+
+/// `clearenv()`.
+///
+/// # Safety
+/// Called through its thunk.
+unsafe extern "C" fn steady_clearenv(context: usize) -> c_int {
+    // SAFETY: by contract.
+    unsafe { steadily(context) }.clear()
+}
+
+gathering!(steady_posix_spawn => spawn_currently);
+gathering!(steady_posix_spawnp => search_and_spawn_currently);
+
+/// `posix_spawn(pid, path, actions, attributes, arguments, variables)`.
+///
+/// # Safety
+/// `call` has the arguments of a call as posix_spawn(3) has it.
+unsafe extern "C" fn spawn_currently(call: *const Spawn, context: usize) -> c_int {
+    // SAFETY: the caller's promise, and called through its thunk.
+    unsafe {
+        let Spawn { pid, file, actions, attributes, arguments, variables } = call.read();
+        let variables = steadily(context).current(variables);
+        environ::spawn(pid, file, actions, attributes, arguments, variables)
+    }
+}
+
+/// `posix_spawnp(pid, file, actions, attributes, arguments, variables)`.
+///
+/// # Safety
+/// As above.
+unsafe extern "C" fn search_and_spawn_currently(call: *const Spawn, context: usize) -> c_int {
+    // SAFETY: as above.
+    unsafe {
+        let Spawn { pid, file, actions, attributes, arguments, variables } = call.read();
+        let variables = steadily(context).current(variables);
+        environ::spawn_along_path(pid, file, actions, attributes, arguments, variables)
+    }
 }
 
 /// Whether `domain` has an environment of its own and `name` is a function or a variable for it.
@@ -206,7 +310,7 @@ unsafe extern "C" fn search_and_execute_list(list: Strings, context: usize) -> c
     unsafe { execvp(*list, list.add(1), context) }
 }
 
-/// The arguments of `posix_spawnp`.
+/// The arguments of `posix_spawn` and `posix_spawnp`.
 #[repr(C)]
 struct Spawn {
     pid: *mut libc::pid_t,

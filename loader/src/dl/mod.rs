@@ -16,6 +16,8 @@ mod symbol;
 mod threads;
 mod words;
 
+pub(crate) use self::environment::steady as steady_environ;
+
 use std::cell::{Cell, RefCell};
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::ptr;

@@ -29,7 +29,7 @@ use crate::policy::Policy;
 use crate::replica::Replica;
 use crate::replica::link_map::LinkMap;
 use crate::replica::thunk::Thunks;
-use crate::sys::environ::Environment;
+use crate::sys::environ::{Environment, Steady};
 use crate::sys::lock::{Mutex, Rank, Reentrant};
 use crate::system::SYSTEM;
 use crate::system::SystemObject;
@@ -97,6 +97,8 @@ pub(crate) struct DomainInner {
     /// The environment that only this domain has; none if it uses the process's.
     /// Boxed: thunks and relocated words hold its address.
     pub environment: Option<Box<Environment>>,
+    /// What `environ` is for the replica that has a steady one. Boxed for the same reason.
+    pub _steady_environ: Option<Box<Steady>>,
     /// Its address is the handle of `dlopen(NULL)`.
     pub handle: Box<LinkMap>,
     /// What its code has of the process.

@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use crate::replicas::{call, domains, open_in};
+use hydrozoa_loader::{Library, Loader, OpenFlags};
 use hydrozoa_testkit::alone::{PATIENCE, alone};
-use hydrozoa_testkit::libraries::{Workshop, function};
+use hydrozoa_testkit::libraries::{Workshop, function, open};
 
 /// Variables that come and go.
 const VARIABLES: usize = 1000;
@@ -158,5 +159,104 @@ fn the_program_and_a_replica_change_the_environment_in_turns() {
             assert_eq!(std::env::var_os(name("HOST", round)).is_some(), stays, "{round}");
             assert_eq!(std::env::var_os(name("REPLICA", round)).is_some(), stays, "{round}");
         }
+    });
+}
+
+/// Code that keeps what `environ` was, and starts programs with it.
+const KEEPER: &str = r#"
+#define _GNU_SOURCE
+#include <spawn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+static char **kept;
+int keep(void) { return (kept = environ) != NULL; }
+int is_kept(void) { return kept == environ; }
+int has(const char *entry)
+{
+    int count = 0;
+    for (char **each = environ; *each; each++)
+        count += !strcmp(*each, entry);
+    return count;
+}
+int set(const char *name, const char *value) { return setenv(name, value, 1); }
+int unset(const char *name) { return unsetenv(name); }
+int is(const char *name, const char *value) { return getenv(name) && !strcmp(getenv(name), value); }
+int started(int along_path, int with_kept)
+{
+    char *words[] = { "sh", "-c", "exit $STATUS", NULL };
+    pid_t child;
+    int status = -1;
+    char **variables = with_kept ? kept : environ;
+    if (along_path ? posix_spawnp(&child, "sh", NULL, NULL, words, variables)
+                   : posix_spawn(&child, "/bin/sh", NULL, NULL, words, variables))
+        return -1;
+    return waitpid(child, &status, 0) == child && WIFEXITED(status) ? WEXITSTATUS(status) : -2;
+}
+"#;
+
+#[test]
+fn a_steady_environ_moves_when_its_library_changes_it_and_at_no_other_time() {
+    alone(PATIENCE, || {
+        let shop = Workshop::new("environment-steady");
+        let library = shop.build("libkeeper.so", KEEPER, &["-Wl,-soname,libkeeper.so.1"]);
+        let loader = Loader::builder().build().unwrap();
+        let open_in = |steady: &str| {
+            let domain = loader.domain(steady).steady_environ(steady).build().unwrap();
+            open(&domain, &library, OpenFlags::NOW).unwrap()
+        };
+        // SAFETY: the library declares the functions so.
+        let change = |library: &Library, name: &str, value: Option<&str>| unsafe {
+            let text = |text: &str| CString::new(text).unwrap();
+            let name = text(name);
+            match value {
+                Some(value) => {
+                    let set: extern "C" fn(*const c_char, *const c_char) -> c_int =
+                        function(library, "set");
+                    set(name.as_ptr(), text(value).as_ptr())
+                }
+                None => {
+                    let unset: extern "C" fn(*const c_char) -> c_int = function(library, "unset");
+                    unset(name.as_ptr())
+                }
+            }
+        };
+        let has = |library: &Library, entry: &str| {
+            // SAFETY: as above.
+            let has: extern "C" fn(*const c_char) -> c_int = unsafe { function(library, "has") };
+            has(CString::new(entry).unwrap().as_ptr())
+        };
+        let started = |library: &Library, along_path: c_int, with_kept: c_int| {
+            // SAFETY: as above.
+            let started: extern "C" fn(c_int, c_int) -> c_int =
+                unsafe { function(library, "started") };
+            started(along_path, with_kept)
+        };
+        // SAFETY: no other thread of this process uses the environment.
+        unsafe { std::env::set_var("STATUS", "3") };
+        let (steady, other) = (open_in("libkeeper.so.1"), open_in("absent.so"));
+        for library in [&steady, &other] {
+            assert_eq!(call(library, "keep"), 1);
+        }
+        for index in 0..200 {
+            assert_eq!(change(&other, &format!("GOES_{index}"), Some("1")), 0);
+            assert_eq!(change(&other, &format!("GOES_{index}"), None), 0);
+        }
+        assert_eq!([call(&steady, "is_kept"), call(&other, "is_kept")], [1, 0]);
+        // What others change is in the process's environment, and so in that of programs.
+        assert_eq!(change(&other, "STATUS", Some("4")), 0);
+        assert_eq!(std::env::var("STATUS").unwrap(), "4");
+        for along_path in [0, 1] {
+            assert_eq!(started(&steady, along_path, 0), 4);
+        }
+        // What the library itself changes is in both.
+        assert_eq!(change(&steady, "STATUS", Some("5")), 0);
+        assert_eq!(change(&steady, "OWN", Some("1")), 0);
+        assert_eq!([has(&steady, "STATUS=5"), has(&steady, "OWN=1"), has(&other, "OWN=1")], [1; 3]);
+        assert_eq!(started(&steady, 0, 0), 5);
+        assert_eq!(change(&steady, "OWN", None), 0);
+        assert_eq!([has(&steady, "OWN=1"), has(&other, "OWN=1")], [0; 2]);
+        assert!(std::env::var_os("OWN").is_none());
     });
 }

@@ -55,6 +55,7 @@ pub fn survey(
 fn place(python: &Installation, torch: TorchPolicy, rules: &LibraryRules) -> Result<Place> {
     let place = Torch::settle(torch, python, Search::Pool(&[]), false)?.place(
         "inspection",
+        python,
         rules,
         &[],
         None,

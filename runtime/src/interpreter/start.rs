@@ -159,6 +159,7 @@ fn prepare(name: &str, configuration: &Configuration) -> Result<(Place, table::P
     let python = &configuration.python;
     let place = configuration.torch.place(
         name,
+        python,
         &configuration.libraries,
         &configuration.answers,
         configuration.environment.as_ref(),

@@ -2,6 +2,7 @@
 
 mod programs;
 mod shell;
+mod steady;
 mod table;
 
 use std::ffi::{CStr, CString, c_char, c_int};
@@ -13,8 +14,9 @@ use self::table::{NoMemory, Table, entries, is_named};
 use super::dynamic::ProgramArguments;
 use super::lock::{Mutex, Once, Rank};
 
-pub(crate) use self::programs::Strings;
+pub(crate) use self::programs::{Strings, spawn, spawn_along_path};
 pub(crate) use self::shell::{pclose, popen, run_shell};
+pub(crate) use self::steady::Steady;
 
 /// The environment of the process.
 pub(crate) static PROCESS: Environment = Environment {
@@ -38,10 +40,15 @@ pub(crate) struct Environment {
 impl Environment {
     /// One with these entries, each `NAME=value`. What is allocated for it is never freed.
     pub(crate) fn new(entries: Vec<CString>) -> io::Result<Environment> {
+        let strings = entries.into_iter().map(CString::into_raw).collect();
+        Self::of_strings(strings).map_err(|NoMemory| io::Error::from_raw_os_error(libc::ENOMEM))
+    }
+
+    /// One with these strings, which are NUL-terminated and stay.
+    fn of_strings(strings: Vec<*mut c_char>) -> Result<Environment, NoMemory> {
         let own = AtomicPtr::new(ptr::null_mut());
         let mut table = Table::new();
-        let begun = table.begin(&own, entries);
-        begun.map_err(|NoMemory| io::Error::from_raw_os_error(libc::ENOMEM))?;
+        table.begin(&own, strings)?;
         let table = Mutex::new(Rank::Environment, table);
         Ok(Environment { own: Some(own), table, arguments: Once::new() })
     }

@@ -16,6 +16,40 @@ const DEFAULT_PATH: &CStr = c"/bin:/usr/bin";
 /// Null-terminated arrays of strings, as programs get them.
 pub(crate) type Strings = *const *const c_char;
 
+/// `posix_spawn(pid, path, actions, attributes, arguments, variables)`.
+///
+/// # Safety
+/// As posix_spawn(3).
+pub(crate) unsafe fn spawn(
+    pid: *mut libc::pid_t,
+    path: *const c_char,
+    actions: *const libc::posix_spawn_file_actions_t,
+    attributes: *const libc::posix_spawnattr_t,
+    arguments: Strings,
+    variables: Strings,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { libc::posix_spawn(pid, path, actions, attributes, arguments.cast(), variables.cast()) }
+}
+
+/// `posix_spawnp(pid, file, actions, attributes, arguments, variables)`.
+///
+/// # Safety
+/// As posix_spawn(3).
+pub(crate) unsafe fn spawn_along_path(
+    pid: *mut libc::pid_t,
+    file: *const c_char,
+    actions: *const libc::posix_spawn_file_actions_t,
+    attributes: *const libc::posix_spawnattr_t,
+    arguments: Strings,
+    variables: Strings,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe {
+        libc::posix_spawnp(pid, file, actions, attributes, arguments.cast(), variables.cast())
+    }
+}
+
 impl Environment {
     /// `execv(path, arguments)`.
     ///

@@ -42,7 +42,7 @@
 //! glibc's block during glibc's next call: the caller has to make sure of that, as without this loader.
 
 use std::collections::{BTreeSet, VecDeque};
-use std::ffi::{CString, c_char};
+use std::ffi::c_char;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::time::{Duration, Instant};
@@ -129,15 +129,15 @@ impl Table {
         Ok(string.as_ptr().cast::<c_char>().cast_mut())
     }
 
-    /// Makes `strings` the whole environment, in their order.
+    /// Makes `strings` the whole environment, in their order. They are NUL-terminated, and stay.
     pub(super) fn begin(
         &mut self,
         environ: &AtomicPtr<*mut c_char>,
-        strings: impl IntoIterator<Item = CString>,
+        strings: impl IntoIterator<Item = *mut c_char>,
     ) -> Result<(), NoMemory> {
-        let strings: Vec<CString> = strings.into_iter().collect();
+        let strings: Vec<_> = strings.into_iter().collect();
         let mut array = Array::new(strings.len() + strings.len().max(ROOM) + 1)?;
-        array.fill(strings.into_iter().map(CString::into_raw));
+        array.fill(strings.into_iter());
         environ.store(array.address(), Ordering::Release);
         self.arrays.push_back(array);
         Ok(())

@@ -1,0 +1,87 @@
+//! A variable `environ` for one program among several that have the process's environment in common.
+//!
+//! The process's `environ` moves when any of them removes a variable or has no room for one. A program that reads `environ`
+//! twice, and expects the same where it has changed nothing, is right by itself and wrong beside others.
+
+use std::ffi::{CStr, c_char, c_int};
+use std::io;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use super::table::{NoMemory, entries};
+use super::{Environment, PROCESS, Strings, process_variable, valid};
+
+/// The environment as it was when this was made, with the program's own changes since, which the process's environment gets too.
+#[derive(Debug)]
+pub(crate) struct Steady(Environment);
+
+impl Steady {
+    /// The process's environment as it is now. Its strings are those that [`PROCESS`] hands out, so many of these have them in
+    /// common.
+    pub(crate) fn of_process() -> io::Result<Steady> {
+        let no_memory = |NoMemory| io::Error::from_raw_os_error(libc::ENOMEM);
+        let mut strings = Vec::new();
+        for entry in entries(process_variable()) {
+            // SAFETY: entries of an environment are NUL-terminated strings.
+            let text = unsafe { CStr::from_ptr(entry) }.to_bytes();
+            if let Some(end) = text.iter().position(|&byte| byte == b'=') {
+                let string = PROCESS.table.lock().intern(&text[..end], &text[end + 1..]);
+                strings.push(string.map_err(no_memory)?);
+            }
+        }
+        let steady = Environment::of_strings(strings).map_err(no_memory)?;
+        Ok(Steady(steady))
+    }
+
+    /// Its variable `environ`.
+    pub(crate) fn variable(&self) -> &AtomicPtr<*mut c_char> {
+        self.0.variable()
+    }
+
+    /// `setenv`.
+    pub(crate) fn set(&self, name: Option<&CStr>, value: Option<&CStr>, overwrite: bool) -> c_int {
+        let status = PROCESS.set(name, value, overwrite);
+        if let (0, Some(text), Some(value)) = (status, name.and_then(valid), value)
+            && let Some(name) = name
+            && (overwrite || self.0.value(name).is_null())
+        {
+            let entry = PROCESS.table.lock().intern(text, value.to_bytes());
+            // Without memory this environment stays as it is; the process's has the variable.
+            let _ = entry.and_then(|entry| self.0.table.lock().set(self.variable(), text, entry));
+        }
+        status
+    }
+
+    /// `putenv`.
+    ///
+    /// # Safety
+    /// As for [`Environment::put`].
+    pub(crate) unsafe fn put(&self, string: *mut c_char) -> c_int {
+        // SAFETY: the caller's promise.
+        unsafe {
+            match PROCESS.put(string) {
+                0 => self.0.put(string),
+                status => status,
+            }
+        }
+    }
+
+    /// `unsetenv`.
+    pub(crate) fn unset(&self, name: Option<&CStr>) -> c_int {
+        match PROCESS.unset(name) {
+            0 => self.0.unset(name),
+            status => status,
+        }
+    }
+
+    /// `clearenv`.
+    pub(crate) fn clear(&self) -> c_int {
+        PROCESS.clear();
+        self.0.clear()
+    }
+
+    /// The process's environment in place of this one, and others as they are: for programs that are started.
+    pub(crate) fn current(&self, variables: Strings) -> Strings {
+        let own = self.variable().load(Ordering::Relaxed).cast_const().cast();
+        if variables == own { PROCESS.pointers() } else { variables }
+    }
+}
