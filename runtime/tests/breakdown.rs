@@ -9,6 +9,7 @@ use hydrozoa_testkit::alone::{PATIENCE, alone};
 use hydrozoa_testkit::libraries::Workshop;
 use pythons::{builders, pools};
 use std::sync::mpsc;
+use std::time::{Duration, Instant};
 
 const MIB: u64 = 1 << 20;
 
@@ -176,8 +177,12 @@ fn stacks_of_threads_count_while_the_threads_run() {
             let during = stacks();
             assert!((4 * MIB..5 * MIB).contains(&(during - before)), "{before}, {during}");
             run(&session, "end.set(); worker.join()");
-            let after = stacks();
-            assert!(after < before + MIB, "{before}, {during}, {after}");
+            // The kernel has the thread for a moment after Python has joined it.
+            let end = Instant::now() + PATIENCE / 2;
+            while stacks() >= before + MIB {
+                assert!(Instant::now() < end, "{before}, {during}, {}", stacks());
+                std::thread::sleep(Duration::from_millis(1));
+            }
         }
     });
 }
