@@ -213,7 +213,7 @@ fn turn(
             // Another thread may have made the pool smaller.
             let count = pool.interpreters().len();
             match pool.replace(random.below(count)) {
-                Ok(_) | Err(Error::Configuration(_)) => {}
+                Ok(_) | Err(Error::NoSuchInterpreter { .. }) => {}
                 Err(error) => return Err(error.into()),
             }
             turns.ended.fetch_add(1, Ordering::Relaxed);
