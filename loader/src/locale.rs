@@ -5,7 +5,8 @@
 //! (uselocale(3)). A domain that has set none uses the process's.
 //!
 //! The current domain of a thread decides ([`crate::current`]). A thread that is inside the domain while another one sets the
-//! domain's first locale uses it from its next entry on. Threads that the domain's code has created use it at once.
+//! domain's first locale uses it from its next entry on. Threads that the domain's code has created use it at once. Until
+//! then they have the process's as it was at the domain's first thread or first `localeconv`.
 
 use std::cell::{Cell, UnsafeCell};
 use std::collections::BTreeMap;

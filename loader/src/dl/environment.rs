@@ -1,10 +1,10 @@
 //! The functions of the C library that read or change the environment, or pass it to a program.
 //!
 //! A domain without an environment of its own uses the process's. Then only the functions that change it are
-//! interposed: [`crate::sys::environ`] makes them safe among several programs. For a domain with an environment
-//! of its own, this module interposes the variable `environ`, its functions, and the functions that start
-//! programs with it. One library of a domain without may have a variable `environ` of its own ([`steady`]). What the C library reads for itself (`TZ`, `RES_OPTIONS` and so on) comes from the
-//! process's environment, and so does what system objects read.
+//! interposed: [`crate::sys::environ`] makes them safe among several programs. One library of such a domain may have
+//! a variable `environ` of its own ([`steady`]). For a domain with an environment of its own, this module interposes
+//! the variable `environ`, its functions, and the functions that start programs with it. What the C library reads for
+//! itself (`TZ`, `RES_OPTIONS` and so on) comes from the process's environment, and so does what system objects read.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr;
@@ -13,20 +13,20 @@ use super::Interposed;
 use crate::arch::gathering;
 use crate::domain::Domain;
 use crate::replica::thunk::Interposition;
-use crate::sys::environ::{self, Environment, Steady, Strings};
+use crate::sys::environ::{self, Changes, Environment, Spawn, Steady, Strings};
 
-/// The interpositions of a domain whose environment is `environment`, its own or the process's.
-pub(super) fn changes(environment: &Environment) -> Vec<Interposed> {
+/// The functions that change `environment`: a domain's own, the process's, or a steady one.
+pub(super) fn changes<E: Changes>(environment: &E) -> Vec<Interposed> {
     let context = ptr::from_ref(environment).expose_provenance();
     // SAFETY: each function has the signature that <stdlib.h> gives the name that stands beside it, then the
     // context; the number is that of the signature's arguments, which are integers and pointers.
     let with =
         |target, arguments| unsafe { Interposition::with_context(target, arguments, context) };
     vec![
-        ("clearenv", with(clearenv as *const c_void, 0)),
-        ("putenv", with(putenv as *const c_void, 1)),
-        ("setenv", with(setenv as *const c_void, 3)),
-        ("unsetenv", with(unsetenv as *const c_void, 1)),
+        ("clearenv", with(clearenv::<E> as *const c_void, 0)),
+        ("putenv", with(putenv::<E> as *const c_void, 1)),
+        ("setenv", with(setenv::<E> as *const c_void, 3)),
+        ("unsetenv", with(unsetenv::<E> as *const c_void, 1)),
     ]
 }
 
@@ -66,119 +66,38 @@ pub(crate) fn steady(steady: &Steady) -> Vec<Interposed> {
     let context = ptr::from_ref(steady).expose_provenance();
     // SAFETY: a variable of the type of `environ`.
     let variable = unsafe { Interposition::function(steady.variable().as_ptr().cast()) };
-    // SAFETY: as in `changes`.
-    let with =
-        |target, arguments| unsafe { Interposition::with_context(target, arguments, context) };
     // SAFETY: as in `uses`.
     let gathered = |target| unsafe { Interposition::with_hidden_context(target, context) };
-    vec![
-        ("environ", variable),
-        ("__environ", variable),
-        ("_environ", variable),
-        ("clearenv", with(steady_clearenv as *const c_void, 0)),
-        ("putenv", with(steady_putenv as *const c_void, 1)),
-        ("setenv", with(steady_setenv as *const c_void, 3)),
-        ("unsetenv", with(steady_unsetenv as *const c_void, 1)),
-        ("posix_spawn", gathered(steady_posix_spawn as *const c_void)),
-        ("posix_spawnp", gathered(steady_posix_spawnp as *const c_void)),
-    ]
-}
-
-/// The steady environment that a thunk's context refers to.
-///
-/// # Safety
-/// As for [`environment`].
-unsafe fn steadily<'a>(context: usize) -> &'a Steady {
-    // SAFETY: it lives as long as code of the domain can run.
-    unsafe { &*ptr::with_exposed_provenance(context) }
-}
-
-/// `setenv(name, value, overwrite)`.
-///
-/// # Safety
-/// As [`setenv`].
-unsafe extern "C" fn steady_setenv(
-    name: *const c_char,
-    value: *const c_char,
-    overwrite: c_int,
-    context: usize,
-) -> c_int {
-    // SAFETY: the caller's promise.
-    let (name, value) = unsafe { (string(name), string(value)) };
-    // SAFETY: called through its thunk.
-    unsafe { steadily(context) }.set(name, value, overwrite != 0)
-}
-
-/// `putenv(entry)`.
-///
-/// # Safety
-/// As [`putenv`].
-unsafe extern "C" fn steady_putenv(entry: *mut c_char, context: usize) -> c_int {
-    // SAFETY: the caller's promise, and called through its thunk.
-    unsafe { steadily(context).put(entry) }
-}
-
-/// `unsetenv(name)`.
-///
-/// # Safety
-/// As [`unsetenv`].
-unsafe extern "C" fn steady_unsetenv(name: *const c_char, context: usize) -> c_int {
-    // SAFETY: the caller's promise, and called through its thunk.
-    unsafe { steadily(context).unset(string(name)) }
-}
-
-/// `clearenv()`.
-///
-/// # Safety
-/// Called through its thunk.
-unsafe extern "C" fn steady_clearenv(context: usize) -> c_int {
-    // SAFETY: by contract.
-    unsafe { steadily(context) }.clear()
-}
-
-gathering!(steady_posix_spawn => spawn_currently);
-gathering!(steady_posix_spawnp => search_and_spawn_currently);
-
-/// `posix_spawn(pid, path, actions, attributes, arguments, variables)`.
-///
-/// # Safety
-/// `call` has the arguments of a call as posix_spawn(3) has it.
-unsafe extern "C" fn spawn_currently(call: *const Spawn, context: usize) -> c_int {
-    // SAFETY: the caller's promise, and called through its thunk.
-    unsafe {
-        let Spawn { pid, file, actions, attributes, arguments, variables } = call.read();
-        let variables = steadily(context).current(variables);
-        environ::spawn(pid, file, actions, attributes, arguments, variables)
-    }
-}
-
-/// `posix_spawnp(pid, file, actions, attributes, arguments, variables)`.
-///
-/// # Safety
-/// As above.
-unsafe extern "C" fn search_and_spawn_currently(call: *const Spawn, context: usize) -> c_int {
-    // SAFETY: as above.
-    unsafe {
-        let Spawn { pid, file, actions, attributes, arguments, variables } = call.read();
-        let variables = steadily(context).current(variables);
-        environ::spawn_along_path(pid, file, actions, attributes, arguments, variables)
-    }
+    let mut all = changes(steady);
+    all.extend(["environ", "__environ", "_environ"].map(|name| (name, variable)));
+    all.push(("posix_spawn", gathered(steady_spawn as *const c_void)));
+    all.push(("posix_spawnp", gathered(steady_spawnp as *const c_void)));
+    all
 }
 
 /// Whether `domain` has an environment of its own and `name` is a function or a variable for it.
 pub(super) fn has_its_own(domain: &Domain, name: &[u8]) -> bool {
-    let Some(environment) = &domain.0.environment else { return false };
+    let Some(environment) = domain.0.environment.as_deref() else { return false };
     let both = [changes(environment), uses(environment)];
     both.iter().flatten().any(|(known, _)| known.as_bytes() == name)
+}
+
+/// What a thunk's context refers to.
+///
+/// # Safety
+/// The context is that of an interposition of this module for an `E`, and called by code of the domain.
+unsafe fn receiver<'a, E>(context: usize) -> &'a E {
+    // SAFETY: it is the process's, or one that lives as long as code of the domain can run.
+    unsafe { &*ptr::with_exposed_provenance(context) }
 }
 
 /// The environment that a thunk's context refers to.
 ///
 /// # Safety
-/// The context is that of an interposition of this module, and called by code of the domain.
+/// As for [`receiver`].
 unsafe fn environment<'a>(context: usize) -> &'a Environment {
-    // SAFETY: it is the process's, or one that lives as long as code of the domain can run.
-    unsafe { &*ptr::with_exposed_provenance(context) }
+    // SAFETY: by contract.
+    unsafe { receiver(context) }
 }
 
 /// The string behind a pointer; `None` for null.
@@ -194,7 +113,7 @@ unsafe fn string<'a>(pointer: *const c_char) -> Option<&'a CStr> {
 ///
 /// # Safety
 /// As setenv(3): the texts are NUL-terminated. Null pointers are errors.
-unsafe extern "C" fn setenv(
+unsafe extern "C" fn setenv<E: Changes>(
     name: *const c_char,
     value: *const c_char,
     overwrite: c_int,
@@ -203,34 +122,34 @@ unsafe extern "C" fn setenv(
     // SAFETY: the caller's promise.
     let (name, value) = unsafe { (string(name), string(value)) };
     // SAFETY: called through its thunk.
-    unsafe { environment(context) }.set(name, value, overwrite != 0)
+    unsafe { receiver::<E>(context) }.set(name, value, overwrite != 0)
 }
 
 /// `putenv(entry)`.
 ///
 /// # Safety
 /// As putenv(3): the text is NUL-terminated, and stays for as long as it is part of the environment.
-unsafe extern "C" fn putenv(entry: *mut c_char, context: usize) -> c_int {
+unsafe extern "C" fn putenv<E: Changes>(entry: *mut c_char, context: usize) -> c_int {
     // SAFETY: the caller's promise, and called through its thunk.
-    unsafe { environment(context).put(entry) }
+    unsafe { receiver::<E>(context).put(entry) }
 }
 
 /// `unsetenv(name)`.
 ///
 /// # Safety
 /// As unsetenv(3): the name is NUL-terminated. A null pointer is an error.
-unsafe extern "C" fn unsetenv(name: *const c_char, context: usize) -> c_int {
+unsafe extern "C" fn unsetenv<E: Changes>(name: *const c_char, context: usize) -> c_int {
     // SAFETY: the caller's promise, and called through its thunk.
-    unsafe { environment(context).unset(string(name)) }
+    unsafe { receiver::<E>(context).unset(string(name)) }
 }
 
 /// `clearenv()`.
 ///
 /// # Safety
 /// Called through its thunk.
-unsafe extern "C" fn clearenv(context: usize) -> c_int {
+unsafe extern "C" fn clearenv<E: Changes>(context: usize) -> c_int {
     // SAFETY: by contract.
-    unsafe { environment(context) }.clear()
+    unsafe { receiver::<E>(context) }.clear()
 }
 
 /// `getenv(name)`.
@@ -310,29 +229,34 @@ unsafe extern "C" fn search_and_execute_list(list: Strings, context: usize) -> c
     unsafe { execvp(*list, list.add(1), context) }
 }
 
-/// The arguments of `posix_spawn` and `posix_spawnp`.
-#[repr(C)]
-struct Spawn {
-    pid: *mut libc::pid_t,
-    file: *const c_char,
-    actions: *const libc::posix_spawn_file_actions_t,
-    attributes: *const libc::posix_spawnattr_t,
-    arguments: Strings,
-    variables: Strings,
-}
-
 /// `posix_spawnp(pid, file, actions, attributes, arguments, variables)`.
 ///
 /// # Safety
 /// `call` has the arguments of a call as posix_spawnp(3) has it.
 unsafe extern "C" fn search_and_spawn(call: *const Spawn, context: usize) -> c_int {
     // SAFETY: the caller's promise, and called through its thunk.
-    unsafe {
-        let Spawn { pid, file, actions, attributes, arguments, variables } = call.read();
-        let file = CStr::from_ptr(file);
-        let environment = environment(context);
-        environment.search_and_spawn(pid, file, actions, attributes, arguments, variables)
-    }
+    unsafe { environment(context).search_and_spawn(call.read()) }
+}
+
+gathering!(steady_spawn => spawn_with_current);
+gathering!(steady_spawnp => search_and_spawn_with_current);
+
+/// `posix_spawn(pid, path, actions, attributes, arguments, variables)`.
+///
+/// # Safety
+/// `call` has the arguments of a call as posix_spawn(3) has it.
+unsafe extern "C" fn spawn_with_current(call: *const Spawn, context: usize) -> c_int {
+    // SAFETY: the caller's promise, and called through its thunk.
+    unsafe { receiver::<Steady>(context).with_current(call.read()).start() }
+}
+
+/// `posix_spawnp(pid, file, actions, attributes, arguments, variables)`.
+///
+/// # Safety
+/// As above.
+unsafe extern "C" fn search_and_spawn_with_current(call: *const Spawn, context: usize) -> c_int {
+    // SAFETY: as above.
+    unsafe { receiver::<Steady>(context).with_current(call.read()).search_and_start() }
 }
 
 /// `system(command)`.

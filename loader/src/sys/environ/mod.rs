@@ -14,7 +14,7 @@ use self::table::{NoMemory, Table, entries, is_named};
 use super::dynamic::ProgramArguments;
 use super::lock::{Mutex, Once, Rank};
 
-pub(crate) use self::programs::{Strings, spawn, spawn_along_path};
+pub(crate) use self::programs::{Spawn, Strings};
 pub(crate) use self::shell::{pclose, popen, run_shell};
 pub(crate) use self::steady::Steady;
 
@@ -85,9 +85,29 @@ impl Environment {
         let found = entries(self.variable()).find(|&entry| is_named(entry, name));
         found.map_or(ptr::null_mut(), |entry| entry.wrapping_add(name.len() + 1))
     }
+}
 
+/// What the functions of <stdlib.h> that change an environment do.
+pub(crate) trait Changes {
     /// `setenv`. `name` and `value` are none where the caller has passed null.
-    pub(crate) fn set(&self, name: Option<&CStr>, value: Option<&CStr>, overwrite: bool) -> c_int {
+    fn set(&self, name: Option<&CStr>, value: Option<&CStr>, overwrite: bool) -> c_int;
+
+    /// `putenv`: the string itself becomes part of the environment; without `=` it names a variable to remove
+    /// (glibc's extension).
+    ///
+    /// # Safety
+    /// A string that is not null is NUL-terminated, and stays for as long as it is part of the environment.
+    unsafe fn put(&self, string: *mut c_char) -> c_int;
+
+    /// `unsetenv`. `name` is none where the caller has passed null.
+    fn unset(&self, name: Option<&CStr>) -> c_int;
+
+    /// `clearenv`.
+    fn clear(&self) -> c_int;
+}
+
+impl Changes for Environment {
+    fn set(&self, name: Option<&CStr>, value: Option<&CStr>, overwrite: bool) -> c_int {
         let (Some(name), Some(value)) = (name.and_then(valid), value) else {
             return failed(libc::EINVAL);
         };
@@ -100,12 +120,7 @@ impl Environment {
         status(entry.and_then(|entry| table.set(environ, name, entry)))
     }
 
-    /// `putenv`: the string itself becomes part of the environment; without `=` it names a variable to remove
-    /// (glibc's extension).
-    ///
-    /// # Safety
-    /// A string that is not null is NUL-terminated, and stays for as long as it is part of the environment.
-    pub(crate) unsafe fn put(&self, string: *mut c_char) -> c_int {
+    unsafe fn put(&self, string: *mut c_char) -> c_int {
         if string.is_null() {
             return failed(libc::EINVAL);
         }
@@ -118,16 +133,14 @@ impl Environment {
         }
     }
 
-    /// `unsetenv`. `name` is none where the caller has passed null.
-    pub(crate) fn unset(&self, name: Option<&CStr>) -> c_int {
+    fn unset(&self, name: Option<&CStr>) -> c_int {
         match name.and_then(valid) {
             Some(name) => status(self.table.lock().remove(self.variable(), name)),
             None => failed(libc::EINVAL),
         }
     }
 
-    /// `clearenv`.
-    pub(crate) fn clear(&self) -> c_int {
+    fn clear(&self) -> c_int {
         let _table = self.table.lock();
         self.variable().store(ptr::null_mut(), Ordering::Release);
         0

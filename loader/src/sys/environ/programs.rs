@@ -16,37 +16,39 @@ const DEFAULT_PATH: &CStr = c"/bin:/usr/bin";
 /// Null-terminated arrays of strings, as programs get them.
 pub(crate) type Strings = *const *const c_char;
 
-/// `posix_spawn(pid, path, actions, attributes, arguments, variables)`.
-///
-/// # Safety
-/// As posix_spawn(3).
-pub(crate) unsafe fn spawn(
-    pid: *mut libc::pid_t,
-    path: *const c_char,
-    actions: *const libc::posix_spawn_file_actions_t,
-    attributes: *const libc::posix_spawnattr_t,
-    arguments: Strings,
-    variables: Strings,
-) -> c_int {
-    // SAFETY: the caller's promise.
-    unsafe { libc::posix_spawn(pid, path, actions, attributes, arguments.cast(), variables.cast()) }
-}
-
-/// `posix_spawnp(pid, file, actions, attributes, arguments, variables)`.
-///
-/// # Safety
-/// As posix_spawn(3).
-pub(crate) unsafe fn spawn_along_path(
+/// The arguments of `posix_spawn` and `posix_spawnp`, as the C library's functions take them.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) struct Spawn {
     pid: *mut libc::pid_t,
     file: *const c_char,
     actions: *const libc::posix_spawn_file_actions_t,
     attributes: *const libc::posix_spawnattr_t,
     arguments: Strings,
-    variables: Strings,
-) -> c_int {
-    // SAFETY: the caller's promise.
-    unsafe {
-        libc::posix_spawnp(pid, file, actions, attributes, arguments.cast(), variables.cast())
+    pub(super) variables: Strings,
+}
+
+impl Spawn {
+    /// `posix_spawn`.
+    ///
+    /// # Safety
+    /// As posix_spawn(3).
+    pub(crate) unsafe fn start(self) -> c_int {
+        let Self { pid, file, actions, attributes, arguments, variables } = self;
+        let (arguments, variables) = (arguments.cast(), variables.cast());
+        // SAFETY: the caller's promise.
+        unsafe { libc::posix_spawn(pid, file, actions, attributes, arguments, variables) }
+    }
+
+    /// `posix_spawnp`, which searches the process's `PATH`.
+    ///
+    /// # Safety
+    /// As posix_spawn(3).
+    pub(crate) unsafe fn search_and_start(self) -> c_int {
+        let Self { pid, file, actions, attributes, arguments, variables } = self;
+        let (arguments, variables) = (arguments.cast(), variables.cast());
+        // SAFETY: the caller's promise.
+        unsafe { libc::posix_spawnp(pid, file, actions, attributes, arguments, variables) }
     }
 }
 
@@ -81,20 +83,14 @@ impl Environment {
         failed(self.along_path(file, attempt))
     }
 
-    /// `posix_spawnp(pid, file, actions, attributes, arguments, variables)`, with the `PATH` of this environment. An
-    /// entry of `PATH` that is no absolute path means the folder of the caller, not the one that `actions` go to.
+    /// `posix_spawnp`, with the `PATH` of this environment. An entry of `PATH` that is no absolute path means the folder of
+    /// the caller, not the one that the call's actions go to.
     ///
     /// # Safety
     /// As posix_spawnp(3).
-    pub(crate) unsafe fn search_and_spawn(
-        &self,
-        pid: *mut libc::pid_t,
-        file: &CStr,
-        actions: *const libc::posix_spawn_file_actions_t,
-        attributes: *const libc::posix_spawnattr_t,
-        arguments: Strings,
-        variables: Strings,
-    ) -> c_int {
+    pub(crate) unsafe fn search_and_spawn(&self, call: Spawn) -> c_int {
+        // SAFETY: the caller's promise.
+        let file = unsafe { CStr::from_ptr(call.file) };
         self.along_path(file, |path| {
             // Looked at before, since the actions of a child that finds no program would happen again for the next
             // folder.
@@ -102,16 +98,7 @@ impl Environment {
                 return errno();
             }
             // SAFETY: the caller's promise.
-            unsafe {
-                libc::posix_spawn(
-                    pid,
-                    path.as_ptr(),
-                    actions,
-                    attributes,
-                    arguments.cast(),
-                    variables.cast(),
-                )
-            }
+            unsafe { Spawn { file: path.as_ptr(), ..call }.start() }
         })
     }
 

@@ -8,7 +8,7 @@ use std::io;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use super::table::{NoMemory, entries};
-use super::{Environment, PROCESS, Strings, process_variable, valid};
+use super::{Changes, Environment, PROCESS, Spawn, process_variable, valid};
 
 /// The environment as it was when this was made, with the program's own changes since, which the process's environment gets too.
 #[derive(Debug)]
@@ -37,11 +37,21 @@ impl Steady {
         self.0.variable()
     }
 
-    /// `setenv`.
-    pub(crate) fn set(&self, name: Option<&CStr>, value: Option<&CStr>, overwrite: bool) -> c_int {
+    /// The call, with the process's environment in place of this one.
+    pub(crate) fn with_current(&self, mut call: Spawn) -> Spawn {
+        if call.variables == self.variable().load(Ordering::Relaxed).cast_const().cast() {
+            call.variables = PROCESS.pointers();
+        }
+        call
+    }
+}
+
+/// Each change is made in the process's environment and in this one.
+impl Changes for Steady {
+    fn set(&self, name: Option<&CStr>, value: Option<&CStr>, overwrite: bool) -> c_int {
         let status = PROCESS.set(name, value, overwrite);
-        if let (0, Some(text), Some(value)) = (status, name.and_then(valid), value)
-            && let Some(name) = name
+        if let (0, Some(name), Some(value)) = (status, name, value)
+            && let Some(text) = valid(name)
             && (overwrite || self.0.value(name).is_null())
         {
             let entry = PROCESS.table.lock().intern(text, value.to_bytes());
@@ -51,11 +61,7 @@ impl Steady {
         status
     }
 
-    /// `putenv`.
-    ///
-    /// # Safety
-    /// As for [`Environment::put`].
-    pub(crate) unsafe fn put(&self, string: *mut c_char) -> c_int {
+    unsafe fn put(&self, string: *mut c_char) -> c_int {
         // SAFETY: the caller's promise.
         unsafe {
             match PROCESS.put(string) {
@@ -65,23 +71,15 @@ impl Steady {
         }
     }
 
-    /// `unsetenv`.
-    pub(crate) fn unset(&self, name: Option<&CStr>) -> c_int {
+    fn unset(&self, name: Option<&CStr>) -> c_int {
         match PROCESS.unset(name) {
             0 => self.0.unset(name),
             status => status,
         }
     }
 
-    /// `clearenv`.
-    pub(crate) fn clear(&self) -> c_int {
+    fn clear(&self) -> c_int {
         PROCESS.clear();
         self.0.clear()
-    }
-
-    /// The process's environment in place of this one, and others as they are: for programs that are started.
-    pub(crate) fn current(&self, variables: Strings) -> Strings {
-        let own = self.variable().load(Ordering::Relaxed).cast_const().cast();
-        if variables == own { PROCESS.pointers() } else { variables }
     }
 }
