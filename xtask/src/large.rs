@@ -1,4 +1,4 @@
-//! `cargo xtask weights`, `race` and `mixed`: checks of promises about packages, movables and pools that take minutes.
+//! `cargo xtask weights`, `race`, `mixed` and `control`: checks of promises about packages, movables and pools that take minutes.
 
 use std::path::Path;
 use std::process::Command;
@@ -41,6 +41,19 @@ pub struct Mixed {
     minutes: f64,
 }
 
+/// Options of `cargo xtask control`.
+#[derive(clap::Args, Clone)]
+pub struct Control {
+    #[command(flatten)]
+    environment: environment::Arguments,
+    /// How many calls are stopped, a quarter of them in each way
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    rounds: usize,
+    /// Each interpreter imports torch before it serves
+    #[arg(long)]
+    torch: bool,
+}
+
 /// Sets up and measures. Returns an error if a promise is broken.
 pub fn weights(arguments: &Weights) -> Result<()> {
     let environment = Environment::prepare(&arguments.environment)?;
@@ -60,6 +73,19 @@ pub fn mixed(arguments: &Mixed) -> Result<()> {
     let environment = Environment::prepare(&arguments.environment)?;
     let compare = workspace::build("hydrozoa-benches", "compare")?;
     ran(&mut mixed_command(&compare, &environment, arguments.minutes * 60.0))
+}
+
+/// Sets up and stops calls. Returns an error if one goes on, or ends in another way than it should.
+pub fn control(arguments: &Control) -> Result<()> {
+    let environment = Environment::prepare(&arguments.environment)?;
+    let compare = workspace::build("hydrozoa-benches", "compare")?;
+    let mut command = Command::new(compare);
+    command.arg("control").arg("--venv").arg(environment.root()).env("OMP_NUM_THREADS", "1");
+    command.args(["--rounds", &arguments.rounds.to_string()]);
+    if arguments.torch {
+        command.arg("--torch");
+    }
+    ran(&mut command)
 }
 
 /// The command of the mixed load.

@@ -56,6 +56,8 @@ enum Task {
     Race(large::Race),
     /// Calls, exceptions, interrupts, deadlines, replacements, movables, children and signals at random for ten minutes
     Mixed(large::Mixed),
+    /// Stops calls that loop, sleep, block in C or eat memory, and times it and what another interpreter notices
+    Control(large::Control),
     /// How many workers with torch serve a model in 1, 2 and 4 GiB: interpreters, prefork children, processes
     Density(density::Arguments),
     /// 1, 4 and 8 interpreters beside as many processes on a GPU: its memory, throughput, right results
@@ -106,6 +108,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Weights(arguments) => large::weights(&arguments),
         Task::Race(arguments) => large::race(&arguments),
         Task::Mixed(arguments) => large::mixed(&arguments),
+        Task::Control(arguments) => large::control(&arguments),
         Task::Density(arguments) => density::run(&arguments),
         Task::Gpu(arguments) => gpu::run(&arguments),
         Task::Speed(arguments) => speed::run(&arguments),
