@@ -46,7 +46,7 @@ fn what_an_interpreter_with_numpy_had_is_given_back() {
 }
 
 #[test]
-fn what_an_interpreter_with_its_own_torch_had_is_given_back_but_for_a_mib() {
-    let each = Each { bytes: 1 << 20, mappings: 0 };
+fn what_an_interpreter_with_its_own_torch_had_is_given_back() {
+    let each = Each { bytes: 200 << 10, mappings: 0 };
     alone(patience(), || assert_equal_cycles(TORCH, (2, 3), each));
 }

@@ -6,9 +6,15 @@
 //! ([`LoaderBuilder::interpose_everywhere`](hydrozoa_loader::LoaderBuilder::interpose_everywhere)), and `realloc` too: C++ code
 //! that gives these what it has from `operator new` works with malloc, although C++ forbids it.
 //!
-//! `strdup` of libtorch_python takes from the heap too: pybind11 copies the names, the signatures and the documentation of all
-//! functions by it, and frees them itself (`cpp_function::destruct`). Nobody else of libtorch_python passes such a text on.
-//! Of other libraries that is not known, and a text may get to C code of the system, which frees by malloc's `free`.
+//! A `std::string` takes its text from the heap where code of a replica makes or grows it in line, by `_M_create`. That of
+//! libstdc++ calls its own `operator new`. So does that of each other object that exports it, as CUDA's libcufile does.
+//!
+//! Two functions of C take from the heap, each in one library of which it is known that it frees itself what they give. Of other
+//! libraries that is not known, and a block may get to C code of the system, which frees by malloc's `free`.
+//! - `strdup` of libtorch_python: pybind11 copies the names, the signatures and the documentation of all functions by it, and
+//!   frees them itself (`cpp_function::destruct`).
+//! - `malloc` of libtorch_cpu: MKL's buffers of a thread, which it frees when a program asks for that, and texts of cpuinfo.
+//!   Storages of tensors and oneDNN's memory come from `posix_memalign`.
 
 use super::Heap;
 use hydrozoa_loader::Interposition;
@@ -25,16 +31,28 @@ pub(crate) type Definition = (&'static str, &'static str, Interposition);
 /// A name, and what stands in the place of each definition of it.
 pub(crate) type Function = (&'static str, Interposition);
 
-/// The library whose texts are in the heap.
-const BRIDGE: &str = "libtorch_python.so";
+/// `std::string::_M_create(size_type&, size_type)`.
+const CREATE: &str = "_ZNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEE9_M_createERmm";
 
-/// What stands in the place of `strdup` for [`BRIDGE`] in an interpreter with this heap: the library's soname, the symbol, and
-/// the function.
-pub(crate) fn references(heap: &'static Heap) -> [Definition; 1] {
+/// What stands in the place of functions of C++ for all replicas of an interpreter with this heap, whatever object defines them.
+pub(crate) fn instances(heap: &'static Heap) -> [Function; 1] {
     let context = ptr::from_ref(heap).expose_provenance();
-    // SAFETY: strdup(3) has one INTEGER argument; the context becomes the next one.
-    let duplicate = unsafe { Interposition::with_context(duplicate as *const c_void, 1, context) };
-    [(BRIDGE, "strdup", duplicate)]
+    // SAFETY: the function has three INTEGER arguments, `this` among them; the context becomes the next one.
+    [(CREATE, unsafe { Interposition::with_context(create as *const c_void, 3, context) })]
+}
+
+/// What stands in the place of functions of C for one library of an interpreter with this heap: the library's soname, the
+/// symbol, and the function.
+pub(crate) fn references(heap: &'static Heap) -> [Definition; 2] {
+    let context = ptr::from_ref(heap).expose_provenance();
+    // SAFETY: strdup(3) and malloc(3) have one INTEGER argument; the context becomes the next one.
+    let (duplicate, malloc) = unsafe {
+        (
+            Interposition::with_context(duplicate as *const c_void, 1, context),
+            Interposition::with_context(malloc as *const c_void, 1, context),
+        )
+    };
+    [("libtorch_python.so", "strdup", duplicate), ("libtorch_cpu.so", "malloc", malloc)]
 }
 
 /// One of libstdc++'s own operators. Threads that want it first look it up each, and wait for none: a child that another
@@ -200,6 +218,41 @@ unsafe extern "C-unwind" fn new_nothrow(
         // What the operator does but for the program's handler, which may free memory or throw.
         // SAFETY: the function has no precondition.
         block if block.is_null() => unsafe { libc::malloc(size.max(1)) },
+        block => block,
+    }
+}
+
+/// `std::string::_M_create(capacity, former)`: a block for `capacity` bytes and a NUL, and for at least twice as many as before
+/// if the string grows (libstdc++, basic_string.tcc). `capacity` becomes that of the block. No memory has the length that
+/// libstdc++ refuses by `std::length_error`: here it is `std::bad_alloc`.
+///
+/// # Safety
+/// Called through its thunk.
+pub(super) unsafe extern "C-unwind" fn create(
+    _: *mut c_void,
+    capacity: *mut usize,
+    former: usize,
+    context: usize,
+) -> *mut c_void {
+    // SAFETY: by contract.
+    let wanted = unsafe { *capacity };
+    let bytes = if wanted > former { wanted.max(former.saturating_mul(2)) } else { wanted };
+    // SAFETY: by contract.
+    let block = unsafe { new(bytes.saturating_add(1), context) };
+    // SAFETY: by contract.
+    unsafe { *capacity = bytes };
+    block
+}
+
+/// `malloc(size)`.
+///
+/// # Safety
+/// Called through its thunk.
+unsafe extern "C" fn malloc(size: usize, context: usize) -> *mut c_void {
+    // SAFETY: by contract.
+    match unsafe { heap(context) }.allocate(size) {
+        // SAFETY: no precondition.
+        block if block.is_null() => unsafe { libc::malloc(size) },
         block => block,
     }
 }
