@@ -5,9 +5,11 @@
 //! | `visit` | one thread's stay in an interpreter, and the exception that is left for it |
 //! | `sender` | exceptions that wait for an interpreter's GIL |
 //! | `clock` | the thread that knows when deadlines pass |
+//! | `chance` | what a thread could do since it was interrupted |
 //! | `stuck` | calls that go on although they were interrupted |
 //! | `stacks` | Python stacks without the GIL |
 
+mod chance;
 mod clock;
 mod sender;
 mod stacks;
@@ -29,7 +31,8 @@ use std::time::{Duration, Instant};
 use visit::Visit;
 
 /// How long a call may go on after it was interrupted before it counts as [`Stuck`]. Bytecode reacts within the switch
-/// interval of the GIL, 5 ms (`sys.getswitchinterval`).
+/// interval of the GIL, 5 ms (`sys.getswitchinterval`). Time that its thread waits for a processor does not count, up to
+/// [`PAUSE`].
 const GRACE: Duration = Duration::from_millis(30);
 
 /// The longest pause between two exceptions for a call that has caught the first, or that runs native code.
@@ -54,15 +57,20 @@ impl InterruptHandle {
     /// Code that catches the exception goes on, and gets another one after a while.
     ///
     /// Native code (a C function that waits or computes) is not interrupted: the exception is raised when it returns. A
-    /// call that goes on for 30 ms counts as [`Stuck`]. If the thread has left for another interpreter, the exception is
+    /// call that goes on for 30 ms counts as [`Stuck`]; on a busy machine, what its thread waits for a processor does not
+    /// count, up to a second. If the thread has left for another interpreter, the exception is
     /// raised when it comes back.
     ///
     /// This does not wait for the GIL.
     pub fn interrupt(&self) -> bool {
         let visits = self.0.0.with(|visits| visits.clone());
         for visit in &visits {
+            let is_first = visit.is_first_interrupt();
+            if is_first {
+                visit.note_chance();
+            }
             sender::send(visit, Interrupt::HANDLE);
-            if visit.is_first_interrupt() {
+            if is_first {
                 clock::add(Instant::now() + GRACE, visit, stuck::interrupted);
             }
         }

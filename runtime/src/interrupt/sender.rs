@@ -4,6 +4,7 @@
 //! one of the things that are interrupted. So a thread of its own waits, one for each interpreter at most, while there
 //! is something to be sent.
 
+use super::chance;
 use super::visit::{MOMENT, Visit};
 use crate::interpreter::Inner;
 use crate::leaf::Leaf;
@@ -21,6 +22,16 @@ struct Queue {
     waiting: Vec<(Arc<Visit>, Interrupt)>,
     /// The process with the thread that empties the queue: a forked child does not have it.
     emptied_in: Option<u32>,
+    /// That thread, as gettid(2) gives it, once it runs.
+    task: Option<libc::pid_t>,
+}
+
+impl Sender {
+    /// Whether the thread that empties the queue waits for a processor, or has not begun.
+    pub(super) fn is_late(&self) -> bool {
+        let (is_emptied, task) = self.0.with(|queue| (queue.emptied_in.is_some(), queue.task));
+        is_emptied && !task.and_then(chance::sleeps).unwrap_or(false)
+    }
 }
 
 /// Sends it as soon as the interpreter's GIL can be had. Does not wait.
@@ -47,12 +58,16 @@ pub(super) fn send(visit: &Arc<Visit>, reason: Interrupt) {
 }
 
 fn empty(inner: &Arc<Inner>) {
+    // SAFETY: no precondition.
+    let task = unsafe { libc::gettid() };
+    inner.sender().0.with(|queue| queue.task = Some(task));
     loop {
         let attached = inner.attach();
         let mut waiting = inner.sender().0.with(|queue| {
             let waiting = std::mem::take(&mut queue.waiting);
             if waiting.is_empty() {
                 queue.emptied_in = None;
+                queue.task = None;
             }
             waiting
         });

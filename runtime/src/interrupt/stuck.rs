@@ -43,6 +43,9 @@ impl fmt::Display for Stuck {
 /// late.
 const SECOND_GRACE: Duration = Duration::from_millis(150);
 
+/// The shortest time between two looks at a thread that waits for a processor.
+const SHORTEST: Duration = Duration::from_millis(5);
+
 /// What an application wants to be called with.
 pub(crate) type Listener = Arc<dyn Fn(&Stuck) + Send + Sync>;
 
@@ -95,6 +98,7 @@ impl StuckVisits {
 /// The visit's deadline has passed.
 pub(super) fn late(visit: &Arc<Visit>) {
     if !visit.is_over() {
+        visit.note_chance();
         sender::send(visit, Interrupt::DEADLINE);
         clock::add(Instant::now() + GRACE, visit, late_still);
     }
@@ -115,6 +119,10 @@ fn again(visit: &Arc<Visit>, reason: Interrupt, next: clock::Action) {
     if visit.is_over() {
         return;
     }
+    if let Some(more) = starved(visit) {
+        clock::add(Instant::now() + more, visit, next);
+        return;
+    }
     sender::send(visit, reason);
     clock::add(Instant::now() + PAUSE.min(visit.age()), visit, next);
     if visit.note_stuck() {
@@ -125,6 +133,22 @@ fn again(visit: &Arc<Visit>, reason: Interrupt, next: clock::Action) {
             Err(error) => tracing::warn!(%error, "no thread to report a stuck call"),
         }
     }
+}
+
+/// How much longer the visit may go on before it counts as stuck: the machine is busy, and its thread, or the one that
+/// brings it the exception, waits for a processor.
+fn starved(visit: &Visit) -> Option<Duration> {
+    let (passed, used) = visit.since_interrupt();
+    if visit.is_stuck() || passed > PAUSE {
+        return None;
+    }
+    let is_late = || visit.interpreter.upgrade().is_some_and(|inner| inner.sender().is_late());
+    if !visit.is_sent() && is_late() {
+        return Some(SHORTEST);
+    }
+    let left = GRACE.saturating_sub(used);
+    // What the kernel has counted may be a tick late.
+    (left > SHORTEST).then_some(left)
 }
 
 fn report(visit: &Visit) {

@@ -1,5 +1,6 @@
 //! One thread's stay in an interpreter, which other threads may interrupt.
 
+use super::chance::Chance;
 use crate::interpreter::Inner;
 use crate::leaf::Leaf;
 use crate::payload::Sink;
@@ -24,8 +25,12 @@ pub(super) struct Visit {
     pub(super) interpreter: Weak<Inner>,
     /// As `threading.get_ident()` names it: `pthread_self` (Python/thread_pthread.h).
     pub(super) thread: u64,
+    /// As gettid(2) gives it.
+    task: libc::pid_t,
     pub(super) begin: Instant,
     state: AtomicU8,
+    /// When it was interrupted first, and from when on its thread can react.
+    chance: Leaf<Option<(Instant, Chance)>>,
     report: Leaf<Report>,
     /// Whether a handle has interrupted it.
     interrupted: AtomicBool,
@@ -44,12 +49,14 @@ impl Visit {
     /// The calling thread's.
     pub(super) fn begin(inner: &Arc<Inner>) -> Arc<Self> {
         // SAFETY: no precondition.
-        let thread = unsafe { libc::pthread_self() };
+        let (thread, task) = unsafe { (libc::pthread_self(), libc::gettid()) };
         Arc::new(Self {
             interpreter: Arc::downgrade(inner),
             thread,
+            task,
             begin: Instant::now(),
             state: AtomicU8::new(RUNNING),
+            chance: Leaf::default(),
             report: Leaf::default(),
             interrupted: AtomicBool::new(false),
         })
@@ -74,7 +81,38 @@ impl Visit {
     pub(super) fn send(&self, inner: &Inner, reason: Interrupt) -> bool {
         // The end of the visit takes the exception back under the GIL, which this thread has.
         let sent = self.state.compare_exchange(RUNNING, SENT, Ordering::AcqRel, Ordering::Acquire);
+        if sent.is_ok() {
+            // The sender may have come late.
+            self.note_chance();
+        }
         sent == Err(ENDED) || set(inner, self.thread, reason)
+    }
+
+    /// The thread can react from now on.
+    pub(super) fn note_chance(&self) {
+        let chance = Chance::begin(self.task);
+        self.chance.with(|place| {
+            let first = place.map_or_else(Instant::now, |(first, _)| first);
+            *place = Some((first, chance));
+        });
+    }
+
+    /// How long ago it was interrupted, and for how much of that its thread could react.
+    pub(super) fn since_interrupt(&self) -> (Duration, Duration) {
+        match self.chance.with(|place| *place) {
+            Some((first, chance)) => (first.elapsed(), chance.used()),
+            None => (Duration::ZERO, Duration::ZERO),
+        }
+    }
+
+    /// Whether it counts as stuck.
+    pub(super) fn is_stuck(&self) -> bool {
+        self.report.with(|report| matches!(report, Report::Stuck))
+    }
+
+    /// Whether an exception was left for it.
+    pub(super) fn is_sent(&self) -> bool {
+        self.state.load(Ordering::Acquire) == SENT
     }
 
     /// Ends it, on its own thread. True if an exception may be left, which [`Visit::clear`] takes back.
