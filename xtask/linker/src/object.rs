@@ -158,8 +158,28 @@ pub(super) fn without_constructors(path: &Path) -> anyhow::Result<std::path::Pat
             entry.copy_from_slice(&IGNORED.to_le_bytes());
         }
     }
-    let name = format!(".inert-{}", path.file_name().unwrap_or_default().to_string_lossy());
-    let copy = path.with_file_name(name);
+    // Two comparisons of the same files may run at once.
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let copy = path.with_file_name(format!("{INERT}{}-{name}", std::process::id()));
     std::fs::write(&copy, bytes)?;
     Ok(copy)
+}
+
+/// What the name of a copy that [`inert`] has made begins with. A process's number and the object's name follow.
+const INERT: &str = ".inert-";
+
+/// Whether the file of this name is a copy that [`inert`] has made.
+pub(crate) fn is_inert(name: &str) -> bool {
+    name.starts_with(INERT)
+}
+
+/// A text with the objects' names in the place of those of their copies.
+pub(crate) fn with_own_names(text: &str) -> String {
+    let mut parts = text.split(INERT);
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |text, part| {
+        text + part
+            .trim_start_matches(|letter: char| letter.is_ascii_digit())
+            .trim_start_matches('-')
+    })
 }

@@ -226,8 +226,8 @@ const PAGE: usize = 4096;
 
 /// An object's name in the written lines.
 pub(super) fn base_name(path: &Path) -> String {
-    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    name.strip_prefix(".inert-").unwrap_or(&name).replace(' ', "_")
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    object::with_own_names(&name).replace(' ', "_")
 }
 
 /// The loaded object and all other loaded objects.

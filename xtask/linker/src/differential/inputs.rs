@@ -78,7 +78,7 @@ fn objects_under(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
             let name = entry.file_name().to_string_lossy().into_owned();
             if kind.is_dir() {
                 pending.push(entry.path());
-            } else if kind.is_file() && name.contains(".so") && !name.starts_with(".inert-") {
+            } else if kind.is_file() && name.contains(".so") && !object::is_inert(&name) {
                 found.push(entry.path());
             }
         }

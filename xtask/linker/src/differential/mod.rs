@@ -172,7 +172,7 @@ fn run_worker(
         let folder = format!("{}/", object.parent().unwrap_or(object).display());
         let reason = reason.trim_start_matches("error: ").trim_start_matches("glibc: ");
         let reason = reason.split_once(" in ").map_or(reason, |(reason, _)| reason);
-        return Ok(Err(reason.replace(&folder, "").replace(".inert-", "")));
+        return Ok(Err(object::with_own_names(&reason.replace(&folder, ""))));
     }
     let text = String::from_utf8(output.stdout)?;
     // Constructors of dependencies may print. The words are the lines that begin with a number.
