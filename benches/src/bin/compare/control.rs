@@ -85,6 +85,15 @@ struct Seen {
     served: Vec<f64>,
     /// From the begin of a call to its MemoryError.
     ceilings: Vec<f64>,
+    /// Reports of calls that reacted all the same, but late.
+    early: usize,
+}
+
+impl Seen {
+    /// Takes the reports that came since the last call that was waited for.
+    fn note_early(&mut self, reports: &Receiver<Instant>) {
+        self.early += reports.try_iter().count();
+    }
 }
 
 pub fn run(options: &Options) -> Result<()> {
@@ -129,6 +138,7 @@ pub fn run(options: &Options) -> Result<()> {
             println!("{} of {} rounds", 4 * BLOCK * (block + 1), 4 * BLOCK * blocks);
         }
     }
+    seen.note_early(&reports);
     pool.close(PATIENCE).context("at the end")?;
     print(&seen, &alone, &beside);
     Ok(())
@@ -195,6 +205,7 @@ fn stop_loop(pool: &Pool, seen: &mut Seen) -> Result<()> {
 
 /// A call that sleeps is interrupted where Python wakes it up, and reported elsewhere. Then its interpreter is replaced.
 fn stop_sleep(pool: &Pool, seen: &mut Seen, reports: &Receiver<Instant>) -> Result<()> {
+    seen.note_early(reports);
     let before = name(pool);
     let session = pool.acquire_on(VICTIM)?;
     let control = session.import("control")?;
@@ -214,6 +225,7 @@ fn stop_sleep(pool: &Pool, seen: &mut Seen, reports: &Receiver<Instant>) -> Resu
 }
 
 fn stop_native(pool: &Pool, seen: &mut Seen, reports: &Receiver<Instant>, bits: i64) -> Result<()> {
+    seen.note_early(reports);
     let before = name(pool);
     let session = pool.acquire_on(VICTIM)?;
     let (begun, begin) = mpsc::channel();
@@ -283,6 +295,7 @@ fn print(seen: &Seen, alone: &[f64], beside: &[Vec<f64>; KINDS.len()]) {
         let [median, late, most] = [0.5, 0.99, 1.0].map(|quantile| percentile(times, quantile));
         println!("{what:<66} {:>6} {median:>8.1} {late:>8.1} {most:>8.1}", times.len());
     }
+    println!("{:<66} {:>6}", "reports of loops and of calls that eat memory", seen.early);
     println!(
         "\n{:<66} {:>6} {:>8} {:>8}",
         "short calls to the other interpreter", "times", "median", "p99"
