@@ -120,8 +120,13 @@ pub fn run(options: &Options) -> Result<()> {
                 scope.spawn(move || {
                     let mut random = Random(thread as u64 + 1);
                     while !turns.stop.load(Ordering::Relaxed) {
-                        let done = turn(pool, slots, turns, &mut random).inspect_err(|_| {
+                        let done = turn(pool, slots, turns, &mut random).inspect_err(|error| {
                             turns.stop.store(true, Ordering::Relaxed);
+                            let traceback = error.downcast_ref().and_then(Error::traceback);
+                            eprintln!(
+                                "thread {thread}: {error}\n{}",
+                                traceback.unwrap_or_default()
+                            );
                         })?;
                         *lock(&turns.counts).entry(done).or_default() += 1;
                         turns.of[thread].fetch_add(1, Ordering::Relaxed);
