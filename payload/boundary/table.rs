@@ -360,8 +360,9 @@ pub struct PayloadTable {
     pub forget_thread: unsafe extern "C" fn(),
     /// 1 if this thread holds the GIL of this interpreter.
     pub attached: unsafe extern "C" fn() -> c_int,
-    /// Raises an exception in another thread, when that runs bytecode next. `*done` is 0 if the thread cannot be told from
-    /// one that it starts just now: then nothing was done, and the host tries again without the GIL in between. Attached.
+    /// Raises an exception in another thread, when that runs bytecode next. `*done` is 0 if the GIL was released meanwhile, or
+    /// if the thread cannot be told from one that it starts just now: then nothing was done, and the host tries again without
+    /// the GIL in between. Attached.
     pub interrupt: unsafe extern "C" fn(
         thread: u64,
         reason: Interrupt,

@@ -6,9 +6,9 @@ use crate::reference::Ref;
 use crate::report::guarded;
 use crate::table::{Interrupt, Status};
 use pyo3_ffi::{
-    PyImport_Import, PyInterpreterState_ThreadHead, PyObject_GetAttr, PyThread_get_thread_ident,
-    PyThreadState, PyThreadState_Get, PyThreadState_GetInterpreter, PyThreadState_Next,
-    PyThreadState_SetAsyncExc,
+    PyImport_Import, PyInterpreterState_ThreadHead, PyObject, PyObject_GetAttr,
+    PyThread_get_thread_ident, PyThreadState, PyThreadState_Get, PyThreadState_GetInterpreter,
+    PyThreadState_Next, PyThreadState_SetAsyncExc,
 };
 use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_long, c_void};
@@ -23,6 +23,10 @@ static USED: AtomicBool = AtomicBool::new(false);
 ///
 /// `PyThreadState_SetAsyncExc` keeps the class for the thread, which raises it between two instructions of bytecode. A
 /// second one replaces one that was not raised yet.
+///
+/// The GIL is not released between the host's look at the call and the exception: the call might end meanwhile, and other code
+/// on its thread would be hit. So a class that is needed for the first time is looked up, which runs Python code, and nothing
+/// is done.
 pub(crate) unsafe extern "C" fn interrupt(
     thread: u64,
     reason: Interrupt,
@@ -33,16 +37,49 @@ pub(crate) unsafe extern "C" fn interrupt(
     unsafe {
         guarded(sink, || {
             USED.store(true, Ordering::Relaxed);
+            let exception = match (reason, CLASSES.get(reason)) {
+                (Interrupt::NONE, _) => ptr::null_mut(),
+                (_, Some(known)) => known,
+                (_, None) => {
+                    CLASSES.keep(reason, class(reason)?);
+                    *done = 0;
+                    return Ok(());
+                }
+            };
             *done = c_int::from(states_of(thread) <= 1);
             let sends = reason == Interrupt::NONE || !Describing::is_one(thread);
             if *done != 0 && sends {
-                match reason {
-                    Interrupt::NONE => PyThreadState_SetAsyncExc(thread as c_long, ptr::null_mut()),
-                    reason => PyThreadState_SetAsyncExc(thread as c_long, class(reason)?.as_ptr()),
-                };
+                PyThreadState_SetAsyncExc(thread as c_long, exception);
             }
             Ok(())
         })
+    }
+}
+
+/// The classes that were looked up, by their reasons. They are kept for as long as the interpreter lives.
+struct Classes(UnsafeCell<Vec<(Interrupt, Ref)>>);
+
+// SAFETY: used under the GIL alone.
+unsafe impl Sync for Classes {}
+
+static CLASSES: Classes = Classes(UnsafeCell::new(Vec::new()));
+
+impl Classes {
+    /// # Safety
+    ///
+    /// The caller is attached.
+    unsafe fn get(&self, reason: Interrupt) -> Option<*mut PyObject> {
+        // SAFETY: attached, by contract, and nobody else is meanwhile.
+        let classes = unsafe { &*self.0.get() };
+        classes.iter().find(|(one, _)| *one == reason).map(|(_, class)| class.as_ptr())
+    }
+
+    /// # Safety
+    ///
+    /// The caller is attached.
+    unsafe fn keep(&self, reason: Interrupt, class: Ref) {
+        // SAFETY: as above.
+        unsafe { (*self.0.get()).push((reason, class)) };
     }
 }
 

@@ -60,6 +60,34 @@ fn assert_undisturbed(session: &Session) {
     assert_eq!(spun, 0.03);
 }
 
+/// Whoever looks for a module, such as that of the interrupts' classes, waits for a while without the GIL.
+const SLOW_IMPORTS: &str = "
+import sys, time
+class Slow:
+    def find_spec(self, name, path=None, target=None):
+        time.sleep(0.1)
+sys.meta_path.insert(0, Slow())
+";
+
+#[test]
+fn a_call_that_ends_while_its_first_interrupt_is_prepared_leaves_the_next_one_undisturbed() {
+    alone(PATIENCE, || {
+        for pool in pools(1).map(with_module) {
+            let session = pool.acquire().unwrap();
+            let calls = session.import("calls").unwrap();
+            session.run(SLOW_IMPORTS, "slow.py").unwrap();
+            // The exception can only be left when the native code is over, and then the call is as well.
+            let limit = Duration::from_millis(10);
+            let slept = session.with_deadline(limit, || calls.call_method("native", (0.05,)));
+            drop(slept);
+            let spun = calls.call_method("spin", (0.5,)).unwrap();
+            assert_eq!(spun.extract::<f64>().unwrap(), 0.5);
+            let outcome = session.with_deadline(limit, || calls.call_method("loop", ()).map(drop));
+            assert!(matches!(outcome, Err(Error::Deadline { .. })), "{outcome:?}");
+        }
+    });
+}
+
 #[test]
 fn a_handle_interrupts_bytecode_and_the_next_call_is_undisturbed() {
     alone(PATIENCE, || {
