@@ -4,6 +4,7 @@
 
 mod beside_pyo3;
 mod cache;
+mod capi;
 mod debugger;
 mod demo;
 mod density;
@@ -84,6 +85,10 @@ enum Task {
     Package,
     /// Whether the public interfaces are those of docs/interface
     Interface(interface::Arguments),
+    /// Whether the C header is what the sources of capi/ say
+    Header(capi::header::Arguments),
+    /// Builds the C and C++ interface and installs it with its pkg-config file
+    Install(capi::install::Arguments),
     /// Whether the published interfaces still serve the users of the last release
     Semver,
     /// Resolves the pinned packages again and rewrites xtask/locks
@@ -126,6 +131,8 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Fuzz(arguments) => fuzz::run(&arguments),
         Task::Package => package::run(None).map(drop),
         Task::Interface(arguments) => interface::run(&arguments),
+        Task::Header(arguments) => capi::header::run(&arguments),
+        Task::Install(arguments) => capi::install::run(&arguments),
         Task::Semver => semver::run(),
         Task::Lock(arguments) => lock::run(&arguments),
     }

@@ -8,6 +8,9 @@ const FILE: usize = 600;
 /// The most lines of a function: a reader can see all of it at once.
 const FUNCTION: usize = 100;
 
+/// Files that a program writes: (file, what writes it). An entry fails the test if the file is short or gone.
+const WRITTEN: [(&str, &str); 1] = [("capi/include/hydrozoa.h", "cargo xtask header --write")];
+
 /// Functions that are longer, each with its reason: (folder, function, reason). An entry fails the test if its
 /// function is short or gone, so that the table only shrinks.
 const LONG: [(&str, &str, &str); 1] = [(
@@ -18,6 +21,7 @@ const LONG: [(&str, &str, &str); 1] = [(
 
 #[test]
 fn no_file_is_longer_than_600_lines() {
+    let mut written = WRITTEN.map(|(path, _)| path).to_vec();
     let found = sources()
         .iter()
         .filter(|source| {
@@ -27,9 +31,18 @@ fn no_file_is_longer_than_600_lines() {
         })
         .map(|source| (source, source.text.lines().count()))
         .filter(|(_, lines)| *lines > FILE)
+        .filter(|(source, _)| match written.iter().position(|path| *path == source.path) {
+            Some(entry) => {
+                written.remove(entry);
+                false
+            }
+            None => true,
+        })
         .map(|(source, lines)| format!("{}: {lines} lines", source.path))
         .collect();
     assert_none("a file is one idea", found);
+    let stale = written.into_iter().map(str::to_owned).collect();
+    assert_none("these are no longer long; take them out of WRITTEN", stale);
 }
 
 #[test]

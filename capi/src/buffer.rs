@@ -1,0 +1,204 @@
+//! Memory that crosses without a copy, by the buffer protocol.
+
+use crate::boundary::{exclusive, free, guarded, place, reference, reference_or};
+use crate::error::{Failure, Result, hz_error, text};
+use crate::object::hz_object;
+use crate::session::hz_session;
+use crate::status::hz_status;
+use runtime::Buffer;
+use std::ffi::{CString, c_char, c_void};
+use std::ptr;
+
+/// Called once when memory that was lent is no longer used, with the context that was given with it. It may be called by any
+/// thread, also inside of the call that lends the memory. It must return soon, must not throw, and must not call functions
+/// of this library on a session.
+pub type hz_release = Option<unsafe extern "C" fn(context: *mut c_void)>;
+
+/// Memory of the application's that is lent to Python. Its drop gives it back.
+struct Lent {
+    release: hz_release,
+    context: *mut c_void,
+}
+
+// SAFETY: the header says that any thread may call the function.
+unsafe impl Send for Lent {}
+// SAFETY: a shared reference gives access to nothing.
+unsafe impl Sync for Lent {}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        if let Some(release) = self.release {
+            // SAFETY: called once, as the header says.
+            unsafe { release(self.context) };
+        }
+    }
+}
+
+/// A memoryview over `len` bytes at `data`, without a copy. Unless `read_only`, Python may write them. The memory stays where
+/// it is until `release` is called with `context`: when Python no longer uses it, or at once if this function fails.
+/// `release` may be NULL for memory that stays for ever. The caller owns `view`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hz_session_lend(
+    session: *const hz_session,
+    data: *mut c_void,
+    len: usize,
+    read_only: bool,
+    release: hz_release,
+    context: *mut c_void,
+    view: *mut *mut hz_object,
+    error: *mut *mut hz_error,
+) -> hz_status {
+    // Before anything can fail.
+    let lent = Lent { release, context };
+    // SAFETY: the caller keeps the rules of the header.
+    unsafe {
+        guarded(error, move || {
+            let out = place(view, "view")?;
+            let own = reference(session, "session")?;
+            let data = memory(data, len)?;
+            own.run(|session| {
+                out.put(hz_object::keep(&session.lend_raw(data, len, read_only, lent)?));
+                Ok(())
+            })
+        })
+    }
+}
+
+/// The address of memory that may be empty.
+fn memory(data: *mut c_void, len: usize) -> Result<*mut u8> {
+    match (data.is_null(), len) {
+        (_, 0) => Ok(ptr::dangling_mut()),
+        (true, _) => Err(Failure::argument("data is NULL")),
+        (false, len) if isize::try_from(len).is_err() => {
+            Err(Failure::argument(format!("data cannot have {len} bytes")))
+        }
+        (false, _) => Ok(data.cast()),
+    }
+}
+
+/// Memory that a Python object exports: bytes, bytearray, memoryview, array, arrays of numpy. While it lives, the exporter
+/// cannot move or free the memory, and the interpreter does not end. Any thread may use and free it.
+///
+/// Nothing keeps Python code from writing the memory meanwhile, unless it is read-only there.
+pub struct hz_buffer {
+    buffer: Buffer,
+    format: CString,
+}
+
+/// The memory of an object, without a copy; with `writable` only if it may be written. The caller owns `buffer`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hz_object_to_buffer(
+    object: *const hz_object,
+    session: *const hz_session,
+    writable: bool,
+    buffer: *mut *mut hz_buffer,
+    error: *mut *mut hz_error,
+) -> hz_status {
+    // SAFETY: the caller keeps the rules of the header.
+    unsafe {
+        guarded(error, || {
+            let out = place(buffer, "buffer")?;
+            let (object, own) = (reference(object, "object")?, reference(session, "session")?);
+            let buffer = own.run(|session| {
+                let object = object.handle().attach(session)?;
+                Ok(if writable { object.writable_buffer()? } else { object.extract()? })
+            })?;
+            let format = text(buffer.format());
+            out.put(hz_buffer { buffer, format });
+            Ok(())
+        })
+    }
+}
+
+/// A memoryview of the same memory, in the session's interpreter, which may be another one than the exporter's. The caller
+/// owns `view`. Memory that is not contiguous is HZ_ERROR_CONVERT.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hz_session_object_from_buffer(
+    session: *const hz_session,
+    buffer: *const hz_buffer,
+    view: *mut *mut hz_object,
+    error: *mut *mut hz_error,
+) -> hz_status {
+    // SAFETY: the caller keeps the rules of the header.
+    unsafe {
+        guarded(error, || {
+            let out = place(view, "view")?;
+            let (own, buffer) = (reference(session, "session")?, reference(buffer, "buffer")?);
+            own.run(|session| {
+                out.put(hz_object::keep(&session.object_from(&buffer.buffer)?));
+                Ok(())
+            })
+        })
+    }
+}
+
+/// What is known about a buffer. All pointers live as long as the buffer.
+#[repr(C)]
+pub struct hz_buffer_info {
+    /// The first element.
+    pub data: *mut c_void,
+    /// The size of all elements, in bytes.
+    pub len: usize,
+    /// The size of one element, in bytes.
+    pub item_size: usize,
+    /// The format of one element, as in Python's module struct: "B", "d".
+    pub format: *const c_char,
+    /// The number of dimensions.
+    pub dimensions: usize,
+    /// The extent of each dimension, in elements.
+    pub shape: *const isize,
+    /// The distance of neighbours in each dimension, in bytes.
+    pub strides: *const isize,
+    /// Whether it must not be written.
+    pub read_only: bool,
+    /// Whether the elements lie row by row without gaps.
+    pub contiguous: bool,
+}
+
+/// Writes what is known about a buffer to `info`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hz_buffer_describe(
+    buffer: *const hz_buffer,
+    info: *mut hz_buffer_info,
+    error: *mut *mut hz_error,
+) -> hz_status {
+    // SAFETY: the caller keeps the rules of the header. All fields of `info` are plain data.
+    unsafe {
+        guarded(error, || {
+            let hz_buffer { buffer, format } = reference(buffer, "buffer")?;
+            *exclusive(info, "info")? = hz_buffer_info {
+                data: buffer.data_ptr().cast(),
+                len: buffer.len(),
+                item_size: buffer.item_size(),
+                format: format.as_ptr(),
+                dimensions: buffer.shape().len(),
+                shape: buffer.shape().as_ptr(),
+                strides: buffer.strides().as_ptr(),
+                read_only: buffer.is_read_only(),
+                contiguous: buffer.is_contiguous(),
+            };
+            Ok(())
+        })
+    }
+}
+
+/// The first byte. NULL for NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hz_buffer_data(buffer: *const hz_buffer) -> *mut c_void {
+    // SAFETY: the caller keeps the rules of the header.
+    unsafe { reference_or(buffer, ptr::null_mut(), |buffer| buffer.buffer.data_ptr().cast()) }
+}
+
+/// The size of all elements, in bytes. 0 for NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hz_buffer_len(buffer: *const hz_buffer) -> usize {
+    // SAFETY: the caller keeps the rules of the header.
+    unsafe { reference_or(buffer, 0, |buffer| buffer.buffer.len()) }
+}
+
+/// Gives the memory back to its exporter. NULL is allowed. If nothing else has the interpreter, this waits for its end.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hz_buffer_free(buffer: *mut hz_buffer) {
+    // SAFETY: the caller keeps the rules of the header.
+    unsafe { free(buffer) }
+}

@@ -1,0 +1,41 @@
+//! Text and bytes that the caller owns.
+
+use crate::boundary::{free, reference_or};
+use std::ffi::c_char;
+use std::ptr;
+
+/// Text or bytes that the caller owns. They do not change, belong to no interpreter, and any thread may use them.
+pub struct hz_bytes {
+    /// With a zero behind the last byte.
+    data: Box<[u8]>,
+}
+
+impl hz_bytes {
+    pub(crate) fn new(bytes: impl Into<Vec<u8>>) -> Self {
+        let mut data = bytes.into();
+        data.push(0);
+        Self { data: data.into() }
+    }
+}
+
+/// The first byte. A zero that does not count follows the last one, so text without zeros is a text of C. It lives as long
+/// as `bytes`. NULL for NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hz_bytes_data(bytes: *const hz_bytes) -> *const c_char {
+    // SAFETY: the caller keeps the rules of the header.
+    unsafe { reference_or(bytes, ptr::null(), |bytes| bytes.data.as_ptr().cast()) }
+}
+
+/// The number of bytes. 0 for NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hz_bytes_len(bytes: *const hz_bytes) -> usize {
+    // SAFETY: the caller keeps the rules of the header.
+    unsafe { reference_or(bytes, 0, |bytes| bytes.data.len() - 1) }
+}
+
+/// Frees them. NULL is allowed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hz_bytes_free(bytes: *mut hz_bytes) {
+    // SAFETY: the caller keeps the rules of the header.
+    unsafe { free(bytes) }
+}

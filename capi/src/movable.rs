@@ -1,0 +1,128 @@
+//! Objects that every interpreter of a pool can use.
+
+use crate::boundary::{free, guarded, place, place_or_none, reference};
+use crate::error::hz_error;
+use crate::object::hz_object;
+use crate::plain::hz_plain;
+use crate::session::hz_session;
+use crate::status::hz_status;
+use crate::value::{Arguments, hz_keyword, hz_value};
+use runtime::{Movable, Value};
+
+/// An object that every interpreter of a pool can use. Each loads its own copy at its first use, and all copies share the
+/// memory of their tensors and arrays. Any thread may use and free it. It keeps its pool.
+pub struct hz_movable(pub(crate) Movable);
+
+/// Makes an object movable. It is pickled once; its functions and classes travel by name. The caller owns `movable`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hz_session_create_movable(
+    session: *const hz_session,
+    object: *const hz_object,
+    movable: *mut *mut hz_movable,
+    error: *mut *mut hz_error,
+) -> hz_status {
+    // SAFETY: the caller keeps the rules of the header.
+    unsafe {
+        guarded(error, || {
+            let out = place(movable, "movable")?;
+            let (own, object) = (reference(session, "session")?, reference(object, "object")?);
+            let made =
+                own.run(|session| Ok(session.create_movable(&object.handle().attach(session)?)?))?;
+            out.put(hz_movable(made));
+            Ok(())
+        })
+    }
+}
+
+/// Calls `object(*arguments, **keywords)` on the least loaded interpreter of the pool, on the calling thread. The caller owns
+/// `result`, a copy of what the call returns as of hz_object_to_plain. It may be NULL.
+///
+/// For results of other kinds, there are hz_movable_acquire, hz_movable_to_object and hz_object_call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hz_movable_call(
+    movable: *const hz_movable,
+    arguments: *const hz_value,
+    argument_count: usize,
+    keywords: *const hz_keyword,
+    keyword_count: usize,
+    result: *mut *mut hz_plain,
+    error: *mut *mut hz_error,
+) -> hz_status {
+    // SAFETY: the caller keeps the rules of the header.
+    unsafe {
+        guarded(error, || {
+            let out = place_or_none(result);
+            let movable = reference(movable, "movable")?;
+            let given = Arguments::new(arguments, argument_count, keywords, keyword_count)?;
+            let value: Option<Value> = movable.0.with_object(|object| {
+                let result = object.call_kwargs(given.positional(), given.named())?;
+                out.is_some().then(|| result.extract()).transpose()
+            })?;
+            if let (Some(out), Some(value)) = (out, value) {
+                out.put(hz_plain::new(value));
+            }
+            Ok(())
+        })
+    }
+}
+
+/// A session on the least loaded interpreter, on one that has a copy if there is a choice. The caller owns `session`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hz_movable_acquire(
+    movable: *const hz_movable,
+    session: *mut *mut hz_session,
+    error: *mut *mut hz_error,
+) -> hz_status {
+    // SAFETY: the caller keeps the rules of the header.
+    unsafe {
+        guarded(error, || {
+            let out = place(session, "session")?;
+            let movable = reference(movable, "movable")?;
+            out.put(hz_session::new(movable.0.acquire_session()?));
+            Ok(())
+        })
+    }
+}
+
+/// The copy of the session's interpreter, which is loaded at its first use there. The caller owns `object`, which may be NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hz_movable_to_object(
+    movable: *const hz_movable,
+    session: *const hz_session,
+    object: *mut *mut hz_object,
+    error: *mut *mut hz_error,
+) -> hz_status {
+    // SAFETY: the caller keeps the rules of the header.
+    unsafe {
+        guarded(error, || {
+            let (movable, own) = (reference(movable, "movable")?, reference(session, "session")?);
+            own.make(object, |session| Ok(movable.0.to_object(session)?))
+        })
+    }
+}
+
+/// Drops the copy of the session's interpreter. A later use loads it again.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hz_movable_unload(
+    movable: *const hz_movable,
+    session: *const hz_session,
+    error: *mut *mut hz_error,
+) -> hz_status {
+    // SAFETY: the caller keeps the rules of the header.
+    unsafe {
+        guarded(error, || {
+            let (movable, own) = (reference(movable, "movable")?, reference(session, "session")?);
+            own.run(|session| {
+                movable.0.unload(session);
+                Ok(())
+            })
+        })
+    }
+}
+
+/// Gives the movable up. NULL is allowed. Each interpreter drops its copy when it is next entered.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hz_movable_free(movable: *mut hz_movable) {
+    // SAFETY: the caller keeps the rules of the header.
+    unsafe { free(movable) }
+}
