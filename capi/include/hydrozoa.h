@@ -360,15 +360,15 @@ const char *hz_error_type_name(const struct hz_error *error);
 // through Python; else "". It lives as long as the error. "" for NULL.
 const char *hz_error_traceback(const struct hz_error *error);
 
-// The exception object, in a session on its interpreter. The caller owns `exception`. It is NULL, with HZ_OK, if the error
-// is no exception.
-enum hz_status hz_error_exception(const struct hz_error *failed,
-                                  const struct hz_session *session,
-                                  struct hz_object **exception,
-                                  struct hz_error **error);
-
 // Frees an error. NULL is allowed.
 void hz_error_free(struct hz_error *error);
+
+// One more reference to the same object. It needs no session. NULL for NULL. The caller owns the result.
+struct hz_object *hz_object_clone(const struct hz_object *object);
+
+// Gives a reference up. NULL is allowed. It never waits: if the last reference is given up outside of a call, the next
+// thread that enters the interpreter frees the object.
+void hz_object_free(struct hz_object *object);
 
 // Raises `_hydrozoa.interrupts.Interrupted`, a KeyboardInterrupt, in the Python code that a call of the session runs now,
 // within about 10 ms. The call then returns HZ_ERROR_INTERRUPTED. True if there was such a call.
@@ -522,12 +522,12 @@ enum hz_status hz_object_to_plain(const struct hz_object *object,
                                   struct hz_plain **plain,
                                   struct hz_error **error);
 
-// One more reference to the same object. It needs no session. NULL for NULL. The caller owns the result.
-struct hz_object *hz_object_clone(const struct hz_object *object);
-
-// Gives a reference up. NULL is allowed. It never waits: if the last reference is given up outside of a call, the next
-// thread that enters the interpreter frees the object.
-void hz_object_free(struct hz_object *object);
+// The exception object, in a session on its interpreter. The caller owns `exception`. It is NULL, with HZ_OK, if the error
+// is no exception.
+enum hz_status hz_error_exception(const struct hz_error *failed,
+                                  const struct hz_session *session,
+                                  struct hz_object **exception,
+                                  struct hz_error **error);
 
 // Opens a package for a pool. The caller owns `package`.
 enum hz_status hz_pool_load_package(const struct hz_pool *pool,

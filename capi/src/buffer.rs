@@ -1,8 +1,10 @@
 //! Memory that crosses without a copy, by the buffer protocol.
 
-use crate::boundary::{exclusive, free, guarded, place, reference, reference_or};
-use crate::error::{Failure, Result, hz_error, text};
-use crate::object::hz_object;
+use crate::boundary::guarded;
+use crate::error::{hz_error, text};
+use crate::failure::{Failure, Result};
+use crate::handle::hz_object;
+use crate::pointers::{exclusive, free, place, reference, reference_or};
 use crate::session::hz_session;
 use crate::status::hz_status;
 use runtime::Buffer;

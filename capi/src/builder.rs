@@ -1,7 +1,9 @@
 //! The settings of a pool.
 
-use crate::boundary::{array, exclusive, free, guarded, os_text, path, place, reference, text};
-use crate::error::{Failure, Result, hz_error};
+use crate::boundary::guarded;
+use crate::error::hz_error;
+use crate::failure::{Failure, Result};
+use crate::pointers::{array, exclusive, free, os_text, path, place, reference, text};
 use crate::pool::hz_pool;
 use crate::status::hz_status;
 use runtime::{Builder, ImportProfile, Imports, Pool, TorchPolicy};

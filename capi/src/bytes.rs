@@ -1,6 +1,6 @@
 //! Text and bytes that the caller owns.
 
-use crate::boundary::{free, reference_or};
+use crate::pointers::{free, reference_or};
 use std::ffi::c_char;
 use std::ptr;
 

@@ -1,6 +1,6 @@
 //! Interrupts of a session's calls, from other threads.
 
-use crate::boundary::{free, reference_or};
+use crate::pointers::{free, reference_or};
 use runtime::InterruptHandle;
 
 /// Interrupts the calls of one session. Any thread may use it, also after the session has been freed; then it

@@ -2,16 +2,20 @@
 //! of these files.
 //!
 //! The rules for callers are at the top of the header (`cbindgen.toml`); docs/c.md is the manual. Each function here
-//! parses its arguments ([`boundary`]), calls the runtime, and hands out the result. No decision is made here.
+//! parses its arguments ([`pointers`]), calls the runtime, and hands out the result. No decision is made here.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `boundary` | pointers that are checked, and where panics end |
-//! | `status`, `error` | what failed |
-//! | `builder`, `pool`, `session`, `interrupt` | interpreters, and leases on them |
-//! | `value`, `plain`, `bytes` | values in and out |
-//! | `object`, `buffer`, `tensor` | objects, and memory that crosses without a copy |
-//! | `package`, `movable` | what every interpreter of a pool can use |
+//! | `status`, `failure` | what failed |
+//! | `pointers` | arguments that are checked, and places for results |
+//! | `error`, `boundary` | failures for the caller, and where panics end |
+//! | `handle`, `value`, `plain`, `bytes` | values in and out |
+//! | `interrupt`, `session`, `object` | a lease on an interpreter, and what is done with its objects |
+//! | `buffer`, `tensor` | memory that crosses without a copy |
+//! | `pool`, `builder` | interpreters |
+//! | `movable`, `package` | what every interpreter of a pool can use |
+//!
+//! A file uses those above it in this table and in its own row. `tests/tests/tidy/capi_floors.rs` reads it.
 
 #![allow(non_camel_case_types, reason = "these are the names that C programs use")]
 #![allow(
@@ -24,14 +28,34 @@ mod buffer;
 mod builder;
 mod bytes;
 mod error;
+mod failure;
+mod handle;
 mod interrupt;
 mod movable;
 mod object;
 mod package;
 mod plain;
+mod pointers;
 mod pool;
 mod session;
 mod status;
 mod tensor;
 mod value;
 mod version;
+
+/// What the header promises about threads.
+const fn any_thread<T: Send + Sync>() {}
+
+const _: () = {
+    any_thread::<buffer::hz_buffer>();
+    any_thread::<bytes::hz_bytes>();
+    any_thread::<error::hz_error>();
+    any_thread::<handle::hz_object>();
+    any_thread::<interrupt::hz_interrupt_handle>();
+    any_thread::<movable::hz_movable>();
+    any_thread::<package::hz_package>();
+    any_thread::<plain::hz_plain>();
+    any_thread::<pool::hz_pool>();
+    // Another thread asks whose it is, and may free it.
+    any_thread::<session::hz_session>();
+};

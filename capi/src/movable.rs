@@ -1,9 +1,10 @@
 //! Objects that every interpreter of a pool can use.
 
-use crate::boundary::{free, guarded, place, place_or_none, reference};
+use crate::boundary::guarded;
 use crate::error::hz_error;
-use crate::object::hz_object;
+use crate::handle::hz_object;
 use crate::plain::hz_plain;
+use crate::pointers::{free, place, place_or_none, reference};
 use crate::session::hz_session;
 use crate::status::hz_status;
 use crate::value::{Arguments, hz_keyword, hz_value};

@@ -1,30 +1,17 @@
 //! Python objects.
 
-use crate::boundary::{free, guarded, not_null, place, reference, text, write};
+use crate::boundary::guarded;
 use crate::bytes::hz_bytes;
-use crate::error::{Result, hz_error};
+use crate::error::hz_error;
+use crate::failure::Result;
+use crate::handle::hz_object;
 use crate::plain::hz_plain;
+use crate::pointers::{not_null, place, reference, text, write};
 use crate::session::hz_session;
 use crate::status::hz_status;
 use crate::value::{Argument, Arguments, hz_keyword, hz_value};
-use runtime::{FromPython, Handle, Object, Value};
+use runtime::{FromPython, Object, Value};
 use std::ffi::c_char;
-
-/// A reference to a Python object. Any thread may have, copy and free it, and it outlives the session that has made it. It is
-/// used in a session on its interpreter.
-///
-/// It does not keep its interpreter alive: when the interpreter has ended, its use is HZ_ERROR_ENDED.
-pub struct hz_object(Handle);
-
-impl hz_object {
-    pub(crate) fn keep(object: &Object<'_>) -> Self {
-        Self(object.keep())
-    }
-
-    pub(crate) fn handle(&self) -> &Handle {
-        &self.0
-    }
-}
 
 /// Calls `object(*arguments, **keywords)`. `arguments` and `keywords` may be NULL if there are none. The caller owns
 /// `result`, which may be NULL.
@@ -45,7 +32,10 @@ pub unsafe extern "C" fn hz_object_call(
             let (object, own) = (reference(object, "object")?, reference(session, "session")?);
             let given = Arguments::new(arguments, argument_count, keywords, keyword_count)?;
             own.make(result, |session| {
-                Ok(object.0.attach(session)?.call_kwargs(given.positional(), given.named())?)
+                Ok(object
+                    .handle()
+                    .attach(session)?
+                    .call_kwargs(given.positional(), given.named())?)
             })
         })
     }
@@ -71,7 +61,7 @@ pub unsafe extern "C" fn hz_object_call_method(
             let method = text(method, "method")?;
             let given = Arguments::new(arguments, argument_count, keywords, keyword_count)?;
             own.make(result, |session| {
-                let object = object.0.attach(session)?;
+                let object = object.handle().attach(session)?;
                 Ok(object.call_method_kwargs(method, given.positional(), given.named())?)
             })
         })
@@ -92,7 +82,7 @@ pub unsafe extern "C" fn hz_object_getattr(
         guarded(error, || {
             let (object, own) = (reference(object, "object")?, reference(session, "session")?);
             let name = text(name, "name")?;
-            own.make(value, |session| Ok(object.0.attach(session)?.getattr(name)?))
+            own.make(value, |session| Ok(object.handle().attach(session)?.getattr(name)?))
         })
     }
 }
@@ -112,7 +102,7 @@ pub unsafe extern "C" fn hz_object_setattr(
             let (object, own) = (reference(object, "object")?, reference(session, "session")?);
             let name = text(name, "name")?;
             let value = Argument::of(reference(value, "value")?)?;
-            own.run(|session| Ok(object.0.attach(session)?.setattr(name, value)?))
+            own.run(|session| Ok(object.handle().attach(session)?.setattr(name, value)?))
         })
     }
 }
@@ -131,7 +121,7 @@ pub unsafe extern "C" fn hz_object_get_item(
         guarded(error, || {
             let (object, own) = (reference(object, "object")?, reference(session, "session")?);
             let key = Argument::of(reference(key, "key")?)?;
-            own.make(value, |session| Ok(object.0.attach(session)?.get_item(key)?))
+            own.make(value, |session| Ok(object.handle().attach(session)?.get_item(key)?))
         })
     }
 }
@@ -151,7 +141,7 @@ pub unsafe extern "C" fn hz_object_set_item(
             let (object, own) = (reference(object, "object")?, reference(session, "session")?);
             let key = Argument::of(reference(key, "key")?)?;
             let value = Argument::of(reference(value, "value")?)?;
-            own.run(|session| Ok(object.0.attach(session)?.set_item(key, value)?))
+            own.run(|session| Ok(object.handle().attach(session)?.set_item(key, value)?))
         })
     }
 }
@@ -282,29 +272,35 @@ pub unsafe extern "C" fn hz_object_to_plain(
         guarded(error, || {
             let out = place(plain, "plain")?;
             let (object, own) = (reference(object, "object")?, reference(session, "session")?);
-            let value: Value = own.run(|session| extract(&object.0.attach(session)?))?;
+            let value: Value = own.run(|session| extract(&object.handle().attach(session)?))?;
             out.put(hz_plain::new(value));
             Ok(())
         })
     }
 }
 
-/// One more reference to the same object. It needs no session. NULL for NULL. The caller owns the result.
+/// The exception object, in a session on its interpreter. The caller owns `exception`. It is NULL, with HZ_OK, if the error
+/// is no exception.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn hz_object_clone(object: *const hz_object) -> *mut hz_object {
+pub unsafe extern "C" fn hz_error_exception(
+    failed: *const hz_error,
+    session: *const hz_session,
+    exception: *mut *mut hz_object,
+    error: *mut *mut hz_error,
+) -> hz_status {
     // SAFETY: the caller keeps the rules of the header.
-    match unsafe { object.as_ref() } {
-        Some(object) => Box::into_raw(Box::new(hz_object(object.0.clone()))),
-        None => std::ptr::null_mut(),
+    unsafe {
+        guarded(error, || {
+            let out = place(exception, "exception")?;
+            let failed = reference(failed, "failed")?;
+            reference(session, "session")?.run(|session| {
+                if let Some(exception) = failed.exception() {
+                    out.put(hz_object::keep(&exception.value(session)?));
+                }
+                Ok(())
+            })
+        })
     }
-}
-
-/// Gives a reference up. NULL is allowed. It never waits: if the last reference is given up outside of a call, the next
-/// thread that enters the interpreter frees the object.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn hz_object_free(object: *mut hz_object) {
-    // SAFETY: the caller keeps the rules of the header.
-    unsafe { free(object) }
 }
 
 fn extract<T: for<'s> FromPython<'s>>(object: &Object<'_>) -> Result<T> {
@@ -327,7 +323,7 @@ unsafe fn asked<T: Copy>(
     unsafe {
         let (object, own) = (reference(object, "object")?, reference(session, "session")?);
         not_null(out, name)?;
-        let value = own.run(|session| ask(&object.0.attach(session)?))?;
+        let value = own.run(|session| ask(&object.handle().attach(session)?))?;
         write(out, name, value)
     }
 }
@@ -348,7 +344,7 @@ unsafe fn copied(
     unsafe {
         let out = place(out, name)?;
         let (object, own) = (reference(object, "object")?, reference(session, "session")?);
-        let bytes = own.run(|session| ask(&object.0.attach(session)?))?;
+        let bytes = own.run(|session| ask(&object.handle().attach(session)?))?;
         out.put(hz_bytes::new(bytes));
         Ok(())
     }

@@ -1,10 +1,11 @@
 //! Packages: a model's code and weights in one file.
 
-use crate::boundary::{free, guarded, path, place, reference, text};
+use crate::boundary::guarded;
 use crate::bytes::hz_bytes;
 use crate::error::hz_error;
+use crate::handle::hz_object;
 use crate::movable::hz_movable;
-use crate::object::hz_object;
+use crate::pointers::{free, path, place, reference, text};
 use crate::pool::hz_pool;
 use crate::session::hz_session;
 use crate::status::hz_status;

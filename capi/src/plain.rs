@@ -1,6 +1,6 @@
 //! Values on their way out of Python.
 
-use crate::boundary::{free, reference_or};
+use crate::pointers::{free, reference_or};
 use crate::value::{hz_value, hz_value_data, hz_value_kind as Kind};
 use runtime::Value;
 use runtime::convert::Integer;
@@ -14,6 +14,11 @@ pub struct hz_plain {
     #[expect(dead_code, reason = "held for its drop")]
     memory: Memory,
 }
+
+// SAFETY: the pointers lead to the boxes beside them, which do not change and go where this goes.
+unsafe impl Send for hz_plain {}
+// SAFETY: as above.
+unsafe impl Sync for hz_plain {}
 
 #[derive(Default)]
 struct Memory {

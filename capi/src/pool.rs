@@ -1,7 +1,8 @@
 //! Pools of interpreters.
 
-use crate::boundary::{free, guarded, place, reference, reference_or, take, text};
+use crate::boundary::guarded;
 use crate::error::hz_error;
+use crate::pointers::{free, place, reference, reference_or, take, text};
 use crate::session::hz_session;
 use crate::status::hz_status;
 use runtime::Pool;

@@ -1,9 +1,11 @@
 //! Leases on interpreters.
 
-use crate::boundary::{free, guarded, place, place_or_none, reference, reference_or, text};
-use crate::error::{Failure, Result, hz_error};
+use crate::boundary::guarded;
+use crate::error::hz_error;
+use crate::failure::{Failure, Result};
+use crate::handle::hz_object;
 use crate::interrupt::hz_interrupt_handle;
-use crate::object::hz_object;
+use crate::pointers::{free, place, place_or_none, reference, reference_or, text};
 use crate::status::hz_status;
 use crate::value::{Argument, hz_value};
 use runtime::Session;

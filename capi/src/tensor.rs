@@ -2,9 +2,11 @@
 //!
 //! Source of the layouts: `include/dlpack/dlpack.h` of github.com/dmlc/dlpack, version 0.8, which later versions keep.
 
-use crate::boundary::{guarded, place, reference};
-use crate::error::{Failure, Result, hz_error};
-use crate::object::hz_object;
+use crate::boundary::guarded;
+use crate::error::hz_error;
+use crate::failure::{Failure, Result};
+use crate::handle::hz_object;
+use crate::pointers::{place, reference};
 use crate::session::hz_session;
 use crate::status::hz_status;
 use runtime::{DataType, Device, Tensor};

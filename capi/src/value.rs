@@ -1,8 +1,8 @@
 //! Values on their way to Python.
 
-use crate::boundary::{array, reference, text};
-use crate::error::{Failure, Result};
-use crate::object::hz_object;
+use crate::failure::{Failure, Result};
+use crate::handle::hz_object;
+use crate::pointers::{array, reference, text};
 use runtime::convert::Integer;
 use runtime::{Handle, Named, Object, Positional, Session, ToArguments, ToKeywords, ToPython};
 use std::ffi::c_char;

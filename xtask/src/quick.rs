@@ -51,7 +51,7 @@ pub fn add(steps: &mut Steps) {
         cargo_test(&["--package", "hydrozoa-tests", "--lib", "--test", "tidy"])
     });
     steps.run("unit and integration tests of the crates around the runtime", || {
-        let names = ["hydrozoa", "hydrozoa-tests", "hydrozoa-benches"];
+        let names = ["hydrozoa", "hydrozoa-tests", "hydrozoa-benches", "hydrozoa-capi"];
         let excluded = names.iter().flat_map(|name| ["--exclude", name]);
         let arguments: Vec<&str> = ["--workspace", "--lib", "--bins", "--tests"]
             .into_iter()
@@ -66,6 +66,9 @@ pub fn add(steps: &mut Steps) {
         arguments.extend(["--no-fail-fast", "--lib"]);
         arguments.extend(programs.iter().flat_map(|program| ["--test", program]));
         cargo_test(&arguments)
+    });
+    steps.run("programs in C and C++, also under valgrind", || {
+        cargo_test(&["--package", "hydrozoa-capi", "--lib", "--test", "programs"])
     });
     steps.run("linker cases, each with one compiler and linker", || {
         cases::run(&cases::Selection { quick: true, ..cases::Selection::default() })

@@ -3,6 +3,7 @@
 //! A rule that reads Rust reads its syntax tree ([`syntax`]), so that a rename, a `use` or a line break hides
 //! nothing. A rule that reads words reads the text ([`sources`]).
 
+mod capi_floors;
 mod documents;
 mod errors;
 mod layers;

@@ -1,0 +1,17 @@
+//! Tensors in C++, for which the Python needs numpy.
+
+mod common;
+
+use common::{compile, prints_what_it_should, under_valgrind};
+
+#[test]
+fn tensors_in_cpp_are_clean_under_valgrind() {
+    let Some(venv) = std::env::var_os("HYDROZOA_TEST_VENV") else {
+        panic!(
+            "HYDROZOA_TEST_VENV is not set: this test needs a virtual environment with numpy. `cargo xtask test` makes one \
+             and runs all tests in it."
+        )
+    };
+    let source = "examples/tensor.cpp";
+    prints_what_it_should(source, under_valgrind(&compile(source)).arg(venv));
+}
