@@ -1,5 +1,5 @@
-// Tensors without a copy, by DLPack, in C++17: a vector of the program's becomes an array of numpy, and the other way round.
-// The argument is a virtual environment with numpy.
+// Tensors without a copy, by DLPack, in C++17: a vector of the program's becomes an array of numpy, and the other way
+// round. The argument is a virtual environment with numpy.
 
 #include <hydrozoa.hpp>
 #include <iostream>

@@ -1,4 +1,5 @@
-// Threads: each has a session of its own. A movable serves all of them. A loop is interrupted, and another one exceeds its time.
+// Threads: each has a session of its own. A movable serves all of them. A loop is interrupted, and another one exceeds
+// its time.
 
 #include "check.h"
 #include <pthread.h>

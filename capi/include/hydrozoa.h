@@ -1,25 +1,29 @@
 // Hydrozoa: many complete, unmodified CPython interpreters in one process.
 //
-// This file is made from capi/src by `cargo xtask header --write`. docs/c.md is the manual, and hydrozoa.hpp the same for C++17.
+// This file is made from capi/src by `cargo xtask header --write`. docs/c.md is the manual, and hydrozoa.hpp the same
+// for C++17.
 //
 // Rules, which hold for every function:
 //
-// Status. A function that can fail returns an hz_status and takes `hz_error **error` as its last argument. On failure it
-// writes an error there, which the caller frees by hz_error_free; on success it writes NULL. `error` may be NULL.
+// Status. A function that can fail returns an hz_status and takes `hz_error **error` as its last argument. On failure
+// it writes an error there, which the caller frees by hz_error_free; on success it writes NULL. `error` may be NULL.
 //
-// Ownership. A function whose description says that the caller owns a result writes a handle, or NULL on failure. The caller
-// frees it once, by the function whose name ends in `_free`, which accepts NULL. No function takes a handle that it is given,
-// unless its description says so. Pointers to `const` are borrowed: arguments during the call, results as long as stated.
+// Ownership. A function whose description says that the caller owns a result writes a handle, or NULL on failure. The
+// caller frees it once, by the function whose name ends in `_free`, which accepts NULL. No function takes a handle that
+// it is given, unless its description says so. Pointers to `const` are borrowed: arguments during the call, results as
+// long as stated.
 //
 // Arguments. NULL is HZ_ERROR_INVALID_ARGUMENT, unless the description allows it. Other pointers must be valid. Text is
-// UTF-8 and ends with NUL, or has a length beside it; then it may contain zeros. Paths are any bytes and end with NUL. Sizes are
-// in bytes, counts in elements, times in milliseconds.
+// UTF-8 and ends with NUL, or has a length beside it; then it may contain zeros. Paths are any bytes and end with NUL.
+// Sizes are in bytes, counts in elements, times in milliseconds.
 //
-// Threads. A session belongs to the thread that has acquired it: another thread gets HZ_ERROR_THREAD. All other handles may be
-// used by any thread, many at a time, except a builder. Nobody may use a handle while or after another thread frees it.
+// Threads. A session belongs to the thread that has acquired it: another thread gets HZ_ERROR_THREAD. All other handles
+// may be used by any thread, many at a time, except a builder. Nobody may use a handle while or after another thread
+// frees it.
 //
-// Interpreters. An object belongs to one interpreter, and is used in sessions on that one: others return HZ_ERROR_FOREIGN.
-// Values, hz_plain, hz_bytes, buffers, DLPack tensors and movables go from one interpreter to another.
+// Interpreters. An object belongs to one interpreter, and is used in sessions on that one: others return
+// HZ_ERROR_FOREIGN. Values, hz_plain, hz_bytes, buffers, DLPack tensors and movables go from one interpreter to
+// another.
 //
 // Exceptions of C++ and longjmp must not pass through functions of this library.
 
@@ -116,8 +120,8 @@ typedef enum hz_torch_policy {
   HZ_TORCH_ISOLATED = 2,
 } hz_torch_policy;
 
-// Memory that a Python object exports: bytes, bytearray, memoryview, array, arrays of numpy. While it lives, the exporter
-// cannot move or free the memory, and the interpreter does not end. Any thread may use and free it.
+// Memory that a Python object exports: bytes, bytearray, memoryview, array, arrays of numpy. While it lives, the
+// exporter cannot move or free the memory, and the interpreter does not end. Any thread may use and free it.
 //
 // Nothing keeps Python code from writing the memory meanwhile, unless it is read-only there.
 typedef struct hz_buffer hz_buffer;
@@ -138,12 +142,12 @@ typedef struct hz_error hz_error;
 // interrupts nothing.
 typedef struct hz_interrupt_handle hz_interrupt_handle;
 
-// An object that every interpreter of a pool can use. Each loads its own copy at its first use, and all copies share the
-// memory of their tensors and arrays. Any thread may use and free it. It keeps its pool.
+// An object that every interpreter of a pool can use. Each loads its own copy at its first use, and all copies share
+// the memory of their tensors and arrays. Any thread may use and free it. It keeps its pool.
 typedef struct hz_movable hz_movable;
 
-// A reference to a Python object. Any thread may have, copy and free it, and it outlives the session that has made it. It is
-// used in a session on its interpreter.
+// A reference to a Python object. Any thread may have, copy and free it, and it outlives the session that has made it.
+// It is used in a session on its interpreter.
 //
 // It does not keep its interpreter alive: when the interpreter has ended, its use is HZ_ERROR_ENDED.
 typedef struct hz_object hz_object;
@@ -163,9 +167,9 @@ typedef struct hz_pool hz_pool;
 // A session keeps its interpreter alive. The objects of an interpreter are usable in each session on it.
 typedef struct hz_session hz_session;
 
-// Called once when memory that was lent is no longer used, with the context that was given with it. It may be called by any
-// thread, also inside of the call that lends the memory. It must return soon, must not throw, and must not call functions
-// of this library on a session.
+// Called once when memory that was lent is no longer used, with the context that was given with it. It may be called
+// by any thread, also inside of the call that lends the memory. It must return soon, must not throw, and must not call
+// functions of this library on a session.
 typedef void (*hz_release)(void *context);
 
 // What is known about a buffer. All pointers live as long as the buffer.
@@ -221,9 +225,9 @@ typedef struct hz_keyword {
 extern "C" {
 #endif // __cplusplus
 
-// A memoryview over `len` bytes at `data`, without a copy. Unless `read_only`, Python may write them. The memory stays where
-// it is until `release` is called with `context`: when Python no longer uses it, or at once if this function fails.
-// `release` may be NULL for memory that stays for ever. The caller owns `view`.
+// A memoryview over `len` bytes at `data`, without a copy. Unless `read_only`, Python may write them. The memory stays
+// where it is until `release` is called with `context`: when Python no longer uses it, or at once if this function
+// fails. `release` may be NULL for memory that stays for ever. The caller owns `view`.
 enum hz_status hz_session_lend(const struct hz_session *session,
                                void *data,
                                size_t len,
@@ -240,8 +244,8 @@ enum hz_status hz_object_to_buffer(const struct hz_object *object,
                                    struct hz_buffer **buffer,
                                    struct hz_error **error);
 
-// A memoryview of the same memory, in the session's interpreter, which may be another one than the exporter's. The caller
-// owns `view`. Memory that is not contiguous is HZ_ERROR_CONVERT.
+// A memoryview of the same memory, in the session's interpreter, which may be another one than the exporter's. The
+// caller owns `view`. Memory that is not contiguous is HZ_ERROR_CONVERT.
 enum hz_status hz_session_object_from_buffer(const struct hz_session *session,
                                              const struct hz_buffer *buffer,
                                              struct hz_object **view,
@@ -268,11 +272,9 @@ enum hz_status hz_builder_interpreters(struct hz_builder *builder, size_t count,
 // The most sessions that each interpreter has at a time; hz_pool_acquire then waits. 0 is no limit, the default.
 enum hz_status hz_builder_max_sessions(struct hz_builder *builder, size_t count, struct hz_error **error);
 
-// The Python: a libpython3.X.so, a python executable, the prefix of an installation, the directory of a virtual environment,
-// or a version such as "3.12". The default is the best that is found.
-enum hz_status hz_builder_python(struct hz_builder *builder,
-                                 const char *python,
-                                 struct hz_error **error);
+// The Python: a libpython3.X.so, a python executable, the prefix of an installation, the directory of a virtual
+// environment, or a version such as "3.12". The default is the best that is found.
+enum hz_status hz_builder_python(struct hz_builder *builder, const char *python, struct hz_error **error);
 
 // A virtual environment whose packages the interpreters see. Without hz_builder_python it also chooses the Python.
 enum hz_status hz_builder_venv(struct hz_builder *builder, const char *directory, struct hz_error **error);
@@ -305,11 +307,9 @@ enum hz_status hz_builder_share(struct hz_builder *builder, const char *pattern,
 // Each interpreter has a replica of native libraries whose path matches the pattern.
 enum hz_status hz_builder_replicate(struct hz_builder *builder, const char *pattern, struct hz_error **error);
 
-// The most memory, in bytes, that the Python code of each interpreter may take; more is a MemoryError. 0 is no limit, the
-// default. Memory that native code takes from malloc does not count.
-enum hz_status hz_builder_memory_limit(struct hz_builder *builder,
-                                       size_t bytes,
-                                       struct hz_error **error);
+// The most memory, in bytes, that the Python code of each interpreter may take; more is a MemoryError. 0 is no limit,
+// the default. Memory that native code takes from malloc does not count.
+enum hz_status hz_builder_memory_limit(struct hz_builder *builder, size_t bytes, struct hz_error **error);
 
 // Imports modules when they are used, as the profile in the file says (docs/imports.md).
 enum hz_status hz_builder_import_profile(struct hz_builder *builder, const char *file, struct hz_error **error);
@@ -335,8 +335,8 @@ enum hz_status hz_builder_build(const struct hz_builder *builder, struct hz_pool
 // Frees the settings. NULL is allowed.
 void hz_builder_free(struct hz_builder *builder);
 
-// The first byte. A zero that does not count follows the last one, so text without zeros is a text of C. It lives as long
-// as `bytes`. NULL for NULL.
+// The first byte. A zero that does not count follows the last one, so text without zeros is a text of C. It lives as
+// long as `bytes`. NULL for NULL.
 const char *hz_bytes_data(const struct hz_bytes *bytes);
 
 // The number of bytes. 0 for NULL.
@@ -348,8 +348,8 @@ void hz_bytes_free(struct hz_bytes *bytes);
 // The status that the function returned. HZ_OK for NULL.
 enum hz_status hz_error_status(const struct hz_error *error);
 
-// What failed, on what, and what to do about it; for HZ_ERROR_PYTHON the text of the exception. It lives as long as the
-// error. "" for NULL.
+// What failed, on what, and what to do about it; for HZ_ERROR_PYTHON the text of the exception. It lives as long as
+// the error. "" for NULL.
 const char *hz_error_message(const struct hz_error *error);
 
 // The type of the exception for HZ_ERROR_PYTHON, with its module unless it is built in: "ValueError",
@@ -370,11 +370,11 @@ struct hz_object *hz_object_clone(const struct hz_object *object);
 // thread that enters the interpreter frees the object.
 void hz_object_free(struct hz_object *object);
 
-// Raises `_hydrozoa.interrupts.Interrupted`, a KeyboardInterrupt, in the Python code that a call of the session runs now,
-// within about 10 ms. The call then returns HZ_ERROR_INTERRUPTED. True if there was such a call.
+// Raises `_hydrozoa.interrupts.Interrupted`, a KeyboardInterrupt, in the Python code that a call of the session runs
+// now, within about 10 ms. The call then returns HZ_ERROR_INTERRUPTED. True if there was such a call.
 //
-// Native code (a C function that waits or computes) is not interrupted: the exception is raised when it returns. This does
-// not wait for the call. False for NULL.
+// Native code (a C function that waits or computes) is not interrupted: the exception is raised when it returns. This
+// does not wait for the call. False for NULL.
 bool hz_interrupt_handle_interrupt(const struct hz_interrupt_handle *handle);
 
 // Frees it. NULL is allowed.
@@ -386,8 +386,8 @@ enum hz_status hz_session_create_movable(const struct hz_session *session,
                                          struct hz_movable **movable,
                                          struct hz_error **error);
 
-// Calls `object(*arguments, **keywords)` on the least loaded interpreter of the pool, on the calling thread. The caller owns
-// `result`, a copy of what the call returns as of hz_object_to_plain. It may be NULL.
+// Calls `object(*arguments, **keywords)` on the least loaded interpreter of the pool, on the calling thread. The
+// caller owns `result`, a copy of what the call returns as of hz_object_to_plain. It may be NULL.
 //
 // For results of other kinds, there are hz_movable_acquire, hz_movable_to_object and hz_object_call.
 enum hz_status hz_movable_call(const struct hz_movable *movable,
@@ -403,7 +403,8 @@ enum hz_status hz_movable_acquire(const struct hz_movable *movable,
                                   struct hz_session **session,
                                   struct hz_error **error);
 
-// The copy of the session's interpreter, which is loaded at its first use there. The caller owns `object`, which may be NULL.
+// The copy of the session's interpreter, which is loaded at its first use there. The caller owns `object`, which may
+// be NULL.
 enum hz_status hz_movable_to_object(const struct hz_movable *movable,
                                     const struct hz_session *session,
                                     struct hz_object **object,
@@ -515,15 +516,15 @@ enum hz_status hz_object_repr(const struct hz_object *object,
                               struct hz_bytes **text,
                               struct hz_error **error);
 
-// A copy of a value that consists of None, bool, int, float, str, bytes, bytearray, list, tuple and dict. Other objects
-// in it are HZ_ERROR_CONVERT. The caller owns `plain`.
+// A copy of a value that consists of None, bool, int, float, str, bytes, bytearray, list, tuple and dict. Other
+// objects in it are HZ_ERROR_CONVERT. The caller owns `plain`.
 enum hz_status hz_object_to_plain(const struct hz_object *object,
                                   const struct hz_session *session,
                                   struct hz_plain **plain,
                                   struct hz_error **error);
 
-// The exception object, in a session on its interpreter. The caller owns `exception`. It is NULL, with HZ_OK, if the error
-// is no exception.
+// The exception object, in a session on its interpreter. The caller owns `exception`. It is NULL, with HZ_OK, if the
+// error is no exception.
 enum hz_status hz_error_exception(const struct hz_error *failed,
                                   const struct hz_session *session,
                                   struct hz_object **exception,
@@ -535,8 +536,8 @@ enum hz_status hz_pool_load_package(const struct hz_pool *pool,
                                     struct hz_package **package,
                                     struct hz_error **error);
 
-// Loads an object that the package has pickled, as `importer.load_pickle(package, resource)`. One interpreter loads it now, each
-// other one at its first use. All share the weights. The caller owns `movable`.
+// Loads an object that the package has pickled, as `importer.load_pickle(package, resource)`. One interpreter loads it
+// now, each other one at its first use. All share the weights. The caller owns `movable`.
 enum hz_status hz_package_load_pickle(const struct hz_package *package,
                                       const char *name,
                                       const char *resource,
@@ -557,7 +558,8 @@ enum hz_status hz_package_load_binary(const struct hz_package *package,
                                       struct hz_bytes **content,
                                       struct hz_error **error);
 
-// A module of the package, by its plain name, in the session's interpreter. The caller owns `module`, which may be NULL.
+// A module of the package, by its plain name, in the session's interpreter. The caller owns `module`, which may be
+// NULL.
 enum hz_status hz_package_import(const struct hz_package *package,
                                  const struct hz_session *session,
                                  const char *name,
@@ -567,8 +569,8 @@ enum hz_status hz_package_import(const struct hz_package *package,
 // Gives the package up. NULL is allowed. Its movables keep what they need of it.
 void hz_package_free(struct hz_package *package);
 
-// The value. It lives as long as `plain`, with all that it refers to. It may be an argument of a call in any interpreter. A
-// zero that does not count follows each text. NULL for NULL.
+// The value. It lives as long as `plain`, with all that it refers to. It may be an argument of a call in any
+// interpreter. A zero that does not count follows each text. NULL for NULL.
 const struct hz_value *hz_plain_value(const struct hz_plain *plain);
 
 // Frees it. NULL is allowed.
@@ -578,8 +580,8 @@ void hz_plain_free(struct hz_plain *plain);
 // (hz_builder_max_sessions). The caller owns `session`.
 enum hz_status hz_pool_acquire(const struct hz_pool *pool, struct hz_session **session, struct hz_error **error);
 
-// Leases an interpreter that has fewer sessions than the pool's limit, or none if the pool has no limit. Waits for one at
-// most for so long, and then returns HZ_ERROR_BUSY. 0 does not wait. The caller owns `session`.
+// Leases an interpreter that has fewer sessions than the pool's limit, or none if the pool has no limit. Waits for one
+// at most for so long, and then returns HZ_ERROR_BUSY. 0 does not wait. The caller owns `session`.
 enum hz_status hz_pool_acquire_timeout(const struct hz_pool *pool,
                                        uint64_t milliseconds,
                                        struct hz_session **session,
@@ -609,11 +611,9 @@ enum hz_status hz_pool_register_module(const struct hz_pool *pool,
                                        const char *source,
                                        struct hz_error **error);
 
-// Takes the pool, also if it fails, and waits at most for so long until its interpreters have ended. HZ_ERROR_IN_USE says
-// what still has one; it ends by itself when that is freed.
-enum hz_status hz_pool_close(struct hz_pool *pool,
-                             uint64_t milliseconds,
-                             struct hz_error **error);
+// Takes the pool, also if it fails, and waits at most for so long until its interpreters have ended. HZ_ERROR_IN_USE
+// says what still has one; it ends by itself when that is freed.
+enum hz_status hz_pool_close(struct hz_pool *pool, uint64_t milliseconds, struct hz_error **error);
 
 // Gives the pool up. NULL is allowed. An interpreter ends when nothing has it: no session, no buffer, no tensor of
 // hz_object_to_dlpack, no package and no movable. This waits for the end of those that nothing else has.
@@ -645,14 +645,15 @@ enum hz_status hz_session_object(const struct hz_session *session,
                                  struct hz_object **object,
                                  struct hz_error **error);
 
-// The most time that each later call on this session may take, in milliseconds. 0 is no limit, the default. Then Python
-// raises `_hydrozoa.interrupts.DeadlineExceeded`, a KeyboardInterrupt, within about 10 ms, and the call returns
+// The most time that each later call on this session may take, in milliseconds. 0 is no limit, the default. Then
+// Python raises `_hydrozoa.interrupts.DeadlineExceeded`, a KeyboardInterrupt, within about 10 ms, and the call returns
 // HZ_ERROR_DEADLINE. The time in which it waits for the GIL counts. Native code is not interrupted.
 enum hz_status hz_session_set_time_limit(const struct hz_session *session,
                                          uint64_t milliseconds,
                                          struct hz_error **error);
 
-// A handle by which other threads interrupt the calls of this session that begin from now on. The caller owns `handle`.
+// A handle by which other threads interrupt the calls of this session that begin from now on. The caller owns
+// `handle`.
 enum hz_status hz_session_interrupt_handle(const struct hz_session *session,
                                            struct hz_interrupt_handle **handle,
                                            struct hz_error **error);
@@ -663,21 +664,21 @@ size_t hz_session_interpreter(const struct hz_session *session);
 // Ends the lease. NULL is allowed. If nothing else has the interpreter, this waits for its end.
 void hz_session_free(struct hz_session *session);
 
-// A tensor's memory as an object of Python, without a copy: a torch.Tensor if the interpreter has imported torch, else an
-// array of numpy if it has imported numpy, else an object with `__dlpack__`. The caller owns `object`.
+// A tensor's memory as an object of Python, without a copy: a torch.Tensor if the interpreter has imported torch, else
+// an array of numpy if it has imported numpy, else an object with `__dlpack__`. The caller owns `object`.
 //
-// This takes `tensor`, also if it fails: the tensor's deleter is called once, by any thread, when Python no longer uses the
-// memory or when this function fails. Python may write the memory.
+// This takes `tensor`, also if it fails: the tensor's deleter is called once, by any thread, when Python no longer
+// uses the memory or when this function fails. Python may write the memory.
 enum hz_status hz_session_object_from_dlpack(const struct hz_session *session,
                                              DLManagedTensor *tensor,
                                              struct hz_object **object,
                                              struct hz_error **error);
 
-// The memory of an object with `__dlpack__` (torch.Tensor, arrays of numpy and others), without a copy. Memory that must not
-// be written is HZ_ERROR_CONVERT, since the structure cannot say so.
+// The memory of an object with `__dlpack__` (torch.Tensor, arrays of numpy and others), without a copy. Memory that
+// must not be written is HZ_ERROR_CONVERT, since the structure cannot say so.
 //
-// The caller owns `tensor`, and calls its deleter once, on any thread. Until then the memory stays, and the interpreter does
-// not end. If nothing else has the interpreter, the deleter waits for its end.
+// The caller owns `tensor`, and calls its deleter once, on any thread. Until then the memory stays, and the
+// interpreter does not end. If nothing else has the interpreter, the deleter waits for its end.
 enum hz_status hz_object_to_dlpack(const struct hz_object *object,
                                    const struct hz_session *session,
                                    DLManagedTensor **tensor,

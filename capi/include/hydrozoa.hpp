@@ -1,7 +1,7 @@
 // Hydrozoa for C++17: hydrozoa.h with handles that free themselves, and exceptions.
 //
-// The rules of hydrozoa.h hold. In addition: handles are moved and not copied; a handle that has been moved from may only be
-// destroyed or assigned to; a function that fails throws hydrozoa::Error.
+// The rules of hydrozoa.h hold. In addition: handles are moved and not copied; a handle that has been moved from may
+// only be destroyed or assigned to; a function that fails throws hydrozoa::Error.
 
 #ifndef HYDROZOA_HPP
 #define HYDROZOA_HPP
@@ -63,9 +63,7 @@ private:
     std::shared_ptr<hz_error> error_;
 };
 
-namespace detail {
-
-// Calls a function with a place for its error.
+// Calls a function of hydrozoa.h with a place for its error, and throws that.
 template <class Call>
 void check(Call &&call) {
     hz_error *error = nullptr;
@@ -73,6 +71,8 @@ void check(Call &&call) {
         throw Error(error);
     }
 }
+
+namespace detail {
 
 // The same for a function that makes a handle.
 template <class Handle, class Call>
@@ -169,7 +169,7 @@ public:
     std::size_t size() const noexcept { return hz_buffer_len(buffer_.get()); }
     hz_buffer_info info() const {
         hz_buffer_info info = {};
-        detail::check([&](hz_error **error) { return hz_buffer_describe(buffer_.get(), &info, error); });
+        check([&](hz_error **error) { return hz_buffer_describe(buffer_.get(), &info, error); });
         return info;
     }
     const hz_buffer *get() const noexcept { return buffer_.get(); }
@@ -225,6 +225,8 @@ public:
     const hz_object *get() const noexcept { return object_.get(); }
 
 private:
+    template <class Value, class Function>
+    Value ask(const Session &session, Function function) const;
     template <class Function>
     std::string content(const Session &session, Function function) const;
 
@@ -285,8 +287,8 @@ public:
         });
     }
 
-    // A memoryview over the bytes of a container such as std::vector, which is moved in and destroyed when Python no longer
-    // uses it, by any thread.
+    // A memoryview over the bytes of a container such as std::vector, which is moved in and destroyed when Python no
+    // longer uses it, by any thread.
     template <class Container>
     Object lend(Container container, bool read_only = true) const {
         using Element = std::remove_pointer_t<decltype(container.data())>;
@@ -319,7 +321,7 @@ public:
 
     // The most time that each later call may take. 0 is no limit.
     void set_time_limit(std::chrono::milliseconds limit) const {
-        detail::check([&](hz_error **error) {
+        check([&](hz_error **error) {
             return hz_session_set_time_limit(session_.get(), detail::milliseconds(limit), error);
         });
     }
@@ -360,7 +362,7 @@ inline Object Object::getattr(const Session &session, const char *name) const {
 }
 
 inline void Object::setattr(const Session &session, const char *name, const Argument &value) const {
-    detail::check([&](hz_error **error) {
+    check([&](hz_error **error) {
         return hz_object_setattr(get(), session.get(), name, &value.value(), error);
     });
 }
@@ -372,39 +374,27 @@ inline Object Object::get_item(const Session &session, const Argument &key) cons
 }
 
 inline void Object::set_item(const Session &session, const Argument &key, const Argument &value) const {
-    detail::check([&](hz_error **error) {
+    check([&](hz_error **error) {
         return hz_object_set_item(get(), session.get(), &key.value(), &value.value(), error);
     });
 }
 
-inline std::size_t Object::len(const Session &session) const {
-    std::size_t len = 0;
-    detail::check([&](hz_error **error) { return hz_object_len(get(), session.get(), &len, error); });
-    return len;
-}
-
-inline bool Object::truth(const Session &session) const {
-    bool truth = false;
-    detail::check([&](hz_error **error) { return hz_object_truth(get(), session.get(), &truth, error); });
-    return truth;
-}
-
-inline std::int64_t Object::to_int(const Session &session) const {
-    std::int64_t value = 0;
-    detail::check([&](hz_error **error) { return hz_object_to_int(get(), session.get(), &value, error); });
+template <class Value, class Function>
+Value Object::ask(const Session &session, Function function) const {
+    Value value{};
+    check([&](hz_error **error) { return function(get(), session.get(), &value, error); });
     return value;
 }
 
-inline double Object::to_float(const Session &session) const {
-    double value = 0;
-    detail::check([&](hz_error **error) { return hz_object_to_float(get(), session.get(), &value, error); });
-    return value;
-}
+inline std::size_t Object::len(const Session &session) const { return ask<std::size_t>(session, hz_object_len); }
+inline bool Object::truth(const Session &session) const { return ask<bool>(session, hz_object_truth); }
+inline std::int64_t Object::to_int(const Session &session) const { return ask<std::int64_t>(session, hz_object_to_int); }
+inline double Object::to_float(const Session &session) const { return ask<double>(session, hz_object_to_float); }
 
 template <class Function>
 std::string Object::content(const Session &session, Function function) const {
     hz_bytes *bytes = nullptr;
-    detail::check([&](hz_error **error) { return function(get(), session.get(), &bytes, error); });
+    check([&](hz_error **error) { return function(get(), session.get(), &bytes, error); });
     return detail::taken(bytes);
 }
 
@@ -427,7 +417,7 @@ inline Buffer Object::to_buffer(const Session &session, bool writable) const {
 
 inline DlpackTensor Object::to_dlpack(const Session &session) const {
     DLManagedTensor *tensor = nullptr;
-    detail::check([&](hz_error **error) { return hz_object_to_dlpack(get(), session.get(), &tensor, error); });
+    check([&](hz_error **error) { return hz_object_to_dlpack(get(), session.get(), &tensor, error); });
     return DlpackTensor(tensor);
 }
 
@@ -460,7 +450,7 @@ public:
     }
 
     void unload(const Session &session) const {
-        detail::check(
+        check(
             [&](hz_error **error) { return hz_movable_unload(movable_.get(), session.get(), error); });
     }
 
@@ -488,7 +478,7 @@ public:
 
     std::string load_text(const char *name, const char *resource) const {
         hz_bytes *content = nullptr;
-        detail::check([&](hz_error **error) {
+        check([&](hz_error **error) {
             return hz_package_load_text(package_.get(), name, resource, &content, error);
         });
         return detail::taken(content);
@@ -496,7 +486,7 @@ public:
 
     std::string load_binary(const char *name, const char *resource) const {
         hz_bytes *content = nullptr;
-        detail::check([&](hz_error **error) {
+        check([&](hz_error **error) {
             return hz_package_load_binary(package_.get(), name, resource, &content, error);
         });
         return detail::taken(content);
@@ -541,15 +531,15 @@ public:
     std::uint32_t python_minor() const noexcept { return hz_pool_python_minor(pool_.get()); }
 
     void replace(std::size_t index) const {
-        detail::check([&](hz_error **error) { return hz_pool_replace(pool_.get(), index, error); });
+        check([&](hz_error **error) { return hz_pool_replace(pool_.get(), index, error); });
     }
 
     void resize(std::size_t count) const {
-        detail::check([&](hz_error **error) { return hz_pool_resize(pool_.get(), count, error); });
+        check([&](hz_error **error) { return hz_pool_resize(pool_.get(), count, error); });
     }
 
     void register_module(const char *name, const char *source) const {
-        detail::check(
+        check(
             [&](hz_error **error) { return hz_pool_register_module(pool_.get(), name, source, error); });
     }
 
@@ -562,7 +552,7 @@ public:
     // Gives the pool up, and waits at most for so long until its interpreters have ended.
     void close(std::chrono::milliseconds within) {
         hz_pool *taken = pool_.release();
-        detail::check(
+        check(
             [&](hz_error **error) { return hz_pool_close(taken, detail::milliseconds(within), error); });
     }
 
@@ -570,7 +560,7 @@ private:
     detail::Owned<hz_pool, hz_pool_free> pool_;
 };
 
-// The settings of a pool. Those that have no function here are set by hydrozoa.h: hz_builder_...(builder.get(), ...).
+// The settings of a pool. Those that have no function here are set by hydrozoa.h, with get() and check().
 class Builder {
 public:
     Builder() : builder_(hz_builder_new()) {}
@@ -595,7 +585,7 @@ public:
 private:
     template <class Function, class Value>
     Builder &set(Function function, Value value) {
-        detail::check([&](hz_error **error) { return function(builder_.get(), value, error); });
+        check([&](hz_error **error) { return function(builder_.get(), value, error); });
         return *this;
     }
 

@@ -1,5 +1,5 @@
-// The structures of DLPack that hydrozoa.h passes, for programs that do not have dlpack.h. A program that has it includes that
-// file instead, or before this one.
+// The structures of DLPack that hydrozoa.h passes, for programs that do not have dlpack.h. A program that has it
+// includes that file instead, or before this one.
 //
 // Source: include/dlpack/dlpack.h of github.com/dmlc/dlpack, version 0.8, which later versions keep.
 

@@ -1,4 +1,5 @@
-// Makers of values, included by hydrozoa.h. They copy nothing: what a pointer refers to must live as long as the value is used.
+// Makers of values, included by hydrozoa.h. They copy nothing: what a pointer refers to must live as long as the value
+// is used.
 
 #ifndef HYDROZOA_VALUES_H
 #define HYDROZOA_VALUES_H

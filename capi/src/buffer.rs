@@ -11,9 +11,9 @@ use runtime::Buffer;
 use std::ffi::{CString, c_char, c_void};
 use std::ptr;
 
-/// Called once when memory that was lent is no longer used, with the context that was given with it. It may be called by any
-/// thread, also inside of the call that lends the memory. It must return soon, must not throw, and must not call functions
-/// of this library on a session.
+/// Called once when memory that was lent is no longer used, with the context that was given with it. It may be called
+/// by any thread, also inside of the call that lends the memory. It must return soon, must not throw, and must not call
+/// functions of this library on a session.
 pub type hz_release = Option<unsafe extern "C" fn(context: *mut c_void)>;
 
 /// Memory of the application's that is lent to Python. Its drop gives it back.
@@ -36,9 +36,9 @@ impl Drop for Lent {
     }
 }
 
-/// A memoryview over `len` bytes at `data`, without a copy. Unless `read_only`, Python may write them. The memory stays where
-/// it is until `release` is called with `context`: when Python no longer uses it, or at once if this function fails.
-/// `release` may be NULL for memory that stays for ever. The caller owns `view`.
+/// A memoryview over `len` bytes at `data`, without a copy. Unless `read_only`, Python may write them. The memory stays
+/// where it is until `release` is called with `context`: when Python no longer uses it, or at once if this function
+/// fails. `release` may be NULL for memory that stays for ever. The caller owns `view`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hz_session_lend(
     session: *const hz_session,
@@ -78,8 +78,8 @@ fn memory(data: *mut c_void, len: usize) -> Result<*mut u8> {
     }
 }
 
-/// Memory that a Python object exports: bytes, bytearray, memoryview, array, arrays of numpy. While it lives, the exporter
-/// cannot move or free the memory, and the interpreter does not end. Any thread may use and free it.
+/// Memory that a Python object exports: bytes, bytearray, memoryview, array, arrays of numpy. While it lives, the
+/// exporter cannot move or free the memory, and the interpreter does not end. Any thread may use and free it.
 ///
 /// Nothing keeps Python code from writing the memory meanwhile, unless it is read-only there.
 pub struct hz_buffer {
@@ -112,8 +112,8 @@ pub unsafe extern "C" fn hz_object_to_buffer(
     }
 }
 
-/// A memoryview of the same memory, in the session's interpreter, which may be another one than the exporter's. The caller
-/// owns `view`. Memory that is not contiguous is HZ_ERROR_CONVERT.
+/// A memoryview of the same memory, in the session's interpreter, which may be another one than the exporter's. The
+/// caller owns `view`. Memory that is not contiguous is HZ_ERROR_CONVERT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hz_session_object_from_buffer(
     session: *const hz_session,

@@ -77,8 +77,8 @@ pub unsafe extern "C" fn hz_builder_max_sessions(
     unsafe { change(builder, error, |builder| Ok(builder.max_sessions(count))) }
 }
 
-/// The Python: a libpython3.X.so, a python executable, the prefix of an installation, the directory of a virtual environment,
-/// or a version such as "3.12". The default is the best that is found.
+/// The Python: a libpython3.X.so, a python executable, the prefix of an installation, the directory of a virtual
+/// environment, or a version such as "3.12". The default is the best that is found.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hz_builder_python(
     builder: *mut hz_builder,
@@ -216,8 +216,8 @@ pub unsafe extern "C" fn hz_builder_replicate(
     unsafe { change(builder, error, |builder| Ok(builder.replicate(text(pattern, "pattern")?))) }
 }
 
-/// The most memory, in bytes, that the Python code of each interpreter may take; more is a MemoryError. 0 is no limit, the
-/// default. Memory that native code takes from malloc does not count.
+/// The most memory, in bytes, that the Python code of each interpreter may take; more is a MemoryError. 0 is no limit,
+/// the default. Memory that native code takes from malloc does not count.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hz_builder_memory_limit(
     builder: *mut hz_builder,

@@ -18,8 +18,8 @@ impl hz_bytes {
     }
 }
 
-/// The first byte. A zero that does not count follows the last one, so text without zeros is a text of C. It lives as long
-/// as `bytes`. NULL for NULL.
+/// The first byte. A zero that does not count follows the last one, so text without zeros is a text of C. It lives as
+/// long as `bytes`. NULL for NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hz_bytes_data(bytes: *const hz_bytes) -> *const c_char {
     // SAFETY: the caller keeps the rules of the header.

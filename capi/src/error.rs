@@ -65,8 +65,8 @@ pub unsafe extern "C" fn hz_error_status(error: *const hz_error) -> hz_status {
     unsafe { reference_or(error, hz_status::HZ_OK, |error| error.status) }
 }
 
-/// What failed, on what, and what to do about it; for HZ_ERROR_PYTHON the text of the exception. It lives as long as the
-/// error. "" for NULL.
+/// What failed, on what, and what to do about it; for HZ_ERROR_PYTHON the text of the exception. It lives as long as
+/// the error. "" for NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hz_error_message(error: *const hz_error) -> *const c_char {
     // SAFETY: the caller keeps the rules of the header.

@@ -3,8 +3,8 @@
 use crate::pointers::free;
 use runtime::{Handle, Object};
 
-/// A reference to a Python object. Any thread may have, copy and free it, and it outlives the session that has made it. It is
-/// used in a session on its interpreter.
+/// A reference to a Python object. Any thread may have, copy and free it, and it outlives the session that has made it.
+/// It is used in a session on its interpreter.
 ///
 /// It does not keep its interpreter alive: when the interpreter has ended, its use is HZ_ERROR_ENDED.
 pub struct hz_object(Handle);

@@ -7,11 +7,11 @@ use runtime::InterruptHandle;
 /// interrupts nothing.
 pub struct hz_interrupt_handle(pub(crate) InterruptHandle);
 
-/// Raises `_hydrozoa.interrupts.Interrupted`, a KeyboardInterrupt, in the Python code that a call of the session runs now,
-/// within about 10 ms. The call then returns HZ_ERROR_INTERRUPTED. True if there was such a call.
+/// Raises `_hydrozoa.interrupts.Interrupted`, a KeyboardInterrupt, in the Python code that a call of the session runs
+/// now, within about 10 ms. The call then returns HZ_ERROR_INTERRUPTED. True if there was such a call.
 ///
-/// Native code (a C function that waits or computes) is not interrupted: the exception is raised when it returns. This does
-/// not wait for the call. False for NULL.
+/// Native code (a C function that waits or computes) is not interrupted: the exception is raised when it returns. This
+/// does not wait for the call. False for NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hz_interrupt_handle_interrupt(handle: *const hz_interrupt_handle) -> bool {
     // SAFETY: the caller keeps the rules of the header.

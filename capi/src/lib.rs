@@ -1,5 +1,5 @@
-//! The C interface: `libhydrozoa.so`, `libhydrozoa.a`, and `include/hydrozoa.h`, which `cargo xtask header --write` makes
-//! of these files.
+//! The C interface: `libhydrozoa.so`, `libhydrozoa.a`, and `include/hydrozoa.h`, which `cargo xtask header --write`
+//! makes of these files.
 //!
 //! The rules for callers are at the top of the header (`cbindgen.toml`); docs/c.md is the manual. Each function here
 //! parses its arguments ([`pointers`]), calls the runtime, and hands out the result. No decision is made here.

@@ -10,8 +10,8 @@ use crate::status::hz_status;
 use crate::value::{Arguments, hz_keyword, hz_value};
 use runtime::{Movable, Value};
 
-/// An object that every interpreter of a pool can use. Each loads its own copy at its first use, and all copies share the
-/// memory of their tensors and arrays. Any thread may use and free it. It keeps its pool.
+/// An object that every interpreter of a pool can use. Each loads its own copy at its first use, and all copies share
+/// the memory of their tensors and arrays. Any thread may use and free it. It keeps its pool.
 pub struct hz_movable(pub(crate) Movable);
 
 /// Makes an object movable. It is pickled once; its functions and classes travel by name. The caller owns `movable`.
@@ -35,8 +35,8 @@ pub unsafe extern "C" fn hz_session_create_movable(
     }
 }
 
-/// Calls `object(*arguments, **keywords)` on the least loaded interpreter of the pool, on the calling thread. The caller owns
-/// `result`, a copy of what the call returns as of hz_object_to_plain. It may be NULL.
+/// Calls `object(*arguments, **keywords)` on the least loaded interpreter of the pool, on the calling thread. The
+/// caller owns `result`, a copy of what the call returns as of hz_object_to_plain. It may be NULL.
 ///
 /// For results of other kinds, there are hz_movable_acquire, hz_movable_to_object and hz_object_call.
 #[unsafe(no_mangle)]
@@ -85,7 +85,8 @@ pub unsafe extern "C" fn hz_movable_acquire(
     }
 }
 
-/// The copy of the session's interpreter, which is loaded at its first use there. The caller owns `object`, which may be NULL.
+/// The copy of the session's interpreter, which is loaded at its first use there. The caller owns `object`, which may
+/// be NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hz_movable_to_object(
     movable: *const hz_movable,

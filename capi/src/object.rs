@@ -258,8 +258,8 @@ pub unsafe extern "C" fn hz_object_repr(
     }
 }
 
-/// A copy of a value that consists of None, bool, int, float, str, bytes, bytearray, list, tuple and dict. Other objects
-/// in it are HZ_ERROR_CONVERT. The caller owns `plain`.
+/// A copy of a value that consists of None, bool, int, float, str, bytes, bytearray, list, tuple and dict. Other
+/// objects in it are HZ_ERROR_CONVERT. The caller owns `plain`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hz_object_to_plain(
     object: *const hz_object,
@@ -279,8 +279,8 @@ pub unsafe extern "C" fn hz_object_to_plain(
     }
 }
 
-/// The exception object, in a session on its interpreter. The caller owns `exception`. It is NULL, with HZ_OK, if the error
-/// is no exception.
+/// The exception object, in a session on its interpreter. The caller owns `exception`. It is NULL, with HZ_OK, if the
+/// error is no exception.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hz_error_exception(
     failed: *const hz_error,

@@ -34,8 +34,8 @@ pub unsafe extern "C" fn hz_pool_load_package(
     }
 }
 
-/// Loads an object that the package has pickled, as `importer.load_pickle(package, resource)`. One interpreter loads it now, each
-/// other one at its first use. All share the weights. The caller owns `movable`.
+/// Loads an object that the package has pickled, as `importer.load_pickle(package, resource)`. One interpreter loads it
+/// now, each other one at its first use. All share the weights. The caller owns `movable`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hz_package_load_pickle(
     package: *const hz_package,
@@ -98,7 +98,8 @@ pub unsafe extern "C" fn hz_package_load_binary(
     }
 }
 
-/// A module of the package, by its plain name, in the session's interpreter. The caller owns `module`, which may be NULL.
+/// A module of the package, by its plain name, in the session's interpreter. The caller owns `module`, which may be
+/// NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hz_package_import(
     package: *const hz_package,

@@ -101,8 +101,8 @@ fn made(kind: Kind, len: usize, data: hz_value_data) -> hz_value {
     hz_value { kind: kind as u32, len, data }
 }
 
-/// The value. It lives as long as `plain`, with all that it refers to. It may be an argument of a call in any interpreter. A
-/// zero that does not count follows each text. NULL for NULL.
+/// The value. It lives as long as `plain`, with all that it refers to. It may be an argument of a call in any
+/// interpreter. A zero that does not count follows each text. NULL for NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hz_plain_value(plain: *const hz_plain) -> *const hz_value {
     // SAFETY: the caller keeps the rules of the header.

@@ -30,8 +30,8 @@ pub unsafe extern "C" fn hz_pool_acquire(
     }
 }
 
-/// Leases an interpreter that has fewer sessions than the pool's limit, or none if the pool has no limit. Waits for one at
-/// most for so long, and then returns HZ_ERROR_BUSY. 0 does not wait. The caller owns `session`.
+/// Leases an interpreter that has fewer sessions than the pool's limit, or none if the pool has no limit. Waits for one
+/// at most for so long, and then returns HZ_ERROR_BUSY. 0 does not wait. The caller owns `session`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hz_pool_acquire_timeout(
     pool: *const hz_pool,
@@ -126,8 +126,8 @@ pub unsafe extern "C" fn hz_pool_register_module(
     }
 }
 
-/// Takes the pool, also if it fails, and waits at most for so long until its interpreters have ended. HZ_ERROR_IN_USE says
-/// what still has one; it ends by itself when that is freed.
+/// Takes the pool, also if it fails, and waits at most for so long until its interpreters have ended. HZ_ERROR_IN_USE
+/// says what still has one; it ends by itself when that is freed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hz_pool_close(
     pool: *mut hz_pool,

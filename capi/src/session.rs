@@ -154,8 +154,8 @@ pub unsafe extern "C" fn hz_session_object(
     }
 }
 
-/// The most time that each later call on this session may take, in milliseconds. 0 is no limit, the default. Then Python
-/// raises `_hydrozoa.interrupts.DeadlineExceeded`, a KeyboardInterrupt, within about 10 ms, and the call returns
+/// The most time that each later call on this session may take, in milliseconds. 0 is no limit, the default. Then
+/// Python raises `_hydrozoa.interrupts.DeadlineExceeded`, a KeyboardInterrupt, within about 10 ms, and the call returns
 /// HZ_ERROR_DEADLINE. The time in which it waits for the GIL counts. Native code is not interrupted.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hz_session_set_time_limit(
@@ -174,7 +174,8 @@ pub unsafe extern "C" fn hz_session_set_time_limit(
     }
 }
 
-/// A handle by which other threads interrupt the calls of this session that begin from now on. The caller owns `handle`.
+/// A handle by which other threads interrupt the calls of this session that begin from now on. The caller owns
+/// `handle`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hz_session_interrupt_handle(
     session: *const hz_session,

@@ -61,11 +61,11 @@ impl Drop for Managed {
     }
 }
 
-/// A tensor's memory as an object of Python, without a copy: a torch.Tensor if the interpreter has imported torch, else an
-/// array of numpy if it has imported numpy, else an object with `__dlpack__`. The caller owns `object`.
+/// A tensor's memory as an object of Python, without a copy: a torch.Tensor if the interpreter has imported torch, else
+/// an array of numpy if it has imported numpy, else an object with `__dlpack__`. The caller owns `object`.
 ///
-/// This takes `tensor`, also if it fails: the tensor's deleter is called once, by any thread, when Python no longer uses the
-/// memory or when this function fails. Python may write the memory.
+/// This takes `tensor`, also if it fails: the tensor's deleter is called once, by any thread, when Python no longer
+/// uses the memory or when this function fails. Python may write the memory.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hz_session_object_from_dlpack(
     session: *const hz_session,
@@ -125,8 +125,8 @@ unsafe fn adopt(managed: Managed) -> Result<Tensor> {
     }
     let data = tensor.data.wrapping_byte_offset(offset);
     let (data_type, device, shape) = (tensor.dtype, tensor.device, shape.to_vec());
-    // SAFETY: the header demands memory that shape and strides describe, until the deleter is called. The numbers have been
-    // checked.
+    // SAFETY: the header demands memory that shape and strides describe, until the deleter is called. The numbers have
+    // been checked.
     Ok(unsafe { Tensor::from_raw_parts(data, data_type, device, &shape, &strides, false, managed) })
 }
 
@@ -161,11 +161,11 @@ struct Exported {
     tensor: Tensor,
 }
 
-/// The memory of an object with `__dlpack__` (torch.Tensor, arrays of numpy and others), without a copy. Memory that must not
-/// be written is HZ_ERROR_CONVERT, since the structure cannot say so.
+/// The memory of an object with `__dlpack__` (torch.Tensor, arrays of numpy and others), without a copy. Memory that
+/// must not be written is HZ_ERROR_CONVERT, since the structure cannot say so.
 ///
-/// The caller owns `tensor`, and calls its deleter once, on any thread. Until then the memory stays, and the interpreter does
-/// not end. If nothing else has the interpreter, the deleter waits for its end.
+/// The caller owns `tensor`, and calls its deleter once, on any thread. Until then the memory stays, and the
+/// interpreter does not end. If nothing else has the interpreter, the deleter waits for its end.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hz_object_to_dlpack(
     object: *const hz_object,
@@ -173,8 +173,8 @@ pub unsafe extern "C" fn hz_object_to_dlpack(
     tensor: *mut *mut DLManagedTensor,
     error: *mut *mut hz_error,
 ) -> hz_status {
-    // SAFETY: the caller keeps the rules of the header. The structure is the first field of what is put, so both have one
-    // address.
+    // SAFETY: the caller keeps the rules of the header. The structure is the first field of what is put, so both have
+    // one address.
     unsafe {
         guarded(error, || {
             let out = place(tensor.cast::<*mut Exported>(), "tensor")?;

@@ -170,6 +170,12 @@ fn a_program_in_c_uses_a_package_and_a_movable() {
 }
 
 #[test]
+fn settings_and_operations_have_their_effects_in_cpp() {
+    let source = "tests/programs/surface.cpp";
+    prints_what_it_should(source, &mut command(&compile(source)));
+}
+
+#[test]
 fn a_program_is_linked_with_the_static_library() {
     let source = package().join("examples/json.c");
     let program = scratch().join("static");

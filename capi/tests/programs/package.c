@@ -1,5 +1,5 @@
-// A package that Python writes in the form of torch.package, without torch: text, bytes, a module, and an object for all
-// interpreters. The argument is a path for it.
+// A package that Python writes in the form of torch.package, without torch: text, bytes, a module, and an object for
+// all interpreters. The argument is a path for it.
 
 #include "../../examples/check.h"
 
