@@ -4,7 +4,7 @@ use crate::boundary::guarded;
 use crate::error::{hz_error, text};
 use crate::failure::{Failure, Result};
 use crate::handle::hz_object;
-use crate::pointers::{exclusive, free, place, reference, reference_or};
+use crate::pointers::{free, place, reference, reference_or, write};
 use crate::session::hz_session;
 use crate::status::hz_status;
 use runtime::Buffer;
@@ -136,6 +136,7 @@ pub unsafe extern "C" fn hz_session_object_from_buffer(
 
 /// What is known about a buffer. All pointers live as long as the buffer.
 #[repr(C)]
+#[derive(Clone, Copy)]
 pub struct hz_buffer_info {
     /// The first element.
     pub data: *mut c_void,
@@ -164,11 +165,11 @@ pub unsafe extern "C" fn hz_buffer_describe(
     info: *mut hz_buffer_info,
     error: *mut *mut hz_error,
 ) -> hz_status {
-    // SAFETY: the caller keeps the rules of the header. All fields of `info` are plain data.
+    // SAFETY: the caller keeps the rules of the header.
     unsafe {
         guarded(error, || {
             let hz_buffer { buffer, format } = reference(buffer, "buffer")?;
-            *exclusive(info, "info")? = hz_buffer_info {
+            let known = hz_buffer_info {
                 data: buffer.data_ptr().cast(),
                 len: buffer.len(),
                 item_size: buffer.item_size(),
@@ -179,7 +180,7 @@ pub unsafe extern "C" fn hz_buffer_describe(
                 read_only: buffer.is_read_only(),
                 contiguous: buffer.is_contiguous(),
             };
-            Ok(())
+            write(info, "info", known)
         })
     }
 }

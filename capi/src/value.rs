@@ -37,6 +37,27 @@ pub enum hz_value_kind {
 
 use hz_value_kind as Kind;
 
+impl Kind {
+    const ALL: [Self; 11] = [
+        Self::HZ_VALUE_NONE,
+        Self::HZ_VALUE_BOOL,
+        Self::HZ_VALUE_INT,
+        Self::HZ_VALUE_FLOAT,
+        Self::HZ_VALUE_STR,
+        Self::HZ_VALUE_BYTES,
+        Self::HZ_VALUE_LIST,
+        Self::HZ_VALUE_TUPLE,
+        Self::HZ_VALUE_DICT,
+        Self::HZ_VALUE_BIG_INT,
+        Self::HZ_VALUE_OBJECT,
+    ];
+
+    /// The kind of a number that a caller has written.
+    fn of(number: u32) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| *kind as u32 == number)
+    }
+}
+
 /// What an hz_value has. Its kind says which member is set.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -119,29 +140,22 @@ impl<'a> Argument<'a> {
                 let items: &[hz_value] = array(data.items, len, "the items of a value")?;
                 items.iter().map(|item| Self::nested(item, depth)).collect()
             };
-            const NONE: u32 = Kind::HZ_VALUE_NONE as u32;
-            const BOOL: u32 = Kind::HZ_VALUE_BOOL as u32;
-            const INT: u32 = Kind::HZ_VALUE_INT as u32;
-            const FLOAT: u32 = Kind::HZ_VALUE_FLOAT as u32;
-            const STR: u32 = Kind::HZ_VALUE_STR as u32;
-            const BYTES: u32 = Kind::HZ_VALUE_BYTES as u32;
-            const LIST: u32 = Kind::HZ_VALUE_LIST as u32;
-            const TUPLE: u32 = Kind::HZ_VALUE_TUPLE as u32;
-            const DICT: u32 = Kind::HZ_VALUE_DICT as u32;
-            const BIG_INT: u32 = Kind::HZ_VALUE_BIG_INT as u32;
-            const OBJECT: u32 = Kind::HZ_VALUE_OBJECT as u32;
-            Ok(match value.kind {
-                NONE => Self::None,
-                BOOL => Self::Bool(data.integer != 0),
-                INT => Self::Int(data.integer),
-                FLOAT => Self::Float(data.real),
-                STR => Self::Str(str::from_utf8(bytes()?).map_err(|error| {
+            let Some(kind) = Kind::of(value.kind) else {
+                let message = format!("a value has the unknown kind {}", value.kind);
+                return Err(Failure::argument(message));
+            };
+            Ok(match kind {
+                Kind::HZ_VALUE_NONE => Self::None,
+                Kind::HZ_VALUE_BOOL => Self::Bool(data.integer != 0),
+                Kind::HZ_VALUE_INT => Self::Int(data.integer),
+                Kind::HZ_VALUE_FLOAT => Self::Float(data.real),
+                Kind::HZ_VALUE_STR => Self::Str(str::from_utf8(bytes()?).map_err(|error| {
                     Failure::argument(format!("a value of HZ_VALUE_STR is not UTF-8: {error}"))
                 })?),
-                BYTES => Self::Bytes(bytes()?),
-                LIST => Self::List(items(len)?),
-                TUPLE => Self::Tuple(items(len)?),
-                DICT => {
+                Kind::HZ_VALUE_BYTES => Self::Bytes(bytes()?),
+                Kind::HZ_VALUE_LIST => Self::List(items(len)?),
+                Kind::HZ_VALUE_TUPLE => Self::Tuple(items(len)?),
+                Kind::HZ_VALUE_DICT => {
                     let count = len.saturating_mul(2);
                     let mut items = items(count)?.into_iter();
                     let mut pairs = Vec::with_capacity(len);
@@ -150,10 +164,9 @@ impl<'a> Argument<'a> {
                     }
                     Self::Dict(pairs)
                 }
-                BIG_INT => Self::BigInt(Integer::from_le_bytes(bytes()?)),
-                OBJECT => Self::Object(reference(data.object, "the object of a value")?.handle()),
-                other => {
-                    return Err(Failure::argument(format!("a value has the unknown kind {other}")));
+                Kind::HZ_VALUE_BIG_INT => Self::BigInt(Integer::from_le_bytes(bytes()?)),
+                Kind::HZ_VALUE_OBJECT => {
+                    Self::Object(reference(data.object, "the object of a value")?.handle())
                 }
             })
         }
