@@ -87,8 +87,8 @@ static void of_calls(hz_pool *pool, hz_session *session) {
     hz_session_free(other);
 
     CHECK(hz_session_set_time_limit(session, 20, &error));
-    FAILS(HZ_ERROR_DEADLINE, hz_session_run(session, "while True: pass", "loop.py", NULL, &error),
-          "exceeded its deadline");
+    // On a busy machine the call may not have begun by then, and says so.
+    FAILS(HZ_ERROR_DEADLINE, hz_session_run(session, "while True: pass", "loop.py", NULL, &error), "its deadline");
     CHECK(hz_session_set_time_limit(session, 0, &error));
     hz_interrupt_handle *handle = NULL;
     CHECK(hz_session_interrupt_handle(session, &handle, &error));
