@@ -27,6 +27,7 @@ mod soak;
 mod speed;
 mod suite;
 mod suites;
+mod tools;
 mod trials;
 mod venv;
 

@@ -5,8 +5,8 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::linker::cases;
 use crate::steps::{Outcome, Steps};
-use crate::suite::{check, counted};
-use crate::workspace;
+use crate::suite::{self, check, counted};
+use crate::{tools, workspace};
 
 /// Test programs of the runtime that need the virtual environment with torch, or cargo features. If another program
 /// needs it, that program fails here and its error says so.
@@ -67,7 +67,8 @@ pub fn add(steps: &mut Steps) {
         arguments.extend(programs.iter().flat_map(|program| ["--test", program]));
         cargo_test(&arguments)
     });
-    steps.run("programs in C and C++, also under valgrind", || {
+    steps.run(suite::C_INTERFACE, || {
+        tools::install(&tools::C_INTERFACE)?;
         cargo_test(&["--package", "hydrozoa-capi", "--lib", "--test", "programs"])
     });
     steps.run("linker cases, each with one compiler and linker", || {

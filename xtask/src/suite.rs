@@ -12,7 +12,9 @@ use crate::linker::{cases, random};
 use crate::python::{self, Python};
 use crate::pythons::{self, Pythons};
 use crate::steps::{Count, Outcome, Steps};
-use crate::{beside_pyo3, cache, demo, gpu, interface, large, lock, package, quick, workspace};
+use crate::{
+    beside_pyo3, cache, demo, gpu, interface, large, lock, package, quick, tools, workspace,
+};
 
 /// Options of `cargo xtask test`.
 #[derive(clap::Args, Clone)]
@@ -36,6 +38,9 @@ const LONG: [&str; 4] = ["mask_rcnn", "extension_", "device_memory", "a_build_"]
 
 /// The step of [`package::run`].
 const PACKAGES: &str = "published crates compile from their archives alone";
+
+/// The step of [`c_interface`].
+pub const C_INTERFACE: &str = "programs in C and C++, also under valgrind";
 
 /// Runs every step, even after a failure. Returns an error if anything failed.
 pub fn run(arguments: &Arguments) -> Result<()> {
@@ -123,7 +128,8 @@ fn all(
     });
     if let Some(place) = &place {
         steps.run("unit, integration and doc tests of the crates", || {
-            tests(place, &["--workspace", "--exclude", "hydrozoa-tests", "--no-fail-fast"])
+            let excluded = ["--exclude", "hydrozoa-tests", "--exclude", "hydrozoa-capi"];
+            tests(place, &[&["--workspace", "--no-fail-fast"], &excluded[..]].concat())
         });
         steps.run("packages and devices under torch policy shared", || shared(place));
         steps.run("cargo features: lints and tests", || features(place));
@@ -134,10 +140,13 @@ fn all(
         steps.run("a program built with panic = \"abort\"", || aborting(place));
         // The conformance tests leave much of a second core free.
         let packages = steps.begin(PACKAGES, || package::run(Some(1)));
+        let root = place.environment.root().to_owned();
+        let programs = steps.begin(C_INTERFACE, move || c_interface(&root));
         steps.run("layer rules and conformance", || {
             tests(place, &["--release", "--package", "hydrozoa-tests", "--no-fail-fast"])
         });
         steps.join(packages);
+        steps.join(programs);
         others(&mut steps, place, pythons, further);
         steps.run("movables raced by 16 threads, 15 seconds", || {
             check(&mut large::race_command(&place.compare, place.environment, 15.0, false))
@@ -296,6 +305,14 @@ fn features(place: &Place<'_>) -> Result<Outcome> {
     place.name(test.arg("test").args(feature).args(tests.as_flattened()))?;
     outcome.add(counted(place.with_libtorch(&mut test)?)?);
     Ok(outcome)
+}
+
+/// The tests of the C interface, with numpy from the environment at `root`.
+fn c_interface(root: &Path) -> Result<Outcome> {
+    tools::install(&tools::C_INTERFACE)?;
+    let mut command = workspace::cargo();
+    command.args(["test", "--package", "hydrozoa-capi", "--no-fail-fast"]);
+    counted(command.env("HYDROZOA_TEST_VENV", root).env("OMP_NUM_THREADS", "1"))
 }
 
 /// Cargo's test profile ignores `panic`, so the check needs a program.
