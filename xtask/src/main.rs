@@ -30,6 +30,7 @@ mod suites;
 mod tools;
 mod trials;
 mod venv;
+mod wheel;
 
 use std::process::ExitCode;
 
@@ -90,6 +91,8 @@ enum Task {
     Header(capi::header::Arguments),
     /// Builds the C and C++ interface and installs it with its pkg-config file
     Install(capi::install::Arguments),
+    /// Builds the Python package as a wheel; with `--test` tries it on each CPython of the machine
+    Wheel(wheel::Arguments),
     /// Whether the published interfaces still serve the users of the last release
     Semver,
     /// Resolves the pinned packages again and rewrites xtask/locks
@@ -134,6 +137,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Interface(arguments) => interface::run(&arguments),
         Task::Header(arguments) => capi::header::run(&arguments),
         Task::Install(arguments) => capi::install::run(&arguments),
+        Task::Wheel(arguments) => wheel::run(&arguments),
         Task::Semver => semver::run(),
         Task::Lock(arguments) => lock::run(&arguments),
     }

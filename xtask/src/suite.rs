@@ -13,7 +13,7 @@ use crate::python::{self, Python};
 use crate::pythons::{self, Pythons};
 use crate::steps::{Count, Outcome, Steps};
 use crate::{
-    beside_pyo3, cache, demo, gpu, interface, large, lock, package, quick, tools, workspace,
+    beside_pyo3, cache, demo, gpu, interface, large, lock, package, quick, tools, wheel, workspace,
 };
 
 /// Options of `cargo xtask test`.
@@ -40,7 +40,7 @@ const LONG: [&str; 4] = ["mask_rcnn", "extension_", "device_memory", "a_build_"]
 const PACKAGES: &str = "published crates compile from their archives alone";
 
 /// The step of [`c_interface`].
-pub const C_INTERFACE: &str = "programs in C and C++, also under valgrind";
+pub const C_INTERFACE: &str = "programs in C, C++ and Python; valgrind";
 
 /// Runs every step, even after a failure. Returns an error if anything failed.
 pub fn run(arguments: &Arguments) -> Result<()> {
@@ -141,7 +141,8 @@ fn all(
         // The conformance tests leave much of a second core free.
         let packages = steps.begin(PACKAGES, || package::run(Some(1)));
         let root = place.environment.root().to_owned();
-        let programs = steps.begin(C_INTERFACE, move || c_interface(&root));
+        let numpy: Vec<PathBuf> = place.numpy.iter().map(|one| one.root().to_owned()).collect();
+        let programs = steps.begin(C_INTERFACE, move || c_interface(&root, &numpy));
         steps.run("layer rules and conformance", || {
             tests(place, &["--release", "--package", "hydrozoa-tests", "--no-fail-fast"])
         });
@@ -307,12 +308,15 @@ fn features(place: &Place<'_>) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// The tests of the C interface, with numpy from the environment at `root`.
-fn c_interface(root: &Path) -> Result<Outcome> {
+/// The tests of the C interface, with numpy from the environment at `root`, and those of the Python package over it.
+fn c_interface(root: &Path, numpy: &[PathBuf]) -> Result<Outcome> {
     tools::install(&tools::C_INTERFACE)?;
     let mut command = workspace::cargo();
     command.args(["test", "--package", "hydrozoa-capi", "--no-fail-fast"]);
-    counted(command.env("HYDROZOA_TEST_VENV", root).env("OMP_NUM_THREADS", "1"))
+    command.env("HYDROZOA_TEST_VENV", root).env("OMP_NUM_THREADS", "1");
+    let mut outcome = counted(&mut command)?;
+    outcome.add(wheel::sources(numpy, root)?);
+    Ok(outcome)
 }
 
 /// Cargo's test profile ignores `panic`, so the check needs a program.

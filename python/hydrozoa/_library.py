@@ -1,0 +1,145 @@
+"""The C library by ctypes: its functions, its handles, and its errors as exceptions.
+
+A call by ctypes takes 0.1 microseconds, as one by cffi does, and lets go of this Python's GIL meanwhile. So no thread waits for an
+interpreter while it has that GIL.
+"""
+
+import ctypes
+import os
+from ctypes import POINTER, byref, c_bool, c_char_p, c_double, c_int, c_int64, c_size_t, c_uint32, c_void_p
+from pathlib import Path
+
+
+class Error(Exception):
+    """An interpreter could not do what it was asked for. `status` is the name of the C library's status."""
+
+    status = "HZ_ERROR_SYSTEM"
+
+
+class BrokenInterpreter(Error):
+    """The interpreter has ended, or did not start."""
+
+
+class Interrupted(Error):
+    """The call was interrupted, or has exceeded its time limit."""
+
+
+STATUSES = {
+    1: "INVALID_ARGUMENT", 2: "THREAD", 3: "PYTHON", 4: "INTERRUPTED", 5: "DEADLINE", 6: "CONVERT", 7: "FOREIGN", 8: "ENDED",
+    9: "BUSY", 10: "IN_USE", 11: "NO_SUCH_INTERPRETER", 12: "PYTHON_NOT_FOUND", 13: "START", 14: "CONFIGURATION", 15: "PACKAGE",
+    16: "SYSTEM", 17: "PANIC",
+}
+CONVERT = 6
+_CLASSES = {4: Interrupted, 5: Interrupted, 8: BrokenInterpreter, 13: BrokenInterpreter}
+
+
+class _Data(ctypes.Union):
+    _fields_ = [("integer", c_int64), ("real", c_double), ("pointer", c_void_p)]
+
+
+class Value(ctypes.Structure):
+    """`hz_value`."""
+
+    _fields_ = [("kind", c_int), ("len", c_size_t), ("data", _Data)]
+
+
+BYTES, OBJECT = 5, 10
+
+Release = ctypes.CFUNCTYPE(None, c_void_p)
+
+_handle = c_void_p
+_out = POINTER(c_void_p)
+_text = c_char_p
+
+# The functions whose status is checked, and their arguments without the last one, the place for an error.
+_CHECKED = {
+    "hz_builder_interpreters": (_handle, c_size_t),
+    "hz_builder_max_sessions": (_handle, c_size_t),
+    "hz_builder_python": (_handle, _text),
+    "hz_builder_venv": (_handle, _text),
+    "hz_builder_torch": (_handle, c_uint32),
+    "hz_builder_import_profile": (_handle, _text),
+    "hz_builder_build": (_handle, _out),
+    "hz_pool_acquire_on": (_handle, c_size_t, _out),
+    "hz_pool_register_module": (_handle, _text, _text),
+    "hz_session_import": (_handle, _text, _out),
+    "hz_session_interrupt_handle": (_handle, _out),
+    "hz_session_lend": (_handle, c_void_p, c_size_t, c_bool, Release, c_void_p, _out),
+    "hz_object_getattr": (_handle, _handle, _text, _out),
+    "hz_object_get_item": (_handle, _handle, POINTER(Value), _out),
+    "hz_object_truth": (_handle, _handle, POINTER(c_bool)),
+    "hz_object_len": (_handle, _handle, POINTER(c_size_t)),
+    "hz_object_to_bytes": (_handle, _handle, _out),
+    "hz_object_to_buffer": (_handle, _handle, c_bool, _out),
+    "hz_object_call": (_handle, _handle, POINTER(Value), c_size_t, c_void_p, c_size_t, _out),
+}
+_PLAIN = {
+    "hz_version": ((), _text),
+    "hz_builder_new": ((), _handle),
+    "hz_bytes_data": ((_handle,), c_void_p),
+    "hz_bytes_len": ((_handle,), c_size_t),
+    "hz_buffer_data": ((_handle,), c_void_p),
+    "hz_buffer_len": ((_handle,), c_size_t),
+    "hz_error_message": ((_handle,), _text),
+    "hz_error_type_name": ((_handle,), _text),
+    "hz_error_traceback": ((_handle,), _text),
+    "hz_interrupt_handle_interrupt": ((_handle,), c_bool),
+    "hz_pool_size": ((_handle,), c_size_t),
+    **{f"hz_{name}_free": ((_handle,), None)
+       for name in ("builder", "pool", "session", "object", "bytes", "buffer", "error", "interrupt_handle")},
+}
+
+
+class _Library:
+    """The library, which is loaded when it is first used: interpreters import this package as well, and never use it."""
+
+    def __getattr__(self, wanted):
+        path = os.environ.get("HYDROZOA_LIBRARY") or str(Path(__file__).with_name("libhydrozoa.so"))
+        library = ctypes.CDLL(path)
+        for name, (arguments, result) in _PLAIN.items():
+            self._add(library, name, arguments, result)
+        for name, arguments in _CHECKED.items():
+            self._add(library, name, (*arguments, _out), c_int)
+        return vars(self)[wanted]
+
+    def _add(self, library, name, arguments, result):
+        function = getattr(library, name)
+        function.argtypes, function.restype = arguments, result
+        vars(self)[name] = function
+
+
+library = _Library()
+
+
+def status_of(name, *arguments):
+    """Calls a function, and returns its status and the handle of its error."""
+    error = c_void_p()
+    return getattr(library, name)(*arguments, byref(error)), error
+
+
+def check(name, *arguments):
+    """Calls a function that may fail. A failure is an exception."""
+    status, error = status_of(name, *arguments)
+    if status:
+        raise taken(status, error)
+
+
+def made(name, *arguments):
+    """Calls a function whose last argument is the place of a handle, and returns the handle."""
+    place = c_void_p()
+    check(name, *arguments, byref(place))
+    return place.value
+
+
+def taken(status, error):
+    """The exception for a failure. Its handle is freed."""
+    try:
+        message = library.hz_error_message(error).decode(errors="replace")
+        exception = _CLASSES.get(status, Error)(message)
+        exception.status = f"HZ_ERROR_{STATUSES.get(status, status)}"
+        traceback = library.hz_error_traceback(error).decode(errors="replace")
+        if traceback and hasattr(exception, "add_note"):
+            exception.add_note(f"In the interpreter:\n{traceback}")
+        return exception
+    finally:
+        library.hz_error_free(error)

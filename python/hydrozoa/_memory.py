@@ -1,0 +1,80 @@
+"""Memory that two Pythons use without a copy, in both directions."""
+
+import ctypes
+import queue
+import threading
+import weakref
+from ctypes import byref, c_char_p, c_int, c_ssize_t, c_void_p, py_object
+
+from ._library import Release, library, made
+
+
+class _Export(ctypes.Structure):
+    """`Py_buffer` (CPython, Include/pybuffer.h)."""
+
+    _fields_ = [
+        ("buf", c_void_p), ("obj", c_void_p), ("len", c_ssize_t), ("itemsize", c_ssize_t), ("readonly", c_int),
+        ("ndim", c_int), ("format", c_char_p), ("shape", c_void_p), ("strides", c_void_p), ("suboffsets", c_void_p),
+        ("internal", c_void_p),
+    ]
+
+
+_get = ctypes.pythonapi.PyObject_GetBuffer
+_get.argtypes, _get.restype = (py_object, ctypes.POINTER(_Export), c_int), c_int
+_release = ctypes.pythonapi.PyBuffer_Release
+_release.argtypes, _release.restype = (ctypes.POINTER(_Export),), None
+
+_SIMPLE = 0
+
+# What is lent, by number, and the numbers of what came back. An interpreter gives memory back on any of its threads, where no
+# destructor of this Python's objects should run: a thread of its own ends the exports.
+_lent = {}
+_numbers = iter(range(1, 2**62))
+_returned = queue.SimpleQueue()
+_returner = None
+_lock = threading.Lock()
+
+
+@Release
+def _give_back(number):
+    _returned.put(number)
+
+
+def _end_exports():
+    while True:
+        export = _lent.pop(_returned.get(), None)
+        if export is not None:
+            _release(byref(export))
+
+
+def _start_returner():
+    global _returner
+    with _lock:
+        if _returner is None or not _returner.is_alive():
+            _returner = threading.Thread(target=_end_exports, name="hydrozoa-memory", daemon=True)
+            _returner.start()
+
+
+def lend(session, view, read_only):
+    """A handle of a memoryview in the session's interpreter, over the memory of `view`, which is bytes without gaps. The memory
+    stays until nobody there uses it."""
+    _start_returner()
+    export = _Export()
+    _get(view, byref(export), _SIMPLE)
+    number = next(_numbers)
+    _lent[number] = export
+    return made(
+        "hz_session_lend", session, export.buf, export.len, bool(read_only or export.readonly), _give_back, number
+    )
+
+
+def borrow(session, handle):
+    """A memoryview over the memory of an object in the session's interpreter. The object and its interpreter stay until nobody
+    here uses it."""
+    buffer = made("hz_object_to_buffer", handle, session, False)
+    length = library.hz_buffer_len(buffer)
+    memory = (ctypes.c_char * length).from_address(library.hz_buffer_data(buffer) or 1) if length else (ctypes.c_char * 0)()
+    end = weakref.finalize(memory, library.hz_buffer_free, buffer)
+    # What a program has at its end it may still use.
+    end.atexit = False
+    return memoryview(memory).cast("B")

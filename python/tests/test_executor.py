@@ -1,0 +1,227 @@
+"""Calls: results, exceptions, functions, the life of an executor, and the Python around it."""
+
+import asyncio
+import faulthandler
+import locale
+import math
+import pickle
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+import traceback
+import unittest
+from concurrent.futures import BrokenExecutor, CancelledError
+from pathlib import Path
+from unittest import mock
+
+import hydrozoa
+import work
+
+TESTS = str(Path(__file__).parent)
+
+
+def script(code, *arguments):
+    """What a program prints that can import the tests' modules."""
+    program = f"import sys; sys.path.insert(0, {TESTS!r})\n{textwrap.dedent(code)}"
+    done = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, timeout=120)
+    if done.returncode:
+        raise AssertionError(f"status {done.returncode}\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+class Calls(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.executor = hydrozoa.Executor(2)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.executor.shutdown()
+
+    def test_a_call_runs_in_another_interpreter_of_this_process(self):
+        pids = {self.executor.submit(work.pid).result() for _ in range(4)}
+        self.assertEqual(pids, {work.pid()})
+        self.assertNotEqual(self.executor.submit(work.identity).result(), work.identity())
+
+    def test_arguments_and_keywords_arrive(self):
+        self.assertEqual(self.executor.submit(work.add, "a", b="b").result(), "ab")
+
+    def test_map_keeps_the_order_with_chunks_and_without(self):
+        squares = [n * n for n in range(100)]
+        for size in (1, 7, 1000):
+            self.assertEqual(list(self.executor.map(pow, range(100), [2] * 100, chunksize=size)), squares)
+
+    def test_an_exception_keeps_its_class_its_arguments_and_its_cause(self):
+        with self.assertRaises(ValueError) as caught:
+            self.executor.submit(work.fail, 1, "two").result()
+        error = caught.exception
+        self.assertEqual(error.args, (1, "two"))
+        self.assertIsInstance(error.__cause__, LookupError)
+        shown = "".join(traceback.format_exception(error))
+        self.assertIn('raise ValueError(*args) from cause', shown)
+
+    def test_an_exception_that_cannot_be_pickled_is_told_with_its_name_and_traceback(self):
+        with self.assertRaises(hydrozoa.RemoteError) as caught:
+            self.executor.submit(work.fail_unpicklably).result()
+        self.assertEqual(str(caught.exception), "work.Unpicklable: here")
+        self.assertIn("fail_unpicklably", str(caught.exception.__cause__))
+
+    def test_a_result_that_cannot_be_pickled_is_an_error(self):
+        with self.assertRaisesRegex(TypeError, "lock"):
+            self.executor.submit(work.unpicklable).result()
+
+    def test_a_local_function_goes_by_cloudpickle(self):
+        base = 40
+        self.assertEqual(self.executor.submit(lambda n: base + n, 2).result(), 42)
+
+    def test_without_cloudpickle_the_error_says_what_to_do(self):
+        with mock.patch.dict(sys.modules, {"cloudpickle": None}):
+            with self.assertRaisesRegex(pickle.PicklingError, "install cloudpickle"):
+                self.executor.submit(lambda: 1)
+
+    def test_coroutines_wait_for_it(self):
+        async def both():
+            loop = asyncio.get_running_loop()
+            return await asyncio.gather(*(loop.run_in_executor(self.executor, math.sqrt, n) for n in (4, 9)))
+
+        self.assertEqual(asyncio.run(both()), [2.0, 3.0])
+
+    def test_an_interpreter_may_import_this_package_and_starts_no_interpreters(self):
+        with self.assertRaisesRegex(hydrozoa.Error, "main program"):
+            self.executor.submit(work.nest).result()
+
+    def test_many_threads_submit_at_once(self):
+        sums = []
+
+        def submit():
+            sums.append(sum(self.executor.map(work.add, range(200), range(200))))
+
+        threads = [threading.Thread(target=submit) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(sums, [sum(range(200)) * 2] * 8)
+
+
+class Lives(unittest.TestCase):
+    def test_each_interpreter_is_initialized(self):
+        with hydrozoa.Executor(2, initializer=work.initialize, initargs=(7,)) as executor:
+            self.assertEqual([executor.submit(work.get_initialized).result() for _ in range(6)], [7] * 6)
+
+    def test_an_initializer_that_fails_breaks_the_executor(self):
+        with self.assertLogs("concurrent.futures", "CRITICAL"), hydrozoa.Executor(2, initializer=work.fail) as executor:
+            with self.assertRaises(BrokenExecutor):
+                executor.submit(work.pid).result()
+            with self.assertRaises(BrokenExecutor):
+                executor.submit(work.pid)
+
+    def test_a_python_that_is_not_there_breaks_the_executor_with_its_reason(self):
+        with self.assertLogs("concurrent.futures", "CRITICAL"), hydrozoa.Executor(1, python="/no/such/python") as executor:
+            with self.assertRaises(BrokenExecutor) as caught:
+                executor.submit(work.pid).result()
+            self.assertIn("/no/such/python", str(caught.exception.__cause__))
+
+    def test_what_has_not_begun_is_cancelled(self):
+        executor = hydrozoa.Executor(1)
+        executor.submit(work.pid).result()
+        futures = [executor.submit(time.sleep, 0.2) for _ in range(5)]
+        executor.shutdown(cancel_futures=True)
+        self.assertGreater(sum(future.cancelled() for future in futures), 0)
+        for future in futures:
+            if not future.cancelled():
+                self.assertIsNone(future.result())
+        with self.assertRaises(RuntimeError):
+            executor.submit(work.pid)
+
+    def test_a_call_that_loops_is_interrupted(self):
+        with hydrozoa.Executor(1) as executor:
+            executor.submit(work.pid).result()
+            future = executor.submit(work.spin)
+            while not executor.interrupt():
+                time.sleep(0.01)
+            with self.assertRaises(KeyboardInterrupt):
+                future.result(timeout=60)
+            self.assertEqual(executor.submit(work.add, 1, 2).result(), 3)
+
+    def test_an_interrupt_of_the_program_ends_a_map(self):
+        printed = script("""
+            import os, signal, threading
+            import hydrozoa, work
+            try:
+                with hydrozoa.Executor(2) as executor:
+                    executor.submit(work.pid).result()
+                    threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+                    list(executor.map(work.same, (0,)))
+                    executor.submit(work.spin).result()
+            except KeyboardInterrupt:
+                print("interrupted")
+        """)
+        self.assertEqual(printed, "interrupted\n")
+
+    def test_many_executors_leave_no_threads(self):
+        def cycle():
+            with hydrozoa.Executor(1) as executor:
+                executor.submit(work.pid).result()
+
+        def count():
+            return len(list(Path("/proc/self/task").iterdir()))
+
+        cycle()
+        before = count()
+        for _ in range(10):
+            cycle()
+        # A thread that has been joined may still be ending.
+        end = time.monotonic() + 30
+        while count() > before and time.monotonic() < end:
+            time.sleep(0.01)
+        self.assertLessEqual(count(), before)
+
+    def test_an_executor_that_is_forgotten_ends(self):
+        executor = hydrozoa.Executor(1)
+        executor.submit(work.pid).result()
+        thread, = executor._threads
+        del executor
+        thread.join(30)
+        self.assertFalse(thread.is_alive())
+
+    def test_a_program_may_end_with_an_executor_that_has_results_left(self):
+        printed = script("""
+            import hydrozoa, numpy, work
+            executor = hydrozoa.Executor(2)
+            array = executor.submit(work.ones, 1 << 20).result()[0]
+            print(array.sum())
+        """)
+        self.assertEqual(printed, "1048576.0\n")
+
+
+class Programs(unittest.TestCase):
+    def test_a_program_without_a_guard_is_not_run_again(self):
+        printed = script("""
+            import hydrozoa
+            print("once")
+            def double(n):
+                return 2 * n
+            executor = hydrozoa.Executor(2)
+            print(list(executor.map(double, range(3))))
+            executor.shutdown()
+        """)
+        self.assertEqual(printed, "once\n[0, 2, 4]\n")
+
+    def test_handlers_the_locale_and_faulthandler_stay_as_they_are(self):
+        def state():
+            handlers = {number: signal.getsignal(number) for number in signal.valid_signals()}
+            return handlers, locale.setlocale(locale.LC_ALL), faulthandler.is_enabled(), threading.excepthook, sys.excepthook
+
+        before = state()
+        with hydrozoa.Executor(2) as executor:
+            executor.submit(work.pid).result()
+            self.assertEqual(state(), before)
+        self.assertEqual(state(), before)
+
+
+if __name__ == "__main__":
+    unittest.main()

