@@ -77,6 +77,7 @@ class Session:
 
     def __init__(self, pool, index):
         self._pool = pool
+        self._has_given_up = False
         self._handle = made("hz_pool_acquire_on", pool.handle, index)
         self._end = weakref.finalize(self, library.hz_session_free, self._handle)
         self._end.atexit = False
@@ -117,7 +118,10 @@ class Session:
             self.collect()
 
     def collect(self):
-        """Frees what this Python has given up. Otherwise the next call does."""
+        """Frees the memory that this Python has given up. Otherwise the next call does."""
+        if not self._has_given_up:
+            return
+        self._has_given_up = False
         truth = ctypes.c_bool()
         status_of("hz_object_truth", self._run, self._handle, byref(truth))
 
@@ -130,6 +134,7 @@ class Session:
             return self._called(self._run, data, lent)
         finally:
             for handle in lent:
+                self._has_given_up = True
                 library.hz_object_free(handle)
 
     def _called(self, function, data, objects):
@@ -183,6 +188,7 @@ class Session:
             data = self._bytes(made("hz_object_to_bytes", parts[0], self._handle))
             return data, [_memory.borrow(self._handle, part) for part in parts[1:]]
         finally:
+            self._has_given_up = True
             for part in parts:
                 library.hz_object_free(part)
 
