@@ -78,6 +78,8 @@ class Session:
     def __init__(self, pool, index):
         self._pool = pool
         self._has_given_up = False
+        self._only, self._place, self._error = (Value * 1)(), c_void_p(), c_void_p()
+        self._place_reference, self._error_reference = byref(self._place), byref(self._error)
         self._handle = made("hz_pool_acquire_on", pool.handle, index)
         self._end = weakref.finalize(self, library.hz_session_free, self._handle)
         self._end.atexit = False
@@ -138,13 +140,27 @@ class Session:
                 library.hz_object_free(handle)
 
     def _called(self, function, data, objects):
-        values = (Value * (1 + len(objects)))()
-        values[0].kind, values[0].len = BYTES, len(data)
-        values[0].data.pointer = ctypes.cast(ctypes.c_char_p(data), c_void_p)
-        for place, handle in enumerate(objects, 1):
-            values[place].kind, values[place].len = OBJECT, 0
-            values[place].data.pointer = handle
-        return made("hz_object_call", function, self._handle, values, len(values), None, 0)
+        if objects:
+            values = (Value * (1 + len(objects)))()
+            for place, handle in enumerate(objects, 1):
+                values[place].kind = OBJECT
+                values[place].data.object = handle
+        else:
+            values = self._only
+        first = values[0]
+        first.kind, first.len, first.data.bytes = BYTES, len(data), data
+        status = library.hz_object_call(
+            function, self._handle, values, len(values), None, 0, self._place_reference, self._error_reference
+        )
+        # The bytes were copied.
+        first.data.bytes = None
+        return self._placed(status)
+
+    def _placed(self, status):
+        """The handle that a function has made. A session has one thread, and so one place for it."""
+        if status:
+            raise taken(status, self._error)
+        return self._place.value
 
     def finish(self, result):
         """The value of a call, or its exception."""
@@ -170,13 +186,10 @@ class Session:
         raise error
 
     def _parts(self, result):
-        place = c_void_p()
-        status, error = status_of("hz_object_to_bytes", result, self._handle, byref(place))
-        if status == 0:
-            return self._bytes(place.value), ()
+        status = library.hz_object_to_bytes(result, self._handle, self._place_reference, self._error_reference)
         if status != CONVERT:
-            raise taken(status, error)
-        library.hz_error_free(error)
+            return self._bytes(self._placed(status)), ()
+        library.hz_error_free(self._error)
         count = c_size_t()
         check("hz_object_len", result, self._handle, byref(count))
         parts = []

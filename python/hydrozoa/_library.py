@@ -34,7 +34,7 @@ _CLASSES = {4: Interrupted, 5: Interrupted, 8: BrokenInterpreter, 13: BrokenInte
 
 
 class _Data(ctypes.Union):
-    _fields_ = [("integer", c_int64), ("real", c_double), ("pointer", c_void_p)]
+    _fields_ = [("integer", c_int64), ("real", c_double), ("bytes", c_char_p), ("object", c_void_p)]
 
 
 class Value(ctypes.Structure):
