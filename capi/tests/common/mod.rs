@@ -87,7 +87,6 @@ pub fn prints_what_it_should(source: &str, command: &mut Command) {
 }
 
 /// A command for a program of [`compile`].
-#[allow(dead_code, reason = "the tests with numpy run under valgrind only")]
 pub fn command(program: &Path) -> Command {
     with_library(Command::new(program))
 }
@@ -102,6 +101,15 @@ pub fn under_valgrind(program: &Path) -> Command {
     let suppressions = package().join("tests/valgrind.supp");
     command.arg(format!("--suppressions={}", suppressions.display())).arg(program);
     with_library(command)
+}
+
+/// The same if `HYDROZOA_TEST_VALGRIND` is set, which takes a quarter of a minute for each program; else the program by itself.
+pub fn examined(program: &Path) -> Command {
+    if env::var_os("HYDROZOA_TEST_VALGRIND").is_some() {
+        return under_valgrind(program);
+    }
+    println!("{} runs without valgrind: HYDROZOA_TEST_VALGRIND is not set", program.display());
+    command(program)
 }
 
 fn with_library(mut command: Command) -> Command {
