@@ -68,7 +68,7 @@ pub(crate) struct Image {
     /// The whole file.
     bytes: &'static [u8],
     defines_uniques: Once<bool>,
-    undefined: Once<Vec<u32>>,
+    undefined: Once<Vec<Name<'static>>>,
     targets: Once<Targets>,
     thread_pointer_offsets: Once<Vec<Rela>>,
 }
@@ -207,8 +207,9 @@ impl Image {
         })
     }
 
-    /// The indices of the undefined symbols that its relocations name, each once.
-    pub(crate) fn undefined(&self) -> &[u32] {
+    /// The names of the undefined symbols that its relocations name, each once. They are hashed once: each load asks all
+    /// libraries that it meets which of them the domain defines.
+    pub(crate) fn undefined(&self) -> &[Name<'static>] {
         self.undefined.get_or_init(|| {
             let mut seen = vec![];
             let mut undefined = Vec::new();
@@ -222,9 +223,9 @@ impl Image {
                 }
                 seen[index] = true;
                 let symbol = self.symbols.symbol(rela.symbol);
-                if symbol.is_some_and(|symbol| symbol.is_undefined()) {
-                    undefined.push(rela.symbol);
-                }
+                let symbol = symbol.filter(|symbol| symbol.is_undefined());
+                undefined
+                    .extend(symbol.and_then(|symbol| self.symbols.name(&symbol)).map(Name::new));
             }
             undefined
         })

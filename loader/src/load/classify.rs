@@ -402,8 +402,6 @@ fn defines(image: &Image, name: Name<'_>) -> bool {
 
 /// The first undefined symbol that a relocation of `image` names and that satisfies `condition`.
 fn refers_to(image: &Image, condition: impl Fn(Name<'_>) -> bool) -> Option<String> {
-    let symbols = image.undefined().iter().filter_map(|&index| image.symbols.symbol(index));
-    let mut names = symbols.filter_map(|symbol| image.symbols.name(&symbol));
-    let found = names.find(|text| condition(Name::new(text)))?;
-    Some(String::from_utf8_lossy(found).into_owned())
+    let found = image.undefined().iter().find(|name| condition(**name))?;
+    Some(String::from_utf8_lossy(found.text).into_owned())
 }
