@@ -117,7 +117,7 @@ class _Shared:
                     work = self.queue.get_nowait()
                 except queue.Empty:
                     return
-                if work is not None:
+                if work is not None and work.future.set_running_or_notify_cancel():
                     failure = BrokenInterpreterPool("an interpreter or its initializer failed; nothing more is run")
                     failure.__cause__ = error
                     work.future.set_exception(failure)

@@ -125,7 +125,9 @@ class Session:
             return
         self._has_given_up = False
         truth = ctypes.c_bool()
-        status_of("hz_object_truth", self._run, self._handle, byref(truth))
+        _, error = status_of("hz_object_truth", self._run, self._handle, byref(truth))
+        # An interrupt that comes too late.
+        library.hz_error_free(error)
 
     def begin(self, data, views):
         """Calls what was pickled. The result is the handle of an object."""

@@ -119,6 +119,15 @@ class Lives(unittest.TestCase):
             with self.assertRaises(BrokenExecutor):
                 executor.submit(work.pid)
 
+    def test_a_call_that_was_cancelled_does_not_keep_others_from_hearing_of_the_failure(self):
+        with self.assertLogs("concurrent.futures", "CRITICAL"), hydrozoa.Executor(1, initializer=work.fail_slowly) as executor:
+            cancelled, other = executor.submit(work.pid), executor.submit(work.pid)
+            self.assertTrue(cancelled.cancel())
+            with self.assertRaises(BrokenExecutor):
+                other.result(timeout=60)
+            with self.assertRaises(CancelledError):
+                cancelled.result()
+
     def test_a_python_that_is_not_there_breaks_the_executor_with_its_reason(self):
         with self.assertLogs("concurrent.futures", "CRITICAL"), hydrozoa.Executor(1, python="/no/such/python") as executor:
             with self.assertRaises(BrokenExecutor) as caught:

@@ -3,6 +3,7 @@
 import os
 import sys
 import threading
+import time
 
 kept = []
 
@@ -16,6 +17,11 @@ def fail(*args):
         raise LookupError("the cause")
     except LookupError as cause:
         raise ValueError(*args) from cause
+
+
+def fail_slowly():
+    time.sleep(0.5)
+    fail()
 
 
 class Unpicklable(Exception):
