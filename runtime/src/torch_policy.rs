@@ -195,9 +195,6 @@ impl Torch {
         for (soname, symbol, interposition) in heap.into_iter().flat_map(heap::definitions) {
             builder = builder.interpose_definition(soname, symbol, interposition);
         }
-        for (symbol, interposition) in heap.into_iter().flat_map(heap::instances) {
-            builder = builder.interpose(symbol, interposition);
-        }
         for (soname, symbol, interposition) in heap.into_iter().flat_map(heap::references) {
             builder = builder.interpose_in(soname, symbol, interposition);
         }

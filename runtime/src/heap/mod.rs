@@ -15,7 +15,7 @@ mod cache;
 mod operators;
 mod window;
 
-pub(crate) use operators::{definitions, functions, instances, references};
+pub(crate) use operators::{definitions, functions, references};
 
 use crate::leaf::Leaf;
 use dlmalloc::Dlmalloc;

@@ -7,7 +7,8 @@
 //! that gives these what it has from `operator new` works with malloc, although C++ forbids it.
 //!
 //! A `std::string` takes its text from the heap where code of a replica makes or grows it in line, by `_M_create`. That of
-//! libstdc++ calls its own `operator new`. So does that of each other object that exports it, as CUDA's libcufile does.
+//! libstdc++ calls its own `operator new`, and so does that of CUDA's libcufile, which exports it. Where the program has operators
+//! of its own, as with a preloaded tcmalloc, strings keep those: the replica frees by them.
 //!
 //! Two functions of C take from the heap, each in one library of which it is known that it frees itself what they give. Of other
 //! libraries that is not known, and a block may get to C code of the system, which frees by malloc's `free`.
@@ -33,13 +34,6 @@ pub(crate) type Function = (&'static str, Interposition);
 
 /// `std::string::_M_create(size_type&, size_type)`.
 const CREATE: &str = "_ZNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEE9_M_createERmm";
-
-/// What stands in the place of functions of C++ for all replicas of an interpreter with this heap, whatever object defines them.
-pub(crate) fn instances(heap: &'static Heap) -> [Function; 1] {
-    let context = ptr::from_ref(heap).expose_provenance();
-    // SAFETY: the function has three INTEGER arguments, `this` among them; the context becomes the next one.
-    [(CREATE, unsafe { Interposition::with_context(create as *const c_void, 3, context) })]
-}
 
 /// What stands in the place of functions of C for one library of an interpreter with this heap: the library's soname, the
 /// symbol, and the function.
@@ -125,7 +119,30 @@ pub(crate) fn definitions(heap: &'static Heap) -> Vec<Definition> {
         ("_ZdlPvRKSt9nothrow_t", delete),
         ("_ZdaPvRKSt9nothrow_t", delete),
     ];
-    all.map(|(symbol, interposition)| (LIBRARY, symbol, interposition)).to_vec()
+    let mut all = all.map(|(symbol, interposition)| (LIBRARY, symbol, interposition)).to_vec();
+    if !program_has_operators() {
+        // SAFETY: the function has three INTEGER arguments, `this` among them; the context becomes the next one.
+        let create = unsafe { Interposition::with_context(create as *const c_void, 3, context) };
+        all.extend([LIBRARY, "libcufile.so.0"].map(|definer| (definer, CREATE, create)));
+    }
+    all
+}
+
+/// Whether `operator new` of the program, or of what it was preloaded with, is another than libstdc++'s.
+fn program_has_operators() -> bool {
+    // SAFETY: the name is NUL-terminated; the description is written before it is read.
+    unsafe {
+        let found = libc::dlsym(libc::RTLD_DEFAULT, c"_Znwm".as_ptr());
+        let mut object: libc::Dl_info = std::mem::zeroed();
+        if found.is_null() || libc::dladdr(found, &mut object) == 0 || object.dli_fname.is_null() {
+            return !found.is_null();
+        }
+        let path = CStr::from_ptr(object.dli_fname).to_bytes();
+        !path
+            .rsplit(|byte| *byte == b'/')
+            .next()
+            .is_some_and(|name| name.starts_with(b"libstdc++.so.6"))
+    }
 }
 
 /// What stands in the place of functions of the C library, for all code that may get blocks. None if there are no heaps.
