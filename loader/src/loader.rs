@@ -68,7 +68,7 @@ impl LoaderBuilder {
         interposition: Interposition,
     ) -> LoaderBuilder {
         let address = interposition.address().expect("a function without a context");
-        self.everywhere.push((symbol.to_owned(), address));
+        self.everywhere.push(Everywhere { symbol: symbol.to_owned(), of: None, address });
         self
     }
 
@@ -83,7 +83,8 @@ impl LoaderBuilder {
         unwind::install(&SYSTEM)?;
         debugger::prepare(&SYSTEM);
         let policy = Arc::new(self.policy);
-        let everywhere: Arc<[Everywhere]> = self.everywhere.into();
+        let everywhere: Arc<[Everywhere]> =
+            dl::everywhere().into_iter().chain(self.everywhere).collect();
         let commons =
             DomainBuilder::new("commons", policy.clone(), None, everywhere.clone()).build()?;
         Ok(Loader { policy, commons, everywhere })
@@ -243,15 +244,26 @@ impl DomainBuilder {
                 self.references.insert((symbol.to_owned(), soname.clone()), entry);
             }
         }
+        if self.program {
+            // A redirected object stays loaded, and a program may close what it has opened.
+            self.everywhere =
+                self.everywhere.iter().filter(|entry| entry.of.is_none()).cloned().collect();
+        }
         let mut table: HashMap<String, Interposition> =
             dl::interpositions(id, is_one_of_many, environment.as_deref())
                 .into_iter()
                 .map(|(name, entry)| (name.to_owned(), entry))
                 .collect();
-        for (name, address) in self.everywhere.iter() {
+        for Everywhere { symbol, of, address } in self.everywhere.iter() {
             // SAFETY: whoever made the interposition has vouched for it.
             let entry = unsafe { Interposition::function(*address as *const c_void) };
-            table.insert(name.clone(), entry);
+            match of {
+                None => drop(table.insert(symbol.clone(), entry)),
+                Some(soname) => {
+                    let key = (symbol.clone(), (*soname).to_owned());
+                    self.definitions.entry(key).or_insert(entry);
+                }
+            }
         }
         table.extend(self.interpositions);
         let mut table: Vec<(String, Interposition)> = table.into_iter().collect();

@@ -12,8 +12,14 @@ use crate::sys::lock::{Mutex, Rank};
 use crate::sys::memory::while_writable;
 use crate::system::{SYSTEM, SystemId, SystemObject};
 
-/// A name, and the address of what stands for each definition of it in all code.
-pub(crate) type Everywhere = (String, usize);
+/// What stands for the definitions of a symbol in all code.
+#[derive(Clone, Debug)]
+pub(crate) struct Everywhere {
+    pub symbol: String,
+    /// It stands for the definition in the system object with this soname, in code that needs that. Otherwise for all.
+    pub of: Option<&'static str>,
+    pub address: usize,
+}
 
 /// Objects that [`everywhere`] has redirected.
 static REDIRECTED: Mutex<BTreeSet<SystemId>> = Mutex::new(Rank::Redirected, BTreeSet::new());
@@ -23,10 +29,16 @@ pub(crate) fn everywhere(object: &SystemObject, functions: &[Everywhere]) -> Res
     if functions.is_empty() || REDIRECTED.lock().contains(&object.id) || !SYSTEM.pin(object) {
         return Ok(());
     }
+    let is_meant = |function: &&Everywhere| {
+        function.of.is_none_or(|soname| {
+            SYSTEM.by_name(soname).is_some_and(|definer| object.needs(&definer))
+        })
+    };
+    let functions: Vec<&Everywhere> = functions.iter().filter(is_meant).collect();
     // Two threads may do the same at once: each writes the same.
     redirect(object, |name| {
-        let known = functions.iter().find(|(known, _)| known.as_bytes() == name);
-        known.map(|(_, address)| *address)
+        let known = functions.iter().find(|known| known.symbol.as_bytes() == name);
+        known.map(|known| known.address)
     })?;
     REDIRECTED.lock().insert(object.id);
     Ok(())

@@ -168,3 +168,101 @@ fn a_child_runs_the_constructors_that_the_fork_has_kept_from_running() {
     });
     assert_eq!(libc::WEXITSTATUS(status.unwrap()), 71, "constructed once, both of them");
 }
+
+/// A library that domains share. The initialization of a variable in it says that it begins, and takes a while, or
+/// until a fork is over.
+const SLOW_VARIABLES: &str = r#"
+    #include <atomic>
+    #include <unistd.h>
+    static std::atomic<int> state;
+    static int slowly(int microseconds)
+    {
+        state = 1;
+        for (int waited = 0; waited < microseconds && state == 1; waited += 1000)
+            usleep(1000);
+        return 5;
+    }
+    static int thrown(int microseconds) { throw slowly(microseconds); }
+    extern "C" int has_begun(void) { return state; }
+    extern "C" int forked(void) { state = 2; return 0; }
+    extern "C" int short_one(void)
+    {
+        static int value = slowly(300 * 1000);
+        return value;
+    }
+    extern "C" int throwing_one(void)
+    {
+        try {
+            static int value = thrown(300 * 1000);
+            return value;
+        } catch (int thrown) {
+            return thrown;
+        }
+    }
+    extern "C" int long_one(void)
+    {
+        static int value = slowly(60 * 1000 * 1000);
+        return value;
+    }
+"#;
+
+/// What the library of a domain calls.
+const USER: &str = "
+    #include <unistd.h>
+    int has_begun(void), forked(void), short_one(void), throwing_one(void), long_one(void);
+    int begun(void) { return has_begun(); }
+    int over(void) { return forked(); }
+    int call_short_one(void) { return short_one(); }
+    int call_throwing_one(void) { return throwing_one(); }
+    int call_long_one(void) { return long_one(); }
+    int fork_a_child(void) { return fork(); }
+";
+
+/// The status of a child that one domain forks while another initializes the variable of `name`, and how long the
+/// fork took. The child asks for the variable if it `asks`.
+fn child_beside(name: &str, asks: bool) -> (Result<libc::c_int, String>, Duration) {
+    let shop = Workshop::new(&format!("fork-{name}"));
+    shop.build("libslow++.so", SLOW_VARIABLES, &[]);
+    let user = shop.build("libuser.so", USER, &["-L{dir}", "-l:libslow++.so", "-Wl,-rpath,{dir}"]);
+    let policy = Policy::default().with("*/libuser.so", Class::Replicate, "test").with(
+        "*/libslow++.so",
+        Class::Commons,
+        "test",
+    );
+    let loader = Loader::builder().policy(policy).build().unwrap();
+    let domains = ["initializes", "forks"].map(|name| loader.domain(name).build().unwrap());
+    let [one, other] =
+        domains.each_ref().map(|domain| open(domain, &user, OpenFlags::NOW).unwrap());
+    let name = format!("call_{name}");
+    thread::scope(|scope| {
+        let thread = scope.spawn(|| call(&one, &name));
+        while call(&other, "begun") == 0 {
+            thread::sleep(Duration::from_millis(1));
+        }
+        let begin = Instant::now();
+        let child = call(&other, "fork_a_child");
+        if child == 0 {
+            let value = if asks { call(&other, &name) } else { 1 };
+            // SAFETY: always.
+            unsafe { libc::_exit(value) };
+        }
+        let took = begin.elapsed();
+        call(&other, "over");
+        assert_eq!(thread.join().unwrap(), 5);
+        (ended(child).map(|status| libc::WEXITSTATUS(status)), took)
+    })
+}
+
+#[test]
+fn a_child_finds_a_variable_of_a_shared_library_whole_that_another_domain_was_initializing() {
+    assert_eq!(child_beside("short_one", true).0, Ok(5));
+    assert_eq!(child_beside("throwing_one", true).0, Ok(5));
+}
+
+/// The initialization may wait for what the thread that forks is to do.
+#[test]
+fn a_fork_waits_a_second_for_an_initialization_and_no_longer() {
+    let (status, took) = child_beside("long_one", false);
+    assert_eq!(status, Ok(1));
+    assert!(took >= Duration::from_secs(1) && took < Duration::from_secs(30), "{took:?}");
+}

@@ -343,6 +343,14 @@ unsafe extern "C-unwind" fn manage_owned<T>(
     false
 }
 
+/// `std::pair` of two pointers. Its copies are trivial, so it travels in two registers.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(super) struct CxxPair {
+    first: *const c_void,
+    second: *const c_void,
+}
+
 /// `std::shared_ptr<T>`: the object and its control block.
 #[repr(C)]
 #[derive(Clone, Copy)]

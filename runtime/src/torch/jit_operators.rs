@@ -15,6 +15,7 @@ use super::cells::Cells;
 use super::cxx::{CxxFunction, CxxString};
 use super::exported::Answer;
 use super::forward::{Arguments, forward, instances};
+use super::locks::NoFork;
 use super::symbols::EXPORTS;
 
 /// What the domain of `member` interposes.
@@ -45,6 +46,8 @@ static FORWARDERS: Forwarders =
 
 /// `torch::jit::registerOperator(Operator&&)`.
 unsafe extern "C-unwind" fn register(operator: *mut c_void, member: &'static Member) {
+    // libtorch locks its table of them.
+    let _no_fork = NoFork::begin();
     let layout = adapter().layout();
     // SAFETY: a live operator; the fields are read as its variants' index bytes say.
     unsafe {

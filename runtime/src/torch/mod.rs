@@ -22,10 +22,11 @@
 //! | [`common`] | thread counts and other settings | a warning for who changes them |
 //! | [`forward_ad`], [`groups`] | levels of forward AD, process groups | each its own |
 //! | [`engines`] | whether *the* autograd engine has its threads | each engine its own |
+//! | [`tables`] | names, TorchScript's table of operators | the same; forks wait for their locks |
 //! | [`thread_state`] | modes and guards by thread | exchanged around visits |
 //! | [`gil`] | - | which interpreter a thread runs |
 //!
-//! The functions behind the last three are called by libtorch too. [`slots`] redirects those calls.
+//! The functions behind many of these are called by libtorch too. [`slots`] redirects those calls.
 //!
 //! These stay one for the process, because libtorch has them so: thread counts, warnings given once,
 //! the caching allocators and generators of devices, the profiler, compiled autograd (refused), RPC. `docs/torch.md`
@@ -75,6 +76,7 @@ pub(crate) mod slots;
 mod state;
 mod switches;
 mod symbols;
+mod tables;
 mod thread_state;
 mod traceback;
 

@@ -3,7 +3,7 @@
 use std::ffi::{c_char, c_void};
 use std::sync::atomic::{AtomicBool, AtomicPtr};
 
-use super::cxx::{Allocator, CxxFunction, CxxShared, CxxString, CxxVector};
+use super::cxx::{Allocator, CxxFunction, CxxPair, CxxShared, CxxString, CxxVector};
 use super::exported::exports;
 use super::kernel::{
     CppFunction, KernelFunction, LibraryLayout, OperatorHandle, OperatorName, OptionalHandle,
@@ -63,6 +63,25 @@ exports! {
     /// `torch::jit::getAllSortedOperatorsFor(Symbol)`.
     jit_sorted_operators_for: "_ZN5torch3jit24getAllSortedOperatorsForEN3c106SymbolE"
         => unsafe extern "C-unwind" fn(*mut CxxVector, u32) -> *mut CxxVector,
+    /// `torch::jit::getAllOperators()`.
+    jit_operators: "_ZN5torch3jit15getAllOperatorsEv" => unsafe extern "C-unwind" fn(*mut CxxVector) -> *mut CxxVector,
+    /// `torch::jit::getAllOperatorsFor(Symbol)`.
+    jit_operators_for: "_ZN5torch3jit18getAllOperatorsForEN3c106SymbolE"
+        => unsafe extern "C-unwind" fn(*mut CxxVector, u32) -> *mut CxxVector,
+    /// `torch::jit::findOperatorFor(const c10::OperatorName&)`: a `std::shared_ptr`.
+    jit_operator_for: "_ZN5torch3jit15findOperatorForERKN3c1012OperatorNameE"
+        => unsafe extern "C-unwind" fn(*mut CxxShared, *const OperatorName) -> *mut CxxShared,
+    /// `torch::jit::deregisterOperator(const FunctionSchema&)`.
+    jit_operator_deregister: "_ZN5torch3jit18deregisterOperatorERKN3c1014FunctionSchemaE"
+        => unsafe extern "C-unwind" fn(*const c_void),
+    /// `c10::InternedStrings::symbol(const std::string&)`: the `Symbol` of a name.
+    name_intern: "_ZN3c1015InternedStrings6symbolERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE"
+        => unsafe extern "C-unwind" fn(*mut c_void, *const CxxString) -> u32,
+    /// `c10::InternedStrings::string(Symbol)`: a pair of pointers to characters, in two registers.
+    name_text: "_ZN3c1015InternedStrings6stringENS_6SymbolE"
+        => unsafe extern "C-unwind" fn(*mut c_void, u32) -> CxxPair,
+    /// `c10::InternedStrings::ns(Symbol)`.
+    name_space: "_ZN3c1015InternedStrings2nsENS_6SymbolE" => unsafe extern "C-unwind" fn(*mut c_void, u32) -> u32,
     /// `c10::Dispatcher::getAllOpNames()`.
     dispatcher_operators: "_ZN3c1010Dispatcher13getAllOpNamesEv"
         => unsafe extern "C-unwind" fn(*mut CxxVector, *const c_void) -> *mut CxxVector,

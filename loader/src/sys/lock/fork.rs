@@ -2,8 +2,9 @@
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
-use super::{HELD, Once, futex, list};
+use super::{HELD, Once, awaited, futex, list};
 use crate::sys::thread;
 
 /// How many threads are inside, and [`CLOSED`].
@@ -71,6 +72,14 @@ fn close() {
     }
 }
 
+fn open() {
+    GATE.fetch_and(!CLOSED, Ordering::Release);
+    futex::wake(&GATE, futex::ALL);
+}
+
+/// How long a fork waits for the [`awaited`] work of other threads. They may wait for the thread that forks.
+const PATIENCE: Duration = Duration::from_secs(1);
+
 /// Registers the handlers of forks. A process does it when it makes its first loader.
 ///
 /// Handlers that are registered later run outside of ours: earlier before the fork, and later after it
@@ -80,21 +89,27 @@ pub(crate) fn prepare() {
     extern "C" fn before() {
         if FORKING.get() == 0 {
             number();
+            let limit = Instant::now() + PATIENCE;
             close();
+            while awaited::by_others() > 0 && Instant::now() < limit {
+                open();
+                awaited::wait_for_others(limit.saturating_duration_since(Instant::now()));
+                close();
+            }
         }
         FORKING.set(FORKING.get() + 1);
     }
     extern "C" fn in_parent() {
         FORKING.set(FORKING.get() - 1);
         if FORKING.get() == 0 {
-            GATE.fetch_and(!CLOSED, Ordering::Release);
-            futex::wake(&GATE, futex::ALL);
+            open();
         }
     }
     extern "C" fn in_child() {
         FORKING.set(FORKING.get() - 1);
         if FORKING.get() == 0 {
             list::reset();
+            awaited::forget_others();
             SURVIVOR.store(number(), Ordering::Relaxed);
             FIRST.store(NEXT.load(Ordering::Relaxed), Ordering::Relaxed);
             // No thread waits at the gate: the threads that did are not in this process.

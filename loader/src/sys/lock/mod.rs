@@ -11,11 +11,13 @@
 //! - A thread holds a [`Reentrant`] while foreign code runs. That code may wait for the thread that forks,
 //!   so a fork does not wait for the lock. The lock knows its owner by a number that no other thread ever
 //!   has. It is free if its owner is not a thread of this process.
+//! - Foreign code has its own "once". A fork waits for that too, but not for ever ([`awaited`]).
 //!
 //! The locks are futexes (futex(2)), one word each. parking_lot has a table of waiting threads, which another
 //! thread could have locked at the time of the fork. Threads take the locks in the order of [`Rank`]. Outside
 //! of this module the crate makes no lock (`tests/tests/tidy`).
 
+pub(crate) mod awaited;
 pub(crate) mod fork;
 mod futex;
 mod list;

@@ -1,0 +1,60 @@
+//! Work of foreign code that is done once, and that other threads wait for.
+//!
+//! In the child of a fork nobody would ever finish what another thread had begun. A thread may take locks of its
+//! own while it works, and may wait for the thread that forks. So it does not stay inside the gate. A fork waits for
+//! the work with the gate open, up to a limit.
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use super::{futex, undisturbed};
+
+/// How many threads do such work.
+static WORKING: AtomicU32 = AtomicU32::new(0);
+
+thread_local! {
+    /// How much of it the thread has begun and not ended.
+    static DEPTH: Cell<u32> = const { Cell::new(0) };
+}
+
+/// The calling thread begins such work, unless a thread forks: then it waits for the fork.
+pub(crate) fn begin() {
+    if DEPTH.get() == 0 {
+        undisturbed(|| WORKING.fetch_add(1, Ordering::Relaxed));
+    }
+    DEPTH.set(DEPTH.get() + 1);
+}
+
+/// The calling thread has ended what it has begun last.
+pub(crate) fn end() {
+    // Code that the thread ran before it was counted may end what it had begun then.
+    let Some(rest) = DEPTH.get().checked_sub(1) else { return };
+    DEPTH.set(rest);
+    if rest == 0 {
+        WORKING.fetch_sub(1, Ordering::Release);
+        futex::wake(&WORKING, 1);
+    }
+}
+
+/// How many threads other than the calling one do such work.
+pub(super) fn by_others() -> u32 {
+    WORKING.load(Ordering::Acquire) - own()
+}
+
+/// Waits until a thread has ended such work, no longer than `limit`. It may return for no reason.
+pub(super) fn wait_for_others(limit: Duration) {
+    let working = WORKING.load(Ordering::Relaxed);
+    if working > own() {
+        futex::wait_up_to(&WORKING, working, limit);
+    }
+}
+
+/// In the child of a fork.
+pub(super) fn forget_others() {
+    WORKING.store(own(), Ordering::Relaxed);
+}
+
+fn own() -> u32 {
+    u32::from(DEPTH.get() > 0)
+}
