@@ -39,6 +39,10 @@ const LONG: [&str; 4] = ["mask_rcnn", "extension_", "device_memory", "a_build_"]
 /// The step of [`package::run`].
 const PACKAGES: &str = "published crates compile from their archives alone";
 
+/// The crates with tests of their own. A part of them would be built once more, with the features that it needs alone.
+const CRATES: [&str; 5] =
+    ["--workspace", "--exclude", "hydrozoa-tests", "--exclude", "hydrozoa-capi"];
+
 /// The step of [`c_interface`].
 pub const C_INTERFACE: &str = "programs in C, C++ and Python; valgrind";
 
@@ -127,9 +131,13 @@ fn all(
         random::run(random::QUICK_COUNT, random::QUICK_SEED)
     });
     if let Some(place) = &place {
+        steps.run("build of the crates' tests", || {
+            check(workspace::cargo().args(["test", "--no-run"]).args(CRATES))
+        });
+        // The tests leave much of a second core free.
+        let packages = steps.begin(PACKAGES, || package::run(Some(1)));
         steps.run("unit, integration and doc tests of the crates", || {
-            let excluded = ["--exclude", "hydrozoa-tests", "--exclude", "hydrozoa-capi"];
-            tests(place, &[&["--workspace", "--no-fail-fast"], &excluded[..]].concat())
+            tests(place, &[&["--no-fail-fast"], &CRATES[..]].concat())
         });
         steps.run("packages and devices under torch policy shared", || shared(place));
         steps.run("cargo features: lints and tests", || features(place));
@@ -138,15 +146,13 @@ fn all(
             beside_pyo3::test(place.environment)
         });
         steps.run("a program built with panic = \"abort\"", || aborting(place));
-        // The conformance tests leave much of a second core free.
-        let packages = steps.begin(PACKAGES, || package::run(Some(1)));
+        steps.join(packages);
         let root = place.environment.root().to_owned();
         let numpy: Vec<PathBuf> = place.numpy.iter().map(|one| one.root().to_owned()).collect();
         let programs = steps.begin(C_INTERFACE, move || c_interface(&root, &numpy));
         steps.run("layer rules and conformance", || {
             tests(place, &["--release", "--package", "hydrozoa-tests", "--no-fail-fast"])
         });
-        steps.join(packages);
         steps.join(programs);
         others(&mut steps, place, pythons, further);
         steps.run("movables raced by 16 threads, 15 seconds", || {
@@ -288,7 +294,7 @@ impl<'a> Place<'a> {
 /// A process has one policy in these tests. The other run has the default.
 fn shared(place: &Place<'_>) -> Result<Outcome> {
     let mut command = workspace::cargo();
-    place.name(command.args(["test", "--package", "hydrozoa", "--no-fail-fast"]))?;
+    place.name(command.args(["test", "--no-fail-fast"]).args(CRATES))?;
     command.args(["--test", "packages_torch", "--test", "devices"]);
     command.args(["--test", "imports_torch", "--test", "package_imports"]);
     counted(command.env("HYDROZOA_TEST_TORCH", "shared"))
