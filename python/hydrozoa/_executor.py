@@ -9,7 +9,7 @@ import weakref
 from concurrent.futures import BrokenExecutor, Executor as Base, Future
 
 from . import _pickling as pickling
-from ._interpreter import Pool, refuse_inside
+from ._pool import Pool, budget, refuse_inside
 
 try:
     from threading import _register_atexit as register_at_exit
@@ -60,6 +60,15 @@ def _end_all():
 register_at_exit(_end_all)
 
 
+def _forked():
+    """In the child of a fork. The workers' threads are not there."""
+    for executor in list(_executors):
+        executor._shared.left_behind()
+
+
+os.register_at_fork(after_in_child=_forked)
+
+
 def _work(shared, index):
     """The life of a worker's thread. It has no reference to the executor."""
     try:
@@ -108,6 +117,12 @@ class _Shared:
         if pool is not None:
             pool.close()
 
+    def left_behind(self):
+        """In the child of a fork: nobody will run what is submitted."""
+        self.lock = threading.Lock()
+        self.sessions = {}
+        self.broken = RuntimeError("this process is a forked child, and the executor is its parent's: make one here")
+
     def broke(self, error):
         with self.lock:
             first, self.broken = self.broken is None, self.broken or error
@@ -128,13 +143,16 @@ class Executor(Base):
 
     `max_workers` interpreters start when they are first needed; by default one for each processor that the process may use.
     `python` and `venv` name another Python or virtual environment than this one's. `torch` is "auto", "isolated" or "shared".
+    Libraries of one interpreter (OpenMP, BLAS, torch) start `inner_threads` threads; by default its share of the processors,
+    unless variables such as OMP_NUM_THREADS say otherwise. Interpreters have the environment variables of this process as
+    they are when the first call begins.
 
     Functions, arguments and results go as pickles. Arrays, and tensors in main memory, are not copied: what is passed in is
     read-only in the interpreter, what is returned is not.
     """
 
     def __init__(self, max_workers=None, initializer=None, initargs=(), *, thread_name_prefix="", python=None, venv=None,
-                 torch="auto", import_profile=None):
+                 torch="auto", import_profile=None, inner_threads=None):
         refuse_inside()
         if max_workers is None:
             max_workers = len(os.sched_getaffinity(0))
@@ -142,8 +160,9 @@ class Executor(Base):
             raise ValueError("max_workers must be greater than 0")
         if initializer is not None and not callable(initializer):
             raise TypeError("initializer must be a callable")
+        budget(max_workers, inner_threads)
         self._max_workers = max_workers
-        options = dict(python=python, venv=venv, torch=torch, import_profile=import_profile)
+        options = dict(python=python, venv=venv, torch=torch, import_profile=import_profile, inner_threads=inner_threads)
         begun = pickling.dumps((initializer, tuple(initargs), {})) if initializer is not None else None
         self._shared = _Shared(lambda: Pool(max_workers, **options), begun)
         self._threads = []
@@ -155,7 +174,10 @@ class Executor(Base):
         _executors.add(self)
 
     def submit(self, fn, /, *args, **kwargs):
-        data, views = pickling.dumps((fn, args, kwargs))
+        return self.submit_pickled(*pickling.dumps((fn, args, kwargs)))
+
+    def submit_pickled(self, data, views):
+        """Schedules a call that was pickled: a function, its arguments and its keywords, and the memory beside them."""
         with self._shared.lock:
             if self._shared.broken is not None:
                 raise BrokenInterpreterPool("an interpreter or its initializer failed") from self._shared.broken
@@ -196,7 +218,9 @@ class Executor(Base):
             self._shared.queue.put(None)
         if wait:
             for thread in self._threads:
-                thread.join()
+                # A forked child has none of them.
+                if thread.is_alive():
+                    thread.join()
             self._shared.close()
 
     def interrupt(self):

@@ -1,215 +1,132 @@
-"""One interpreter, and calls of functions in it."""
+"""One interpreter, as PEP 734 has them."""
 
-import ctypes
-import os
-import sys
+import itertools
+import textwrap
+import threading
+import traceback
+import types
 import weakref
-from ctypes import byref, c_size_t, c_void_p
-from pathlib import Path
 
-from . import _memory
-from . import _pickling as pickling
-from ._library import BYTES, CONVERT, OBJECT, Error, Value, check, library, made, status_of, taken
-
-TORCH = {"auto": 0, "shared": 1, "isolated": 2}
+from . import _main as main
+from ._library import Error
+from ._pool import Pool
 
 
-class RemoteError(Error):
-    """An exception of the interpreter that cannot be made here: its class cannot be pickled."""
+class InterpreterError(Error):
+    """The interpreter is closed, or has work that must end first."""
+
+    status = "HZ_ERROR_IN_USE"
+
+
+class ExecutionFailed(InterpreterError):
+    """Code in the interpreter has raised an exception, which is the cause. `excinfo` describes it: its `type`, its text
+    `msg`, and as `formatted` the line that Python ends a traceback with."""
 
     status = "HZ_ERROR_PYTHON"
 
-
-class _Traceback(Exception):
-    """The cause of an exception that was raised in an interpreter: the traceback there."""
-
-    def __str__(self):
-        return f'\n"""\n{self.args[0]}"""'
+    def __init__(self, error):
+        formatted = "".join(traceback.format_exception_only(type(error), error)).strip()
+        super().__init__(formatted)
+        self.excinfo = types.SimpleNamespace(type=type(error), msg=str(error), formatted=formatted)
 
 
-def source(name):
-    return Path(__file__).with_name(name).read_bytes()
+_numbers = itertools.count(1)
 
 
-def refuse_inside():
-    """Raises an error in an interpreter."""
-    if "_hydrozoa_worker" in sys.modules:
-        raise Error("this is an interpreter of hydrozoa, which cannot start others: do that in the main program")
+class Interpreter:
+    """An interpreter of this process, with a GIL of its own. Any thread may call it, several at once.
 
+    The options are those of `Executor`. The interpreter ends when it is closed, or forgotten.
+    """
 
-class Pool:
-    """Interpreters of one configuration."""
+    def __init__(self, *, python=None, venv=None, torch="auto", import_profile=None, inner_threads=None):
+        self._id = next(_numbers)
+        self._pool = Pool(
+            1, python=python, venv=venv, torch=torch, import_profile=import_profile, inner_threads=inner_threads
+        )
+        self._lock = threading.Lock()
+        # A session of each thread that calls.
+        self._own = threading.local()
+        self._sessions = weakref.WeakSet()
+        self._running = 0
+        self._is_closed = False
+        self._session()
 
-    def __init__(self, count, *, python=None, venv=None, torch="auto", import_profile=None):
-        refuse_inside()
-        if torch not in TORCH:
-            raise ValueError(f"torch is {torch!r}, and may be {', '.join(map(repr, TORCH))}")
-        builder = library.hz_builder_new()
-        try:
-            check("hz_builder_interpreters", builder, count)
-            check("hz_builder_torch", builder, TORCH[torch])
-            if python is None and venv is None:
-                venv, python = (sys.prefix, None) if sys.prefix != sys.base_prefix else (None, sys.base_prefix)
-            if python is not None:
-                check("hz_builder_python", builder, os.fsencode(python))
-            if venv is not None:
-                check("hz_builder_venv", builder, os.fsencode(venv))
-            if import_profile is not None:
-                check("hz_builder_import_profile", builder, os.fsencode(import_profile))
-            self.handle = made("hz_builder_build", builder)
-        finally:
-            library.hz_builder_free(builder)
-        self._end = weakref.finalize(self, library.hz_pool_free, self.handle)
-        self._end.atexit = False
-        for name, file in (("_hydrozoa_pickling", "_pickling.py"), ("_hydrozoa_worker", "_worker.py")):
-            check("hz_pool_register_module", self.handle, name.encode(), source(file))
+    def __repr__(self):
+        return f"Interpreter({self._id})"
 
-    def close(self):
-        """Waits for the end of the interpreters that nothing uses. The others end when nothing uses them any more."""
-        self._end()
+    @property
+    def id(self):
+        """A number that no other interpreter of this process has."""
+        return self._id
 
-    def session(self, index):
-        return Session(self, index)
+    def is_running(self):
+        """Whether a call runs."""
+        return self._running > 0
 
+    def prepare_main(self, names=None, /, **more):
+        """Sets variables of the interpreter's `__main__`. The values go as arguments of calls do."""
+        self._raising(main.assign, {**(names or {}), **more})
 
-class Session:
-    """The calling thread's lease on one interpreter of a pool."""
+    def exec(self, code, /, dedent=True):
+        """Runs source text in the interpreter's `__main__`, in this thread."""
+        if not isinstance(code, str):
+            raise TypeError(f"code is a text, not {type(code).__name__}")
+        self._raising(main.execute, textwrap.dedent(code) if dedent else code)
 
-    def __init__(self, pool, index):
-        self._pool = pool
-        self._has_given_up = False
-        self._only, self._place, self._error = (Value * 1)(), c_void_p(), c_void_p()
-        self._place_reference, self._error_reference = byref(self._place), byref(self._error)
-        self._handle = made("hz_pool_acquire_on", pool.handle, index)
-        self._end = weakref.finalize(self, library.hz_session_free, self._handle)
-        self._end.atexit = False
-        self._interrupt = made("hz_session_interrupt_handle", self._handle)
-        self._interrupt_end = weakref.finalize(self, library.hz_interrupt_handle_free, self._interrupt)
-        self._interrupt_end.atexit = False
-        worker = made("hz_session_import", self._handle, b"_hydrozoa_worker")
-        try:
-            self._run = self._own(made("hz_object_getattr", worker, self._handle, b"run"))
-            prepare = made("hz_object_getattr", worker, self._handle, b"prepare")
-        finally:
-            library.hz_object_free(worker)
-        try:
-            data, _ = pickling.dumps(([entry for entry in sys.path if entry],))
-            library.hz_object_free(self._called(prepare, data, []))
-        finally:
-            library.hz_object_free(prepare)
+    def call(self, function, /, *args, **kwargs):
+        """`function(*args, **kwargs)` in the interpreter, in this thread."""
+        return self._raising(function, *args, **kwargs)
 
-    def _own(self, handle):
-        end = weakref.finalize(self, library.hz_object_free, handle)
-        end.atexit = False
-        return handle
-
-    def close(self):
-        self._interrupt_end()
-        self._end()
+    def call_in_thread(self, function, /, *args, **kwargs):
+        """Begins a call in a new thread, and returns that. Its result is lost, and its exception is shown as a thread's."""
+        thread = threading.Thread(target=self.call, args=(function, *args), kwargs=kwargs, name=f"interpreter-{self._id}")
+        thread.start()
+        return thread
 
     def interrupt(self):
-        """Raises KeyboardInterrupt in the call that runs, from any thread. True if there is one."""
-        return library.hz_interrupt_handle_interrupt(self._interrupt)
+        """Raises KeyboardInterrupt in the calls that run. Native code goes on until it returns. The number of these calls."""
+        return sum(session.interrupt() for session in list(self._sessions))
 
-    def call(self, function, /, *arguments, **keywords):
-        """`function(*arguments, **keywords)` in the interpreter."""
-        data, views = pickling.dumps((function, arguments, keywords))
+    def close(self):
+        """Ends the interpreter. While calls run, that is an `InterpreterError`."""
+        with self._lock:
+            if self._running:
+                raise InterpreterError(f"{self!r} has {self._running} calls that run: wait for them, or interrupt() them")
+            if self._is_closed:
+                return
+            self._is_closed = True
+            sessions = list(self._sessions)
+        for session in sessions:
+            session.close()
+        self._pool.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def _session(self):
+        session = getattr(self._own, "session", None)
+        if session is None:
+            session = self._own.session = self._pool.session(0)
+            self._sessions.add(session)
+        return session
+
+    def _raising(self, function, /, *args, **kwargs):
+        with self._lock:
+            if self._is_closed:
+                raise InterpreterError(f"{self!r} is closed")
+            self._running += 1
         try:
-            return self.finish(self.begin(data, views))
+            session = self._session()
+            try:
+                return session.call(function, *args, **kwargs)
+            except Exception as error:
+                if isinstance(error, Error) and getattr(error, "status", "") != "HZ_ERROR_PYTHON":
+                    raise
+                raise ExecutionFailed(error) from error
         finally:
-            self.collect()
-
-    def collect(self):
-        """Frees the memory that this Python has given up. Otherwise the next call does."""
-        if not self._has_given_up:
-            return
-        self._has_given_up = False
-        truth = ctypes.c_bool()
-        _, error = status_of("hz_object_truth", self._run, self._handle, byref(truth))
-        # An interrupt that comes too late.
-        library.hz_error_free(error)
-
-    def begin(self, data, views):
-        """Calls what was pickled. The result is the handle of an object."""
-        lent = []
-        try:
-            for view in views:
-                lent.append(_memory.lend(self._handle, view, not pickling.is_shared(view)))
-            return self._called(self._run, data, lent)
-        finally:
-            for handle in lent:
-                self._has_given_up = True
-                library.hz_object_free(handle)
-
-    def _called(self, function, data, objects):
-        if objects:
-            values = (Value * (1 + len(objects)))()
-            for place, handle in enumerate(objects, 1):
-                values[place].kind = OBJECT
-                values[place].data.object = handle
-        else:
-            values = self._only
-        first = values[0]
-        first.kind, first.len, first.data.bytes = BYTES, len(data), data
-        status = library.hz_object_call(
-            function, self._handle, values, len(values), None, 0, self._place_reference, self._error_reference
-        )
-        # The bytes were copied.
-        first.data.bytes = None
-        return self._placed(status)
-
-    def _placed(self, status):
-        """The handle that a function has made. A session has one thread, and so one place for it."""
-        if status:
-            raise taken(status, self._error)
-        return self._place.value
-
-    def finish(self, result):
-        """The value of a call, or its exception."""
-        try:
-            data, views = self._parts(result)
-        finally:
-            library.hz_object_free(result)
-        kind, data = data[:1], data[1:]
-        if kind == b"v":
-            return pickling.loads(data, views)
-        name, message, text, own = pickling.loads(data)
-        try:
-            error, cause = pickling.loads(own, views)
-        except BaseException:
-            # Its class cannot be had here.
-            error, cause = RemoteError(f"{name}: {message}"), None
-        error.__cause__ = cause
-        trace = _Traceback(text)
-        if cause is None:
-            raise error from trace
-        # The traceback shows the cause too.
-        cause.__cause__ = trace
-        raise error
-
-    def _parts(self, result):
-        status = library.hz_object_to_bytes(result, self._handle, self._place_reference, self._error_reference)
-        if status != CONVERT:
-            return self._bytes(self._placed(status)), ()
-        library.hz_error_free(self._error)
-        count = c_size_t()
-        check("hz_object_len", result, self._handle, byref(count))
-        parts = []
-        try:
-            for index in range(count.value):
-                key = Value(2, 0)
-                key.data.integer = index
-                parts.append(made("hz_object_get_item", result, self._handle, byref(key)))
-            data = self._bytes(made("hz_object_to_bytes", parts[0], self._handle))
-            return data, [_memory.borrow(self._handle, part) for part in parts[1:]]
-        finally:
-            self._has_given_up = True
-            for part in parts:
-                library.hz_object_free(part)
-
-    @staticmethod
-    def _bytes(handle):
-        try:
-            return ctypes.string_at(library.hz_bytes_data(handle), library.hz_bytes_len(handle))
-        finally:
-            library.hz_bytes_free(handle)
+            with self._lock:
+                self._running -= 1

@@ -57,6 +57,7 @@ _CHECKED = {
     "hz_builder_max_sessions": (_handle, c_size_t),
     "hz_builder_python": (_handle, _text),
     "hz_builder_venv": (_handle, _text),
+    "hz_builder_environment": (_handle, POINTER(c_char_p), c_size_t),
     "hz_builder_torch": (_handle, c_uint32),
     "hz_builder_import_profile": (_handle, _text),
     "hz_builder_build": (_handle, _out),

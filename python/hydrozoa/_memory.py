@@ -1,6 +1,7 @@
 """Memory that two Pythons use without a copy, in both directions."""
 
 import ctypes
+import os
 import queue
 import threading
 import weakref
@@ -33,6 +34,14 @@ _numbers = iter(range(1, 2**62))
 _returned = queue.SimpleQueue()
 _returner = None
 _lock = threading.Lock()
+
+
+def _forked():
+    global _lock
+    _lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_forked)
 
 
 @Release

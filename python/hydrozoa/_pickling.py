@@ -23,14 +23,17 @@ def is_shared(view):
     return isinstance(view.obj, ctypes.Array)
 
 
-def _beside(views):
-    """A pickler's callback that puts memory into `views`. It does not know the pickler, whose memo would live as a cycle."""
+def _beside(views, least):
+    """A pickler's callback that puts memory of at least so many bytes into `views`. It does not know the pickler, whose memo
+    would live as a cycle."""
 
     def callback(buffer):
         try:
             view = buffer.raw()
         except BufferError:
             # Memory with gaps is copied.
+            return True
+        if view.nbytes < least:
             return True
         views.append(view)
         return False
@@ -119,9 +122,20 @@ class _Checking(Pickler):
         return super().reducer_override(object)
 
 
-def _by_value(object):
+def _cloudpickle():
+    """cloudpickle, or the one that joblib brings where that is used."""
+    try:
+        import cloudpickle
+    except ImportError:
+        if "joblib" not in sys.modules:
+            raise
+        from joblib.externals import cloudpickle
+    return cloudpickle
+
+
+def _by_value(object, least):
     """cloudpickle's bytes of an object, and the memory that goes beside."""
-    import cloudpickle
+    cloudpickle = _cloudpickle()
 
     class Cloud(cloudpickle.Pickler):
         def reducer_override(self, object):
@@ -129,19 +143,19 @@ def _by_value(object):
             return super().reducer_override(object) if reduced is NotImplemented else reduced
 
     file, views = io.BytesIO(), []
-    Cloud(file, protocol=5, buffer_callback=_beside(views)).dump(object)
+    Cloud(file, protocol=5, buffer_callback=_beside(views, least)).dump(object)
     return file.getvalue(), views
 
 
-def dumps(object):
-    """The bytes of an object, and the memory that goes beside. Functions and classes go by reference. Those of the main
-    program, lambdas and local ones go by cloudpickle."""
+def dumps(object, least=0):
+    """The bytes of an object, and the memory of at least `least` bytes that goes beside. Functions and classes go by
+    reference. Those of the main program, lambdas and local ones go by cloudpickle."""
     file, views = io.BytesIO(), []
     try:
-        _Checking(file, protocol=5, buffer_callback=_beside(views)).dump(object)
+        _Checking(file, protocol=5, buffer_callback=_beside(views, least)).dump(object)
     except _ByValue as by_value:
         try:
-            return _by_value(object)
+            return _by_value(object, least)
         except ImportError:
             raise pickle.PicklingError(
                 f"{by_value.args[0]!r} is in no module that an interpreter can import: put it into one, or install cloudpickle"

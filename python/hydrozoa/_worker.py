@@ -8,11 +8,36 @@ import _hydrozoa_pickling as pickling
 VALUE, RAISED = b"v", b"r"
 
 
+_inner_threads = None
+_seen = None
+
+
 def prepare(data):
-    """Modules are found here as where the calls come from."""
-    path, = pickling.loads(data)
+    """Modules are found here as where the calls come from. Libraries may use `_inner_threads` threads. Managers of multiprocessing
+    know this interpreter as they know the caller."""
+    global _inner_threads
+    path, _inner_threads, key = pickling.loads(data)
     sys.path[:] = path + [entry for entry in sys.path if entry not in path]
+    if key is not None:
+        from multiprocessing import process
+
+        process.current_process().authkey = key
     return b""
+
+
+def _limit_threads():
+    """libgomp is one for all interpreters, and reads the environment of the process. It has a number for each thread that
+    calls it: threadpoolctl sets that of this one. scikit-learn, which needs libgomp, has threadpoolctl."""
+    global _seen
+    control = sys.modules.get("threadpoolctl")
+    if control is None or _inner_threads is None or _seen == len(sys.modules):
+        return
+    _seen = len(sys.modules)
+    try:
+        control.threadpool_limits(limits=_inner_threads, user_api="openmp")
+    except (AttributeError, OSError):
+        # It is being imported, or does not know a library.
+        _seen = None
 
 
 def _described(error):
@@ -42,6 +67,7 @@ def run(data, *views):
     try:
         function, arguments, keywords = pickling.loads(data, views)
         del data, views
+        _limit_threads()
         value = function(*arguments, **keywords)
         del function, arguments, keywords
         data, views = pickling.dumps(value)

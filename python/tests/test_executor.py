@@ -78,7 +78,7 @@ class Calls(unittest.TestCase):
         self.assertEqual(self.executor.submit(lambda n: base + n, 2).result(), 42)
 
     def test_without_cloudpickle_the_error_says_what_to_do(self):
-        with mock.patch.dict(sys.modules, {"cloudpickle": None}):
+        with mock.patch.dict(sys.modules, {"cloudpickle": None, "joblib": None, "joblib.externals": None}):
             with self.assertRaisesRegex(pickle.PicklingError, "install cloudpickle"):
                 self.executor.submit(lambda: 1)
 
@@ -188,6 +188,61 @@ class Lives(unittest.TestCase):
         while count() > before and time.monotonic() < end:
             time.sleep(0.01)
         self.assertLessEqual(count(), before)
+
+    def test_a_manager_s_list_is_used_in_interpreters(self):
+        printed = script("""
+            import multiprocessing
+            import hydrozoa, work
+            if __name__ == "__main__":
+                with multiprocessing.Manager() as manager, hydrozoa.Executor(2) as executor:
+                    shared = manager.list()
+                    list(executor.map(work.append, [shared] * 4, range(4)))
+                    print(sorted(shared))
+        """)
+        self.assertEqual(printed, "[0, 1, 2, 3]\n")
+
+    def test_an_interrupt_may_come_while_the_interpreters_end(self):
+        executor = hydrozoa.Executor(2)
+        for _ in range(20):
+            list(executor.map(abs, range(4)))
+            sessions = list(executor._shared.sessions.values())
+            over = threading.Event()
+
+            def interrupt():
+                while not over.is_set():
+                    for session in sessions:
+                        session.interrupt()
+
+            thread = threading.Thread(target=interrupt)
+            thread.start()
+            executor.shutdown()
+            over.set()
+            thread.join()
+            self.assertFalse(any(session.interrupt() for session in sessions))
+            executor = hydrozoa.Executor(2)
+
+    def test_a_forked_child_is_told_that_the_executor_is_its_parent_s_and_makes_one_of_its_own(self):
+        printed = script("""
+            import os, warnings
+            import hydrozoa, work
+            warnings.simplefilter("ignore")
+            executor = hydrozoa.Executor(2)
+            executor.submit(work.pid).result()
+            child = os.fork()
+            if child == 0:
+                try:
+                    executor.submit(work.pid)
+                except hydrozoa.BrokenInterpreterPool as error:
+                    print(error.__cause__, flush=True)
+                executor.shutdown()
+                with hydrozoa.Executor(1) as own:
+                    print(own.submit(work.pid).result() == os.getpid(), flush=True)
+                os._exit(0)
+            print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), executor.submit(work.add, 1).result())
+            executor.shutdown()
+        """)
+        self.assertEqual(
+            printed, "this process is a forked child, and the executor is its parent's: make one here\nTrue\n0 1\n")
 
     def test_an_executor_that_is_forgotten_ends(self):
         executor = hydrozoa.Executor(1)

@@ -116,3 +116,31 @@ def infer(model, rows):
 
     with torch.no_grad():
         return model(rows)
+
+
+def where():
+    """Which interpreter runs this, and whether it is a copy."""
+    return id(sys), "_hydrozoa_worker" in sys.modules
+
+
+def threads_of(*names):
+    return [os.environ.get(name) for name in names]
+
+
+def nested(values):
+    import joblib
+
+    with joblib.parallel_config("hydrozoa", n_jobs=2):
+        return joblib.Parallel()(joblib.delayed(abs)(value) for value in values)
+
+
+def described(array):
+    return array.flags.writeable, array.ctypes.data
+
+
+def of_main(text):
+    return eval(text, vars(sys.modules["__main__"]))
+
+
+def append(items, item):
+    items.append(item)

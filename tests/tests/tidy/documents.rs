@@ -60,8 +60,15 @@ fn every_test_that_a_document_names_exists() {
     let tests = tests(&sources);
     let header = sources.iter().find(|source| source.path == "capi/include/hydrozoa.h");
     let header = &header.expect("the C interface has a header").text;
+    let of_python = sources.iter().filter(|source| source.path.starts_with("python/tests/test_"));
+    let of_python: BTreeSet<&str> = of_python
+        .flat_map(|source| source.text.lines())
+        .filter_map(|line| line.trim_start().strip_prefix("def ")?.split_once('('))
+        .map(|(name, _)| name)
+        .collect();
     let exists = |name: &str| match name.strip_suffix('*') {
         _ if name.starts_with("hz_") => header.contains(&format!("{name}(")),
+        None if name.starts_with("test_") => of_python.contains(name),
         Some(prefix) => tests.iter().any(|test| test.starts_with(prefix)),
         None => tests.contains(name),
     };
