@@ -314,6 +314,9 @@ enum hz_status hz_builder_memory_limit(struct hz_builder *builder, size_t bytes,
 // Imports modules when they are used, as the profile in the file says (docs/imports.md).
 enum hz_status hz_builder_import_profile(struct hz_builder *builder, const char *file, struct hz_error **error);
 
+// The directory, on a local disk, in which hz_pool_settle puts memory of interpreters.
+enum hz_status hz_builder_settle_in(struct hz_builder *builder, const char *directory, struct hz_error **error);
+
 // The optimisation level, as `python -O` (1) and `-OO` (2). The default is 0.
 enum hz_status hz_builder_optimize(struct hz_builder *builder, uint8_t level, struct hz_error **error);
 
@@ -610,6 +613,15 @@ enum hz_status hz_pool_register_module(const struct hz_pool *pool,
                                        const char *name,
                                        const char *source,
                                        struct hz_error **error);
+
+// Moves memory of the interpreters to files without names in the directory of hz_builder_settle_in, one interpreter after
+// the other: page cache, which the kernel drops when memory is short. What is written becomes anonymous memory again.
+// Call it when the interpreters have done once what they are for. `left`, which may be NULL, gets how many of their
+// bytes are still anonymous. While it runs calls wait. A call that runs keeps its interpreter from it: an error, and nothing
+// is lost.
+enum hz_status hz_pool_settle(const struct hz_pool *pool,
+                              uint64_t *left,
+                              struct hz_error **error);
 
 // Takes the pool, also if it fails, and waits at most for so long until its interpreters have ended. HZ_ERROR_IN_USE
 // says what still has one; it ends by itself when that is freed.

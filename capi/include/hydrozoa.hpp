@@ -534,6 +534,13 @@ public:
         check([&](hz_error **error) { return hz_pool_replace(pool_.get(), index, error); });
     }
 
+    // The bytes of the interpreters that are still anonymous.
+    std::uint64_t settle() const {
+        std::uint64_t left = 0;
+        check([&](hz_error **error) { return hz_pool_settle(pool_.get(), &left, error); });
+        return left;
+    }
+
     void resize(std::size_t count) const {
         check([&](hz_error **error) { return hz_pool_resize(pool_.get(), count, error); });
     }
@@ -572,6 +579,7 @@ public:
     Builder &path(const char *directory) { return set(hz_builder_path, directory); }
     Builder &torch(hz_torch_policy policy) { return set(hz_builder_torch, static_cast<std::uint32_t>(policy)); }
     Builder &memory_limit(std::size_t bytes) { return set(hz_builder_memory_limit, bytes); }
+    Builder &settle_in(const char *directory) { return set(hz_builder_settle_in, directory); }
     Builder &replace_stuck(bool replace) { return set(hz_builder_replace_stuck, replace); }
 
     Pool build() const {

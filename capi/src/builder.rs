@@ -244,6 +244,19 @@ pub unsafe extern "C" fn hz_builder_import_profile(
     }
 }
 
+/// The directory, on a local disk, in which hz_pool_settle puts memory of interpreters.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hz_builder_settle_in(
+    builder: *mut hz_builder,
+    directory: *const c_char,
+    error: *mut *mut hz_error,
+) -> hz_status {
+    // SAFETY: the caller keeps the rules of the header.
+    unsafe {
+        change(builder, error, |builder| Ok(builder.settle_in(path(directory, "directory")?)))
+    }
+}
+
 /// The optimisation level, as `python -O` (1) and `-OO` (2). The default is 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hz_builder_optimize(

@@ -126,6 +126,29 @@ pub unsafe extern "C" fn hz_pool_register_module(
     }
 }
 
+/// Moves memory of the interpreters to files without names in the directory of hz_builder_settle_in, one interpreter after
+/// the other: page cache, which the kernel drops when memory is short. What is written becomes anonymous memory again.
+/// Call it when the interpreters have done once what they are for. `left`, which may be NULL, gets how many of their
+/// bytes are still anonymous. While it runs calls wait. A call that runs keeps its interpreter from it: an error, and nothing
+/// is lost.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hz_pool_settle(
+    pool: *const hz_pool,
+    left: *mut u64,
+    error: *mut *mut hz_error,
+) -> hz_status {
+    // SAFETY: the caller keeps the rules of the header.
+    unsafe {
+        guarded(error, || {
+            let settled = reference(pool, "pool")?.0.settle()?;
+            if let Some(left) = left.as_mut() {
+                *left = settled.iter().map(|one| one.anonymous).sum();
+            }
+            Ok(())
+        })
+    }
+}
+
 /// Takes the pool, also if it fails, and waits at most for so long until its interpreters have ended. HZ_ERROR_IN_USE
 /// says what still has one; it ends by itself when that is freed.
 #[unsafe(no_mangle)]

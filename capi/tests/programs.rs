@@ -172,7 +172,7 @@ fn a_program_in_c_uses_a_package_and_a_movable() {
 #[test]
 fn settings_and_operations_have_their_effects_in_cpp() {
     let source = "tests/programs/surface.cpp";
-    prints_what_it_should(source, &mut command(&compile(source)));
+    prints_what_it_should(source, command(&compile(source)).arg(scratch()));
 }
 
 #[test]

@@ -26,6 +26,7 @@ use crate::system::SYSTEM;
 use crate::visible::debugger;
 use crate::visible::publish;
 use crate::visible::redirect::{Everywhere, redirect};
+use crate::visible::statics;
 use crate::visible::unwind;
 
 /// Loads images into domains. Cheap to clone.
@@ -84,7 +85,7 @@ impl LoaderBuilder {
         debugger::prepare(&SYSTEM);
         let policy = Arc::new(self.policy);
         let everywhere: Arc<[Everywhere]> =
-            dl::everywhere().into_iter().chain(self.everywhere).collect();
+            statics::everywhere().into_iter().chain(self.everywhere).collect();
         let commons =
             DomainBuilder::new("commons", policy.clone(), None, everywhere.clone()).build()?;
         Ok(Loader { policy, commons, everywhere })

@@ -39,10 +39,11 @@ class Interpreter:
     The options are those of `Executor`. The interpreter ends when it is closed, or forgotten.
     """
 
-    def __init__(self, *, python=None, venv=None, torch="auto", import_profile=None, inner_threads=None):
+    def __init__(self, *, python=None, venv=None, torch="auto", import_profile=None, inner_threads=None, settle_in=None):
         self._id = next(_numbers)
         self._pool = Pool(
-            1, python=python, venv=venv, torch=torch, import_profile=import_profile, inner_threads=inner_threads
+            1, python=python, venv=venv, torch=torch, import_profile=import_profile, inner_threads=inner_threads,
+            settle_in=settle_in,
         )
         self._lock = threading.Lock()
         # A session of each thread that calls.
@@ -84,9 +85,15 @@ class Interpreter:
         thread.start()
         return thread
 
+    def settle(self):
+        """As `Executor.settle`."""
+        return self._pool.settle()
+
     def interrupt(self):
         """Raises KeyboardInterrupt in the calls that run. Native code goes on until it returns. The number of these calls."""
-        return sum(session.interrupt() for session in list(self._sessions))
+        with self._lock:
+            sessions = list(self._sessions)
+        return sum(session.interrupt() for session in sessions)
 
     def close(self):
         """Ends the interpreter. While calls run, that is an `InterpreterError`."""
@@ -111,7 +118,8 @@ class Interpreter:
         session = getattr(self._own, "session", None)
         if session is None:
             session = self._own.session = self._pool.session(0)
-            self._sessions.add(session)
+            with self._lock:
+                self._sessions.add(session)
         return session
 
     def _raising(self, function, /, *args, **kwargs):

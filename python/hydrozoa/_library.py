@@ -6,7 +6,7 @@ interpreter while it has that GIL.
 
 import ctypes
 import os
-from ctypes import POINTER, byref, c_bool, c_char_p, c_double, c_int, c_int64, c_size_t, c_uint32, c_void_p
+from ctypes import POINTER, byref, c_bool, c_char_p, c_double, c_int, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
 from pathlib import Path
 
 
@@ -60,8 +60,10 @@ _CHECKED = {
     "hz_builder_environment": (_handle, POINTER(c_char_p), c_size_t),
     "hz_builder_torch": (_handle, c_uint32),
     "hz_builder_import_profile": (_handle, _text),
+    "hz_builder_settle_in": (_handle, _text),
     "hz_builder_build": (_handle, _out),
     "hz_pool_acquire_on": (_handle, c_size_t, _out),
+    "hz_pool_settle": (_handle, POINTER(c_uint64)),
     "hz_pool_register_module": (_handle, _text, _text),
     "hz_session_import": (_handle, _text, _out),
     "hz_session_interrupt_handle": (_handle, _out),

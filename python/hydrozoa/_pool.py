@@ -5,7 +5,7 @@ import os
 import sys
 import threading
 import weakref
-from ctypes import byref, c_size_t, c_void_p
+from ctypes import byref, c_size_t, c_uint64, c_void_p
 from pathlib import Path
 
 from . import _memory
@@ -62,7 +62,7 @@ def _environment(threads, is_asked_for):
 class Pool:
     """Interpreters of one configuration."""
 
-    def __init__(self, count, *, python=None, venv=None, torch="auto", import_profile=None, inner_threads=None):
+    def __init__(self, count, *, python=None, venv=None, torch="auto", import_profile=None, inner_threads=None, settle_in=None):
         refuse_inside()
         if torch not in TORCH:
             raise ValueError(f"torch is {torch!r}, and may be {', '.join(map(repr, TORCH))}")
@@ -84,6 +84,8 @@ class Pool:
                 check("hz_builder_venv", builder, os.fsencode(venv))
             if import_profile is not None:
                 check("hz_builder_import_profile", builder, os.fsencode(import_profile))
+            if settle_in is not None:
+                check("hz_builder_settle_in", builder, os.fsencode(settle_in))
             self.handle = made("hz_builder_build", builder)
         finally:
             library.hz_builder_free(builder)
@@ -92,6 +94,12 @@ class Pool:
         for file in ("_pickling.py", "_main.py", "_worker.py"):
             name = f"_hydrozoa{file.removesuffix('.py')}"
             check("hz_pool_register_module", self.handle, name.encode(), source(file))
+
+    def settle(self):
+        """Moves memory of the interpreters to the directory that they were made with. The bytes that are left."""
+        left = c_uint64()
+        check("hz_pool_settle", self.handle, byref(left))
+        return left.value
 
     def close(self):
         """Waits for the end of the interpreters that nothing uses. The others end when nothing uses them any more."""

@@ -24,57 +24,76 @@ IDLE = 300
 _OPTIONS = ("initializer", "initargs", "python", "venv", "torch", "import_profile")
 
 
+class _Entry:
+    """An executor, and the backends that use it."""
+
+    def __init__(self, key, executor):
+        self.key, self.executor = key, executor
+        self.users = weakref.WeakSet()
+        self.timer = None
+
+    def stop_timer(self):
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+
+
 class _Reusable:
-    """One executor for successive calls with the same options."""
+    """Executors for successive calls, one for each set of options that is in use, and the last one that was."""
 
     def __init__(self):
         self._lock = threading.Lock()
-        self._key = self._executor = self._timer = None
-        self._users = weakref.WeakSet()
+        self._entries = []
 
     def get(self, user, workers, options):
-        key = (workers, tuple(sorted(options.items(), key=lambda option: option[0])))
+        key = (workers, options)
         with self._lock:
-            self._stop_timer()
-            if self._executor is None or self._key != key or self._executor._broken:
-                self._end()
-                self._key, self._executor = key, Executor(workers, **options)
-            self._users.add(user)
-            return self._executor
+            for entry in [entry for entry in self._entries if entry.executor._broken]:
+                self._entries.remove(entry)
+            found = next((entry for entry in self._entries if entry.key == key), None)
+            for entry in [entry for entry in self._entries if entry is not found and not entry.users]:
+                self._end(entry)
+            if found is None:
+                found = _Entry(key, Executor(workers, **options))
+                self._entries.append(found)
+            found.stop_timer()
+            found.users.add(user)
+            return found.executor
 
     def leave(self, user, executor, idle):
         """`user` needs the executor no longer."""
         with self._lock:
-            self._users.discard(user)
-            if executor is self._executor and not self._users:
-                self._stop_timer()
-                self._timer = threading.Timer(idle, self._expire, (executor,))
-                self._timer.daemon = True
-                self._timer.start()
+            for entry in self._entries:
+                if entry.executor is executor:
+                    entry.users.discard(user)
+                    if not entry.users:
+                        entry.stop_timer()
+                        entry.timer = threading.Timer(idle, self._expire, (entry,))
+                        entry.timer.daemon = True
+                        entry.timer.start()
 
-    def abort(self, executor):
-        """Ends the executor's calls. The next call has a new one."""
+    def abort(self, user, executor):
+        """Ends the executor's calls, unless other loops use it. The next loop has a new one then. Whether it has ended them."""
         with self._lock:
-            if executor is self._executor:
-                self._key = self._executor = None
+            for entry in [entry for entry in self._entries if entry.executor is executor]:
+                entry.users.discard(user)
+                if entry.users:
+                    return False
+                entry.stop_timer()
+                self._entries.remove(entry)
         executor.shutdown(wait=False, cancel_futures=True)
         executor.interrupt()
+        return True
 
-    def _expire(self, executor):
+    def _expire(self, entry):
         with self._lock:
-            if executor is self._executor and not self._users:
-                self._end()
+            if entry in self._entries and not entry.users:
+                self._end(entry)
 
-    def _end(self):
-        if self._executor is not None:
-            # Calls that another thread waits for still run.
-            self._executor.shutdown(wait=False)
-        self._key = self._executor = None
-
-    def _stop_timer(self):
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+    def _end(self, entry):
+        entry.stop_timer()
+        self._entries.remove(entry)
+        entry.executor.shutdown(wait=False)
 
 
 _reusable = _Reusable()
@@ -126,11 +145,14 @@ class HydrozoaBackend(AutoBatchingMixin, ParallelBackendBase):
         self._least = sys.maxsize if max_nbytes is None or options.get("mmap_mode") == "c" else max_nbytes
         wanted = {name: options[name] for name in _OPTIONS if name in options}
         self._workers = _reusable.get(self, n_jobs, {**wanted, "inner_threads": self.inner_max_num_threads})
+        self._futures = set()
         self.parallel = parallel
         return n_jobs
 
     def submit(self, func, callback=None):
         future = self._workers.submit_pickled(*pickling.dumps((_run, (func,), {}), self._least))
+        self._futures.add(future)
+        future.add_done_callback(self._futures.discard)
         if callback is not None:
             future.add_done_callback(callback)
         return future
@@ -145,7 +167,9 @@ class HydrozoaBackend(AutoBatchingMixin, ParallelBackendBase):
         self.reset_batch_stats()
 
     def abort_everything(self, ensure_ready=True):
-        _reusable.abort(self._workers)
+        if not _reusable.abort(self, self._workers):
+            for future in list(self._futures):
+                future.cancel()
         self._workers = None
         if ensure_ready:
             self.configure(n_jobs=self.parallel.n_jobs, parallel=self.parallel, **self.parallel._backend_kwargs)

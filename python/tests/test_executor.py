@@ -8,6 +8,7 @@ import pickle
 import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
 import threading
 import time
@@ -220,6 +221,24 @@ class Lives(unittest.TestCase):
             thread.join()
             self.assertFalse(any(session.interrupt() for session in sessions))
             executor = hydrozoa.Executor(2)
+
+    def test_settled_interpreters_answer_as_before(self):
+        with tempfile.TemporaryDirectory(dir="/var/tmp") as folder, hydrozoa.Executor(2, settle_in=folder) as executor:
+            before = list(executor.map(work.add, range(20)))
+            left = executor.settle()
+            self.assertLess(left, 8 << 20)
+            self.assertEqual(list(executor.map(work.add, range(20))), before)
+            running = executor.submit(time.sleep, 2)
+            while not running.running():
+                time.sleep(0.01)
+            time.sleep(0.2)
+            with self.assertRaisesRegex(hydrozoa.Error, "not settled: calls on it"):
+                executor.settle()
+            running.result()
+        with hydrozoa.Executor(1) as executor:
+            executor.submit(work.pid).result()
+            with self.assertRaisesRegex(hydrozoa.Error, "settle"):
+                executor.settle()
 
     def test_a_forked_child_is_told_that_the_executor_is_its_parent_s_and_makes_one_of_its_own(self):
         printed = script("""

@@ -1,6 +1,8 @@
 """joblib's calls in interpreters."""
 
 import os
+import threading
+import time
 import unittest
 import warnings
 from unittest import mock
@@ -55,6 +57,50 @@ class Joblib(unittest.TestCase):
         for options in ({"max_nbytes": None}, {"mmap_mode": "c"}):
             for writable, address in Parallel(**options)(delayed(work.described)(array) for _ in range(4)):
                 self.assertTrue(writable)
+
+    def test_loops_with_other_options_run_beside_each_other(self):
+        results = {}
+
+        def loop(n_jobs):
+            with joblib.parallel_config("hydrozoa", n_jobs=n_jobs):
+                results[n_jobs] = Parallel()(delayed(work.add)(n, n_jobs) for n in range(300))
+
+        threads = [threading.Thread(target=loop, args=(n_jobs,)) for n_jobs in (2, 3, 4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(results, {n_jobs: [n + n_jobs for n in range(300)] for n_jobs in (2, 3, 4)})
+
+    def test_an_exception_ends_no_other_loop(self):
+        results = []
+        begun = threading.Event()
+
+        def numbers():
+            for n in range(40):
+                yield n
+                begun.set()
+
+        def loop():
+            with joblib.parallel_config("hydrozoa", n_jobs=2):
+                results.append(Parallel(batch_size=1)(delayed(work.slow)(n) for n in numbers()))
+
+        thread = threading.Thread(target=loop)
+        thread.start()
+        begun.wait()
+        for _ in range(3):
+            with self.assertRaises(ValueError):
+                Parallel(batch_size=1)(delayed(work.fail)(n) for n in range(4))
+        thread.join()
+        self.assertEqual(results, [list(range(40))])
+
+    def test_interpreters_that_nobody_uses_end(self):
+        with joblib.parallel_config("hydrozoa", n_jobs=2, idle_worker_timeout=0.1):
+            Parallel()([delayed(abs)(-1)])
+        deadline = time.monotonic() + 30
+        while hydrozoa.joblib._reusable._entries and time.monotonic() < deadline:
+            time.sleep(0.05)
+        self.assertEqual(hydrozoa.joblib._reusable._entries, [])
 
     def test_a_loop_in_a_call_runs_there(self):
         with warnings.catch_warnings():

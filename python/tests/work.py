@@ -144,3 +144,8 @@ def of_main(text):
 
 def append(items, item):
     items.append(item)
+
+
+def slow(value):
+    time.sleep(0.02)
+    return value

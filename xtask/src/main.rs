@@ -9,6 +9,7 @@ mod debugger;
 mod demo;
 mod density;
 mod digest;
+mod engines;
 mod environment;
 mod fuzz;
 mod gpu;
@@ -93,6 +94,8 @@ enum Task {
     Install(capi::install::Arguments),
     /// Builds the Python package as a wheel; with `--test` tries it on each CPython of the machine
     Wheel(wheel::Arguments),
+    /// Runs joblib's loops, scikit-learn, Dask, Ray and SPDL on interpreters, by the Python package
+    Engines(engines::Arguments),
     /// Whether the published interfaces still serve the users of the last release
     Semver,
     /// Resolves the pinned packages again and rewrites xtask/locks
@@ -138,6 +141,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Header(arguments) => capi::header::run(&arguments),
         Task::Install(arguments) => capi::install::run(&arguments),
         Task::Wheel(arguments) => wheel::run(&arguments),
+        Task::Engines(arguments) => engines::run(&arguments),
         Task::Semver => semver::run(),
         Task::Lock(arguments) => lock::run(&arguments),
     }

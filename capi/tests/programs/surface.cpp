@@ -7,10 +7,10 @@ namespace {
 
 using hydrozoa::check;
 
-hydrozoa::Pool built() {
+hydrozoa::Pool built(const char *directory) {
     hydrozoa::Builder builder;
     builder.interpreters(1).max_sessions(2).path("/nonexistent/first").memory_limit(std::size_t{1} << 30);
-    builder.torch(HZ_TORCH_ISOLATED).replace_stuck(true);
+    builder.torch(HZ_TORCH_ISOLATED).replace_stuck(true).settle_in(directory);
     hz_builder *raw = builder.get();
     const char *arguments[] = {"program", "--option"};
     const char *variables[] = {"HZ_NAME=a value=b", "PATH=/nonexistent"};
@@ -85,8 +85,8 @@ void refused(const hydrozoa::Session &session) {
 
 }  // namespace
 
-int main() {
-    hydrozoa::Pool pool = built();
+int main(int, char **arguments) {
+    hydrozoa::Pool pool = built(arguments[1]);
     {
         hydrozoa::Session session = pool.acquire();
         settings(session);
@@ -103,6 +103,7 @@ int main() {
         hydrozoa::Object hash = first.eval("hash('text')"), other = second.eval("hash('text')");
         std::cout << (hash.to_int(first) == other.to_int(second)) << '\n';
     }
+    std::cout << (pool.settle() < (1 << 20)) << '\n';
     pool.close(std::chrono::seconds(60));
     std::cout << "closed\n";
     return 0;

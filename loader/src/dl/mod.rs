@@ -12,7 +12,6 @@ mod keys;
 mod locale;
 mod mappings;
 mod open;
-mod statics;
 mod symbol;
 mod threads;
 mod words;
@@ -31,7 +30,6 @@ use crate::sys::environ::{Environment, PROCESS};
 use crate::sys::functions::functions;
 use crate::sys::lock::{Mutex, Rank};
 use crate::system::SYSTEM;
-use crate::visible::redirect::Everywhere;
 use crate::visible::{address, iterate, unwind};
 
 /// A name, and what references to it bind to.
@@ -53,11 +51,6 @@ pub(crate) fn interpositions(
     all.extend(environment::changes(environment.unwrap_or(&PROCESS)));
     all.extend(environment.into_iter().flat_map(environment::uses));
     all
-}
-
-/// What stands in all code for definitions of system objects.
-pub(crate) fn everywhere() -> Vec<Everywhere> {
-    statics::everywhere()
 }
 
 /// Whether `found`, the result of a look-up of `name` for code of `domain`, is what the C library has for the process

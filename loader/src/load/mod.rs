@@ -39,8 +39,7 @@ use crate::replica::map;
 use crate::sys::dynamic::SystemHandle;
 use crate::system::SYSTEM;
 use crate::tls::{self, Placed};
-use crate::visible::publish;
-use crate::visible::redirect;
+use crate::visible::{publish, redirect, statics};
 
 impl Domain {
     /// Opens the file at `path` as a replica of this domain, with its needs, and runs the constructors.
@@ -475,6 +474,7 @@ pub(crate) fn prepare_group(
     let plans = all_or_first_error(planned, closure, &members)?;
     // An inline function of C++ is the same one in all objects of a scope, and may be theirs. It frees what replicas take.
     for definer in plans.iter().flat_map(|plan| &plan.definers) {
+        statics::find_in(definer);
         redirect::everywhere(definer, &domain.0.everywhere)?;
     }
 

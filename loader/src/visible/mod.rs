@@ -6,4 +6,5 @@ pub(crate) mod exception;
 pub(crate) mod iterate;
 pub(crate) mod publish;
 pub(crate) mod redirect;
+pub(crate) mod statics;
 pub(crate) mod unwind;

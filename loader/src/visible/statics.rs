@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use crate::sys::functions::functions;
 use crate::sys::lock::awaited;
+use crate::system::SystemObject;
 use crate::visible::redirect::Everywhere;
 
 /// The runtime library whose definitions these functions stand for. What is linked with one of its own waits by
@@ -21,7 +22,7 @@ const SONAME: &str = "libstdc++.so.6";
 const SONAME_FOR_OPEN: &CStr = c"libstdc++.so.6";
 
 /// The functions that begin and end an initialization.
-pub(super) fn everywhere() -> Vec<Everywhere> {
+pub(crate) fn everywhere() -> Vec<Everywhere> {
     let functions = [
         ("__cxa_guard_acquire", acquire as *const () as usize),
         ("__cxa_guard_release", release as *const () as usize),
@@ -30,6 +31,16 @@ pub(super) fn everywhere() -> Vec<Everywhere> {
     functions
         .map(|(symbol, address)| Everywhere { symbol: symbol.into(), of: Some(SONAME), address })
         .into()
+}
+
+/// Looks libstdc++'s own functions up if it is `definer`, to which code is about to be bound. Later a thread may have to
+/// look them up where it must not wait for the system's loader.
+pub(crate) fn find_in(definer: &SystemObject) {
+    if definer.soname == SONAME {
+        for original in [&ACQUIRE, &RELEASE, &ABORT] {
+            original.address();
+        }
+    }
 }
 
 /// One of libstdc++'s own functions. No thread waits for another that looks it up.
