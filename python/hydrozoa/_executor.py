@@ -33,9 +33,11 @@ class _Work:
     def __init__(self, future, data, views):
         self.future, self.data, self.views = future, data, views
 
+    def begin(self):
+        """Whether it is to be run: it was not cancelled, and cannot be from now on."""
+        return self.future.set_running_or_notify_cancel()
+
     def run(self, session):
-        if not self.future.set_running_or_notify_cancel():
-            return
         try:
             result = session.begin(self.data, self.views)
             self.data = self.views = None
@@ -72,6 +74,13 @@ os.register_at_fork(after_in_child=_forked)
 
 def _work(shared, index):
     """The life of a worker's thread. It has no reference to the executor."""
+    # A call has begun while its interpreter starts.
+    work = shared.queue.get()
+    if work is None:
+        # The next worker ends too.
+        shared.queue.put(None)
+        return
+    is_wanted = work.begin()
     try:
         session = shared.pool().session(index)
         if shared.initializer is not None:
@@ -79,18 +88,31 @@ def _work(shared, index):
     except BaseException as error:
         logger.critical("Exception in initializer:", exc_info=True)
         shared.broke(error)
+        if is_wanted:
+            work.future.set_exception(_failure(error))
         return
     shared.sessions[index] = session
     try:
-        while (work := shared.queue.get()) is not None:
-            work.run(session)
+        while True:
+            if is_wanted:
+                work.run(session)
             del work
             shared.idle.release()
+            work = shared.queue.get()
+            if work is None:
+                break
+            is_wanted = work.begin()
     finally:
         del shared.sessions[index]
         session.close()
         # The next worker ends too.
         shared.queue.put(None)
+
+
+def _failure(error):
+    failure = BrokenInterpreterPool("an interpreter or its initializer failed; nothing more is run")
+    failure.__cause__ = error
+    return failure
 
 
 class _Shared:
@@ -133,10 +155,8 @@ class _Shared:
                     work = self.queue.get_nowait()
                 except queue.Empty:
                     return
-                if work is not None and work.future.set_running_or_notify_cancel():
-                    failure = BrokenInterpreterPool("an interpreter or its initializer failed; nothing more is run")
-                    failure.__cause__ = error
-                    work.future.set_exception(failure)
+                if work is not None and work.begin():
+                    work.future.set_exception(_failure(error))
 
 
 class Executor(Base):

@@ -122,10 +122,11 @@ class Lives(unittest.TestCase):
 
     def test_a_call_that_was_cancelled_does_not_keep_others_from_hearing_of_the_failure(self):
         with self.assertLogs("concurrent.futures", "CRITICAL"), hydrozoa.Executor(1, initializer=work.fail_slowly) as executor:
-            cancelled, other = executor.submit(work.pid), executor.submit(work.pid)
+            begun, cancelled, other = (executor.submit(work.pid) for _ in range(3))
             self.assertTrue(cancelled.cancel())
-            with self.assertRaises(BrokenExecutor):
-                other.result(timeout=60)
+            for future in (begun, other):
+                with self.assertRaises(BrokenExecutor):
+                    future.result(timeout=60)
             with self.assertRaises(CancelledError):
                 cancelled.result()
 
@@ -161,6 +162,8 @@ class Lives(unittest.TestCase):
         printed = script("""
             import os, signal, threading
             import hydrozoa, work
+            # A program that was started with SIGINT ignored has no handler.
+            signal.signal(signal.SIGINT, signal.default_int_handler)
             try:
                 with hydrozoa.Executor(2) as executor:
                     executor.submit(work.pid).result()
