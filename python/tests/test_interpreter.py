@@ -93,12 +93,15 @@ class Interpreters(unittest.TestCase):
         self.assertEqual(array.sum(), 1000)
 
     def test_interpreters_that_are_forgotten_end(self):
+        ends = []
         for _ in range(5):
             forgotten = hydrozoa.Interpreter()
-            thread = forgotten.call_in_thread(work.pid)
-            thread.join()
+            forgotten.call_in_thread(work.pid).join()
+            ends.append(forgotten._pool._end)
+            self.assertTrue(ends[-1].alive)
         del forgotten
         gc.collect()
+        self.assertFalse([end for end in ends if end.alive])
 
 
 if __name__ == "__main__":

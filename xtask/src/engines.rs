@@ -1,6 +1,6 @@
 //! `cargo xtask engines`: the Python package under the engines that people have: joblib with scikit-learn, Dask, Ray, SPDL.
 //!
-//! The packages are the newest releases, as a user gets them.
+//! The packages are the newest releases of the day on which the environment is made, as a user gets them.
 
 use std::process::Command;
 
