@@ -11,7 +11,7 @@ use crate::domain::{self, Domain};
 use crate::load::unload;
 use crate::replica::map;
 use crate::sys::lock::{Mutex, Rank};
-use crate::sys::{handlers, thread};
+use crate::sys::{exit, handlers, thread};
 use crate::visible::publish;
 
 /// Ended domains with threads that still run.
@@ -35,7 +35,8 @@ impl Domain {
     /// that loads the same files gets them, with fresh data.
     ///
     /// If threads that its code has created still run, all this happens after they have ended: when a domain is made
-    /// next. Until then the domain stays as it is. `afterwards` is called when all is done: it may give back what else
+    /// next. Until then the domain stays as it is. An exit of the process on another thread waits for the end meanwhile, for
+    /// ten seconds at most. `afterwards` is called when all is done: it may give back what else
     /// code of the domain has used.
     ///
     /// # Safety
@@ -81,6 +82,7 @@ impl Retiring {
     /// # Safety
     /// No code of the domain runs, and nobody uses what it has.
     unsafe fn end(self) {
+        let Some(_held) = exit::Held::begin() else { return };
         // SAFETY: by contract.
         unsafe { end(&self.domain) };
         (self.afterwards)();

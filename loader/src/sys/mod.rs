@@ -3,6 +3,7 @@
 pub(crate) mod broadcast;
 pub(crate) mod dynamic;
 pub(crate) mod environ;
+pub(crate) mod exit;
 pub(crate) mod file;
 pub(crate) mod functions;
 pub(crate) mod guard;

@@ -392,3 +392,64 @@ fn a_domain_whose_thread_runs_ends_after_it() {
         assert_eq!(std::fs::read_to_string(&flag).unwrap(), "thread destructor ");
     });
 }
+
+#[test]
+fn an_exit_waits_for_the_end_of_a_domain() {
+    alone(PATIENCE, || {
+        let shop = Workshop::new("exit-waits");
+        let path = shop.build(
+            "libslow.so",
+            "#include <stdlib.h>
+             #include <unistd.h>
+             static int begun[2], ended[2];
+             static void slowly(void) { write(begun[1], \"x\", 1); usleep(300000); write(ended[1], \"x\", 1); }
+             int prepare(void) { return pipe(begun) || pipe(ended) || atexit(slowly); }
+             int began(void) { char c; return read(begun[0], &c, 1); }
+             int has_ended(void) { return ended[0]; }",
+            &[],
+        );
+        let done = hydrozoa_testkit::process::in_child(20, || {
+            let domain = domain(&loader());
+            let library = opened(&domain, &path);
+            assert_eq!(call(&library, "prepare"), 0);
+            let (began, end) = (function_of(&library, "began"), call(&library, "has_ended"));
+            // SAFETY: always. The child's child exits, and this one reads what it has written before.
+            let child = unsafe { libc::fork() };
+            if child == 0 {
+                thread::spawn(move || retire(domain));
+                began();
+                std::process::exit(7);
+            }
+            let (mut status, mut byte) = (0, 0u8);
+            // SAFETY: the child is ours. The descriptor is a pipe's, which has a byte or has none.
+            let read = unsafe {
+                libc::waitpid(child, &mut status, 0);
+                libc::fcntl(end, libc::F_SETFL, libc::O_NONBLOCK);
+                libc::read(end, (&raw mut byte).cast(), 1)
+            };
+            format!("status {}, {read} handler has ended", libc::WEXITSTATUS(status))
+        });
+        assert_eq!(done.unwrap(), "status 7, 1 handler has ended");
+    });
+}
+
+#[test]
+fn a_domain_that_exits_at_its_end_waits_for_nobody() {
+    alone(PATIENCE, || {
+        let shop = Workshop::new("exit-inside");
+        let path = shop.build(
+            "libexits.so",
+            "#include <stdlib.h>
+             static void leave(void) { exit(3); }
+             int prepare(void) { return atexit(leave); }",
+            &[],
+        );
+        let outcome = hydrozoa_testkit::process::in_child(5, || {
+            let domain = domain(&loader());
+            assert_eq!(call(&opened(&domain, &path), "prepare"), 0);
+            retire(domain);
+            "the exit has returned".to_owned()
+        });
+        assert_eq!(outcome.unwrap_err(), "it ended with status 0x300");
+    });
+}

@@ -1,0 +1,78 @@
+//! The exit of the process, held back while a domain ends on another thread.
+//!
+//! exit(3) frees the parts of glibc's list of handlers that it is done with (stdlib/exit.c, `__run_exit_handlers`).
+//! Each shared object's destructors call `__cxa_finalize`, which goes through that list (stdlib/cxa_finalize.c). glibc
+//! does nothing about a thread that does so during an exit: it reads freed memory.
+
+use std::ffi::{c_int, c_void};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use super::lock::undisturbed;
+use super::thread;
+
+type Handler = unsafe extern "C-unwind" fn(*mut c_void);
+
+unsafe extern "C" {
+    fn __cxa_atexit(handler: Handler, argument: *mut c_void, handle: *mut c_void) -> c_int;
+    fn __cxa_finalize(handle: *mut c_void);
+}
+
+/// How long an exit waits at most, and how often it looks.
+const PATIENCE: Duration = Duration::from_secs(10);
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// While it lives an exit of the process waits, unless this thread has called it, or a child of a fork.
+#[must_use = "an exit goes on when this is dropped"]
+pub(crate) struct Held(Arc<Work>);
+
+struct Work {
+    process: u32,
+    thread: libc::pid_t,
+    has_ended: AtomicBool,
+}
+
+impl Held {
+    /// `None` if the process is past its exit handlers: then nothing is worth an end any more.
+    ///
+    /// An exit calls the handler that was registered last first, also one that was registered meanwhile. So it waits
+    /// before it frees what was registered earlier.
+    pub(crate) fn begin() -> Option<Held> {
+        let (process, thread) = (std::process::id(), thread::number());
+        let work = Arc::new(Work { process, thread, has_ended: AtomicBool::new(false) });
+        let handle = Arc::as_ptr(&work).cast_mut().cast();
+        let argument = Arc::into_raw(work.clone()).cast_mut().cast();
+        // SAFETY: the handler takes the reference that the argument is. The handle is an address that nobody else uses.
+        match undisturbed(|| unsafe { __cxa_atexit(wait, argument, handle) }) {
+            0 => Some(Held(work)),
+            _ => {
+                // SAFETY: it was not registered, so this is the only use of the argument.
+                drop(unsafe { Arc::from_raw(argument.cast::<Work>()) });
+                None
+            }
+        }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let handle = Arc::as_ptr(&self.0).cast_mut().cast();
+        // The handler is taken out of the list. It does not wait on this thread. If an exit has taken it out, nothing
+        // happens here, and the exit goes on below.
+        // SAFETY: the handle is only compared.
+        unsafe { __cxa_finalize(handle) };
+        self.0.has_ended.store(true, Ordering::Release);
+    }
+}
+
+/// Waits for the work of another thread.
+unsafe extern "C-unwind" fn wait(work: *mut c_void) {
+    // SAFETY: `Held::begin` has registered this reference for this call, and glibc calls a handler once.
+    let work = unsafe { Arc::from_raw(work.cast::<Work>()) };
+    let is_ours = work.thread == thread::number() || work.process != std::process::id();
+    let until = Instant::now() + PATIENCE;
+    while !is_ours && !work.has_ended.load(Ordering::Acquire) && Instant::now() < until {
+        thread::pause(PAUSE);
+    }
+}
