@@ -31,6 +31,10 @@ use window::Window;
 /// Larger blocks are malloc's: from this size on it gives a block a mapping of its own (`DEFAULT_MMAP_THRESHOLD`).
 const LARGEST: usize = 128 << 10;
 
+/// So large are the blocks at most that a library keeps for good. MKL's buffer of a thread has 70 KiB or 805 KiB, as the
+/// processor is.
+const LARGEST_KEPT: usize = 16 << 20;
+
 /// A heap. It is never freed: the next interpreter gets it.
 #[derive(Debug)]
 pub(crate) struct Heap {
@@ -210,10 +214,15 @@ impl Heap {
     /// A block of at least `size` bytes, aligned for every type (`__STDCPP_DEFAULT_NEW_ALIGNMENT__`); null if malloc shall
     /// give it.
     fn allocate(&'static self, size: usize) -> *mut c_void {
+        self.allocate_up_to(LARGEST, size)
+    }
+
+    /// As [`Heap::allocate`], and malloc gives blocks of more than `largest` bytes.
+    fn allocate_up_to(&'static self, largest: usize, size: usize) -> *mut c_void {
         if let Some(block) = cache::take(self, size) {
             return block;
         }
-        if size > LARGEST {
+        if size > largest {
             return ptr::null_mut();
         }
         // SAFETY: no precondition.

@@ -17,7 +17,7 @@
 //! - `malloc` of libtorch_cpu: MKL's buffers of a thread, which it frees when a program asks for that, and texts of cpuinfo.
 //!   Storages of tensors and oneDNN's memory come from `posix_memalign`.
 
-use super::Heap;
+use super::{Heap, LARGEST_KEPT};
 use hydrozoa_loader::Interposition;
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr;
@@ -267,7 +267,7 @@ pub(super) unsafe extern "C-unwind" fn create(
 /// Called through its thunk.
 unsafe extern "C" fn malloc(size: usize, context: usize) -> *mut c_void {
     // SAFETY: by contract.
-    match unsafe { heap(context) }.allocate(size) {
+    match unsafe { heap(context) }.allocate_up_to(LARGEST_KEPT, size) {
         // SAFETY: no precondition.
         block if block.is_null() => unsafe { libc::malloc(size) },
         block => block,

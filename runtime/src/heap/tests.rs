@@ -22,6 +22,11 @@ fn blocks_are_told_by_their_addresses_and_keep_their_bytes() {
         }
     }
     assert!(one.allocate(LARGEST + 1).is_null());
+    let kept = one.allocate_up_to(LARGEST_KEPT, LARGEST_KEPT);
+    assert!(ptr::eq(Heap::of(kept).unwrap(), one));
+    assert!(one.allocate_up_to(LARGEST_KEPT, LARGEST_KEPT + 1).is_null());
+    // SAFETY: a block of the heap, which is freed once.
+    unsafe { one.free(kept) };
     for (heap, block, size) in blocks {
         // SAFETY: the block has so many bytes, and is freed once.
         unsafe {
