@@ -375,6 +375,14 @@ pub struct PayloadTable {
     /// lock. It reads what other threads may change meanwhile, and may fault: for a process that shares this one's memory
     /// and nothing else. Writes nothing before `prepare_stacks`.
     pub stacks: unsafe extern "C" fn(),
+    /// Calls `line` for each Python frame of a thread, the innermost first, with a line as `faulthandler` writes it. Never,
+    /// if the thread runs no Python code. Attached.
+    pub stack: unsafe extern "C" fn(
+        thread: u64,
+        line: unsafe extern "C" fn(context: *mut c_void, text: Text),
+        context: *mut c_void,
+        sink: *mut c_void,
+    ) -> Status,
 
     // References.
     /// One more reference. Attached.

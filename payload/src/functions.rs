@@ -4,13 +4,15 @@ use crate::fault::{Fault, Outcome};
 use crate::reference::Ref;
 use crate::report::guarded;
 use crate::signature::Signature;
+use crate::start;
 use crate::table::{Callback, Definition, Handle, Status, Text};
 use crate::types::{CarrierType, Lent, carried, offset_of_carried};
 use pyo3_ffi::{
     Py_INCREF, Py_None, Py_READONLY, Py_T_PYSSIZET, Py_TPFLAGS_HAVE_VECTORCALL,
     Py_TPFLAGS_METHOD_DESCRIPTOR, Py_tp_call, Py_tp_descr_get, Py_tp_getset, Py_tp_members,
-    Py_tp_repr, PyDescr_NewGetSet, PyErr_Occurred, PyErr_SetString, PyExc_SystemError, PyGetSetDef,
-    PyMemberDef, PyObject, PyObject_SetAttrString, PyUnicode_FromFormat, PyVectorcall_Call,
+    Py_tp_repr, PyDescr_NewGetSet, PyErr_Occurred, PyErr_SetNone, PyErr_SetString,
+    PyExc_SystemError, PyExc_SystemExit, PyGetSetDef, PyMemberDef, PyObject,
+    PyObject_SetAttrString, PyThreadState_Get, PyUnicode_FromFormat, PyVectorcall_Call,
     PyVectorcall_NARGS, vectorcallfunc,
 };
 use std::ffi::{CStr, c_void};
@@ -264,10 +266,29 @@ unsafe fn call_host(
     unsafe {
         let result = (callback.call)(callback.context, arguments.cast(), count, names.cast());
         if result.is_null() && PyErr_Occurred().is_null() {
-            let reason = c"the host function could not be called: the interpreter is ending";
-            PyErr_SetString(PyExc_SystemError, reason.as_ptr());
+            refused();
         }
         result.cast()
+    }
+}
+
+/// The interpreter is ending. A daemon thread that says so while the interpreter closes `sys.stderr` would end the process
+/// (`_enter_buffered_busy` in Modules/_io/bufferedio.c). So threads end without a word, as CPython ends them when they ask
+/// for the GIL after that (Doc/c-api/init.rst), and the thread that ends the interpreter gets an error.
+///
+/// # Safety
+///
+/// Attached.
+#[cold]
+unsafe fn refused() {
+    // SAFETY: attached.
+    unsafe {
+        if start::is_main(PyThreadState_Get()) {
+            let reason = c"the host function could not be called: the interpreter is ending";
+            PyErr_SetString(PyExc_SystemError, reason.as_ptr());
+        } else {
+            PyErr_SetNone(PyExc_SystemExit);
+        }
     }
 }
 

@@ -17,6 +17,7 @@ mod collections;
 mod ended;
 mod exceptions;
 mod fault;
+mod frames;
 mod functions;
 mod heap;
 mod interrupts;
@@ -62,6 +63,7 @@ static TABLE: PayloadTable = PayloadTable {
     interrupt: interrupts::interrupt,
     prepare_stacks: stacks::prepare,
     stacks: stacks::write,
+    stack: frames::lines,
     retain: threads::retain,
     release: threads::release,
     release_attached: threads::release_attached,

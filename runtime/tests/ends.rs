@@ -8,6 +8,8 @@ use ending::ends;
 use hydrozoa::{Buffer, DataType, Device, Object, Pool, Session, Tensor};
 use pythons::pools;
 use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::Duration;
 
 /// Makes the interpreter of a pool refer to an object for good, by a module or by its queue. Then drops
 /// the pool, and asserts that the interpreter has ended.
@@ -128,6 +130,43 @@ def start(*arguments, **options):
         assert!(kept.exists() && !lost.exists());
         std::fs::remove_file(kept).unwrap();
     }
+}
+
+/// What it says would be printed while the interpreter closes `sys.stderr`, and CPython ends the process for that.
+#[test]
+fn a_daemon_thread_in_a_host_function_ends_with_its_interpreter_without_a_word() {
+    const CODE: &str = "
+import os, threading
+def note(raised):
+    os.write(file, raised.exc_type.__name__.encode() + b' ')
+threading.excepthook = note
+def ask(wait, began):
+    began.set()
+    while True: wait()
+def start(wait, path):
+    global file
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    began = threading.Event()
+    threading.Thread(target=ask, args=(wait, began), daemon=True).start()
+    began.wait()
+";
+    let path = std::env::temp_dir().join(format!("hydrozoa-raised-{}", std::process::id()));
+    let _ = std::fs::remove_file(&path);
+    for pool in (0..5).flat_map(|_| pools(1)) {
+        let session = pool.acquire().unwrap();
+        let wait = session.function("wait", |session, _| {
+            session.without_gil(|| thread::sleep(Duration::from_millis(1)));
+            session.none()
+        });
+        let start = session.run(CODE, "start.py").unwrap().getattr("start").unwrap();
+        start.call((&wait.unwrap(), path.to_str())).unwrap();
+        drop(start);
+        drop((session, pool));
+    }
+    let raised = std::fs::read_to_string(&path).unwrap();
+    std::fs::remove_file(path).unwrap();
+    // One that the interpreter's end has overtaken raises nothing.
+    assert!(raised.split_whitespace().all(|name| name == "SystemExit"), "{raised}");
 }
 
 #[test]

@@ -312,6 +312,42 @@ fn a_call_that_sleeps_is_reported_with_its_stack() {
     alone(PATIENCE, || stuck_in("sleep"));
 }
 
+/// Without a free descriptor no child can be read from.
+#[test]
+fn the_stack_of_a_call_that_has_let_go_of_the_gil_needs_no_child() {
+    alone(PATIENCE, || {
+        for builder in builders(1) {
+            let (told, tell) = mpsc::channel();
+            let pool = builder.on_stuck(move |stuck| drop(told.send(stuck.clone()))).build();
+            let pool = with_module(pool.unwrap());
+            let session = pool.acquire().unwrap();
+            let calls = session.import("calls").unwrap();
+            // What the first interrupt needs is there.
+            session.interrupt_handle();
+            let usual = descriptors(0);
+            let call = || calls.call_method("sleep", (1.0,));
+            let outcome = session.with_deadline(Duration::from_millis(100), call).map(|_| ());
+            descriptors(usual);
+            assert!(matches!(outcome, Ok(()) | Err(Error::Deadline { .. })), "{outcome:?}");
+            let report = tell.recv_timeout(PATIENCE).unwrap();
+            assert!(report.stack.lines().all(|line| line.starts_with("  File \"")), "{report}");
+            assert!(report.stack.ends_with(" in sleep"), "{report}");
+        }
+    });
+}
+
+/// Sets the limit of file descriptors. The one before.
+fn descriptors(most: libc::rlim_t) -> libc::rlim_t {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the record is valid.
+    unsafe {
+        assert_eq!(libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit), 0);
+        let before = std::mem::replace(&mut limit.rlim_cur, most);
+        assert_eq!(libc::setrlimit(libc::RLIMIT_NOFILE, &limit), 0);
+        before
+    }
+}
+
 #[test]
 fn stacks_are_read_while_threads_come_go_and_recurse() {
     alone(PATIENCE, || {

@@ -1,12 +1,14 @@
-//! The Python stacks of an interpreter's threads, while one of them keeps the GIL.
+//! The Python stacks of an interpreter's threads: of one under the GIL, and of all while one of them keeps the GIL.
 //!
 //! CPython's own function reads them without a lock, for a process that is about to die (`faulthandler`). Here the
 //! threads run on, so what it reads may change and lead it astray. So it runs in a child with a copy of the memory, in
 //! which nothing changes any more. A fault ends the child alone. The child is made by the system call: handlers of
 //! pthread_atfork(3) wait for locks, which a stuck thread may hold.
 
-use crate::payload::table::PayloadTable;
-use std::ffi::c_int;
+use crate::interpreter::Inner;
+use crate::payload::Sink;
+use crate::payload::table::{PayloadTable, Text};
+use std::ffi::{c_int, c_void};
 use std::fs::File;
 use std::io::{self, Read, Seek};
 use std::mem::MaybeUninit;
@@ -39,6 +41,26 @@ pub(super) fn of(table: &PayloadTable) -> io::Result<String> {
     let mut text = Vec::new();
     file.read_to_end(&mut text)?;
     Ok(String::from_utf8_lossy(&text).into_owned())
+}
+
+/// The frames of one thread, as [`of_thread`] has them, if it runs Python code. The caller is attached to `inner`, so nothing
+/// changes meanwhile.
+pub(super) fn of_attached(inner: &Inner, thread: u64) -> Option<String> {
+    unsafe extern "C" fn line(context: *mut c_void, text: Text) {
+        // SAFETY: the list of the caller, and a text that lives during the call.
+        let (lines, text) = unsafe { (&mut *context.cast::<Vec<String>>(), text.bytes()) };
+        lines.push(String::from_utf8_lossy(text).into_owned());
+    }
+    let (mut lines, mut sink) = (Vec::<String>::new(), Sink::default());
+    let context = (&raw mut lines).cast();
+    // SAFETY: attached; the function takes the context that goes with it.
+    let status = unsafe { (inner.table().stack)(thread, line, context, sink.pointer()) };
+    if let Err(error) = sink.check(status) {
+        tracing::debug!(interpreter = inner.name(), %error, "frames cannot be read under the GIL");
+    }
+    // As a traceback has them.
+    lines.reverse();
+    (!lines.is_empty()).then(|| lines.join("\n"))
 }
 
 /// A child that calls `write` with `output` as descriptor 2.

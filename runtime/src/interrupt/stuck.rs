@@ -43,6 +43,10 @@ impl fmt::Display for Stuck {
 /// late.
 const SECOND_GRACE: Duration = Duration::from_millis(150);
 
+/// How long the GIL is waited for before the stack is read without it, in a child. That takes some 20 ms in a process with
+/// torch: the kernel copies the tables of all pages.
+const GIL_PATIENCE: Duration = Duration::from_millis(3);
+
 /// The shortest time between two looks at a thread that waits for a processor.
 const SHORTEST: Duration = Duration::from_millis(5);
 
@@ -123,9 +127,13 @@ fn again(visit: &Arc<Visit>, reason: Interrupt, next: clock::Action) {
         clock::add(Instant::now() + more, visit, next);
         return;
     }
+    let is_first = visit.note_stuck();
+    if is_first {
+        visit.ask_for_stack();
+    }
     sender::send(visit, reason);
     clock::add(Instant::now() + PAUSE.min(visit.age()), visit, next);
-    if visit.note_stuck() {
+    if is_first {
         let reported = visit.clone();
         // Reading stacks takes a while, and the application's function may take its time.
         match Thread::start("stuck", move || report(&reported)) {
@@ -153,13 +161,13 @@ fn starved(visit: &Visit) -> Option<Duration> {
 
 fn report(visit: &Visit) {
     let Some(inner) = visit.interpreter.upgrade() else { return };
-    let stack = match stacks::of(inner.table()) {
+    let stack = visit.stack(GIL_PATIENCE).unwrap_or_else(|| match stacks::of(inner.table()) {
         Ok(text) => stacks::of_thread(&text, visit.thread).unwrap_or_default(),
         Err(error) => {
             tracing::warn!(interpreter = inner.name(), %error, "Python stacks cannot be read");
             String::new()
         }
-    };
+    });
     let stuck = Stuck {
         index: inner.index(),
         interpreter: inner.name().to_owned(),

@@ -1,6 +1,7 @@
 //! One thread's stay in an interpreter, which other threads may interrupt.
 
 use super::chance::Chance;
+use super::stacks;
 use crate::interpreter::Inner;
 use crate::leaf::Leaf;
 use crate::payload::Sink;
@@ -32,8 +33,18 @@ pub(super) struct Visit {
     /// When it was interrupted first, and from when on its thread can react.
     chance: Leaf<Option<(Instant, Chance)>>,
     report: Leaf<Report>,
+    stack: Leaf<Stack>,
     /// Whether a handle has interrupted it.
     interrupted: AtomicBool,
+}
+
+/// The visit's Python frames, which the next thread that gets the GIL reads.
+#[derive(Debug, Default)]
+enum Stack {
+    #[default]
+    Unasked,
+    Asked,
+    Read(String),
 }
 
 /// Whether the visit counts as stuck.
@@ -58,6 +69,7 @@ impl Visit {
             state: AtomicU8::new(RUNNING),
             chance: Leaf::default(),
             report: Leaf::default(),
+            stack: Leaf::default(),
             interrupted: AtomicBool::new(false),
         })
     }
@@ -85,7 +97,35 @@ impl Visit {
             // The sender may have come late.
             self.note_chance();
         }
-        sent == Err(ENDED) || set(inner, self.thread, reason)
+        if sent == Err(ENDED) {
+            return true;
+        }
+        if self.stack.with(|stack| matches!(stack, Stack::Asked))
+            && let Some(lines) = stacks::of_attached(inner, self.thread)
+        {
+            self.stack.with(|stack| *stack = Stack::Read(lines));
+        }
+        set(inner, self.thread, reason)
+    }
+
+    /// Has the next thread that leaves an exception read the frames.
+    pub(super) fn ask_for_stack(&self) {
+        self.stack.with(|stack| *stack = Stack::Asked);
+    }
+
+    /// The frames, if a thread gets the GIL for them within a moment.
+    pub(super) fn stack(&self, most: Duration) -> Option<String> {
+        let end = Instant::now() + most;
+        loop {
+            let read = self.stack.with(|stack| match stack {
+                Stack::Read(lines) => Some(std::mem::take(lines)),
+                Stack::Unasked | Stack::Asked => None,
+            });
+            if read.is_some() || Instant::now() >= end {
+                return read;
+            }
+            std::thread::sleep(MOMENT);
+        }
     }
 
     /// The thread can react from now on.
