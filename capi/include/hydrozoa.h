@@ -84,6 +84,18 @@ typedef enum hz_status {
   HZ_ERROR_PANIC = 17,
 } hz_status;
 
+// What has become of a call.
+typedef enum hz_stage {
+  // It has not begun.
+  HZ_STAGE_QUEUED = 0,
+  // A worker runs it, or starts for it.
+  HZ_STAGE_RUNNING = 1,
+  // Its result is there.
+  HZ_STAGE_ENDED = 2,
+  // It never runs.
+  HZ_STAGE_CANCELLED = 3,
+} hz_stage;
+
 // What an hz_value is.
 typedef enum hz_value_kind {
   // None.
@@ -142,6 +154,12 @@ typedef struct hz_error hz_error;
 // interrupts nothing.
 typedef struct hz_interrupt_handle hz_interrupt_handle;
 
+// A call that was queued.
+typedef struct hz_job hz_job;
+
+// A message of a queue: bytes, and memory beside them. It does not change, and any thread may use it.
+typedef struct hz_message hz_message;
+
 // An object that every interpreter of a pool can use. Each loads its own copy at its first use, and all copies share
 // the memory of their tensors and arrays. Any thread may use and free it. It keeps its pool.
 typedef struct hz_movable hz_movable;
@@ -162,10 +180,21 @@ typedef struct hz_plain hz_plain;
 // A pool of interpreters. Any thread may use it, many at a time.
 typedef struct hz_pool hz_pool;
 
+// A queue of messages, which the program and all interpreters of all pools may use, whatever their Python's version.
+// Any thread may use and free it. Its messages are freed with the last reference to it.
+typedef struct hz_queue hz_queue;
+
 // A lease on one interpreter. The thread that has acquired it uses it; any thread may free it when no call on it runs.
 //
 // A session keeps its interpreter alive. The objects of an interpreter are usable in each session on it.
 typedef struct hz_session hz_session;
+
+// Threads of the library's that run calls, each in an interpreter of its own. All calls are of one Python function,
+// which takes bytes, and memoryviews behind them, and returns bytes, or a tuple of bytes and objects with memory.
+//
+// Calls wait in one queue. Their results wait until somebody asks for them: no call needs a thread of the program's
+// until then.
+typedef struct hz_workers hz_workers;
 
 // Called once when memory that was lent is no longer used, with the context that was given with it. It may be called
 // by any thread, also inside of the call that lends the memory. It must return soon, must not throw, and must not call
@@ -220,6 +249,30 @@ typedef struct hz_keyword {
   const char *name;
   struct hz_value value;
 } hz_keyword;
+
+// Memory that goes without a copy.
+typedef struct hz_memory {
+  // The first byte.
+  void *data;
+  // The number of bytes.
+  size_t len;
+  // Whether it must not be written.
+  bool read_only;
+  // Called once with `context`, by any thread, when the memory is no longer used. The memory stays until then. NULL if
+  // it stays for ever.
+  hz_release release;
+  // For `release`.
+  void *context;
+} hz_memory;
+
+// What a call has returned. It lives as long as its job.
+typedef struct hz_answer {
+  // The bytes.
+  const char *data;
+  size_t len;
+  // How many objects with memory there are beside them: hz_job_buffer.
+  size_t buffers;
+} hz_answer;
 
 #ifdef __cplusplus
 extern "C" {
@@ -348,6 +401,21 @@ size_t hz_bytes_len(const struct hz_bytes *bytes);
 // Frees them. NULL is allowed.
 void hz_bytes_free(struct hz_bytes *bytes);
 
+// By which Python code of the session's interpreter uses queues, movables and packages of the program. They are found by
+// their numbers (hz_queue_id, hz_movable_id, hz_package_id); what the program has no more is a LookupError. The caller owns
+// `companion`, which has these functions:
+//
+// `queue(id)` and `new_queue(max_len=0)` give a queue. `queue.put(data, views=(), seconds=0)` puts bytes and the memory of
+// memoryviews without gaps, and is False if there was no room. `queue.get(seconds=0)` is a tuple of bytes and a list of
+// memoryviews, or None. They wait without the interpreter's GIL. What interrupts them is raised after they return, so a long
+// wait is a loop of short ones. There are `len(queue)`, `queue.id` and `queue.max_len`.
+//
+// `movable(id)` is the interpreter's copy of a movable, which is loaded at its first use. `module(package, name)` is a
+// module of a package.
+enum hz_status hz_session_companion(const struct hz_session *session,
+                                    struct hz_object **companion,
+                                    struct hz_error **error);
+
 // The status that the function returned. HZ_OK for NULL.
 enum hz_status hz_error_status(const struct hz_error *error);
 
@@ -417,6 +485,9 @@ enum hz_status hz_movable_to_object(const struct hz_movable *movable,
 enum hz_status hz_movable_unload(const struct hz_movable *movable,
                                  const struct hz_session *session,
                                  struct hz_error **error);
+
+// A number that no other movable of this process has or gets: hz_session_companion. 0 for NULL.
+uint64_t hz_movable_id(const struct hz_movable *movable);
 
 // Gives the movable up. NULL is allowed. Each interpreter drops its copy when it is next entered.
 void hz_movable_free(struct hz_movable *movable);
@@ -569,6 +640,9 @@ enum hz_status hz_package_import(const struct hz_package *package,
                                  struct hz_object **module,
                                  struct hz_error **error);
 
+// A number that no other package of this process has or gets: hz_session_companion. 0 for NULL.
+uint64_t hz_package_id(const struct hz_package *package);
+
 // Gives the package up. NULL is allowed. Its movables keep what they need of it.
 void hz_package_free(struct hz_package *package);
 
@@ -630,6 +704,62 @@ enum hz_status hz_pool_close(struct hz_pool *pool, uint64_t milliseconds, struct
 // Gives the pool up. NULL is allowed. An interpreter ends when nothing has it: no session, no buffer, no tensor of
 // hz_object_to_dlpack, no package and no movable. This waits for the end of those that nothing else has.
 void hz_pool_free(struct hz_pool *pool);
+
+// A queue of at most `max_len` messages, of any number if that is 0. The caller owns the result.
+struct hz_queue *hz_queue_new(size_t max_len);
+
+// The queue whose hz_queue_id is `id`. The caller owns `queue`, which is NULL, with HZ_OK, if nobody has that queue any
+// more.
+enum hz_status hz_queue_from_id(uint64_t id, struct hz_queue **queue, struct hz_error **error);
+
+// A number that no other queue of this process has or gets. 0 for NULL.
+uint64_t hz_queue_id(const struct hz_queue *queue);
+
+// The most messages that it holds. 0 is any number, and for NULL.
+size_t hz_queue_max_len(const struct hz_queue *queue);
+
+// How many messages it has just now. 0 for NULL.
+size_t hz_queue_len(const struct hz_queue *queue);
+
+// Puts `len` bytes at `data`, which are copied, and `memory_count` pieces of memory, which are not. Waits for room at
+// most for so long. `is_put` says whether there was room. If so, this has taken the memory.
+enum hz_status hz_queue_put(const struct hz_queue *queue,
+                            const void *data,
+                            size_t len,
+                            const struct hz_memory *memory,
+                            size_t memory_count,
+                            uint64_t milliseconds,
+                            bool *is_put,
+                            struct hz_error **error);
+
+// Takes the first message. Waits for one at most for so long. The caller owns `message`, which is NULL, with HZ_OK, if
+// none has come.
+enum hz_status hz_queue_get(const struct hz_queue *queue,
+                            uint64_t milliseconds,
+                            struct hz_message **message,
+                            struct hz_error **error);
+
+// Gives a reference up. NULL is allowed.
+void hz_queue_free(struct hz_queue *queue);
+
+// The first byte of the message's bytes. It lives as long as `message`. NULL for NULL.
+const char *hz_message_data(const struct hz_message *message);
+
+// The number of the message's bytes. 0 for NULL.
+size_t hz_message_len(const struct hz_message *message);
+
+// How many pieces of memory the message has. 0 for NULL.
+size_t hz_message_memory_count(const struct hz_message *message);
+
+// A piece of the message's memory, from 0. The caller calls `release` of the result once, with its `context`, on any
+// thread. The memory stays until then, also if the message is freed before.
+enum hz_status hz_message_memory(const struct hz_message *message,
+                                 size_t index,
+                                 struct hz_memory *memory,
+                                 struct hz_error **error);
+
+// Frees it. NULL is allowed.
+void hz_message_free(struct hz_message *message);
 
 // Imports a module by its full name, as importlib.import_module does. The caller owns `module`, which may be NULL.
 enum hz_status hz_session_import(const struct hz_session *session,
@@ -701,6 +831,95 @@ const char *hz_version(void);
 
 // HZ_ABI_VERSION of the library that runs.
 uint32_t hz_abi_version(void);
+
+// Workers for calls of a function. `module` and `function` are its names in the interpreters. The caller owns
+// `workers`.
+enum hz_status hz_workers_new(const char *module,
+                              const char *function,
+                              struct hz_workers **workers,
+                              struct hz_error **error);
+
+// A new worker, whose number is written to `number`: 0, 1 and so on. If calls wait, the first of them begins: it runs when
+// this worker is open, or another one is free. hz_workers_start starts its thread.
+enum hz_status hz_workers_enlist(const struct hz_workers *workers,
+                                 size_t *number,
+                                 struct hz_error **error);
+
+// Starts the thread of a worker, with a session on the interpreter at `index` of the pool. The function's module gets what
+// hz_session_companion gives, as `companion`. The worker runs calls that
+// are its own, and once hz_workers_open was called those that are for any worker. If the interpreter cannot be used,
+// its own calls fail and say why.
+enum hz_status hz_workers_start(const struct hz_workers *workers,
+                                size_t number,
+                                const struct hz_pool *pool,
+                                size_t index,
+                                const char *name,
+                                struct hz_error **error);
+
+// From now on the worker takes calls that are for any worker.
+void hz_workers_open(const struct hz_workers *workers, size_t number);
+
+// Whether calls wait that no idle worker will take at once, so that another worker could help. False for NULL.
+bool hz_workers_are_few(const struct hz_workers *workers);
+
+// Queues a call with `len` bytes at `data`, which are copied, and `memory_count` pieces of memory, which are not, and are
+// given back also if this fails. It is
+// for the worker with the number `worker`, or for any if that is SIZE_MAX. `tag` is what hz_workers_collect calls it.
+// HZ_ERROR_ENDED says that the workers were closed. The caller owns `job`.
+enum hz_status hz_workers_submit(const struct hz_workers *workers,
+                                 size_t worker,
+                                 uint64_t tag,
+                                 const char *data,
+                                 size_t len,
+                                 const struct hz_memory *memory,
+                                 size_t memory_count,
+                                 struct hz_job **job,
+                                 struct hz_error **error);
+
+// Waits for calls whose results are there and that nobody else looks for, and writes the tags of at most `capacity` of
+// them to `tags`. How many. 0 says that the workers were closed, and that all threads have ended. One thread calls this.
+size_t hz_workers_collect(const struct hz_workers *workers,
+                          uint64_t *tags,
+                          size_t capacity);
+
+// Interrupts the call that a worker runs, as hz_interrupt_handle_interrupt. True if there was one.
+bool hz_workers_interrupt(const struct hz_workers *workers, size_t number);
+
+// No further calls: what is queued runs, and then the threads end.
+void hz_workers_close(const struct hz_workers *workers);
+
+// The same, and calls that have not begun, or wait for a worker to open, end with HZ_ERROR_ENDED.
+void hz_workers_abandon(const struct hz_workers *workers);
+
+// Closes the workers and gives them up. NULL is allowed. It waits for nothing.
+void hz_workers_free(struct hz_workers *workers);
+
+// What has become of a call. HZ_STAGE_CANCELLED for NULL.
+enum hz_stage hz_job_stage(const struct hz_job *job);
+
+// Takes a call out of the queue. True if it never runs; false if it has begun. Its memory is given back.
+bool hz_job_cancel(const struct hz_job *job);
+
+// Looks for the result for so many microseconds, without sleep: for calls that are short. True if the result is there
+// and the caller's: then no other call of this returns true, and hz_workers_collect does not name the call, unless it
+// has done so before.
+bool hz_job_claim(const struct hz_job *job, uint64_t microseconds);
+
+// Has hz_workers_collect name a call that was claimed.
+void hz_job_give_back(const struct hz_job *job);
+
+// What a call that has ended has returned, or its error. HZ_ERROR_BUSY says that it has not ended.
+enum hz_status hz_job_answer(const struct hz_job *job, struct hz_answer *answer, struct hz_error **error);
+
+// The memory of an object that a call has returned beside its bytes: `index` counts from 0. Each is there once. The
+// caller owns `buffer`.
+enum hz_status hz_job_buffer(const struct hz_job *job,
+                             size_t index,
+                             struct hz_buffer **buffer,
+                             struct hz_error **error);
+
+// Gives a call up, which goes on. NULL is allowed.
+void hz_job_free(struct hz_job *job);
 
 #ifdef __cplusplus
 }  // extern "C"

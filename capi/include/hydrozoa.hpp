@@ -556,6 +556,8 @@ public:
         });
     }
 
+    const hz_pool *get() const noexcept { return pool_.get(); }
+
     // Gives the pool up, and waits at most for so long until its interpreters have ended.
     void close(std::chrono::milliseconds within) {
         hz_pool *taken = pool_.release();
@@ -598,6 +600,169 @@ private:
     }
 
     detail::Owned<hz_builder, hz_builder_free> builder_;
+};
+
+namespace detail {
+
+// The bytes of a container such as std::vector, which is destroyed when nobody uses them any more, by any thread.
+template <class Container>
+hz_memory kept(Container container, bool read_only) {
+    using Element = std::remove_pointer_t<decltype(container.data())>;
+    static_assert(std::is_trivially_copyable_v<Element>, "others see the bytes");
+    auto owner = std::make_unique<Container>(std::move(container));
+    hz_memory memory = {};
+    memory.data = const_cast<void *>(static_cast<const void *>(owner->data()));
+    memory.len = owner->size() * sizeof(Element);
+    memory.read_only = read_only;
+    memory.release = [](void *context) { delete static_cast<Container *>(context); };
+    memory.context = owner.release();
+    return memory;
+}
+
+}  // namespace detail
+
+// A message of a queue, or none.
+class Message {
+public:
+    using pointer = hz_message *;
+    explicit Message(hz_message *message) : message_(message) {}
+
+    explicit operator bool() const noexcept { return message_ != nullptr; }
+    std::string_view data() const noexcept {
+        return std::string_view(hz_message_data(message_.get()), hz_message_len(message_.get()));
+    }
+    std::size_t memory_count() const noexcept { return hz_message_memory_count(message_.get()); }
+    // A piece of its memory, whose `release` the caller calls once.
+    hz_memory memory(std::size_t index) const {
+        hz_memory memory = {};
+        check([&](hz_error **error) { return hz_message_memory(message_.get(), index, &memory, error); });
+        return memory;
+    }
+
+private:
+    detail::Owned<hz_message, hz_message_free> message_;
+};
+
+// A queue of messages between the program and all interpreters of all pools.
+class Queue {
+public:
+    // 0 is any number of messages.
+    explicit Queue(std::size_t max_len = 0) : queue_(hz_queue_new(max_len)) {}
+
+    // Whether there was room.
+    bool put(std::string_view data, std::chrono::milliseconds within = {}) const {
+        return put_all(data, nullptr, 0, within);
+    }
+    // The same with the bytes of a container beside.
+    template <class Container, class = decltype(std::declval<Container>().data())>
+    bool put(std::string_view data, Container container, std::chrono::milliseconds within = {}) const {
+        hz_memory memory = detail::kept(std::move(container), true);
+        bool is_put = false;
+        try {
+            is_put = put_all(data, &memory, 1, within);
+        } catch (...) {
+            memory.release(memory.context);
+            throw;
+        }
+        if (!is_put) {
+            memory.release(memory.context);
+        }
+        return is_put;
+    }
+    Message get(std::chrono::milliseconds within = {}) const {
+        return detail::made<Message>([&](hz_message **message, hz_error **error) {
+            return hz_queue_get(queue_.get(), detail::milliseconds(within), message, error);
+        });
+    }
+
+    std::uint64_t id() const noexcept { return hz_queue_id(queue_.get()); }
+    std::size_t size() const noexcept { return hz_queue_len(queue_.get()); }
+
+private:
+    bool put_all(std::string_view data, const hz_memory *memory, std::size_t count, std::chrono::milliseconds within) const {
+        bool is_put = false;
+        check([&](hz_error **error) {
+            return hz_queue_put(queue_.get(), data.data(), data.size(), memory, count, detail::milliseconds(within),
+                                &is_put, error);
+        });
+        return is_put;
+    }
+
+    detail::Owned<hz_queue, hz_queue_free> queue_;
+};
+
+// A call that workers run.
+class Job {
+public:
+    using pointer = hz_job *;
+    explicit Job(hz_job *job) : job_(job) {}
+
+    hz_stage stage() const noexcept { return hz_job_stage(job_.get()); }
+    // Whether it never runs.
+    bool cancel() const noexcept { return hz_job_cancel(job_.get()); }
+    // Looks for the result for so long, without sleep. Whether it is there, and the caller's.
+    bool claim(std::chrono::microseconds most) const noexcept {
+        return hz_job_claim(job_.get(), most.count() < 0 ? 0 : static_cast<std::uint64_t>(most.count()));
+    }
+    // The bytes that it has returned. They live as long as this.
+    std::string_view answer() const {
+        hz_answer answer = {};
+        check([&](hz_error **error) { return hz_job_answer(job_.get(), &answer, error); });
+        return std::string_view(answer.data, answer.len);
+    }
+    // The memory of an object that it has returned beside, from 0. Each is there once.
+    Buffer buffer(std::size_t index) const {
+        return detail::made<Buffer>([&](hz_buffer **buffer, hz_error **error) {
+            return hz_job_buffer(job_.get(), index, buffer, error);
+        });
+    }
+
+private:
+    detail::Owned<hz_job, hz_job_free> job_;
+};
+
+// Threads of the library that run calls of one function.
+class Workers {
+public:
+    using pointer = hz_workers *;
+    explicit Workers(hz_workers *workers) : workers_(workers) {}
+    Workers(const char *module, const char *function)
+        : Workers(detail::made<Workers>([&](hz_workers **workers, hz_error **error) {
+              return hz_workers_new(module, function, workers, error);
+          })) {}
+
+    // A worker on the interpreter at `index`, which takes calls at once.
+    void add(const Pool &pool, std::size_t index, const char *name = "hydrozoa") const {
+        std::size_t number = 0;
+        check([&](hz_error **error) { return hz_workers_enlist(workers_.get(), &number, error); });
+        check([&](hz_error **error) {
+            return hz_workers_start(workers_.get(), number, pool.get(), index, name, error);
+        });
+        hz_workers_open(workers_.get(), number);
+    }
+    Job submit(std::string_view data, std::uint64_t tag = 0) const { return submit_all(data, tag, nullptr, 0); }
+    // The same with the bytes of a container, of which Python gets a memoryview.
+    template <class Container, class = decltype(std::declval<Container>().data())>
+    Job submit(std::string_view data, Container container, bool read_only = true, std::uint64_t tag = 0) const {
+        hz_memory memory = detail::kept(std::move(container), read_only);
+        return submit_all(data, tag, &memory, 1);
+    }
+    // Waits for calls whose results nobody looks for. How many tags were written; 0 when all has ended.
+    std::size_t collect(std::uint64_t *tags, std::size_t capacity) const noexcept {
+        return hz_workers_collect(workers_.get(), tags, capacity);
+    }
+    // No further calls.
+    void close() const noexcept { hz_workers_close(workers_.get()); }
+    hz_workers *get() const noexcept { return workers_.get(); }
+
+private:
+    Job submit_all(std::string_view data, std::uint64_t tag, const hz_memory *memory, std::size_t count) const {
+        return detail::made<Job>([&](hz_job **job, hz_error **error) {
+            return hz_workers_submit(workers_.get(), SIZE_MAX, tag, data.data(), data.size(), memory, count, job, error);
+        });
+    }
+
+    detail::Owned<hz_workers, hz_workers_free> workers_;
 };
 
 }  // namespace hydrozoa

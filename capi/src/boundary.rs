@@ -25,6 +25,17 @@ pub(crate) unsafe fn guarded(
     failure.map_or(hz_status::HZ_OK, |failure| failure.status())
 }
 
+/// Reports a failure that somebody keeps.
+///
+/// # Safety
+///
+/// As [`guarded`].
+pub(crate) unsafe fn reported(error: *mut *mut hz_error, failure: &Failure) -> hz_status {
+    // SAFETY: as the caller vouches.
+    unsafe { report(error, Some(failure)) };
+    failure.status()
+}
+
 #[cfg(test)]
 mod tests {
     use super::guarded;

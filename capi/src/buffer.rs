@@ -7,7 +7,7 @@ use crate::handle::hz_object;
 use crate::pointers::{free, place, reference, reference_or, write};
 use crate::session::hz_session;
 use crate::status::hz_status;
-use runtime::Buffer;
+use runtime::{Buffer, Object};
 use std::ffi::{CString, c_char, c_void};
 use std::ptr;
 
@@ -17,9 +17,15 @@ use std::ptr;
 pub type hz_release = Option<unsafe extern "C" fn(context: *mut c_void)>;
 
 /// Memory of the application's that is lent to Python. Its drop gives it back.
-struct Lent {
+pub(crate) struct Lent {
     release: hz_release,
     context: *mut c_void,
+}
+
+impl Lent {
+    pub(crate) fn new(release: hz_release, context: *mut c_void) -> Self {
+        Self { release, context }
+    }
 }
 
 // SAFETY: the header says that any thread may call the function.
@@ -51,13 +57,13 @@ pub unsafe extern "C" fn hz_session_lend(
     error: *mut *mut hz_error,
 ) -> hz_status {
     // Before anything can fail.
-    let lent = Lent { release, context };
+    let lent = Lent::new(release, context);
     // SAFETY: the caller keeps the rules of the header.
     unsafe {
         guarded(error, move || {
             let out = place(view, "view")?;
             let own = reference(session, "session")?;
-            let data = memory(data, len)?;
+            let data = memory_at(data, len)?;
             own.run(|session| {
                 out.put(hz_object::keep(&session.lend_raw(data, len, read_only, lent)?));
                 Ok(())
@@ -66,8 +72,25 @@ pub unsafe extern "C" fn hz_session_lend(
     }
 }
 
+/// Memory that goes without a copy.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct hz_memory {
+    /// The first byte.
+    pub data: *mut c_void,
+    /// The number of bytes.
+    pub len: usize,
+    /// Whether it must not be written.
+    pub read_only: bool,
+    /// Called once with `context`, by any thread, when the memory is no longer used. The memory stays until then. NULL if
+    /// it stays for ever.
+    pub release: hz_release,
+    /// For `release`.
+    pub context: *mut c_void,
+}
+
 /// The address of memory that may be empty.
-fn memory(data: *mut c_void, len: usize) -> Result<*mut u8> {
+pub(crate) fn memory_at(data: *mut c_void, len: usize) -> Result<*mut u8> {
     match (data.is_null(), len) {
         (_, 0) => Ok(ptr::dangling_mut()),
         (true, _) => Err(Failure::argument("data is NULL")),
@@ -87,6 +110,14 @@ pub struct hz_buffer {
     format: CString,
 }
 
+impl hz_buffer {
+    pub(crate) fn of(object: &Object<'_>, writable: bool) -> Result<Self> {
+        let buffer: Buffer = if writable { object.writable_buffer()? } else { object.extract()? };
+        let format = text(buffer.format());
+        Ok(Self { buffer, format })
+    }
+}
+
 /// The memory of an object, without a copy; with `writable` only if it may be written. The caller owns `buffer`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hz_object_to_buffer(
@@ -101,12 +132,7 @@ pub unsafe extern "C" fn hz_object_to_buffer(
         guarded(error, || {
             let out = place(buffer, "buffer")?;
             let (object, own) = (reference(object, "object")?, reference(session, "session")?);
-            let buffer = own.run(|session| {
-                let object = object.handle().attach(session)?;
-                Ok(if writable { object.writable_buffer()? } else { object.extract()? })
-            })?;
-            let format = text(buffer.format());
-            out.put(hz_buffer { buffer, format });
+            out.put(own.run(|session| hz_buffer::of(&object.handle().attach(session)?, writable))?);
             Ok(())
         })
     }

@@ -16,6 +16,11 @@ impl hz_bytes {
         data.push(0);
         Self { data: data.into() }
     }
+
+    /// The first byte, and how many there are.
+    pub(crate) fn parts(&self) -> (*const c_char, usize) {
+        (self.data.as_ptr().cast(), self.data.len() - 1)
+    }
 }
 
 /// The first byte. A zero that does not count follows the last one, so text without zeros is a text of C. It lives as

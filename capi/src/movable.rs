@@ -4,15 +4,26 @@ use crate::boundary::guarded;
 use crate::error::hz_error;
 use crate::handle::hz_object;
 use crate::plain::hz_plain;
-use crate::pointers::{free, place, place_or_none, reference};
+use crate::pointers::{free, place, place_or_none, reference, reference_or};
+use crate::registry::{Numbered, Registry};
 use crate::session::hz_session;
 use crate::status::hz_status;
 use crate::value::{Arguments, hz_keyword, hz_value};
 use runtime::{Movable, Value};
+use std::sync::Arc;
 
 /// An object that every interpreter of a pool can use. Each loads its own copy at its first use, and all copies share
 /// the memory of their tensors and arrays. Any thread may use and free it. It keeps its pool.
-pub struct hz_movable(pub(crate) Movable);
+pub struct hz_movable(Arc<Numbered<Movable>>);
+
+/// All movables.
+pub(crate) static MOVABLES: Registry<Movable> = Registry::new();
+
+impl hz_movable {
+    pub(crate) fn new(movable: Movable) -> Self {
+        Self(MOVABLES.add(movable))
+    }
+}
 
 /// Makes an object movable. It is pickled once; its functions and classes travel by name. The caller owns `movable`.
 #[unsafe(no_mangle)]
@@ -29,7 +40,7 @@ pub unsafe extern "C" fn hz_session_create_movable(
             let (own, object) = (reference(session, "session")?, reference(object, "object")?);
             let made =
                 own.run(|session| Ok(session.create_movable(&object.handle().attach(session)?)?))?;
-            out.put(hz_movable(made));
+            out.put(hz_movable::new(made));
             Ok(())
         })
     }
@@ -120,6 +131,13 @@ pub unsafe extern "C" fn hz_movable_unload(
             })
         })
     }
+}
+
+/// A number that no other movable of this process has or gets: hz_session_companion. 0 for NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hz_movable_id(movable: *const hz_movable) -> u64 {
+    // SAFETY: the caller keeps the rules of the header.
+    unsafe { reference_or(movable, 0, |movable| movable.0.id()) }
 }
 
 /// Gives the movable up. NULL is allowed. Each interpreter drops its copy when it is next entered.

@@ -5,15 +5,20 @@ use crate::bytes::hz_bytes;
 use crate::error::hz_error;
 use crate::handle::hz_object;
 use crate::movable::hz_movable;
-use crate::pointers::{free, path, place, reference, text};
+use crate::pointers::{free, path, place, reference, reference_or, text};
 use crate::pool::hz_pool;
+use crate::registry::{Numbered, Registry};
 use crate::session::hz_session;
 use crate::status::hz_status;
 use runtime::Package;
 use std::ffi::c_char;
+use std::sync::Arc;
 
 /// A package that torch.package has written, for one pool. Any thread may use and free it. It keeps its pool.
-pub struct hz_package(Package);
+pub struct hz_package(Arc<Numbered<Package>>);
+
+/// All packages.
+pub(crate) static PACKAGES: Registry<Package> = Registry::new();
 
 /// Opens a package for a pool. The caller owns `package`.
 #[unsafe(no_mangle)]
@@ -28,7 +33,7 @@ pub unsafe extern "C" fn hz_pool_load_package(
         guarded(error, || {
             let out = place(package, "package")?;
             let pool = reference(pool, "pool")?;
-            out.put(hz_package(pool.0.load_package(path(file, "file")?)?));
+            out.put(hz_package(PACKAGES.add(pool.0.load_package(path(file, "file")?)?)));
             Ok(())
         })
     }
@@ -50,7 +55,7 @@ pub unsafe extern "C" fn hz_package_load_pickle(
             let out = place(movable, "movable")?;
             let package = reference(package, "package")?;
             let (name, resource) = (text(name, "name")?, text(resource, "resource")?);
-            out.put(hz_movable(package.0.load_pickle(name, resource)?));
+            out.put(hz_movable::new(package.0.load_pickle(name, resource)?));
             Ok(())
         })
     }
@@ -116,6 +121,13 @@ pub unsafe extern "C" fn hz_package_import(
             own.make(module, |session| Ok(package.0.import_module(session, name)?))
         })
     }
+}
+
+/// A number that no other package of this process has or gets: hz_session_companion. 0 for NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hz_package_id(package: *const hz_package) -> u64 {
+    // SAFETY: the caller keeps the rules of the header.
+    unsafe { reference_or(package, 0, |package| package.0.id()) }
 }
 
 /// Gives the package up. NULL is allowed. Its movables keep what they need of it.

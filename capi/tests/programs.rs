@@ -170,6 +170,12 @@ fn a_program_in_c_uses_a_package_and_a_movable() {
 }
 
 #[test]
+fn messages_of_queues_pass_from_c_through_interpreters() {
+    let source = "tests/programs/queue.c";
+    prints_what_it_should(source, &mut examined(&compile(source)));
+}
+
+#[test]
 fn settings_and_operations_have_their_effects_in_cpp() {
     let source = "tests/programs/surface.cpp";
     prints_what_it_should(source, command(&compile(source)).arg(scratch()));
@@ -210,6 +216,12 @@ fn a_pool_in_cpp_is_as_the_example_says() {
 #[test]
 fn threads_in_c_are_as_the_example_says() {
     let source = "examples/threads.c";
+    prints_what_it_should(source, &mut examined(&compile(source)));
+}
+
+#[test]
+fn workers_in_c_are_as_the_example_says() {
+    let source = "examples/workers.c";
     prints_what_it_should(source, &mut examined(&compile(source)));
 }
 

@@ -1,7 +1,9 @@
-// What the examples do not use: settings of the builder, changes of the pool, and the other operations on objects.
+// What the examples do not use: settings of the builder, changes of the pool, the other operations on objects, queues and
+// workers.
 
 #include <hydrozoa.hpp>
 #include <iostream>
+#include <vector>
 
 namespace {
 
@@ -83,6 +85,45 @@ void refused(const hydrozoa::Session &session) {
     std::cout << copied.type_name() << ": " << copied.message() << '\n';
 }
 
+// A message and a call, each with memory beside its bytes.
+void messages_and_workers(const hydrozoa::Pool &pool) {
+    hydrozoa::Queue queue(1);
+    std::cout << queue.put("first", std::vector<char>{'a', 'b'}) << queue.put("second", std::vector<char>{'c'})
+              << queue.put("third", std::chrono::seconds(0)) << ' ' << queue.size() << ' ' << (queue.id() > 0) << '\n';
+    hydrozoa::Message message = queue.get();
+    hz_memory memory = message.memory(0);
+    std::cout << message.data() << ' ' << message.memory_count() << ' '
+              << std::string_view(static_cast<char *>(memory.data), memory.len) << ' ' << !queue.get() << '\n';
+    memory.release(memory.context);
+
+    pool.register_module("turning",
+                         "def turned(data, *views):\n"
+                         "    if not data: raise ValueError('nothing')\n"
+                         "    return (data[::-1], bytearray(reversed(views[0]))) if views else data[::-1]\n");
+    hydrozoa::Workers workers("turning", "turned");
+    workers.add(pool, 0);
+    const std::chrono::microseconds moment(50);
+    hydrozoa::Job plain = workers.submit("drawer"), beside = workers.submit("live", std::vector<char>{'a', 'b', 'c'});
+    hydrozoa::Job refused = workers.submit("");
+    for (const hydrozoa::Job *job : {&plain, &beside, &refused}) {
+        while (job->stage() != HZ_STAGE_ENDED || !job->claim(moment)) {
+        }
+    }
+    hydrozoa::Buffer buffer = beside.buffer(0);
+    std::cout << plain.answer() << ' ' << beside.answer() << ' '
+              << std::string_view(static_cast<char *>(buffer.data()), buffer.size()) << ' ' << plain.cancel() << '\n';
+    try {
+        refused.answer();
+    } catch (const hydrozoa::Error &error) {
+        std::cout << error.what() << '\n';
+    }
+    workers.close();
+    // What ended before somebody looked for it is named once.
+    std::uint64_t tags[8];
+    while (workers.collect(tags, 8) > 0) {
+    }
+}
+
 }  // namespace
 
 int main(int, char **arguments) {
@@ -95,6 +136,7 @@ int main(int, char **arguments) {
         movables(pool, session);
         refused(session);
     }
+    messages_and_workers(pool);
     pool.replace(0);
     std::cout << pool.size() << ' ' << (pool.python_minor() >= 10) << ' '
               << (std::string(hz_version()).find('.') != std::string::npos) << '\n';
