@@ -8,82 +8,30 @@ What a machine lacks is named, and not measured.
 import argparse
 import concurrent.futures
 import importlib.util
-import io
+import json
 import multiprocessing
+import os
 import statistics
+import subprocess
 import sys
 import time
 
+# Libraries of each worker work in one thread. They read this when they are loaded.
+for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ[name] = "1"
+
 import numpy
+
+import tasks
 
 WORKERS = 2
 
 
-def nothing():
-    pass
-
-
-def same(array):
-    return array
-
-
-def count(n):
-    total = 0
-    for value in range(n):
-        total += value * value % 7
-    return total
-
-
-frame = None
-
-
-def group(rows):
-    global frame
-    import pandas
-
-    if frame is None:
-        random = numpy.random.default_rng(0)
-        frame = pandas.DataFrame({"key": random.integers(0, 1000, rows), "value": random.random(rows)})
-    return float(frame.groupby("key")["value"].agg(["mean", "std", "max"]).to_numpy().sum())
-
-
-model = None
-
-
-def infer(rows):
-    global model
-    import torch
-
-    if model is None:
-        torch.set_num_threads(1)
-        torch.manual_seed(0)
-        layers = [layer for _ in range(4) for layer in (torch.nn.Linear(256, 256), torch.nn.ReLU())]
-        model = torch.nn.Sequential(*layers)
-    with torch.inference_mode():
-        return float(sum(model(torch.ones(rows, 256)).sum() for _ in range(20)))
-
-
-picture = None
-
-
-def augment(side):
-    global picture
-    from PIL import Image
-
-    if picture is None:
-        file = io.BytesIO()
-        Image.fromarray(numpy.random.default_rng(0).integers(0, 255, (side, side, 3), dtype=numpy.uint8)).save(file, "JPEG")
-        picture = file.getvalue()
-    array = numpy.asarray(Image.open(io.BytesIO(picture)).convert("RGB"), dtype=numpy.float32) / 255
-    array = array[:, ::-1] if side % 2 else array[::-1]
-    return float(((array - array.mean((0, 1))) / array.std((0, 1))).sum())
-
-
 WORK = {
-    "pure Python": (count, 300_000, None),
-    "pandas groupby": (group, 200_000, "pandas"),
-    "torch inference": (infer, 64, "torch"),
-    "pillow and numpy": (augment, 512, "PIL"),
+    "pure Python": (tasks.count, 300_000, None),
+    "pandas groupby": (tasks.group, 200_000, "pandas"),
+    "torch inference": (tasks.infer, 64, "torch"),
+    "pillow and numpy": (tasks.augment, 512, "PIL"),
 }
 
 
@@ -149,13 +97,32 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5, help="rounds of all executors, of which the medians count")
     parser.add_argument("--seconds", type=float, default=1.0, help="seconds of each kind of work")
+    parser.add_argument("--free", metavar="PYTHON", help="a free-threaded Python, whose threads are measured in the same rounds")
+    parser.add_argument("--round-of-threads", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     made, missing = executors()
+    if options.round_of_threads:
+        # A line of JSON for the program that has started this one.
+        print(json.dumps(measure(dict(list(made.items())[:1]), missing, 1, options.seconds, None)))
+        return
+    found = measure(made, missing, options.rounds, options.seconds, options.free)
+    report(found, missing, options.rounds)
+
+
+def of_free_threads(python, seconds):
+    """The figures of one round of another Python's threads."""
+    command = [python, __file__, "--round-of-threads", "--seconds", str(seconds)]
+    output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    return json.loads(output.splitlines()[-1])
+
+
+def measure(made, missing, rounds, seconds, free):
+    """The figures of each kind of executor: what was measured, the kind, and one figure for each round."""
     short, long = numpy.ones(1 << 17), numpy.ones(100_000_000 // 8)
     calls = {
-        "no-op": lambda executor: call_time(executor, nothing, repeat=300),
-        "1 MB there and back": lambda executor: call_time(executor, same, short, repeat=50),
-        "100 MB there and back": lambda executor: call_time(executor, same, long, repeat=3),
+        "no-op": lambda executor: call_time(executor, tasks.nothing, repeat=300),
+        "1 MB there and back": lambda executor: call_time(executor, tasks.same, short, repeat=50),
+        "100 MB there and back": lambda executor: call_time(executor, tasks.same, long, repeat=3),
     }
     work = {}
     for name, (function, argument, needs) in WORK.items():
@@ -164,34 +131,43 @@ def main():
         else:
             missing.append(needs)
     found = {}
-    for turn in range(options.rounds):
+    for turn in range(rounds):
         for kind, make in made.items():
             with make(WORKERS) as executor, make(1) as alone:
-                for name, measure in calls.items():
-                    attempt(lambda: measure(executor)) if turn == 0 else None
-                    found.setdefault((name, kind), []).append(attempt(lambda: measure(executor)))
+                for name, call in calls.items():
+                    attempt(lambda: call(executor)) if turn == 0 else None
+                    found.setdefault(name, {}).setdefault(kind, []).append(attempt(lambda: call(executor)))
                 for name, (function, argument) in work.items():
                     def ratio():
                         for pool in (executor, alone):
                             concurrent.futures.wait([pool.submit(function, argument) for _ in range(8)])
-                        one = per_second(alone, 1, function, argument, options.seconds)
-                        return per_second(executor, WORKERS, function, argument, options.seconds) / one
+                        one = per_second(alone, 1, function, argument, seconds)
+                        return per_second(executor, WORKERS, function, argument, seconds) / one
 
-                    found.setdefault((name, kind), []).append(attempt(ratio))
-        print(f"round {turn + 1} of {options.rounds}", file=sys.stderr, flush=True)
-    print(f"CPython {sys.version.split()[0]}, {WORKERS} workers, medians of {options.rounds} rounds")
+                    found.setdefault(name, {}).setdefault(kind, []).append(attempt(ratio))
+        if free is not None:
+            for name, kinds in of_free_threads(free, seconds).items():
+                for kind, values in kinds.items():
+                    found.setdefault(name, {}).setdefault(kind, []).extend(values)
+        print(f"round {turn + 1} of {rounds}", file=sys.stderr, flush=True)
+    return found
+
+
+def report(found, missing, rounds):
+    kinds = list(found["no-op"])
+    print(f"CPython {sys.version.split()[0]}, {WORKERS} workers, medians of {rounds} rounds")
     if missing:
         print(f"NOT MEASURED: {', '.join(missing)}")
-    print("| | " + " | ".join(made) + " |")
-    print("|---" * (1 + len(made)) + "|")
-    for name in [*calls, *work]:
-        row = []
-        for kind in made:
-            values = found[name, kind]
+    print("| | " + " | ".join(kinds) + " |")
+    print("|---" * (1 + len(kinds)) + "|")
+    for name, row in found.items():
+        is_time = name not in WORK
+        cells = []
+        for kind in kinds:
+            values = row.get(kind, ["not measured"])
             numbers = [value for value in values if isinstance(value, float)]
-            row.append(f"{statistics.median(numbers):.{0 if name in calls else 2}f}" if len(numbers) == len(values) else values[0])
-        unit = "µs" if name in calls else "times one worker"
-        print(f"| {name}, {unit} | " + " | ".join(map(str, row)) + " |")
+            cells.append(f"{statistics.median(numbers):.{0 if is_time else 2}f}" if len(numbers) == len(values) else values[0])
+        print(f"| {name}, {'µs' if is_time else 'times one worker'} | " + " | ".join(cells) + " |")
 
 
 if __name__ == "__main__":

@@ -1,56 +1,22 @@
 """An executor whose workers are interpreters."""
 
 import itertools
-import logging
 import os
-import queue
 import threading
 import time
 import weakref
-from concurrent.futures import BrokenExecutor, Executor as Base, Future
+from concurrent.futures import Executor as Base
 
+from . import _asynchronous
 from . import _pickling as pickling
 from ._pool import Pool, budget, refuse_inside
+from ._workers import BrokenInterpreterPool, Workers
+from ._shared import Package, share
 
 try:
     from threading import _register_atexit as register_at_exit
 except ImportError:  # pragma: no cover
     from atexit import register as register_at_exit
-
-
-class BrokenInterpreterPool(BrokenExecutor):
-    """An initializer has raised, or an interpreter did not start. Nothing more is run."""
-
-
-logger = logging.getLogger("concurrent.futures")
-
-
-class _Work:
-    """A call that was pickled, and the future of its result."""
-
-    __slots__ = ("future", "data", "views")
-
-    def __init__(self, future, data, views):
-        self.future, self.data, self.views = future, data, views
-
-    def begin(self):
-        """Whether it is to be run: it was not cancelled, and cannot be from now on."""
-        return self.future.set_running_or_notify_cancel()
-
-    def run(self, session):
-        try:
-            result = session.begin(self.data, self.views)
-            self.data = self.views = None
-            value = session.finish(result)
-            del result
-            session.collect()
-        except BaseException as error:
-            self.future.set_exception(error)
-            # The frame, its future and the exception are a cycle.
-            self = None
-        else:
-            self.future.set_result(value)
-
 
 _executors = weakref.WeakSet()
 
@@ -66,97 +32,10 @@ register_at_exit(_end_all)
 def _forked():
     """In the child of a fork. The workers' threads are not there."""
     for executor in list(_executors):
-        executor._shared.left_behind()
+        executor._workers.left_behind()
 
 
 os.register_at_fork(after_in_child=_forked)
-
-
-def _work(shared, index):
-    """The life of a worker's thread. It has no reference to the executor."""
-    # A call has begun while its interpreter starts.
-    work = shared.queue.get()
-    if work is None:
-        # The next worker ends too.
-        shared.queue.put(None)
-        return
-    is_wanted = work.begin()
-    try:
-        session = shared.pool().session(index)
-        if shared.initializer is not None:
-            session.finish(session.begin(*shared.initializer))
-    except BaseException as error:
-        logger.critical("Exception in initializer:", exc_info=True)
-        shared.broke(error)
-        if is_wanted:
-            work.future.set_exception(_failure(error))
-        return
-    shared.sessions[index] = session
-    try:
-        while True:
-            if is_wanted:
-                work.run(session)
-            del work
-            shared.idle.release()
-            work = shared.queue.get()
-            if work is None:
-                break
-            is_wanted = work.begin()
-    finally:
-        del shared.sessions[index]
-        session.close()
-        # The next worker ends too.
-        shared.queue.put(None)
-
-
-def _failure(error):
-    failure = BrokenInterpreterPool("an interpreter or its initializer failed; nothing more is run")
-    failure.__cause__ = error
-    return failure
-
-
-class _Shared:
-    """What an executor and its threads have in common."""
-
-    def __init__(self, make_pool, initializer):
-        self.queue = queue.SimpleQueue()
-        self.idle = threading.Semaphore(0)
-        self.lock = threading.Lock()
-        self.initializer = initializer
-        self.broken = None
-        self.sessions = {}
-        self._make_pool = make_pool
-        self._pool = None
-
-    def pool(self):
-        with self.lock:
-            if self._pool is None:
-                self._pool = self._make_pool()
-            return self._pool
-
-    def close(self):
-        with self.lock:
-            pool, self._pool = self._pool, None
-        if pool is not None:
-            pool.close()
-
-    def left_behind(self):
-        """In the child of a fork: nobody will run what is submitted."""
-        self.lock = threading.Lock()
-        self.sessions = {}
-        self.broken = RuntimeError("this process is a forked child, and the executor is its parent's: make one here")
-
-    def broke(self, error):
-        with self.lock:
-            first, self.broken = self.broken is None, self.broken or error
-        if first:
-            while True:
-                try:
-                    work = self.queue.get_nowait()
-                except queue.Empty:
-                    return
-                if work is not None and work.begin():
-                    work.future.set_exception(_failure(error))
 
 
 class Executor(Base):
@@ -186,12 +65,10 @@ class Executor(Base):
         options = dict(python=python, venv=venv, torch=torch, import_profile=import_profile, inner_threads=inner_threads,
                        settle_in=settle_in)
         begun = pickling.dumps((initializer, tuple(initargs), {})) if initializer is not None else None
-        self._shared = _Shared(lambda: Pool(max_workers, **options), begun)
-        self._threads = []
-        self._names = thread_name_prefix or f"hydrozoa-{next(_counter)}"
-        self._is_shut = False
-        # Threads of an executor that is forgotten end.
-        self._forgotten = weakref.finalize(self, self._shared.queue.put, None)
+        names = thread_name_prefix or f"hydrozoa-{next(_counter)}"
+        self._workers = Workers(max_workers, lambda: Pool(max_workers, **options), begun, names)
+        # The workers of an executor that is forgotten end.
+        self._forgotten = weakref.finalize(self, self._workers.end)
         self._forgotten.atexit = False
         _executors.add(self)
 
@@ -200,23 +77,7 @@ class Executor(Base):
 
     def submit_pickled(self, data, views):
         """Schedules a call that was pickled: a function, its arguments and its keywords, and the memory beside them."""
-        with self._shared.lock:
-            if self._shared.broken is not None:
-                raise BrokenInterpreterPool("an interpreter or its initializer failed") from self._shared.broken
-            if self._is_shut:
-                raise RuntimeError("cannot schedule new futures after shutdown")
-            future = Future()
-            self._shared.queue.put(_Work(future, data, views))
-            self._start_thread()
-        return future
-
-    def _start_thread(self):
-        if self._shared.idle.acquire(blocking=False) or len(self._threads) == self._max_workers:
-            return
-        index = len(self._threads)
-        thread = threading.Thread(target=_work, args=(self._shared, index), name=f"{self._names}_{index}", daemon=True)
-        self._threads.append(thread)
-        thread.start()
+        return self._workers.submit(data, views)
 
     def map(self, fn, *iterables, timeout=None, chunksize=1, **more):
         if chunksize < 1:
@@ -226,37 +87,49 @@ class Executor(Base):
         chunks = super().map(_chunk, itertools.repeat(fn), _chunks(zip(*iterables), chunksize), timeout=timeout, **more)
         return itertools.chain.from_iterable(chunks)
 
+    def amap(self, fn, /, *iterables, limit=None):
+        """The results of `map`, for `async for`. The iterables may be asynchronous, and are read as results are taken: at most
+        `limit` calls are ahead, by default twice the number of workers. What has not begun when the loop is left is cancelled."""
+        limit = 2 * self._max_workers if limit is None else limit
+        if limit < 1:
+            raise ValueError("limit must be >= 1.")
+        return _asynchronous.results(self, fn, iterables, limit)
+
     def shutdown(self, wait=True, *, cancel_futures=False):
-        with self._shared.lock:
-            self._is_shut = True
-            if cancel_futures:
-                while True:
-                    try:
-                        work = self._shared.queue.get_nowait()
-                    except queue.Empty:
-                        break
-                    if work is not None:
-                        work.future.cancel()
-            self._shared.queue.put(None)
+        self._workers.close()
+        if cancel_futures:
+            self._workers.cancel()
         if wait:
-            for thread in self._threads:
-                # A forked child has none of them.
-                if thread.is_alive():
-                    thread.join()
-            self._shared.close()
+            self._workers.join()
+
+    def share(self, object, /):
+        """An object for all interpreters, with its memory in one place: a `Shared`."""
+        return share(self, self._usable_pool(), object)
+
+    def load_package(self, file, /):
+        """A file that torch.package has written: a `Package`."""
+        return Package(self, self._usable_pool(), file)
+
+    def _usable_pool(self):
+        workers = self._workers
+        if workers.is_shut:
+            raise RuntimeError("the executor is shut down")
+        if workers.broken is not None:
+            raise BrokenInterpreterPool("an interpreter or its initializer failed") from workers.broken
+        return workers.usable_pool()
 
     def settle(self):
         """Moves memory of the interpreters to files in `settle_in`, from which the kernel reads what is used again. Call it when
         calls have done once what they do, and none runs. The bytes that are left in memory."""
-        pool = self._shared.pool()
+        workers = self._workers
         # A worker that is starting is inside of its interpreter.
-        while len(self._shared.sessions) < len(self._threads) and not self._broken and not self._is_shut:
+        while workers.opened < workers.count and workers.broken is None and not workers.is_shut:
             time.sleep(0.001)
-        return pool.settle()
+        return 0 if workers.pool is None else workers.pool.settle()
 
     def interrupt(self):
         """Raises KeyboardInterrupt in the calls that run. Native code goes on until it returns. The number of these calls."""
-        return sum(session.interrupt() for session in list(self._shared.sessions.values()))
+        return self._workers.interrupt()
 
     def __exit__(self, kind, error, traceback):
         if kind is not None and issubclass(kind, KeyboardInterrupt):
@@ -267,10 +140,20 @@ class Executor(Base):
     @property
     def _broken(self):
         # As ThreadPoolExecutor has it.
-        return self._shared.broken is not None
+        return self._workers.broken is not None
 
     shutdown.__doc__ = Base.shutdown.__doc__
     submit.__doc__ = Base.submit.__doc__
+
+
+def load_package(file, max_workers=None, **options):
+    """A file that torch.package has written, on an executor of its own, which ends when the package is closed."""
+    executor = Executor(max_workers, **options)
+    try:
+        return Package(executor, executor._usable_pool(), file, is_own=True)
+    except BaseException:
+        executor.shutdown()
+        raise
 
 
 _counter = itertools.count()

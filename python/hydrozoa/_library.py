@@ -47,6 +47,19 @@ BYTES, OBJECT = 5, 10
 
 Release = ctypes.CFUNCTYPE(None, c_void_p)
 
+
+class Memory(ctypes.Structure):
+    """`hz_memory`."""
+
+    _fields_ = [("data", c_void_p), ("len", c_size_t), ("read_only", c_bool), ("release", Release), ("context", c_void_p)]
+
+
+class Answer(ctypes.Structure):
+    """`hz_answer`."""
+
+    _fields_ = [("data", c_void_p), ("len", c_size_t), ("buffers", c_size_t)]
+
+
 _handle = c_void_p
 _out = POINTER(c_void_p)
 _text = c_char_p
@@ -70,11 +83,29 @@ _CHECKED = {
     "hz_session_lend": (_handle, c_void_p, c_size_t, c_bool, Release, c_void_p, _out),
     "hz_object_getattr": (_handle, _handle, _text, _out),
     "hz_object_get_item": (_handle, _handle, POINTER(Value), _out),
+    "hz_object_setattr": (_handle, _handle, _text, POINTER(Value)),
     "hz_object_truth": (_handle, _handle, POINTER(c_bool)),
     "hz_object_len": (_handle, _handle, POINTER(c_size_t)),
     "hz_object_to_bytes": (_handle, _handle, _out),
     "hz_object_to_buffer": (_handle, _handle, c_bool, _out),
+    "hz_workers_new": (_text, _text, _out),
+    "hz_workers_enlist": (_handle, POINTER(c_size_t)),
+    "hz_workers_start": (_handle, c_size_t, _handle, c_size_t, _text),
+    "hz_workers_submit": (_handle, c_size_t, c_uint64, _text, c_size_t, POINTER(Memory), c_size_t, _out),
+    "hz_job_answer": (_handle, POINTER(Answer)),
+    "hz_job_buffer": (_handle, c_size_t, _out),
     "hz_object_call": (_handle, _handle, POINTER(Value), c_size_t, c_void_p, c_size_t, _out),
+    "hz_session_create_movable": (_handle, _handle, _out),
+    "hz_session_companion": (_handle, _out),
+    "hz_movable_unload": (_handle, _handle),
+    "hz_pool_load_package": (_handle, _text, _out),
+    "hz_package_load_pickle": (_handle, _text, _text, _out),
+    "hz_package_load_text": (_handle, _text, _text, _out),
+    "hz_package_load_binary": (_handle, _text, _text, _out),
+    "hz_queue_from_id": (c_uint64, _out),
+    "hz_queue_put": (_handle, c_char_p, c_size_t, POINTER(Memory), c_size_t, c_uint64, POINTER(c_bool)),
+    "hz_queue_get": (_handle, c_uint64, _out),
+    "hz_message_memory": (_handle, c_size_t, POINTER(Memory)),
 }
 _PLAIN = {
     "hz_version": ((), _text),
@@ -88,8 +119,28 @@ _PLAIN = {
     "hz_error_traceback": ((_handle,), _text),
     "hz_interrupt_handle_interrupt": ((_handle,), c_bool),
     "hz_pool_size": ((_handle,), c_size_t),
+    "hz_workers_open": ((_handle, c_size_t), None),
+    "hz_workers_are_few": ((_handle,), c_bool),
+    "hz_workers_collect": ((_handle, POINTER(c_uint64), c_size_t), c_size_t),
+    "hz_workers_interrupt": ((_handle, c_size_t), c_bool),
+    "hz_workers_close": ((_handle,), None),
+    "hz_workers_abandon": ((_handle,), None),
+    "hz_job_stage": ((_handle,), c_int),
+    "hz_job_cancel": ((_handle,), c_bool),
+    "hz_job_claim": ((_handle, c_uint64), c_bool),
+    "hz_job_give_back": ((_handle,), None),
     **{f"hz_{name}_free": ((_handle,), None)
-       for name in ("builder", "pool", "session", "object", "bytes", "buffer", "error", "interrupt_handle")},
+       for name in ("builder", "pool", "session", "object", "bytes", "buffer", "error", "interrupt_handle", "workers", "job",
+                    "movable", "package", "queue", "message")},
+    "hz_movable_id": ((_handle,), c_uint64),
+    "hz_package_id": ((_handle,), c_uint64),
+    "hz_queue_new": ((c_size_t,), _handle),
+    "hz_queue_id": ((_handle,), c_uint64),
+    "hz_queue_max_len": ((_handle,), c_size_t),
+    "hz_queue_len": ((_handle,), c_size_t),
+    "hz_message_data": ((_handle,), c_void_p),
+    "hz_message_len": ((_handle,), c_size_t),
+    "hz_message_memory_count": ((_handle,), c_size_t),
 }
 
 

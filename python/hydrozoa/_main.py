@@ -1,10 +1,21 @@
-"""An interpreter's `__main__`. The same file serves in the interpreters."""
+"""An interpreter's paths and its `__main__`. The same file serves in the interpreters."""
 
 import sys
 
 # Pickles name this module, which has one name on both sides.
 sys.modules.setdefault("_hydrozoa_main", sys.modules[__name__])
 __name__ = "_hydrozoa_main"
+
+
+def prepare(path, threads, key):
+    """Modules are found here as where the calls come from. Libraries may use so many threads. Managers of multiprocessing know this
+    interpreter as they know the caller."""
+    sys.path[:] = path + [entry for entry in sys.path if entry not in path]
+    sys.modules["_hydrozoa_worker"].inner_threads = threads
+    if key is not None:
+        from multiprocessing import process
+
+        process.current_process().authkey = key
 
 
 def execute(code):

@@ -7,7 +7,7 @@ import threading
 import weakref
 from ctypes import byref, c_char_p, c_int, c_ssize_t, c_void_p, py_object
 
-from ._library import Release, library, made
+from ._library import Memory, Release, library, made
 
 
 class _Export(ctypes.Structure):
@@ -45,7 +45,8 @@ os.register_at_fork(after_in_child=_forked)
 
 
 @Release
-def _give_back(number):
+def give_back(number):
+    """Ends an export, from any thread."""
     _returned.put(number)
 
 
@@ -64,23 +65,30 @@ def _start_returner():
             _returner.start()
 
 
-def lend(session, view, read_only):
-    """A handle of a memoryview in the session's interpreter, over the memory of `view`, which is bytes without gaps. The memory
-    stays until nobody there uses it."""
+def exported(view, read_only=False):
+    """The memory of `view`, which is bytes without gaps. It stays until its context is given back."""
     _start_returner()
     export = _Export()
     _get(view, byref(export), _SIMPLE)
     number = next(_numbers)
     _lent[number] = export
-    return made(
-        "hz_session_lend", session, export.buf, export.len, bool(read_only or export.readonly), _give_back, number
-    )
+    return Memory(export.buf, export.len, bool(read_only or export.readonly), give_back, number)
+
+
+def lend(session, view, read_only):
+    """A handle of a memoryview in the session's interpreter, over the memory of `view`."""
+    memory = exported(view, read_only)
+    return made("hz_session_lend", session, memory.data, memory.len, memory.read_only, give_back, memory.context)
 
 
 def borrow(session, handle):
     """A memoryview over the memory of an object in the session's interpreter. The object and its interpreter stay until nobody
     here uses it."""
-    buffer = made("hz_object_to_buffer", handle, session, False)
+    return borrowed(made("hz_object_to_buffer", handle, session, False))
+
+
+def borrowed(buffer):
+    """A memoryview over the memory of a buffer, whose handle it takes."""
     length = library.hz_buffer_len(buffer)
     memory = (ctypes.c_char * length).from_address(library.hz_buffer_data(buffer) or 1) if length else (ctypes.c_char * 0)()
     end = weakref.finalize(memory, library.hz_buffer_free, buffer)

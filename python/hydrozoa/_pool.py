@@ -8,7 +8,8 @@ import weakref
 from ctypes import byref, c_size_t, c_uint64, c_void_p
 from pathlib import Path
 
-from . import _memory
+from . import _main as main
+from . import _memory, _native
 from . import _pickling as pickling
 from ._library import BYTES, CONVERT, OBJECT, Error, Value, check, library, made, status_of, taken
 
@@ -59,6 +60,36 @@ def _environment(threads, is_asked_for):
     return environment
 
 
+def greeting(pool):
+    """A call that makes an interpreter of a pool ready, pickled."""
+    multiprocessing = sys.modules.get("multiprocessing.process")
+    key = multiprocessing and bytes(multiprocessing.current_process().authkey)
+    path = [entry for entry in sys.path if entry]
+    return pickling.dumps((main.prepare, (path, pool.inner_threads, key), {}))[0]
+
+
+def outcome(data, views):
+    """Whether a call has returned a value, and that or its exception."""
+    kind, data = data[:1], data[1:]
+    try:
+        if kind == b"v":
+            return True, pickling.loads(data, views)
+        name, message, text, own = pickling.loads(data)
+    except Exception as error:
+        return False, error
+    try:
+        error, cause = pickling.loads(own, views)
+    except Exception:
+        # Its class cannot be had here.
+        error, cause = RemoteError(f"{name}: {message}"), None
+    trace = _Traceback(text)
+    error.__cause__ = trace if cause is None else cause
+    if cause is not None:
+        # The traceback shows the cause too.
+        cause.__cause__ = trace
+    return False, error
+
+
 class Pool:
     """Interpreters of one configuration."""
 
@@ -91,7 +122,9 @@ class Pool:
             library.hz_builder_free(builder)
         self._end = weakref.finalize(self, library.hz_pool_free, self.handle)
         self._end.atexit = False
-        for file in ("_pickling.py", "_main.py", "_worker.py"):
+        # What holds the interpreters: it ends with them.
+        self.shared = weakref.WeakSet()
+        for file in ("_pickling.py", "_main.py", "_worker.py", *_native.MODULES):
             name = f"_hydrozoa{file.removesuffix('.py')}"
             check("hz_pool_register_module", self.handle, name.encode(), source(file))
 
@@ -103,6 +136,8 @@ class Pool:
 
     def close(self):
         """Waits for the end of the interpreters that nothing uses. The others end when nothing uses them any more."""
+        for shared in list(self.shared):
+            shared.close()
         self._end()
 
     def session(self, index):
@@ -126,22 +161,20 @@ class Session:
         self._interrupt_end.atexit = False
         worker = made("hz_session_import", self._handle, b"_hydrozoa_worker")
         try:
+            _native.give_companion(self._handle, worker)
             self._run = self._own(made("hz_object_getattr", worker, self._handle, b"run"))
-            prepare = made("hz_object_getattr", worker, self._handle, b"prepare")
         finally:
             library.hz_object_free(worker)
-        try:
-            multiprocessing = sys.modules.get("multiprocessing.process")
-            key = multiprocessing and bytes(multiprocessing.current_process().authkey)
-            data, _ = pickling.dumps(([entry for entry in sys.path if entry], pool.inner_threads, key))
-            library.hz_object_free(self._called(prepare, data, []))
-        finally:
-            library.hz_object_free(prepare)
+        self.finish(self.begin(greeting(pool), ()))
 
     def _own(self, handle):
         end = weakref.finalize(self, library.hz_object_free, handle)
         end.atexit = False
         return handle
+
+    @property
+    def handle(self):
+        return self._handle
 
     def close(self):
         # Another thread may be about to interrupt it.
@@ -213,22 +246,10 @@ class Session:
             data, views = self._parts(result)
         finally:
             library.hz_object_free(result)
-        kind, data = data[:1], data[1:]
-        if kind == b"v":
-            return pickling.loads(data, views)
-        name, message, text, own = pickling.loads(data)
-        try:
-            error, cause = pickling.loads(own, views)
-        except BaseException:
-            # Its class cannot be had here.
-            error, cause = RemoteError(f"{name}: {message}"), None
-        error.__cause__ = cause
-        trace = _Traceback(text)
-        if cause is None:
-            raise error from trace
-        # The traceback shows the cause too.
-        cause.__cause__ = trace
-        raise error
+        is_value, value = outcome(data, views)
+        if not is_value:
+            raise value
+        return value
 
     def _parts(self, result):
         status = library.hz_object_to_bytes(result, self._handle, self._place_reference, self._error_reference)

@@ -8,21 +8,11 @@ import _hydrozoa_pickling as pickling
 VALUE, RAISED = b"v", b"r"
 
 
-_inner_threads = None
+# By which this interpreter's code uses what the program has (hz_session_companion).
+companion = None
+# How many threads libraries may use, if somebody says so.
+inner_threads = None
 _seen = None
-
-
-def prepare(data):
-    """Modules are found here as where the calls come from. Libraries may use `_inner_threads` threads. Managers of multiprocessing
-    know this interpreter as they know the caller."""
-    global _inner_threads
-    path, _inner_threads, key = pickling.loads(data)
-    sys.path[:] = path + [entry for entry in sys.path if entry not in path]
-    if key is not None:
-        from multiprocessing import process
-
-        process.current_process().authkey = key
-    return b""
 
 
 def _limit_threads():
@@ -30,11 +20,11 @@ def _limit_threads():
     calls it: threadpoolctl sets that of this one. scikit-learn, which needs libgomp, has threadpoolctl."""
     global _seen
     control = sys.modules.get("threadpoolctl")
-    if control is None or _inner_threads is None or _seen == len(sys.modules):
+    if control is None or inner_threads is None or _seen == len(sys.modules):
         return
     _seen = len(sys.modules)
     try:
-        control.threadpool_limits(limits=_inner_threads, user_api="openmp")
+        control.threadpool_limits(limits=inner_threads, user_api="openmp")
     except (AttributeError, OSError):
         # It is being imported, or does not know a library.
         _seen = None

@@ -1,7 +1,9 @@
 """Calls: results, exceptions, functions, the life of an executor, and the Python around it."""
 
 import asyncio
+import contextlib
 import faulthandler
+import itertools
 import locale
 import math
 import pickle
@@ -14,12 +16,13 @@ import threading
 import time
 import traceback
 import unittest
-from concurrent.futures import BrokenExecutor, CancelledError
+from concurrent.futures import BrokenExecutor, CancelledError, wait
 from pathlib import Path
 from unittest import mock
 
 import hydrozoa
 import work
+from hydrozoa import _workers
 
 TESTS = str(Path(__file__).parent)
 
@@ -90,9 +93,87 @@ class Calls(unittest.TestCase):
 
         self.assertEqual(asyncio.run(both()), [2.0, 3.0])
 
+    def test_an_asynchronous_map_keeps_the_order_and_reads_no_more_than_it_may(self):
+        read = []
+
+        async def numbers():
+            for number in range(20):
+                read.append(number)
+                await asyncio.sleep(0)
+                yield number
+
+        async def all_of_them():
+            results = []
+            async for result in self.executor.amap(work.add, numbers(), itertools.count(100), limit=3):
+                # What was read and has not come out yet: this one is out.
+                self.assertLessEqual(len(read) - len(results), 3)
+                results.append(result)
+            return results
+
+        self.assertEqual(asyncio.run(all_of_them()), [100 + 2 * number for number in range(20)])
+
+    def test_an_asynchronous_map_that_is_left_cancels_what_has_not_begun(self):
+        async def some():
+            async with contextlib.aclosing(executor.amap(work.noted, range(6), [0.5] * 6, limit=6)) as results:
+                async for result in results:
+                    return result
+
+        async def failing():
+            return [result async for result in executor.amap(work.fail, range(3))]
+
+        with hydrozoa.Executor(1) as executor:
+            executor.submit(work.pid).result()
+            self.assertEqual(asyncio.run(some()), 0)
+            # The first call, and the one that had begun.
+            self.assertLess(len(executor.submit(work.get_notes).result()), 6)
+            with self.assertRaises(ValueError):
+                asyncio.run(failing())
+            with self.assertRaises(ValueError):
+                executor.amap(abs, [1], limit=0)
+
     def test_an_interpreter_may_import_this_package_and_starts_no_interpreters(self):
         with self.assertRaisesRegex(hydrozoa.Error, "main program"):
             self.executor.submit(work.nest).result()
+
+    def test_an_interrupt_while_a_result_is_made_a_value_loses_nothing(self):
+        ends, end = [], _workers.Future._end
+
+        def interrupted(future, job):
+            ends.append(threading.current_thread().name)
+            if len(ends) == 1:
+                raise KeyboardInterrupt
+            end(future, job)
+
+        with mock.patch.object(_workers.Future, "_end", interrupted), mock.patch.object(_workers, "PATIENCE", 60_000_000):
+            future = self.executor.submit(work.add, 20, 22)
+            with self.assertRaises(KeyboardInterrupt):
+                future.result()
+            self.assertEqual(future.result(timeout=60), 42)
+        # The first was this thread; the second is that of the collector, or this one again.
+        self.assertEqual(ends[0], threading.current_thread().name)
+        self.assertEqual(len(ends), 2)
+
+    def test_threads_that_wait_for_one_result_all_get_it(self):
+        for pause in (0, 0.00002, 0.1):
+            future, got = self.executor.submit(work.later, 7, pause), []
+            threads = [threading.Thread(target=lambda: got.append(future.result(timeout=60))) for _ in range(8)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            self.assertEqual(got, [7] * 8)
+
+    def test_who_waits_for_several_hears_of_results_errors_and_cancellations(self):
+        with hydrozoa.Executor(1) as executor:
+            first = executor.submit(time.sleep, 0.3)
+            futures = [executor.submit(work.add, 1, n) for n in range(5)] + [executor.submit(work.fail)]
+            self.assertTrue(futures[2].cancel())
+            self.assertTrue(futures[2].cancel())
+            done, left = wait([first, *futures], timeout=60)
+            self.assertEqual((len(done), left), (7, set()))
+            self.assertTrue(futures[2].cancelled() and not futures[2].running())
+            self.assertIsInstance(futures[5].exception(), ValueError)
+            self.assertFalse(futures[0].cancel())
 
     def test_many_threads_submit_at_once(self):
         sums = []
@@ -135,6 +216,17 @@ class Lives(unittest.TestCase):
             with self.assertRaises(BrokenExecutor) as caught:
                 executor.submit(work.pid).result()
             self.assertIn("/no/such/python", str(caught.exception.__cause__))
+
+    def test_a_worker_that_the_system_gives_no_thread_breaks_the_executor(self):
+        with self.assertLogs("concurrent.futures", "CRITICAL"), hydrozoa.Executor(2) as executor:
+            running = executor.submit(time.sleep, 0.5)
+            while not executor._workers.opened:
+                time.sleep(0.01)
+            with mock.patch.object(executor._workers, "_start", side_effect=hydrozoa.Error("no thread")):
+                queued = executor.submit(work.pid)
+            with self.assertRaises(BrokenExecutor):
+                queued.result(timeout=60)
+            self.assertIsNone(running.result(timeout=60))
 
     def test_what_has_not_begun_is_cancelled(self):
         executor = hydrozoa.Executor(1)
@@ -205,24 +297,30 @@ class Lives(unittest.TestCase):
         """)
         self.assertEqual(printed, "[0, 1, 2, 3]\n")
 
+    def test_an_interrupt_may_come_while_the_interpreters_start(self):
+        with hydrozoa.Executor(2) as executor:
+            future = executor.submit(work.pid)
+            while not future.done():
+                executor.interrupt()
+            self.assertNotIsInstance(future.exception(), BrokenExecutor)
+            self.assertEqual(executor.submit(work.add, 1, 2).result(), 3)
+
     def test_an_interrupt_may_come_while_the_interpreters_end(self):
         executor = hydrozoa.Executor(2)
         for _ in range(20):
             list(executor.map(abs, range(4)))
-            sessions = list(executor._shared.sessions.values())
             over = threading.Event()
 
             def interrupt():
                 while not over.is_set():
-                    for session in sessions:
-                        session.interrupt()
+                    executor.interrupt()
 
             thread = threading.Thread(target=interrupt)
             thread.start()
             executor.shutdown()
             over.set()
             thread.join()
-            self.assertFalse(any(session.interrupt() for session in sessions))
+            self.assertEqual(executor.interrupt(), 0)
             executor = hydrozoa.Executor(2)
 
     def test_settled_interpreters_answer_as_before(self):
@@ -269,7 +367,7 @@ class Lives(unittest.TestCase):
     def test_an_executor_that_is_forgotten_ends(self):
         executor = hydrozoa.Executor(1)
         executor.submit(work.pid).result()
-        thread, = executor._threads
+        thread = executor._workers.collector
         del executor
         thread.join(30)
         self.assertFalse(thread.is_alive())

@@ -10,7 +10,9 @@ from unittest import mock
 import joblib
 import numpy
 
+import hydrozoa
 import hydrozoa.joblib
+import queue_work
 import work
 from joblib import Parallel, delayed
 
@@ -45,6 +47,10 @@ class Joblib(unittest.TestCase):
             Parallel()(delayed(work.fail)(n) for n in range(50))
         self.assertIsInstance(caught.exception.__cause__, LookupError)
         self.assertEqual(Parallel()(delayed(abs)(n) for n in range(-3, 0)), [3, 2, 1])
+
+    def test_a_queue_lives_on_its_way(self):
+        made = Parallel()(delayed(queue_work.put)(hydrozoa.create_queue(), number) for number in range(20))
+        self.assertEqual([queue.get() for queue in made], list(range(20)))
 
     def test_long_arrays_are_shared_and_short_ones_copied(self):
         array = numpy.ones(1 << 18)

@@ -1,9 +1,12 @@
 """Tensors: their memory is shared, and what cannot be shared goes as torch has it. Runs where torch is installed."""
 
+import tempfile
 import unittest
 
 import hydrozoa
+import queue_work
 import torch
+import torch.package
 import work
 
 
@@ -49,6 +52,47 @@ class Tensors(unittest.TestCase):
         expected = model(rows).detach()
         for output in self.executor.map(work.infer, [model] * 6, [rows] * 6):
             self.assertTrue(torch.equal(output, expected))
+
+    def test_a_shared_model_has_its_weights_in_one_place(self):
+        torch.manual_seed(1)
+        model = torch.nn.Sequential(torch.nn.Linear(20, 30), torch.nn.ReLU(), torch.nn.Linear(30, 3)).eval()
+        rows = torch.randn(16, 20)
+        expected = model(rows).detach()
+        with self.executor.share(model) as shared:
+            self.assertTrue(torch.equal(shared(rows), expected))
+            for output in self.executor.map(work.infer, [shared] * 6, [rows] * 6):
+                self.assertTrue(torch.equal(output, expected))
+            seen = set()
+            while len(seen) < 2:
+                seen.update(self.executor.map(queue_work.weights, [shared] * 4))
+            self.assertEqual({place for _, place in seen}, {model[0].weight.data_ptr()})
+
+    def test_tensors_go_by_queues_without_a_copy(self):
+        queue, tensor = hydrozoa.create_queue(), torch.ones(1000)
+        queue.put(tensor)
+        self.assertEqual(self.call(queue_work.get, queue).data_ptr(), tensor.data_ptr())
+        made, address = self.call(work.tensor, 1000)
+        self.call(queue_work.put, queue, made)
+        self.assertEqual(queue.get().data_ptr(), address)
+
+    def test_a_package_of_torch_is_loaded(self):
+        model = torch.nn.Linear(4, 2)
+        with tempfile.TemporaryDirectory() as folder:
+            file = f"{folder}/model.pt"
+            with torch.package.PackageExporter(file) as exporter:
+                exporter.extern("torch.**")
+                exporter.save_pickle("model", "model.pkl", model)
+                exporter.save_text("model", "words.txt", "some words")
+                exporter.save_source_string("shapes", "import torch\n\ndef double(rows):\n    return rows * 2\n")
+            package = self.executor.load_package(file)
+        with package:
+            rows = torch.ones(3, 4)
+            loaded = package.load_pickle("model", "model.pkl")
+            self.assertTrue(torch.equal(loaded(rows), model(rows)))
+            for output in self.executor.map(loaded, [rows] * 4):
+                self.assertTrue(torch.equal(output, model(rows)))
+            self.assertEqual(package.load_text("model", "words.txt"), "some words")
+            self.assertTrue(torch.equal(package.import_module("shapes").double(rows), rows * 2))
 
 
 if __name__ == "__main__":

@@ -149,3 +149,21 @@ def append(items, item):
 def slow(value):
     time.sleep(0.02)
     return value
+
+
+def later(value, seconds):
+    time.sleep(seconds)
+    return value
+
+
+notes = []
+
+
+def noted(value, seconds):
+    notes.append(value)
+    time.sleep(seconds)
+    return value
+
+
+def get_notes():
+    return notes

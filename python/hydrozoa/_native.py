@@ -1,0 +1,105 @@
+"""What the library has for this program and its interpreters alike: queues, and what they find the program's by."""
+
+import ctypes
+import math
+import os
+import weakref
+from ctypes import byref, c_bool, c_void_p
+
+from . import _memory, _queue, _share
+from ._library import OBJECT, Memory, Release, Value, check, library, made
+
+# The files that are modules of interpreters too.
+MODULES = ("_queue.py", "_share.py")
+
+
+def give_companion(session, module):
+    """Gives a module of a session's interpreter what its code finds the program's by, as workers do (hz_workers_start)."""
+    companion = Value(OBJECT, 0)
+    companion.data.object = made("hz_session_companion", session)
+    try:
+        check("hz_object_setattr", module, session, b"companion", byref(companion))
+    finally:
+        library.hz_object_free(companion.data.object)
+
+
+def _free(process, name, handle):
+    # A forked child has locks that nobody frees.
+    if process == os.getpid():
+        getattr(library, name)(handle)
+
+
+def owned(owner, name, handle):
+    """Frees a handle when its owner ends. What a program has at its end it may still use."""
+    end = weakref.finalize(owner, _free, os.getpid(), f"hz_{name}_free", handle)
+    end.atexit = False
+    return end
+
+
+class _Channel:
+    """A queue of the library, as interpreters have it."""
+
+    def __init__(self, handle):
+        self._handle = handle
+        owned(self, "queue", handle)
+        self.id = library.hz_queue_id(handle)
+        self.max_len = library.hz_queue_max_len(handle)
+
+    def __len__(self):
+        return library.hz_queue_len(self._handle)
+
+    def put(self, data, views, seconds):
+        lent = [_memory.exported(view) for view in views]
+        memory = (Memory * len(lent))(*lent)
+        is_put = c_bool()
+        try:
+            check("hz_queue_put", self._handle, data, len(data), memory, len(lent), _milliseconds(seconds), byref(is_put))
+        finally:
+            if not is_put:
+                for piece in lent:
+                    _memory.give_back(piece.context)
+        return is_put.value
+
+    def get(self, seconds):
+        message = made("hz_queue_get", self._handle, _milliseconds(seconds))
+        if message is None:
+            return None
+        try:
+            data = ctypes.string_at(library.hz_message_data(message), library.hz_message_len(message))
+            return data, [_memory_of(message, index) for index in range(library.hz_message_memory_count(message))]
+        finally:
+            library.hz_message_free(message)
+
+
+def _memory_of(message, index):
+    """A memoryview over a piece of a message's memory, which stays until nobody here uses it."""
+    piece = Memory()
+    check("hz_message_memory", message, index, byref(piece))
+    memory = (ctypes.c_char * piece.len).from_address(piece.data) if piece.len else (ctypes.c_char * 0)()
+    release, context = Release(ctypes.cast(piece.release, c_void_p).value), piece.context
+    weakref.finalize(memory, release, context).atexit = False
+    view = memoryview(memory).cast("B")
+    return view.toreadonly() if piece.read_only else view
+
+
+def _milliseconds(seconds):
+    return math.ceil(seconds * 1000)
+
+
+class _Program:
+    """The library, as interpreters have it."""
+
+    @staticmethod
+    def queue(id):
+        handle = made("hz_queue_from_id", id)
+        if handle is None:
+            raise LookupError(f"nobody has the queue {id} any more")
+        return _Channel(handle)
+
+    @staticmethod
+    def new_queue(max_len):
+        return _Channel(library.hz_queue_new(max_len))
+
+
+if _queue.native is None:
+    _queue.native = _Program

@@ -1,0 +1,186 @@
+"""Objects that every interpreter of an executor has, with their memory in one place; and packages of torch.package."""
+
+import ctypes
+import os
+import threading
+from ctypes import byref
+
+from . import _share
+from ._library import Error, Value, check, library, made
+from ._native import owned
+
+_INT = 2
+
+
+class _Remote(_share.Reference):
+    """Something that the interpreters of an executor have."""
+
+    def __init__(self, executor, key):
+        super().__init__(key)
+        self._executor = executor
+        _share.known[key] = self
+
+    def __call__(self, /, *arguments, **keywords):
+        """Calls it on an interpreter of the executor, and waits for the result."""
+        return self._executor.submit(self, *arguments, **keywords).result()
+
+
+class Shared(_Remote):
+    """An object that every interpreter of an executor has. Each makes its copy at its first use, and all copies have the
+    memory of their tensors and arrays in common.
+
+    Call it, or give it to `submit` and `map` as the function: the executor's interpreters run their copies. In a function there
+    it is an argument like others, whose attribute `object` is the copy. It ends with its executor, or when it is closed or
+    forgotten.
+    """
+
+    def __init__(self, executor, pool, handle):
+        super().__init__(executor, ("movable", library.hz_movable_id(handle)))
+        self._pool, self._handle = pool, handle
+        self._end = owned(self, "movable", handle)
+        self._lock = threading.Lock()
+        pool.shared.add(self)
+
+    def __call__(self, /, *arguments, **keywords):
+        self._refuse_closed()
+        return super().__call__(*arguments, **keywords)
+
+    def __reduce_ex__(self, protocol):
+        self._refuse_closed()
+        return super().__reduce_ex__(protocol)
+
+    def _refuse_closed(self):
+        if not self._end.alive:
+            raise Error("the shared object is closed, or its executor is shut down")
+
+    def unload(self):
+        """Drops the copies of all interpreters. The next use makes them again."""
+        with self._lock:
+            self._refuse_closed()
+            pool = self._executor._usable_pool().handle
+            for index in range(library.hz_pool_size(pool)):
+                session = made("hz_pool_acquire_on", pool, index)
+                try:
+                    check("hz_movable_unload", self._handle, session)
+                finally:
+                    library.hz_session_free(session)
+
+    def close(self):
+        """Gives the object up. Each interpreter drops its copy with its next call."""
+        with self._lock:
+            self._end()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+
+def share(executor, pool, object):
+    session = pool.session(0)
+    try:
+        handle = session.handle
+        # What cannot be loaded there is that exception here.
+        key = session.call(_share.keep, object)
+        try:
+            movable = _movable(handle, key)
+        finally:
+            session.call(_share.forget, key)
+    finally:
+        session.close()
+    return Shared(executor, pool, movable)
+
+
+def _movable(session, key):
+    number, handles = Value(_INT, 0), []
+    number.data.integer = key
+    try:
+        handles.append(made("hz_session_import", session, b"_hydrozoa_share"))
+        handles.append(made("hz_object_getattr", handles[-1], session, b"kept"))
+        handles.append(made("hz_object_get_item", handles[-1], session, byref(number)))
+        return made("hz_session_create_movable", session, handles[-1])
+    finally:
+        for handle in handles:
+            library.hz_object_free(handle)
+
+
+class Package:
+    """A file that torch.package has written, for the interpreters of an executor. None of it is loaded into the program."""
+
+    def __init__(self, executor, pool, file, is_own=False):
+        self._executor, self._pool, self._is_own = executor, pool, is_own
+        self._handle = made("hz_pool_load_package", pool.handle, os.fsencode(file))
+        self._end = owned(self, "package", self._handle)
+        self._id = library.hz_package_id(self._handle)
+        pool.shared.add(self)
+
+    def _loaded(self, function, package, resource):
+        if not self._end.alive:
+            raise Error("the package is closed, or its executor is shut down")
+        return made(function, self._handle, package.encode(), resource.encode())
+
+    def load_pickle(self, package, resource):
+        """An object that was saved with `save_pickle`, as of `Executor.share`. One interpreter loads it now."""
+        return Shared(self._executor, self._pool, self._loaded("hz_package_load_pickle", package, resource))
+
+    def load_binary(self, package, resource):
+        """The bytes of a resource."""
+        return _bytes(self._loaded("hz_package_load_binary", package, resource))
+
+    def load_text(self, package, resource):
+        """The text of a resource."""
+        return _bytes(self._loaded("hz_package_load_text", package, resource)).decode()
+
+    def import_module(self, name):
+        """A module of the package. Its functions run on the executor's interpreters."""
+        if not self._end.alive:
+            raise Error("the package is closed, or its executor is shut down")
+        self._executor.submit(_share.import_module, self._id, name).result()
+        return Module(self, name)
+
+    def close(self):
+        """Gives the package up. What it has loaded stays."""
+        self._end()
+        if self._is_own:
+            self._executor.shutdown()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+
+class Module:
+    """A module of a package. Its attributes are functions and classes, which the executor's interpreters call."""
+
+    def __init__(self, package, name):
+        self._package, self._name = package, name
+
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(f"the module {self._name!r} of a package has no attribute {name!r} here")
+        return Function(self._package, self._name, name)
+
+
+class Function(_Remote):
+    """A function of a package, which the executor's interpreters call: by a call of this, or with `submit` and `map`."""
+
+    def __init__(self, package, module, name):
+        super().__init__(package._executor, ("module", package._id, module, name))
+        self._package = package
+
+    def __getattr__(self, name):
+        """A function of a class."""
+        if name.startswith("_"):
+            raise AttributeError(f"a function of a package has no attribute {name!r} here")
+        _, _, module, own = self._key
+        return Function(self._package, module, f"{own}.{name}")
+
+
+def _bytes(handle):
+    try:
+        return ctypes.string_at(library.hz_bytes_data(handle), library.hz_bytes_len(handle))
+    finally:
+        library.hz_bytes_free(handle)
