@@ -76,6 +76,7 @@ fn only_the_payload_calls_the_python_c_api() {
         "runtime/",
         "macros/",
         "measure/",
+        "serve/src/",
         "cli/",
         "benches/",
         "tests/src/",

@@ -1,0 +1,41 @@
+"""Errors of models."""
+
+import operator
+
+
+class TritonModelException(Exception):
+    """What the server raises in a model, and a model raises to fail a call."""
+
+
+def check_kind(value, kind, what):
+    """Refuses a value of another kind."""
+    if not isinstance(value, kind):
+        raise TypeError(f"{what} is {kind.__name__}, not {type(value).__qualname__}")
+
+
+class TritonError:
+    """An error as part of a response."""
+
+    UNKNOWN = 0
+    INTERNAL = 1
+    NOT_FOUND = 2
+    INVALID_ARG = 3
+    UNAVAILABLE = 4
+    UNSUPPORTED = 5
+    ALREADY_EXISTS = 6
+    CANCELLED = 7
+
+    __slots__ = ("_message", "_code")
+
+    def __init__(self, message, code=INTERNAL):
+        check_kind(message, str, "message")
+        code = operator.index(code)
+        if code not in range(8):
+            raise ValueError(f"{code} is no code of an error")
+        self._message, self._code = message, code
+
+    def message(self):
+        return self._message
+
+    def code(self):
+        return self._code

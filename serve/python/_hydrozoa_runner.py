@@ -1,0 +1,138 @@
+"""Runs a Python model for the server: imports it, makes its instance, and gives it requests."""
+
+import asyncio
+import importlib
+import json
+import sys
+import threading
+import traceback
+
+import triton_python_backend_utils as utils
+
+_instance = None
+_name = ""
+_is_decoupled = False
+_loop = None
+_background = set()
+
+
+def _model_class(directory, version, file_name):
+    """The class of the model. As with Triton, the module's name has the version in front, and the model's folder and the
+    version's are searched."""
+    sys.path[:0] = [path for path in (f"{directory}/{version}", directory) if path not in sys.path]
+    importlib.invalidate_caches()
+    module = importlib.import_module(f"{version}.{file_name[: -len('.py')]}")
+    try:
+        return module.TritonPythonModel
+    except AttributeError:
+        raise utils.TritonModelException(
+            f"{directory}/{version}/{file_name} has no class TritonPythonModel"
+        ) from None
+
+
+def complete(directory, version, file_name, config):
+    """The configuration as the model completes it."""
+    model = _model_class(directory, version, file_name)
+    if not hasattr(model, "auto_complete_config"):
+        return config
+    completed = model.auto_complete_config(utils.ModelConfig(config))
+    if not isinstance(completed, utils.ModelConfig):
+        raise utils.TritonModelException(
+            f"auto_complete_config function in model '{json.loads(config)['name']}' must return a valid pb.ModelConfig "
+            "object."
+        )
+    return json.dumps(completed.as_dict())
+
+
+def initialize(directory, version, file_name, arguments, is_decoupled):
+    """Makes the instance and initializes it."""
+    global _instance, _name, _is_decoupled
+    model = _model_class(directory, version, file_name)
+    instance = model()
+    if hasattr(instance, "initialize"):
+        instance.initialize(arguments)
+    _instance, _name, _is_decoupled = instance, arguments["model_instance_name"], is_decoupled
+
+
+def finalize():
+    """Ends the instance."""
+    global _instance
+    instance, _instance = _instance, None
+    if instance is not None and hasattr(instance, "finalize"):
+        instance.finalize()
+
+
+def execute(received):
+    """Runs requests. Returns for each what it answers, or None where the model answers by a sender. A text instead says
+    that all have failed, and why."""
+    try:
+        requests = [utils.InferenceRequest._received(*request) for request in received]
+        if not hasattr(_instance, "execute"):
+            raise utils.TritonModelException(f"Python model {_name} does not implement `execute` method.")
+        returned = _instance.execute(requests)
+        if asyncio.iscoroutine(returned):
+            if _is_decoupled:
+                _begin(returned, requests)
+                return [None] * len(requests)
+            returned = asyncio.run_coroutine_threadsafe(returned, _event_loop()).result()
+        return _answers(requests, returned)
+    except Exception as error:
+        return _failed(error)
+
+
+def _answers(requests, returned):
+    if returned is None:
+        return [None] * len(requests)
+    if _is_decoupled:
+        raise utils.TritonModelException(
+            f"Python model '{_name}' is using the decoupled mode and the execute function must return None."
+        )
+    if not isinstance(returned, list):
+        raise utils.TritonModelException(f"Expected a list in the execute return, found type '{type(returned)}'.")
+    if len(returned) != len(requests):
+        raise utils.TritonModelException(
+            "Number of InferenceResponse objects do not match the number of InferenceRequest objects. InferenceRequest(s) "
+            f"size is:{len(requests)}, and InferenceResponse(s) size is:{len(returned)}\n"
+        )
+    for response in returned:
+        if response is not None and not isinstance(response, utils.InferenceResponse):
+            raise utils.TritonModelException(
+                "Expected an 'InferenceResponse' object in the execute function return list, found type "
+                f"'{type(response)}'."
+            )
+    # Nobody but a response may refer to its arrays when the server takes them.
+    answers = []
+    for request in requests:
+        response = returned.pop(0)
+        answers.append(None if response is None else response._sent(request._outputs))
+    return answers
+
+
+def _failed(error):
+    message = f"Failed to process the request(s) for model '{_name}', message: {type(error).__name__}: {error}"
+    utils.Logger.log_error(message + "\n" + "".join(traceback.format_exception(error)))
+    return message
+
+
+def _begin(coroutine, requests):
+    """Runs a decoupled model's coroutine while further requests are taken."""
+    future = asyncio.run_coroutine_threadsafe(coroutine, _event_loop())
+    _background.add(future)
+
+    def ended(future):
+        _background.discard(future)
+        error = future.exception()
+        if error is not None:
+            message = _failed(error)
+            for request in requests:
+                request._live.send(((utils.TritonError.INTERNAL, message), {}, []), True)
+
+    future.add_done_callback(ended)
+
+
+def _event_loop():
+    global _loop
+    if _loop is None:
+        _loop = asyncio.new_event_loop()
+        threading.Thread(target=_loop.run_forever, name=f"{_name}-events", daemon=True).start()
+    return _loop

@@ -1,0 +1,549 @@
+//! Configurations of models: `config.pbtxt`.
+
+mod schema;
+
+use crate::datatype::DataType;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+use std::{fs, io};
+
+/// What is wrong with a configuration.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// The file cannot be read.
+    #[error("reading it: {0}")]
+    Read(#[from] io::Error),
+    /// The text is no configuration, or has a field that this server does not know.
+    #[error("{0}")]
+    Text(String),
+    /// A field has a value that makes no sense, or that this server does not honour.
+    #[error("{field}: {problem}")]
+    Field {
+        /// The field's path, e.g. `input[0].dims`.
+        field: String,
+        /// What is wrong, and what it may be.
+        problem: String,
+    },
+}
+
+impl ConfigError {
+    pub(crate) fn parameter(name: &str, problem: String) -> Self {
+        Self::field(format!("parameters {{ key: \"{name}\" }}"), problem)
+    }
+
+    fn field(field: impl Into<String>, problem: impl Into<String>) -> Self {
+        ConfigError::Field { field: field.into(), problem: problem.into() }
+    }
+}
+
+/// An input or output.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[non_exhaustive]
+pub struct TensorConfig {
+    /// Its name.
+    pub name: String,
+    /// Type of the elements.
+    pub data_type: DataType,
+    /// Extents without the batch's; -1 for any.
+    pub dims: Vec<i64>,
+    /// Whether a request may lack it.
+    #[serde(default)]
+    pub optional: bool,
+    /// Whether requests of other extents may be in one batch.
+    #[serde(default)]
+    pub allow_ragged_batch: bool,
+}
+
+/// Where instances run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+pub enum Kind {
+    /// On a GPU if the group names one, else on the processor.
+    #[serde(rename = "KIND_AUTO")]
+    Auto,
+    /// On the GPUs that the group names.
+    #[serde(rename = "KIND_GPU")]
+    Gpu,
+    /// On the processor.
+    #[serde(rename = "KIND_CPU")]
+    Cpu,
+    /// Where the model wants to.
+    #[serde(rename = "KIND_MODEL")]
+    Model,
+}
+
+/// A group of equal instances.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[non_exhaustive]
+pub struct InstanceGroup {
+    /// Its name.
+    pub name: String,
+    /// Instances for each device.
+    pub count: i32,
+    /// Devices.
+    pub gpus: Vec<i32>,
+    /// Where they run.
+    pub kind: Kind,
+}
+
+/// What becomes of a request that has waited too long.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+pub enum TimeoutAction {
+    /// It is refused.
+    #[default]
+    #[serde(rename = "REJECT")]
+    Reject,
+    /// It waits behind all others.
+    #[serde(rename = "DELAY")]
+    Delay,
+}
+
+/// Limits of a queue.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[non_exhaustive]
+#[serde(default)]
+pub struct QueuePolicy {
+    /// What happens at the timeout.
+    pub timeout_action: TimeoutAction,
+    /// Microseconds; 0 for none.
+    pub default_timeout_microseconds: u64,
+    /// Whether a request may ask for a shorter timeout.
+    pub allow_timeout_override: bool,
+    /// Requests; 0 for no limit.
+    pub max_queue_size: u32,
+}
+
+/// How requests are joined to batches.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[non_exhaustive]
+#[serde(default)]
+pub struct DynamicBatching {
+    /// Sizes for which nobody waits.
+    pub preferred_batch_size: Vec<i32>,
+    /// How long a request may wait for others, in microseconds.
+    pub max_queue_delay_microseconds: u64,
+    /// Levels of priority; 0 for one.
+    pub priority_levels: u64,
+    /// The level of requests that name none.
+    pub default_priority_level: u64,
+    /// The limits of all levels that have none of their own.
+    pub default_queue_policy: Option<QueuePolicy>,
+    /// The limits of levels.
+    pub priority_queue_policy: BTreeMap<String, QueuePolicy>,
+}
+
+impl DynamicBatching {
+    /// How long a request may wait for others.
+    pub fn delay(&self) -> Duration {
+        Duration::from_micros(self.max_queue_delay_microseconds)
+    }
+
+    /// The limits of a level; levels count from 1.
+    pub fn policy(&self, level: u64) -> QueuePolicy {
+        let own = self.priority_queue_policy.get(&level.to_string());
+        own.or(self.default_queue_policy.as_ref()).cloned().unwrap_or_default()
+    }
+}
+
+/// Which versions of a model are served.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum VersionPolicy {
+    /// The greatest.
+    Latest {
+        /// How many.
+        num_versions: u32,
+    },
+    /// All.
+    All {},
+    /// These.
+    Specific {
+        /// Their numbers.
+        versions: Vec<i64>,
+    },
+}
+
+impl VersionPolicy {
+    /// Of the versions that a model's folder has, those that are served, the least first.
+    pub fn choose(&self, available: &[i64]) -> Vec<i64> {
+        let mut versions = available.to_vec();
+        versions.sort_unstable();
+        match self {
+            VersionPolicy::All {} => {}
+            VersionPolicy::Latest { num_versions } => {
+                let others = versions.len().saturating_sub(*num_versions as usize);
+                versions.drain(..others);
+            }
+            VersionPolicy::Specific { versions: wanted } => {
+                versions.retain(|version| wanted.contains(version))
+            }
+        }
+        versions
+    }
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+struct Transaction {
+    #[serde(default)]
+    decoupled: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+struct Parameter {
+    string_value: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+struct Fields {
+    name: String,
+    version_policy: VersionPolicy,
+    max_batch_size: i32,
+    input: Vec<TensorConfig>,
+    output: Vec<TensorConfig>,
+    instance_group: Vec<InstanceGroup>,
+    default_model_filename: String,
+    dynamic_batching: Option<DynamicBatching>,
+    #[serde(default)]
+    model_transaction_policy: Transaction,
+    parameters: BTreeMap<String, Parameter>,
+}
+
+/// What a configuration says of how its model is loaded. The model may complete the rest.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+struct DraftFields {
+    name: String,
+    max_batch_size: i32,
+    version_policy: VersionPolicy,
+    default_model_filename: String,
+    instance_group: Vec<InstanceGroup>,
+    parameters: BTreeMap<String, Parameter>,
+}
+
+/// A configuration as a file has it, with the defaults that Triton gives. Inputs and outputs may lack, or lack something.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ConfigDraft {
+    fields: DraftFields,
+    json: Value,
+}
+
+impl ConfigDraft {
+    /// The configuration in `config.pbtxt` of a model's folder. A folder without that file has a configuration of defaults.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`] if the file cannot be read, is no configuration, or asks for what this server does not do.
+    pub fn of_folder(folder: &Path) -> Result<Self, ConfigError> {
+        let name = folder.file_name().unwrap_or_default().to_string_lossy();
+        match fs::read_to_string(folder.join("config.pbtxt")) {
+            Ok(text) => Self::of_text(&text, &name),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Self::of_text("", &name),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The configuration that a text describes, for the model of this name.
+    ///
+    /// # Errors
+    ///
+    /// As [`ConfigDraft::of_folder`].
+    pub fn of_text(text: &str, name: &str) -> Result<Self, ConfigError> {
+        let mut json = schema::of_text(text)?;
+        complete(&mut json, name);
+        let fields = DraftFields::deserialize(&json)
+            .map_err(|error| ConfigError::Text(error.to_string()))?;
+        check_backend(&json, name)?;
+        check_batch_size(fields.max_batch_size)?;
+        check_groups(&fields.instance_group)?;
+        check_file_name(&fields.default_model_filename)?;
+        Ok(Self { fields, json })
+    }
+
+    /// The model's name.
+    pub fn name(&self) -> &str {
+        &self.fields.name
+    }
+
+    /// All of it as JSON, by the names of `config.pbtxt`.
+    pub fn json(&self) -> &Value {
+        &self.json
+    }
+
+    /// Which versions are served.
+    pub fn version_policy(&self) -> &VersionPolicy {
+        &self.fields.version_policy
+    }
+
+    /// The file in a version's folder that has the model.
+    pub fn file_name(&self) -> &str {
+        &self.fields.default_model_filename
+    }
+
+    /// The groups of instances.
+    pub fn groups(&self) -> &[InstanceGroup] {
+        &self.fields.instance_group
+    }
+
+    /// A parameter's text.
+    pub fn parameter(&self, name: &str) -> Option<&str> {
+        self.fields.parameters.get(name).map(|parameter| parameter.string_value.as_str())
+    }
+}
+
+/// A checked configuration, with the defaults that Triton gives.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ModelConfig {
+    fields: Fields,
+    json: Value,
+}
+
+/// The backend of models written in Python.
+const PYTHON: &str = "python";
+
+impl ModelConfig {
+    /// The configuration that a text describes, for the model of this name.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`] if it is no configuration, or asks for what this server does not do.
+    pub fn of_text(text: &str, name: &str) -> Result<Self, ConfigError> {
+        Self::completed(schema::of_text(text)?, name)
+    }
+
+    /// The configuration as JSON, by the names of `config.pbtxt`. This is the opposite of [`ModelConfig::json`].
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`] if it is no configuration, or asks for what this server does not do.
+    pub fn of_json(json: &Value, name: &str) -> Result<Self, ConfigError> {
+        Self::completed(schema::of_json(json)?, name)
+    }
+
+    fn completed(mut json: Value, name: &str) -> Result<Self, ConfigError> {
+        complete(&mut json, name);
+        let fields =
+            Fields::deserialize(&json).map_err(|error| ConfigError::Text(error.to_string()))?;
+        check_backend(&json, name)?;
+        check(&fields)?;
+        Ok(Self { fields, json })
+    }
+
+    /// The model's name.
+    pub fn name(&self) -> &str {
+        &self.fields.name
+    }
+
+    /// All of it as JSON, by the names of `config.pbtxt`, defaults included.
+    pub fn json(&self) -> &Value {
+        &self.json
+    }
+
+    /// The requests that one execution takes at most; 0 if the model takes no batches.
+    pub fn max_batch_size(&self) -> usize {
+        self.fields.max_batch_size as usize
+    }
+
+    /// The inputs.
+    pub fn inputs(&self) -> &[TensorConfig] {
+        &self.fields.input
+    }
+
+    /// The outputs.
+    pub fn outputs(&self) -> &[TensorConfig] {
+        &self.fields.output
+    }
+
+    /// How requests are joined, if they are.
+    pub fn dynamic_batching(&self) -> Option<&DynamicBatching> {
+        self.fields.dynamic_batching.as_ref()
+    }
+
+    /// Whether a request may have any number of responses.
+    pub fn is_decoupled(&self) -> bool {
+        self.fields.model_transaction_policy.decoupled
+    }
+
+    /// Which versions are served.
+    pub fn version_policy(&self) -> &VersionPolicy {
+        &self.fields.version_policy
+    }
+
+    /// The file in a version's folder that has the model.
+    pub fn file_name(&self) -> &str {
+        &self.fields.default_model_filename
+    }
+
+    /// A parameter's text.
+    pub fn parameter(&self, name: &str) -> Option<&str> {
+        self.fields.parameters.get(name).map(|parameter| parameter.string_value.as_str())
+    }
+
+    /// The groups of instances.
+    pub fn instance_groups(&self) -> &[InstanceGroup] {
+        &self.fields.instance_group
+    }
+}
+
+/// Fills in what Triton fills in where a file says nothing.
+fn complete(json: &mut Value, name: &str) {
+    let fields = json.as_object_mut().expect("a message is an object");
+    let is_empty = |value: Option<&Value>| match value {
+        None | Some(Value::Null) => true,
+        Some(Value::String(text)) => text.is_empty(),
+        Some(Value::Array(items)) => items.is_empty(),
+        _ => false,
+    };
+    let defaults = [
+        ("name", json!(name)),
+        ("backend", json!(PYTHON)),
+        ("version_policy", json!({"latest": {"num_versions": 1}})),
+        ("default_model_filename", json!("model.py")),
+        ("instance_group", json!([{"name": "", "count": 1, "gpus": [], "kind": "KIND_CPU"}])),
+    ];
+    for (field, default) in defaults {
+        if is_empty(fields.get(field)) {
+            fields.insert(field.to_owned(), default);
+        }
+    }
+    for (place, group) in fields["instance_group"].as_array_mut().into_iter().flatten().enumerate()
+    {
+        if is_empty(group.get("name")) {
+            group["name"] = json!(format!("{name}_{place}"));
+        }
+        if group["count"] == 0 {
+            group["count"] = json!(1);
+        }
+        if group["kind"] == "KIND_AUTO" {
+            group["kind"] =
+                json!(if is_empty(group.get("gpus")) { "KIND_CPU" } else { "KIND_GPU" });
+        }
+    }
+}
+
+fn check_backend(json: &Value, name: &str) -> Result<(), ConfigError> {
+    let text = |field: &str| json[field].as_str().unwrap_or_default();
+    if text("name") != name {
+        let problem = format!(
+            "it is `{}`, and the model's folder is `{name}`; both must be the same",
+            text("name")
+        );
+        return Err(ConfigError::field("name", problem));
+    }
+    if text("backend") != PYTHON {
+        let problem =
+            format!("this server has models for `{PYTHON}` only, not for `{}`", text("backend"));
+        return Err(ConfigError::field("backend", problem));
+    }
+    if !text("platform").is_empty() {
+        let problem = format!("Python models have none, and this one has `{}`", text("platform"));
+        return Err(ConfigError::field("platform", problem));
+    }
+    Ok(())
+}
+
+fn check_groups(groups: &[InstanceGroup]) -> Result<(), ConfigError> {
+    match groups.iter().position(|group| group.count < 1) {
+        Some(place) => Err(ConfigError::field(
+            format!("instance_group[{place}].count"),
+            "it must be 1 or more",
+        )),
+        None => Ok(()),
+    }
+}
+
+fn check_file_name(name: &str) -> Result<(), ConfigError> {
+    if name.contains(['/', '\\']) || !name.ends_with(".py") {
+        return Err(ConfigError::field(
+            "default_model_filename",
+            format!("`{name}` is no name of a Python file"),
+        ));
+    }
+    Ok(())
+}
+
+fn check_batch_size(max_batch_size: i32) -> Result<(), ConfigError> {
+    match max_batch_size {
+        0.. => Ok(()),
+        _ => Err(ConfigError::field("max_batch_size", "it must be 0 or more")),
+    }
+}
+
+fn check(fields: &Fields) -> Result<(), ConfigError> {
+    check_batch_size(fields.max_batch_size)?;
+    for (field, tensors) in [("input", &fields.input), ("output", &fields.output)] {
+        check_tensors(field, tensors)?;
+    }
+    check_groups(&fields.instance_group)?;
+    check_file_name(&fields.default_model_filename)?;
+    match &fields.dynamic_batching {
+        Some(batching) => check_batching(batching, fields.max_batch_size),
+        None => Ok(()),
+    }
+}
+
+fn check_tensors(field: &str, tensors: &[TensorConfig]) -> Result<(), ConfigError> {
+    for (place, tensor) in tensors.iter().enumerate() {
+        let field = |name: &str| format!("{field}[{place}].{name}");
+        if tensor.name.is_empty() {
+            return Err(ConfigError::field(field("name"), "it must not be empty"));
+        }
+        if tensors[..place].iter().any(|other| other.name == tensor.name) {
+            return Err(ConfigError::field(
+                field("name"),
+                format!("`{}` is there twice", tensor.name),
+            ));
+        }
+        if tensor.dims.is_empty() {
+            return Err(ConfigError::field(
+                field("dims"),
+                format!("`{}` needs at least one", tensor.name),
+            ));
+        }
+        if let Some(dim) = tensor.dims.iter().find(|dim| **dim == 0 || **dim < -1) {
+            return Err(ConfigError::field(
+                field("dims"),
+                format!("{dim} is neither -1 nor positive"),
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn check_batching(batching: &DynamicBatching, max_batch_size: i32) -> Result<(), ConfigError> {
+    let field = |name: &str| format!("dynamic_batching.{name}");
+    if max_batch_size == 0 {
+        let problem = "it needs a max_batch_size of 1 or more";
+        return Err(ConfigError::field("dynamic_batching", problem));
+    }
+    if let Some(size) =
+        batching.preferred_batch_size.iter().find(|size| **size < 1 || **size > max_batch_size)
+    {
+        let problem =
+            format!("{size} is not between 1 and max_batch_size, which is {max_batch_size}");
+        return Err(ConfigError::field(field("preferred_batch_size"), problem));
+    }
+    if batching.priority_levels > 0
+        && !(1..=batching.priority_levels).contains(&batching.default_priority_level)
+    {
+        let problem = format!(
+            "it must be between 1 and priority_levels, which is {}",
+            batching.priority_levels
+        );
+        return Err(ConfigError::field(field("default_priority_level"), problem));
+    }
+    for level in batching.priority_queue_policy.keys() {
+        if !level.parse().is_ok_and(|level: u64| (1..=batching.priority_levels).contains(&level)) {
+            let problem = format!(
+                "{level} is not between 1 and priority_levels, which is {}",
+                batching.priority_levels
+            );
+            return Err(ConfigError::field(field("priority_queue_policy"), problem));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

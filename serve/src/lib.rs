@@ -1,0 +1,47 @@
+//! Serves models: repositories as Triton has them, Triton's Python models, and batching, on many CPython interpreters in
+//! one process. There is no network in it.
+//!
+//! ```no_run
+//! use hydrozoa_serve::{Request, Server};
+//!
+//! # fn f() -> Result<(), Box<dyn std::error::Error>> {
+//! let server = Server::new(|| hydrozoa::Pool::builder().venv("venv"));
+//! server.add_repository("models");
+//! server.load("resnet")?;
+//! let model = server.model("resnet", None)?;
+//! let (sender, events) = std::sync::mpsc::channel();
+//! let ticket = model.infer(Request::default(), move |event| drop(sender.send(event)));
+//! println!("{:?}", events.recv()?.response);
+//! # drop(ticket);
+//! # Ok(()) }
+//! ```
+//!
+//! A model's instances are interpreters: each has its own GIL, and the code of libraries is in memory once. A request's
+//! inputs become Python's own memory, and an output is sent from the array that the model has made, unless the model keeps
+//! it.
+
+#![warn(missing_docs)]
+
+mod check;
+pub mod config;
+mod datatype;
+mod failure;
+mod metrics;
+mod model;
+mod pending;
+mod python;
+mod queue;
+mod request;
+mod server;
+mod statistics;
+
+pub use datatype::DataType;
+pub use failure::{Code, Failure};
+pub use metrics::Metrics;
+pub use model::{LoadError, Model, Ticket};
+pub use request::{
+    CorrelationId, Event, Input, Output, Parameter, Parameters, Request, Response, decode_bytes,
+    encode_bytes,
+};
+pub use server::{Indexed, Server, State};
+pub use statistics::Statistics;

@@ -1,0 +1,416 @@
+//! One version of a model: its interpreters, its queue, and the threads that bring them together.
+
+use crate::check;
+use crate::config::{ConfigDraft, ConfigError, InstanceGroup, Kind, ModelConfig};
+use crate::failure::{Code, Failure};
+use crate::pending::Pending;
+use crate::python::{self, Context, Instance, Place};
+use crate::queue::{Queue, Rules};
+use crate::request::{Event, Request};
+use crate::statistics::{Counters, Statistics};
+use hydrozoa::{Builder, Pool};
+use parking_lot::Mutex;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Weak};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+use std::{fs, io};
+
+/// Why a model could not be loaded.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LoadError {
+    /// No repository has a model of this name.
+    #[error("no repository has a model `{model}`; {searched}")]
+    Unknown {
+        /// The name.
+        model: String,
+        /// Where it was looked for.
+        searched: String,
+    },
+    /// The model's folder cannot be read.
+    #[error("model `{model}`: reading {}: {source}", path.display())]
+    Read {
+        /// The model.
+        model: String,
+        /// What could not be read.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// There is nothing that could be served.
+    #[error("model `{model}`: {} has no version to serve: a folder with a number from 1 as its name, and {file_name} in it", path.display())]
+    NoVersion {
+        /// The model.
+        model: String,
+        /// Its folder.
+        path: PathBuf,
+        /// The file that a version must have.
+        file_name: String,
+    },
+    /// The configuration is wrong, or asks for what this server does not do.
+    #[error("model `{model}`: config.pbtxt: {source}")]
+    Config {
+        /// The model.
+        model: String,
+        /// What is wrong.
+        source: ConfigError,
+    },
+    /// The interpreters did not start, or the model raised an exception.
+    #[error("model `{model}`, version {version}: {source}")]
+    Python {
+        /// The model.
+        model: String,
+        /// The version.
+        version: i64,
+        /// What failed.
+        source: Box<hydrozoa::Error>,
+    },
+    /// A model has asked for the load or unload of a model that is being loaded or unloaded.
+    #[error("model `{model}` is being loaded or unloaded; try again later")]
+    Busy {
+        /// The model.
+        model: String,
+    },
+    /// The system gave no thread.
+    #[error("model `{model}`: the system gives no thread: {source}")]
+    Thread {
+        /// The model.
+        model: String,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// A version of a model that serves.
+pub struct Model {
+    config: ModelConfig,
+    version: i64,
+    queue: Arc<Queue>,
+    counters: Arc<Counters>,
+    instances: Mutex<Vec<JoinHandle<()>>>,
+    /// `None` after the end.
+    pool: Mutex<Option<Pool>>,
+}
+
+/// What a version is loaded from.
+pub(crate) struct Source<'a> {
+    /// The model's folder.
+    pub(crate) directory: &'a Path,
+    pub(crate) draft: &'a ConfigDraft,
+    pub(crate) version: i64,
+    /// Makes the interpreters of a model.
+    pub(crate) builder: &'a (dyn Fn() -> Builder + Send + Sync),
+    pub(crate) context: Context,
+}
+
+/// The parameter that names a model's virtual environment, as Triton's Python backend has it.
+const ENVIRONMENT: &str = "EXECUTION_ENV_PATH";
+
+impl Source<'_> {
+    fn name(&self) -> &str {
+        self.draft.name()
+    }
+
+    fn failed(&self, source: hydrozoa::Error) -> LoadError {
+        LoadError::Python {
+            model: self.name().to_owned(),
+            version: self.version,
+            source: source.into(),
+        }
+    }
+
+    fn configured(&self, source: ConfigError) -> LoadError {
+        LoadError::Config { model: self.name().to_owned(), source }
+    }
+
+    /// The interpreters, one for each instance.
+    fn pool(&self, count: usize) -> Result<Pool, LoadError> {
+        let mut builder = (self.builder)().interpreters(count);
+        if let Some(environment) = self.draft.parameter(ENVIRONMENT) {
+            let directory = self.directory.to_string_lossy();
+            let path = PathBuf::from(environment.replace("$$TRITON_MODEL_DIRECTORY", &directory));
+            if !path.is_dir() {
+                let problem =
+                    format!("{} is no folder; a virtual environment is one", path.display());
+                return Err(self.configured(ConfigError::parameter(ENVIRONMENT, problem)));
+            }
+            builder = builder.venv(path);
+        }
+        let pool = builder.build().map_err(|error| self.failed(error))?;
+        python::prepare(&pool).map_err(|error| self.failed(error))?;
+        Ok(pool)
+    }
+
+    fn place(&self) -> Place<'_> {
+        Place {
+            directory: self.directory,
+            version: self.version,
+            file_name: self.draft.file_name(),
+        }
+    }
+}
+
+/// The names of a model's instances, with where they run.
+fn instances(groups: &[InstanceGroup]) -> Vec<(String, &'static str, i32)> {
+    let mut all = Vec::new();
+    for group in groups {
+        let (kind, devices) = match group.kind {
+            Kind::Gpu => ("GPU", if group.gpus.is_empty() { vec![0] } else { group.gpus.clone() }),
+            Kind::Model => ("MODEL", vec![0]),
+            Kind::Auto | Kind::Cpu => ("CPU", vec![0]),
+        };
+        for device in &devices {
+            for number in 0..group.count {
+                let name = match kind {
+                    "GPU" => format!("{}_{number}_gpu{device}", group.name),
+                    _ => format!("{}_{number}", group.name),
+                };
+                all.push((name, kind, *device));
+            }
+        }
+    }
+    all
+}
+
+impl Model {
+    /// Starts the interpreters, completes the configuration, and initializes all instances.
+    pub(crate) fn load(source: &Source<'_>) -> Result<Arc<Self>, LoadError> {
+        let planned = instances(source.draft.groups()).len();
+        let pool = source.pool(planned.max(1))?;
+        let config = {
+            let session = pool.acquire_on(0).map_err(|error| source.failed(error))?;
+            let completed =
+                python::complete(&session, &source.context, source.place(), source.draft.json());
+            let completed = completed.map_err(|error| source.failed(error))?;
+            ModelConfig::of_json(&completed, source.name())
+                .map_err(|error| source.configured(error))?
+        };
+        let equal = config.inputs().iter().filter(|input| !input.allow_ragged_batch);
+        let equal = equal.map(|input| input.name.clone()).collect();
+        let rules = Rules::new(config.max_batch_size(), config.dynamic_batching().cloned(), equal);
+        let model = Arc::new(Self {
+            config,
+            version: source.version,
+            queue: Arc::new(Queue::new(rules)),
+            counters: Arc::default(),
+            instances: Mutex::default(),
+            pool: Mutex::new(Some(pool.clone())),
+        });
+        match model.start(source, &pool) {
+            Ok(()) => Ok(model),
+            Err(error) => {
+                drop(pool);
+                model.unload();
+                Err(error)
+            }
+        }
+    }
+
+    /// Starts a thread for each instance, and waits until all have initialized their object.
+    fn start(&self, source: &Source<'_>, pool: &Pool) -> Result<(), LoadError> {
+        let (sender, started) = channel();
+        let all = instances(self.config.instance_groups());
+        let count = all.len();
+        for (index, (name, kind, device)) in all.into_iter().enumerate() {
+            let runs = Runs {
+                pool: pool.clone(),
+                index,
+                name: name.clone(),
+                kind,
+                device,
+                context: source.context.clone(),
+                directory: source.directory.to_owned(),
+                version: self.version,
+                config: self.config.clone(),
+                queue: self.queue.clone(),
+                counters: self.counters.clone(),
+            };
+            let sender = sender.clone();
+            let thread = thread::Builder::new()
+                .name(name)
+                .stack_size(STACK)
+                .spawn(move || runs.run(sender))
+                .map_err(|error| LoadError::Thread {
+                    model: source.name().to_owned(),
+                    source: error,
+                })?;
+            self.instances.lock().push(thread);
+        }
+        drop(sender);
+        let outcomes: Vec<_> = started.iter().take(count).collect();
+        outcomes.into_iter().collect::<hydrozoa::Result<()>>().map_err(|error| source.failed(error))
+    }
+
+    /// The model's configuration.
+    pub fn config(&self) -> &ModelConfig {
+        &self.config
+    }
+
+    /// The version.
+    pub fn version(&self) -> i64 {
+        self.version
+    }
+
+    /// The model's interpreters. `None` when it was unloaded.
+    pub fn pool(&self) -> Option<Pool> {
+        self.pool.lock().clone()
+    }
+
+    /// Requests that wait for an instance.
+    pub fn waiting(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// What it has done so far.
+    pub fn statistics(&self) -> Statistics {
+        self.counters.read()
+    }
+
+    /// Runs a request. `respond` gets its events, on whatever thread has them: any number of responses, of which the last
+    /// is marked, or an error. It must not wait.
+    ///
+    /// The request is cancelled when the ticket is dropped.
+    pub fn infer(
+        &self,
+        request: Request,
+        mut respond: impl FnMut(Event) + Send + 'static,
+    ) -> Ticket {
+        let checked = check::check(&request, &self.config);
+        let size = *checked.as_ref().unwrap_or(&1);
+        let counters = self.counters.clone();
+        let respond = move |event: Event| {
+            if event.is_final {
+                counters.ended(size, !matches!(event.response, Some(Err(_))));
+            }
+            respond(event);
+        };
+        let pending = Arc::new(Pending::new(Box::new(respond), self.config.is_decoupled()));
+        let ticket = Ticket(Arc::downgrade(&pending));
+        match checked {
+            Ok(size) => self.queue.put(self.config.name(), request, pending, size),
+            Err(failure) => pending.fail(failure),
+        }
+        ticket
+    }
+
+    /// Takes no further requests, serves those that wait, and ends the instances and their interpreters.
+    pub(crate) fn unload(&self) {
+        self.queue.close();
+        let threads = std::mem::take(&mut *self.instances.lock());
+        for thread in threads {
+            if thread.join().is_err() {
+                tracing::error!(model = self.config.name(), "a thread of an instance has panicked");
+            }
+        }
+        let failure =
+            Failure::new(Code::Unavailable, format!("model '{}' was unloaded", self.config.name()));
+        self.queue.fail_all(&failure);
+        let pool = self.pool.lock().take();
+        if let Some(Err(error)) = pool.map(|pool| pool.close(CLOSE)) {
+            tracing::info!(model = self.config.name(), "its interpreters end later: {error}");
+        }
+    }
+}
+
+impl Drop for Model {
+    fn drop(&mut self) {
+        self.queue.close();
+    }
+}
+
+/// How long an unloaded model's interpreters are waited for.
+const CLOSE: Duration = Duration::from_secs(1);
+
+/// Bytes of an instance's stack, as main threads have.
+const STACK: usize = 8 << 20;
+
+/// What an instance's thread needs.
+struct Runs {
+    pool: Pool,
+    index: usize,
+    name: String,
+    kind: &'static str,
+    device: i32,
+    context: Context,
+    directory: PathBuf,
+    version: i64,
+    config: ModelConfig,
+    queue: Arc<Queue>,
+    counters: Arc<Counters>,
+}
+
+impl Runs {
+    /// Initializes the instance, says so, serves until the queue is closed, and ends it.
+    fn run(self, started: Sender<hydrozoa::Result<()>>) {
+        let session = match self.pool.acquire_on(self.index) {
+            Ok(session) => session,
+            Err(error) => return drop(started.send(Err(error))),
+        };
+        let place = Place {
+            directory: &self.directory,
+            version: self.version,
+            file_name: self.config.file_name(),
+        };
+        let device = (self.kind, self.device);
+        let instance =
+            match Instance::start(&session, &self.context, place, &self.config, &self.name, device)
+            {
+                Ok(instance) => instance,
+                Err(error) => return drop(started.send(Err(error))),
+            };
+        // Nobody listens if another instance has failed. Then the queue is closed soon.
+        drop(started.send(Ok(())));
+        while let Some(batch) = self.queue.next() {
+            instance.execute(batch, &self.counters);
+        }
+        if let Err(error) = instance.finalize() {
+            tracing::error!(
+                model = self.config.name(),
+                instance = self.name,
+                "finalize: {}",
+                error.traceback().unwrap_or(&error.to_string())
+            );
+        }
+    }
+}
+
+/// A request under way. Dropping it cancels the request.
+#[derive(Debug)]
+#[must_use = "dropping it cancels the request"]
+pub struct Ticket(Weak<Pending>);
+
+impl Ticket {
+    /// Tells the model that nobody waits any more. A request that still waits in the queue leaves it.
+    pub fn cancel(&self) {
+        if let Some(pending) = self.0.upgrade() {
+            pending.cancel();
+        }
+    }
+
+    /// Whether its last response was given.
+    pub fn has_ended(&self) -> bool {
+        self.0.upgrade().is_none_or(|pending| pending.has_ended())
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        self.cancel();
+    }
+}
+
+/// The versions that a model's folder has.
+pub(crate) fn versions(directory: &Path, file_name: &str) -> io::Result<Vec<i64>> {
+    let mut versions = Vec::new();
+    for entry in fs::read_dir(directory)? {
+        let name = entry?.file_name();
+        let Some(name) = name.to_str().filter(|name| !name.starts_with('0')) else { continue };
+        let Ok(version) = name.parse::<i64>() else { continue };
+        if version > 0 && directory.join(name).join(file_name).is_file() {
+            versions.push(version);
+        }
+    }
+    Ok(versions)
+}

@@ -1,0 +1,170 @@
+//! A request that has no final response yet.
+
+use crate::failure::{Code, Failure};
+use crate::request::{Event, Response};
+use parking_lot::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Takes the events of a request, on whatever thread has them. It must not wait.
+pub(crate) type Respond = Box<dyn FnMut(Event) + Send>;
+
+/// The process that a server runs in.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Process(u32);
+
+impl Process {
+    pub(crate) fn this() -> Self {
+        Self(std::process::id())
+    }
+
+    /// Refuses in a child that a model has forked. It has the memory of the server and none of its threads, so it would
+    /// wait for an answer, or for a lock, for ever.
+    pub(crate) fn check(self) -> Result<(), String> {
+        if self == Self::this() {
+            return Ok(());
+        }
+        Err("a forked child of a model has no server: the model itself must call it".to_owned())
+    }
+}
+
+/// A request that has no final response yet. If it is dropped before, its client gets an error.
+pub(crate) struct Pending {
+    state: Mutex<State>,
+    is_cancelled: AtomicBool,
+    is_decoupled: bool,
+    process: Process,
+}
+
+struct State {
+    /// `None` after the final event.
+    respond: Option<Respond>,
+    /// Responses so far.
+    count: usize,
+}
+
+impl Pending {
+    pub(crate) fn new(respond: Respond, is_decoupled: bool) -> Self {
+        let state = Mutex::new(State { respond: Some(respond), count: 0 });
+        let process = Process::this();
+        Self { state, is_cancelled: AtomicBool::new(false), is_decoupled, process }
+    }
+
+    /// Tells the model that nobody waits any more.
+    pub(crate) fn cancel(&self) {
+        self.is_cancelled.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.is_cancelled.load(Ordering::Relaxed)
+    }
+
+    /// Gives a response, or says that there is no more. The rules and their words are those of Triton's Python backend.
+    pub(crate) fn send(
+        &self,
+        response: Option<Result<Response, Failure>>,
+        is_final: bool,
+    ) -> Result<(), String> {
+        self.process.check()?;
+        let mut state = self.state.lock();
+        if state.respond.is_none() {
+            return Err("Response sender has been closed.".to_owned());
+        }
+        if !self.is_decoupled {
+            match (&response, state.count) {
+                (Some(_), 1..) => {
+                    return Err(
+                        "Non-decoupled model cannot send more than one response.".to_owned()
+                    );
+                }
+                (None, 0) => {
+                    return Err(
+                        "Non-decoupled model cannot send complete final before sending a response."
+                            .to_owned(),
+                    );
+                }
+                _ => {}
+            }
+        }
+        state.count += usize::from(response.is_some());
+        let mut respond = state.respond.take().expect("it was there just now");
+        respond(Event { response, is_final });
+        if !is_final {
+            state.respond = Some(respond);
+        }
+        Ok(())
+    }
+
+    /// Ends it with an error, if it has not ended.
+    pub(crate) fn fail(&self, failure: Failure) {
+        if self.process.check().is_err() {
+            return;
+        }
+        let respond = self.state.lock().respond.take();
+        if let Some(mut respond) = respond {
+            respond(Event { response: Some(Err(failure)), is_final: true });
+        }
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
+        self.state.lock().respond.is_none()
+    }
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        self.fail(Failure::new(
+            Code::Internal,
+            "the model has let go of the request without a final response",
+        ));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Pending;
+    use crate::failure::{Code, Failure};
+    use crate::request::{Event, Response};
+    use std::sync::mpsc::{Receiver, channel};
+
+    fn pending(is_decoupled: bool) -> (Pending, Receiver<Event>) {
+        let (sender, events) = channel();
+        (Pending::new(Box::new(move |event| sender.send(event).unwrap()), is_decoupled), events)
+    }
+
+    fn some() -> Option<Result<Response, Failure>> {
+        Some(Ok(Response::default()))
+    }
+
+    #[test]
+    fn a_usual_model_sends_one_response() {
+        let (pending, events) = pending(false);
+        assert!(pending.send(None, true).unwrap_err().contains("before sending a response"));
+        pending.send(some(), false).unwrap();
+        assert!(pending.send(some(), true).unwrap_err().contains("more than one"));
+        pending.send(None, true).unwrap();
+        assert!(pending.send(None, true).unwrap_err().contains("closed"));
+        let finals: Vec<bool> = events.try_iter().map(|event| event.is_final).collect();
+        assert_eq!(finals, [false, true]);
+    }
+
+    #[test]
+    fn a_decoupled_model_sends_any_number() {
+        for count in [0, 1, 5] {
+            let (pending, events) = pending(true);
+            (0..count).for_each(|_| pending.send(some(), false).unwrap());
+            pending.send(None, true).unwrap();
+            drop(pending);
+            assert_eq!(events.try_iter().filter(|event| event.response.is_some()).count(), count);
+        }
+    }
+
+    #[test]
+    fn a_request_that_is_forgotten_fails() {
+        let (pending, events) = pending(true);
+        pending.send(some(), false).unwrap();
+        drop(pending);
+        let last = events.try_iter().last().unwrap();
+        assert_eq!(last.response.unwrap().unwrap_err().code, Code::Internal);
+        assert!(last.is_final);
+    }
+}

@@ -1,0 +1,246 @@
+//! What a model sees of the server: classes of Rust values, which the Python modules use.
+
+use super::convert;
+use crate::failure::Failure;
+use crate::metrics::{Family, Series};
+use crate::pending::{Pending, Process};
+use crate::request::{Event, Response};
+use crate::server::{Server, WeakServer};
+use hydrozoa::{Class, ClassBuilder, Error, Instance, Object, Result, Session};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+
+/// What the instances of a model version know of where they are.
+#[derive(Clone)]
+pub(crate) struct Context {
+    pub(crate) server: WeakServer,
+    pub(crate) model: String,
+    /// The folder of the version.
+    pub(crate) directory: PathBuf,
+    pub(crate) process: Process,
+}
+
+impl Context {
+    /// The server, or why there is none.
+    fn server(&self) -> Result<Server, String> {
+        self.process.check()?;
+        self.server.upgrade().ok_or_else(|| "the server ends".to_owned())
+    }
+}
+
+/// The server, for a model's instance.
+pub(super) struct Host(pub(super) Context);
+
+/// A text if something failed, else `None`.
+fn problem(session: &Session, outcome: Result<(), String>) -> Result<Object<'_>> {
+    match outcome {
+        Ok(()) => session.none(),
+        Err(text) => session.object_from(text.as_str()),
+    }
+}
+
+impl Class for Host {
+    const NAME: &'static str = "Server";
+    const MODULE: &'static str = "triton_python_backend_utils";
+    const DOC: &'static str = "The server that runs the model.";
+
+    fn define(class: &mut ClassBuilder<'_, Self>) {
+        class
+            .getter("model_directory", "", |host, session| {
+                session.object_from(&host.0.directory.to_string_lossy())
+            })
+            .method("log(level, message, /)", "", |host, session, arguments| {
+                let (level, text): (i64, Object<'_>) =
+                    (arguments.extract(0)?, arguments.extract(1)?);
+                let (model, text) = (&host.0.model, text.str()?);
+                match level {
+                    0 => tracing::info!(model, "{text}"),
+                    1 => tracing::warn!(model, "{text}"),
+                    2 => tracing::error!(model, "{text}"),
+                    _ => tracing::debug!(model, "{text}"),
+                }
+                session.none()
+            })
+            .method("load_model(name, /)", "", |host, session, arguments| {
+                let name: String = arguments.extract(0)?;
+                let outcome = session.without_gil(|| {
+                    host.0.server()?.load_for_model(&name).map_err(|error| error.to_string())
+                });
+                problem(session, outcome)
+            })
+            .method("unload_model(name, /)", "", |host, session, arguments| {
+                let name: String = arguments.extract(0)?;
+                let outcome = session.without_gil(|| {
+                    host.0.server()?.unload_for_model(&name).map_err(|error| error.to_string())
+                });
+                problem(session, outcome)
+            })
+            .method("is_model_ready(name, version, /)", "", |host, session, arguments| {
+                let (name, version): (String, String) =
+                    (arguments.extract(0)?, arguments.extract(1)?);
+                let is_ready = host.0.server().is_ok_and(|server| server.is_ready(&name, &version));
+                session.object_from(&is_ready)
+            })
+            .method(
+                "infer(name, version, decoupled, request, /)",
+                "",
+                |host, session, arguments| {
+                    let (name, version): (String, i64) =
+                        (arguments.extract(0)?, arguments.extract(1)?);
+                    let request = convert::asked(&arguments.extract(3)?)?;
+                    let call = Call::begin(
+                        host.0.server(),
+                        &name,
+                        version,
+                        arguments.extract(2)?,
+                        request,
+                    );
+                    session.object_from(&Instance::new(call))
+                },
+            )
+            .method("metric_family(name, description, kind, /)", "", |host, session, arguments| {
+                let (name, description): (String, String) =
+                    (arguments.extract(0)?, arguments.extract(1)?);
+                let kind: String = arguments.extract(2)?;
+                let server = host.0.server();
+                let family =
+                    server.and_then(|server| server.metrics().family(&name, &description, &kind));
+                match family {
+                    Ok(family) => session.object_from(&Instance::new(FamilyOf(family))),
+                    Err(text) => session.object_from(text.as_str()),
+                }
+            });
+    }
+}
+
+/// A request that an instance works on.
+pub(super) struct Live(pub(super) Arc<Pending>);
+
+impl Class for Live {
+    const NAME: &'static str = "Live";
+    const MODULE: &'static str = "triton_python_backend_utils";
+    const DOC: &'static str = "A request that has no final response yet.";
+
+    fn define(class: &mut ClassBuilder<'_, Self>) {
+        class
+            .method("is_cancelled()", "", |live, session, _| {
+                session.object_from(&live.0.is_cancelled())
+            })
+            .method("send(sent, is_final, /)", "", |live, session, arguments| {
+                let sent: Option<Object<'_>> = arguments.extract(0)?;
+                let response = sent.map(|sent| convert::sent(&sent)).transpose()?;
+                let outcome = live.0.send(response, arguments.extract(1)?);
+                problem(session, outcome)
+            });
+    }
+}
+
+/// A request that a model has made of another model.
+struct Call {
+    events: parking_lot::Mutex<Receiver<Event>>,
+    ticket: Option<crate::model::Ticket>,
+}
+
+impl Call {
+    fn begin(
+        server: Result<Server, String>,
+        name: &str,
+        version: i64,
+        decoupled: bool,
+        request: crate::Request,
+    ) -> Self {
+        let (sender, events) = channel();
+        let respond = move |event| drop(sender.send(event));
+        let version = (version >= 0).then_some(version);
+        let server = server.map_err(|words| Failure::new(crate::Code::Unavailable, words));
+        let outcome = server.and_then(|server| server.model(name, version)).and_then(|model| {
+            if model.config().is_decoupled() && !decoupled {
+                let words = format!(
+                    "Model {name} is using the decoupled. The current BLS request call doesn't support models using the \
+                     decoupled transaction policy. Please use 'decoupled=True' argument to the 'exec' or 'async_exec' calls \
+                     for decoupled models.'"
+                );
+                return Err(Failure::new(crate::Code::Unsupported, words));
+            }
+            Ok(model.infer(request, respond.clone()))
+        });
+        let ticket = outcome.map_err(|failure| {
+            let words = format!("Model {name} - Error when running inference: {}", failure.message);
+            respond(Event {
+                response: Some(Err(Failure::new(failure.code, words))),
+                is_final: true,
+            });
+        });
+        Call { events: parking_lot::Mutex::new(events), ticket: ticket.ok() }
+    }
+
+    /// The next response; `None` if there is no more. That there is no more comes as an empty one if the model says so
+    /// by itself, as with Triton.
+    fn next(&self) -> Option<Result<Response, Failure>> {
+        let event = self.events.lock().recv().ok()?;
+        Some(event.response.unwrap_or_else(|| Ok(Response::default())))
+    }
+}
+
+impl Class for Call {
+    const NAME: &'static str = "Call";
+    const MODULE: &'static str = "triton_python_backend_utils";
+    const DOC: &'static str = "A request of another model.";
+
+    fn define(class: &mut ClassBuilder<'_, Self>) {
+        class
+            .method("next()", "", |call, session, _| match session.without_gil(|| call.next()) {
+                Some(response) => convert::response(session, response),
+                None => session.none(),
+            })
+            .method("cancel()", "", |call, session, _| {
+                if let Some(ticket) = &call.ticket {
+                    ticket.cancel();
+                }
+                session.none()
+            });
+    }
+}
+
+/// A family of metrics of a model.
+struct FamilyOf(Arc<Family>);
+
+impl Class for FamilyOf {
+    const NAME: &'static str = "Family";
+    const MODULE: &'static str = "triton_python_backend_utils";
+
+    fn define(class: &mut ClassBuilder<'_, Self>) {
+        class.method("series(labels, buckets, /)", "", |family, session, arguments| {
+            let labels: std::collections::BTreeMap<String, String> = arguments.extract(0)?;
+            let buckets: Vec<f64> = arguments.extract(1)?;
+            let series = family
+                .0
+                .series(labels, buckets)
+                .map_err(|text| Error::raise("ValueError", &text))?;
+            session.object_from(&Instance::new(SeriesOf(series)))
+        });
+    }
+}
+
+/// A series of such a family.
+struct SeriesOf(Arc<Series>);
+
+impl Class for SeriesOf {
+    const NAME: &'static str = "Series";
+    const MODULE: &'static str = "triton_python_backend_utils";
+
+    fn define(class: &mut ClassBuilder<'_, Self>) {
+        class
+            .method("increment(value, /)", "", |series, session, arguments| {
+                problem(session, series.0.increment(arguments.extract(0)?))
+            })
+            .method("set(value, /)", "", |series, session, arguments| {
+                problem(session, series.0.set(arguments.extract(0)?))
+            })
+            .method("observe(value, /)", "", |series, session, arguments| {
+                problem(session, series.0.observe(arguments.extract(0)?))
+            })
+            .method("value()", "", |series, session, _| session.object_from(&series.0.value()));
+    }
+}

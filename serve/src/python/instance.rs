@@ -1,0 +1,142 @@
+//! One instance of a Python model, in an interpreter.
+
+use super::convert;
+use super::host::{Context, Host, Live};
+use crate::config::ModelConfig;
+use crate::failure::{Code, Failure};
+use crate::pending::Pending;
+use crate::queue::Queued;
+use crate::statistics::Counters;
+use hydrozoa::{Object, Result, Session};
+use serde_json::Value;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Where a model's code lies.
+#[derive(Clone, Copy)]
+pub(crate) struct Place<'a> {
+    /// The model's folder.
+    pub(crate) directory: &'a Path,
+    pub(crate) version: i64,
+    pub(crate) file_name: &'a str,
+}
+
+impl Place<'_> {
+    fn arguments(&self) -> (String, String, &str) {
+        (self.directory.to_string_lossy().into_owned(), self.version.to_string(), self.file_name)
+    }
+}
+
+fn runner<'s>(session: &'s Session, context: &Context) -> Result<Object<'s>> {
+    let host = hydrozoa::Instance::new(Host(context.clone()));
+    session.import("triton_python_backend_utils")?.setattr("_server", host)?;
+    session.import("_hydrozoa_runner")
+}
+
+/// The configuration as the model's `auto_complete_config` completes it.
+pub(crate) fn complete(
+    session: &Session,
+    context: &Context,
+    place: Place<'_>,
+    config: &Value,
+) -> Result<Value> {
+    let (directory, version, file_name) = place.arguments();
+    let runner = runner(session, context)?;
+    let text: String = runner
+        .call_method("complete", (directory, version, file_name, config.to_string()))?
+        .extract()?;
+    serde_json::from_str(&text).map_err(hydrozoa::Error::host)
+}
+
+/// One instance of a model. It belongs to its session's thread.
+pub(crate) struct Instance<'s> {
+    session: &'s Session,
+    execute: Object<'s>,
+    finalize: Object<'s>,
+}
+
+impl<'s> Instance<'s> {
+    /// Imports the model, makes its object and initializes it.
+    pub(crate) fn start(
+        session: &'s Session,
+        context: &Context,
+        place: Place<'_>,
+        config: &ModelConfig,
+        name: &str,
+        (kind, device): (&str, i32),
+    ) -> Result<Self> {
+        let runner = runner(session, context)?;
+        let (directory, version, file_name) = place.arguments();
+        let arguments = session.import("builtins")?.call_method("dict", ())?;
+        let (text, device) = (config.json().to_string(), device.to_string());
+        for (key, value) in [
+            ("model_config", text.as_str()),
+            ("model_instance_kind", kind),
+            ("model_instance_name", name),
+            ("model_instance_device_id", &device),
+            ("model_repository", &directory),
+            ("model_version", &version),
+            ("model_name", config.name()),
+        ] {
+            arguments.set_item(key, value)?;
+        }
+        let decoupled = config.is_decoupled();
+        runner.call_method(
+            "initialize",
+            (directory.as_str(), version.as_str(), file_name, arguments, decoupled),
+        )?;
+        Ok(Self {
+            session,
+            execute: runner.getattr("execute")?,
+            finalize: runner.getattr("finalize")?,
+        })
+    }
+
+    /// Runs a batch. Each of its requests gets its responses, or an error.
+    pub(crate) fn execute(&self, batch: Vec<Queued>, counters: &Counters) {
+        let began = Instant::now();
+        counters.began(batch.iter().map(|queued| began - queued.since));
+        let pending: Vec<Arc<Pending>> =
+            batch.iter().map(|queued| queued.pending.clone()).collect();
+        let outcome = self.session.with_gil(|| self.run(batch, &pending));
+        counters.returned(pending.len(), began.elapsed());
+        if let Err(failure) = outcome {
+            pending.iter().for_each(|pending| pending.fail(failure.clone()));
+        }
+    }
+
+    fn run(
+        &self,
+        batch: Vec<Queued>,
+        pending: &[Arc<Pending>],
+    ) -> std::result::Result<(), Failure> {
+        let failed = |error: hydrozoa::Error| Failure::new(Code::Internal, error.to_string());
+        let requests = batch
+            .into_iter()
+            .map(|queued| convert::request(self.session, queued.request, Live(queued.pending)))
+            .collect::<Result<Vec<_>>>();
+        let answer =
+            requests.and_then(|requests| self.execute.call((requests,))).map_err(failed)?;
+        if answer.type_name() == "str" {
+            return Err(Failure::new(Code::Internal, answer.extract::<String>().map_err(failed)?));
+        }
+        let answers: Vec<Option<Object<'_>>> = answer.extract().map_err(failed)?;
+        for (answer, pending) in answers.iter().zip(pending) {
+            let Some(answer) = answer else { continue };
+            let response = convert::sent(answer).map_err(failed)?;
+            if let Err(words) = pending.send(Some(response), true) {
+                pending.fail(Failure::new(
+                    Code::Internal,
+                    format!("Unable to send response. {words}"),
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the model's object.
+    pub(crate) fn finalize(&self) -> Result<()> {
+        self.finalize.call(()).map(drop)
+    }
+}

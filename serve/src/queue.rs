@@ -1,0 +1,305 @@
+//! The queue of a model: who waits, who is served next, and which requests are served together.
+
+use crate::config::{DynamicBatching, QueuePolicy, TimeoutAction};
+use crate::failure::{Code, Failure};
+use crate::pending::Pending;
+use crate::request::Request;
+use parking_lot::{Condvar, Mutex};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// A request in a queue.
+pub(crate) struct Queued {
+    pub(crate) request: Request,
+    pub(crate) pending: Arc<Pending>,
+    /// How many of a batch's places it takes.
+    pub(crate) size: usize,
+    pub(crate) since: Instant,
+    /// When it has waited too long.
+    deadline: Option<Instant>,
+}
+
+/// How a model's requests wait and are joined.
+pub(crate) struct Rules {
+    /// 0 if the model takes one request at a time.
+    max_batch_size: usize,
+    batching: Option<DynamicBatching>,
+    /// Inputs whose extents must be the same in a batch.
+    equal: Vec<String>,
+}
+
+impl Rules {
+    pub(crate) fn new(
+        max_batch_size: usize,
+        batching: Option<DynamicBatching>,
+        equal: Vec<String>,
+    ) -> Self {
+        Self { max_batch_size, batching, equal }
+    }
+
+    fn level(&self, request: &Request) -> u64 {
+        match &self.batching {
+            Some(batching) if batching.priority_levels > 0 => match request.priority {
+                0 => batching.default_priority_level,
+                priority => priority.min(batching.priority_levels),
+            },
+            _ => 1,
+        }
+    }
+
+    fn policy(&self, level: u64) -> QueuePolicy {
+        self.batching.as_ref().map(|batching| batching.policy(level)).unwrap_or_default()
+    }
+
+    fn delay(&self) -> Duration {
+        self.batching.as_ref().map(DynamicBatching::delay).unwrap_or_default()
+    }
+
+    /// Whether two requests can be in one batch.
+    fn fit(&self, one: &Request, other: &Request) -> bool {
+        let extents = |request: &Request, name: &str| {
+            let input = request.inputs.iter().find(|input| input.name == name);
+            input.and_then(|input| input.shape.get(1..)).map(<[i64]>::to_vec)
+        };
+        self.equal.iter().all(|name| extents(one, name) == extents(other, name))
+    }
+
+    /// The number of requests of a line that are a batch now, or when to look again.
+    fn batch(&self, line: &VecDeque<Queued>, now: Instant) -> Result<usize, Instant> {
+        let first = line.front().expect("nobody asks for an empty line");
+        let Some(batching) = self.batching.as_ref().filter(|_| self.max_batch_size > 0) else {
+            return Ok(1);
+        };
+        let (mut count, mut size) = (0, 0);
+        // The greatest number of requests that give a preferred size.
+        let mut preferred = None;
+        for queued in line {
+            if count > 0
+                && (size + queued.size > self.max_batch_size
+                    || !self.fit(&first.request, &queued.request))
+            {
+                break;
+            }
+            (count, size) = (count + 1, size + queued.size);
+            if batching.preferred_batch_size.iter().any(|wanted| *wanted as usize == size) {
+                preferred = Some(count);
+            }
+        }
+        // More cannot come into this batch.
+        let is_full = count < line.len() || size >= self.max_batch_size;
+        let until = first.since + self.delay();
+        match preferred {
+            Some(count) => Ok(count),
+            None if is_full || until <= now => Ok(count),
+            None => Err(until),
+        }
+    }
+}
+
+/// Requests that wait for an instance.
+pub(crate) struct Queue {
+    rules: Rules,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// By level: 1 is served first.
+    lines: BTreeMap<u64, Line>,
+    is_closed: bool,
+}
+
+#[derive(Default)]
+struct Line {
+    waiting: VecDeque<Queued>,
+    /// Those who have waited too long, and go on.
+    delayed: VecDeque<Queued>,
+}
+
+impl Line {
+    fn len(&self) -> usize {
+        self.waiting.len() + self.delayed.len()
+    }
+}
+
+impl Queue {
+    pub(crate) fn new(rules: Rules) -> Self {
+        Self { rules, state: Mutex::default(), changed: Condvar::new() }
+    }
+
+    /// Requests that wait.
+    pub(crate) fn len(&self) -> usize {
+        self.state.lock().lines.values().map(Line::len).sum()
+    }
+
+    /// Puts a request into the queue. If that cannot be, its client hears why.
+    pub(crate) fn put(&self, model: &str, request: Request, pending: Arc<Pending>, size: usize) {
+        let level = self.rules.level(&request);
+        let policy = self.rules.policy(level);
+        let since = Instant::now();
+        let mut timeout = policy.default_timeout_microseconds;
+        if policy.allow_timeout_override
+            && request.timeout > 0
+            && (timeout == 0 || request.timeout < timeout)
+        {
+            timeout = request.timeout;
+        }
+        let deadline = (timeout > 0).then(|| since + Duration::from_micros(timeout));
+        let refused = {
+            let mut state = self.state.lock();
+            let line = state.lines.entry(level).or_default();
+            let limit = policy.max_queue_size as usize;
+            if limit > 0 && line.len() >= limit {
+                Some("Exceeds maximum queue size")
+            } else if state.is_closed {
+                Some("the model is being unloaded")
+            } else {
+                let queued = Queued { request, pending: pending.clone(), size, since, deadline };
+                state.lines.entry(level).or_default().waiting.push_back(queued);
+                None
+            }
+        };
+        match refused {
+            Some(reason) => {
+                pending.fail(Failure::new(Code::Unavailable, format!("{reason} (model '{model}')")))
+            }
+            None => drop(self.changed.notify_one()),
+        }
+    }
+
+    /// The next batch. Waits for one. `None` when the queue is closed and empty.
+    pub(crate) fn next(&self) -> Option<Vec<Queued>> {
+        let mut state = self.state.lock();
+        loop {
+            let now = Instant::now();
+            let mut gone = state.expire(&self.rules, now);
+            let batch = state.batch(&self.rules, now);
+            if !gone.is_empty() {
+                parking_lot::MutexGuard::unlocked(&mut state, || {
+                    gone.drain(..).for_each(Gone::tell)
+                });
+                if !matches!(batch, Found::Batch(_)) {
+                    continue;
+                }
+            }
+            match batch {
+                Found::Batch(batch) => {
+                    // Others of the queue may be a batch, too.
+                    self.changed.notify_one();
+                    return Some(batch);
+                }
+                Found::Later(until) => drop(self.changed.wait_until(&mut state, until)),
+                Found::Nothing if state.is_closed => return None,
+                Found::Nothing => self.changed.wait(&mut state),
+            }
+        }
+    }
+
+    /// Takes no further requests. Those in it are still served.
+    pub(crate) fn close(&self) {
+        self.state.lock().is_closed = true;
+        self.changed.notify_all();
+    }
+
+    /// Takes out all who wait: nobody will serve them.
+    pub(crate) fn fail_all(&self, failure: &Failure) {
+        let lines = std::mem::take(&mut self.state.lock().lines);
+        for queued in
+            lines.into_values().flat_map(|line| line.waiting.into_iter().chain(line.delayed))
+        {
+            queued.pending.fail(failure.clone());
+        }
+    }
+}
+
+enum Found {
+    Batch(Vec<Queued>),
+    Later(Instant),
+    Nothing,
+}
+
+/// A request that leaves the queue without being served.
+enum Gone {
+    Cancelled(Queued),
+    Late(Queued),
+}
+
+impl Gone {
+    fn tell(self) {
+        let (queued, code, words) = match self {
+            Gone::Cancelled(queued) => {
+                (queued, Code::Cancelled, "the request was cancelled while it waited")
+            }
+            Gone::Late(queued) => (queued, Code::Unavailable, "Request timeout expired"),
+        };
+        queued.pending.fail(Failure::new(code, words));
+    }
+}
+
+impl State {
+    /// Takes out whoever waits in vain.
+    fn expire(&mut self, rules: &Rules, now: Instant) -> Vec<Gone> {
+        let mut gone = Vec::new();
+        for (level, line) in &mut self.lines {
+            let is_delayed = rules.policy(*level).timeout_action == TimeoutAction::Delay;
+            let leaves = |queued: &mut Queued| {
+                queued.pending.is_cancelled()
+                    || queued.deadline.is_some_and(|deadline| deadline <= now)
+            };
+            for mut queued in extract(&mut line.waiting, leaves) {
+                if queued.pending.is_cancelled() {
+                    gone.push(Gone::Cancelled(queued));
+                } else if is_delayed {
+                    queued.deadline = None;
+                    line.delayed.push_back(queued);
+                } else {
+                    gone.push(Gone::Late(queued));
+                }
+            }
+            let cancelled = extract(&mut line.delayed, |queued| queued.pending.is_cancelled());
+            gone.extend(cancelled.into_iter().map(Gone::Cancelled));
+        }
+        gone
+    }
+
+    /// The next batch: of the first level that has one, those who were delayed after all others of it.
+    fn batch(&mut self, rules: &Rules, now: Instant) -> Found {
+        let mut later: Option<Instant> = None;
+        for line in self.lines.values_mut() {
+            for waiting in [&mut line.waiting, &mut line.delayed] {
+                if waiting.is_empty() {
+                    continue;
+                }
+                match rules.batch(waiting, now) {
+                    Ok(count) => return Found::Batch(waiting.drain(..count).collect()),
+                    Err(until) => later = Some(later.map_or(until, |known| known.min(until))),
+                }
+            }
+        }
+        later.map_or(Found::Nothing, Found::Later)
+    }
+}
+
+/// Takes out those for which `leaves` holds. The order of the others stays.
+fn extract(
+    line: &mut VecDeque<Queued>,
+    mut leaves: impl FnMut(&mut Queued) -> bool,
+) -> Vec<Queued> {
+    if !line.iter_mut().any(&mut leaves) {
+        return Vec::new();
+    }
+    let mut taken = Vec::new();
+    for mut queued in std::mem::take(line) {
+        if leaves(&mut queued) {
+            taken.push(queued);
+        } else {
+            line.push_back(queued);
+        }
+    }
+    taken
+}
+
+#[cfg(test)]
+mod tests;
