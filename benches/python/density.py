@@ -36,8 +36,7 @@ class Model:
 
     def is_right(self, index):
         loaded = self.loaded
-        output = loaded.module(loaded.inputs[index % len(loaded.inputs)]).numpy().tobytes()
-        return output == loaded.expected[index % len(loaded.expected)]
+        return loaded.call(index) == loaded.expected[index % len(loaded.expected)]
 
 
 def work(model, read, write):

@@ -3,7 +3,7 @@
     gpu.py probe DEVICE                            one line of JSON: what torch sees of the device
     gpu.py export DEVICE FOLDER LAYERS             writes FOLDER/encoder.pt and .expected, computed on the device
     gpu.py watch DEVICE UUID                       answers each line by the bytes in use on the device, whoever uses them
-    gpu.py serve DEVICE FOLDER                     answers orders as worker.py does
+    gpu.py serve DEVICE FOLDER                     answers orders as contender.py does
 
 DEVICE is cuda or cuda:N, or cpu to rehearse without a GPU. `Caller` is also what our interpreters run. weights.py lies beside.
 """

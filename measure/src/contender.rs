@@ -40,13 +40,7 @@ impl Contender {
     ///
     /// The process cannot be started.
     pub fn start(name: &str, command: &mut Command) -> Result<Self> {
-        let mut child = command
-            // One thread in every numeric library: the comparison is of interpreters, not of thread teams.
-            .envs([
-                ("OMP_NUM_THREADS", "1"),
-                ("MKL_NUM_THREADS", "1"),
-                ("OPENBLAS_NUM_THREADS", "1"),
-            ])
+        let mut child = with_one_thread(command)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -122,6 +116,17 @@ impl Contender {
         }
         Ok(line)
     }
+}
+
+/// Has the program's numeric libraries use one thread each: comparisons are of interpreters, not of thread teams.
+/// [`Contender::start`] does it for contenders.
+pub fn with_one_thread(command: &mut Command) -> &mut Command {
+    command.envs([
+        ("OMP_NUM_THREADS", "1"),
+        ("MKL_NUM_THREADS", "1"),
+        ("OPENBLAS_NUM_THREADS", "1"),
+        ("TOKENIZERS_PARALLELISM", "false"),
+    ])
 }
 
 impl Drop for Contender {

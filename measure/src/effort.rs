@@ -1,8 +1,8 @@
-//! What processes do for their calls: instructions and cycles in user mode, switches of threads, page faults.
+//! What processes do for their calls: instructions and cycles in user mode, CPU time, switches of threads, page faults.
 //!
 //! Throughput says as much of a machine's other users as of the program. These counts do not depend on them, or little.
 //! Instructions and cycles come from the processor's counters by perf_event_open(2), which many virtual machines and
-//! containers do not give. Switches and faults come from getrusage(2), which each process asks about itself.
+//! containers do not give. CPU time, switches and faults come from getrusage(2), which each process asks about itself.
 
 use std::fs;
 
@@ -19,6 +19,9 @@ pub struct Effort {
     /// Cycles in user mode, likewise.
     #[serde(default)]
     pub cycles: Option<u64>,
+    /// CPU time of all threads in microseconds, with that of the kernel for them.
+    #[serde(default)]
+    pub cpu_us: u64,
     /// How often threads gave up a processor: because they waited, or because the kernel gave it to another.
     pub switches: u64,
     /// Pages that the kernel had to map, with those that it had to read.
@@ -31,14 +34,16 @@ impl Effort {
         let sum = |one: Option<u64>, other: Option<u64>| Some(one? + other?);
         self.instructions = sum(self.instructions, other.instructions);
         self.cycles = sum(self.cycles, other.cycles);
+        self.cpu_us += other.cpu_us;
         self.switches += other.switches;
         self.faults += other.faults;
     }
 }
 
-/// Switches and page faults of this process so far, with those of threads that have ended.
+/// CPU time, switches and page faults of this process so far, with those of threads that have ended.
 #[derive(Debug, Clone, Copy)]
 pub struct Own {
+    cpu_us: u64,
     switches: u64,
     faults: u64,
 }
@@ -50,7 +55,9 @@ impl Own {
         let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
         // SAFETY: the kernel writes a whole structure. It fails for other arguments only.
         unsafe { libc::getrusage(libc::RUSAGE_SELF, &mut usage) };
+        let microseconds = |time: libc::timeval| (time.tv_sec * 1_000_000 + time.tv_usec) as u64;
         Self {
+            cpu_us: microseconds(usage.ru_utime) + microseconds(usage.ru_stime),
             switches: (usage.ru_nvcsw + usage.ru_nivcsw) as u64,
             faults: (usage.ru_minflt + usage.ru_majflt) as u64,
         }
@@ -60,6 +67,7 @@ impl Own {
     pub fn since(self) -> Effort {
         let now = Self::now();
         Effort {
+            cpu_us: now.cpu_us - self.cpu_us,
             switches: now.switches - self.switches,
             faults: now.faults - self.faults,
             ..Effort::default()
@@ -152,6 +160,18 @@ mod tests {
         let effort = before.since();
         assert!(effort.faults >= pages, "{effort:?}");
         assert!(effort.switches >= 50, "{effort:?}");
+    }
+
+    #[test]
+    fn the_cpu_time_of_all_threads_is_counted() {
+        let before = Own::now();
+        let busy = || {
+            let begin = Own::now();
+            while begin.since().cpu_us < 20_000 {}
+        };
+        thread::spawn(busy).join().unwrap();
+        let effort = before.since();
+        assert!(effort.cpu_us >= 20_000, "{effort:?}");
     }
 
     #[test]

@@ -74,12 +74,21 @@ impl Environment {
         Ok(Self { root: entry.folder().to_owned(), python })
     }
 
-    /// An environment with the packages of the models as well; the models are exported there. It contains those
-    /// packages alone and also sees the packages of this environment. Hydrozoa's interpreters never use it.
+    /// An environment with the packages of the models as well; the models are exported there. Hydrozoa's interpreters
+    /// never use it.
     pub fn with_models(&self) -> Result<Self> {
-        let lock = lock::of(self.python.minor).models.context("the environment has torch")?;
-        let entry =
-            Entry::open(&name("models", &self.python, &[lock, &self.root.to_string_lossy()]))?;
+        self.with("models", lock::of(self.python.minor).models)
+    }
+
+    /// An environment with the packages of `cargo xtask workloads` as well.
+    pub fn with_workloads(&self) -> Result<Self> {
+        self.with("workloads", lock::of(self.python.minor).workloads)
+    }
+
+    /// An environment that contains the locked packages alone, and also sees the packages of this environment.
+    fn with(&self, kind: &str, lock: Option<&str>) -> Result<Self> {
+        let lock = lock.context("the environment has torch")?;
+        let entry = Entry::open(&name(kind, &self.python, &[lock, &self.root.to_string_lossy()]))?;
         entry.complete(|folder| {
             install(&self.python, lock, folder)?;
             let packages = format!("lib/python3.{}/site-packages", self.python.minor);

@@ -17,10 +17,11 @@ use crate::steps::Count;
 use crate::workspace;
 
 /// The crates with an interface for users, and their features: all but `tch`, which needs libtorch to compile.
-const CRATES: [(&str, &str); 3] = [
+const CRATES: [(&str, &str); 4] = [
     ("hydrozoa", "anyhow,async,chrono,half,ndarray,num-complex,serde"),
     ("hydrozoa-loader", ""),
     ("hydrozoa-measure", ""),
+    ("hydrozoa-serve", ""),
 ];
 
 /// Options of `cargo xtask interface`.

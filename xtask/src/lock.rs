@@ -23,26 +23,39 @@ const NO_TORCH: u8 = 15;
 const MODELS: [&str; 4] =
     ["torchaudio==2.11.0", "transformers==5.20.2", "demucs==4.1.0", "torch-struct==0.5"];
 
+/// The further packages that the pieces of work of `cargo xtask workloads` require.
+const WORKLOADS: [&str; 2] = ["pandas", "tokenizers"];
+
 /// The lock files of a minor version, compiled into this program.
 pub struct Lock {
     /// All packages of the tests.
     pub text: &'static str,
     /// The models' own packages, without those of `text`; `None` without torch.
     pub models: Option<&'static str>,
+    /// The same for the packages of `cargo xtask workloads`.
+    pub workloads: Option<&'static str>,
 }
 
 /// The lock files of CPython 3.`minor`, one of [`MINORS`].
 pub fn of(minor: u8) -> Lock {
-    let (text, models) = match minor {
-        10 => (include_str!("../locks/cp310.txt"), include_str!("../locks/models-cp310.txt")),
-        11 => (include_str!("../locks/cp311.txt"), include_str!("../locks/models-cp311.txt")),
-        12 => (include_str!("../locks/cp312.txt"), include_str!("../locks/models-cp312.txt")),
-        13 => (include_str!("../locks/cp313.txt"), include_str!("../locks/models-cp313.txt")),
-        14 => (include_str!("../locks/cp314.txt"), include_str!("../locks/models-cp314.txt")),
-        15 => return Lock { text: include_str!("../locks/cp315.txt"), models: None },
+    macro_rules! with_torch {
+        ($version:literal) => {
+            Lock {
+                text: include_str!(concat!("../locks/", $version, ".txt")),
+                models: Some(include_str!(concat!("../locks/models-", $version, ".txt"))),
+                workloads: Some(include_str!(concat!("../locks/workloads-", $version, ".txt"))),
+            }
+        };
+    }
+    match minor {
+        10 => with_torch!("cp310"),
+        11 => with_torch!("cp311"),
+        12 => with_torch!("cp312"),
+        13 => with_torch!("cp313"),
+        14 => with_torch!("cp314"),
+        15 => Lock { text: include_str!("../locks/cp315.txt"), models: None, workloads: None },
         _ => unreachable!("MINORS lists the versions that have a lock file"),
-    };
-    Lock { text, models: Some(models) }
+    }
 }
 
 /// The packages that the tests require on CPython 3.`minor`.
@@ -118,17 +131,20 @@ fn rewrite(python: &Python) -> Result<()> {
     if minor >= NO_TORCH {
         return Ok(());
     }
-    // The models' packages must be compatible with the pinned ones; their lock file contains the additional
-    // packages.
-    let pinned = base.lines().filter_map(|line| Some(line.split_once(' ')?.0.to_owned()));
-    let names: Vec<String> = pinned.clone().chain(MODELS.map(str::to_owned)).collect();
-    let pinned: Vec<String> = pinned.collect();
-    let added: String = resolve(python, &names)?
-        .lines()
-        .filter(|line| !pinned.iter().any(|pin| line.starts_with(&format!("{pin} "))))
-        .map(|line| format!("{line}\n"))
-        .collect();
-    write(minor, &format!("models-cp3{minor}.txt"), &added, &MODELS)
+    // Further packages must be compatible with the pinned ones; their lock files contain the additional packages.
+    let pinned: Vec<String> =
+        base.lines().filter_map(|line| Some(line.split_once(' ')?.0.to_owned())).collect();
+    for (kind, wanted) in [("models", &MODELS[..]), ("workloads", &WORKLOADS[..])] {
+        let further = wanted.iter().map(|&name| name.to_owned());
+        let names: Vec<String> = pinned.iter().cloned().chain(further).collect();
+        let added: String = resolve(python, &names)?
+            .lines()
+            .filter(|line| !pinned.iter().any(|pin| line.starts_with(&format!("{pin} "))))
+            .map(|line| format!("{line}\n"))
+            .collect();
+        write(minor, &format!("{kind}-cp3{minor}.txt"), &added, wanted)?;
+    }
+    Ok(())
 }
 
 /// The lines of a lock file after its head.
@@ -208,11 +224,16 @@ mod tests {
     }
 
     #[test]
-    fn the_models_packages_are_hashed_and_leave_the_pinned_ones_alone() {
-        for (minor, base, own) in MINORS.map(|minor| (minor, of(minor).text, of(minor).models)) {
+    fn further_packages_are_hashed_and_leave_the_pinned_ones_alone() {
+        let locks = MINORS.into_iter().flat_map(|minor| {
+            let Lock { text, models, workloads } = of(minor);
+            [(minor, text, models, &MODELS[..]), (minor, text, workloads, &WORKLOADS[..])]
+        });
+        for (minor, base, own, all) in locks {
             let Some(own) = own else { continue };
-            for wanted in MODELS {
-                assert!(own.contains(&format!("\n{wanted} --hash=sha256:")), "3.{minor}: {wanted}");
+            for wanted in all {
+                let pin = if wanted.contains("==") { " " } else { "==" };
+                assert!(own.contains(&format!("\n{wanted}{pin}")), "3.{minor}: {wanted}");
             }
             for line in own.lines().skip(1) {
                 let (pin, hash) = line.split_once(" --hash=sha256:").expect(line);

@@ -32,6 +32,7 @@ mod tools;
 mod trials;
 mod venv;
 mod wheel;
+mod workloads;
 
 use std::process::ExitCode;
 
@@ -64,9 +65,12 @@ enum Task {
     Control(large::Control),
     /// How many workers with torch serve a model in 1, 2 and 4 GiB: interpreters, prefork children, processes
     Density(density::Arguments),
+    /// Six pieces of work by two interpreters, threads, processes and prefork children, every result compared bit for bit
+    Workloads(workloads::Arguments),
     /// 1, 4 and 8 interpreters beside as many processes on a GPU: its memory, throughput, right results
     Gpu(gpu::Arguments),
-    /// What is promised of speed: of calls beside PyO3, of the loader beside glibc's, each in one run
+    /// What is promised of speed: of calls beside PyO3, of the loader beside glibc's, of Python code with a profile of imports and
+    /// settled beside eager imports, each in one run
     Speed(speed::Arguments),
     /// The fifteen models of torch::deploy's paper: packaged, loaded in two interpreters at once, compared bit for bit
     Models(models::Arguments),
@@ -122,6 +126,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Mixed(arguments) => large::mixed(&arguments),
         Task::Control(arguments) => large::control(&arguments),
         Task::Density(arguments) => density::run(&arguments),
+        Task::Workloads(arguments) => workloads::run(&arguments),
         Task::Gpu(arguments) => gpu::run(&arguments),
         Task::Speed(arguments) => speed::run(&arguments),
         Task::Models(arguments) => models::run(&arguments),

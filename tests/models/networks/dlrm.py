@@ -23,10 +23,11 @@ def _mlp(*sizes, last):
 class DLRM(nn.Module):
     """The probability of a click."""
 
-    def __init__(self):
+    def __init__(self, rows=ROWS):
         super().__init__()
         self.bottom = _mlp(CONTINUOUS, 512, 512, WIDTH, last=nn.ReLU())
-        self.tables = nn.ModuleList(nn.EmbeddingBag(ROWS, WIDTH, mode="sum", _weight=_table()) for _ in range(TABLES))
+        tables = (nn.EmbeddingBag(rows, WIDTH, mode="sum", _weight=_table(rows)) for _ in range(TABLES))
+        self.tables = nn.ModuleList(tables)
         pairs = (TABLES + 1) * TABLES // 2
         self.top = _mlp(WIDTH + pairs, 1024, 1024, 1024, 1, last=nn.Sigmoid())
         self.register_buffer("lower", torch.tril_indices(TABLES + 1, TABLES + 1, -1), persistent=False)
@@ -40,6 +41,6 @@ class DLRM(nn.Module):
         return self.top(torch.cat((dense, products[:, self.lower[0], self.lower[1]]), 1))
 
 
-def _table():
+def _table(rows):
     # Section 4 of the paper's code initialises by the number of rows.
-    return torch.empty(ROWS, WIDTH).uniform_(-(ROWS**-0.5), ROWS**-0.5)
+    return torch.empty(rows, WIDTH).uniform_(-(rows**-0.5), rows**-0.5)

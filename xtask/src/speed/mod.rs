@@ -1,6 +1,7 @@
-//! `cargo xtask speed`: checks the promised speed of loader and calls, each beside its rival in the same run.
+//! `cargo xtask speed`: checks the promised speed of loader, calls and Python code, each beside its rival in the same run.
 
 mod calls;
+mod kernels;
 mod loader;
 
 use anyhow::{Result, ensure};
@@ -13,7 +14,7 @@ use crate::environment;
 pub struct Arguments {
     #[command(flatten)]
     environment: environment::Arguments,
-    /// What to measure; without it both
+    /// What to measure; without it all
     #[arg(value_enum)]
     side: Option<Side>,
     /// Measure calls with torch under the policy shared as well
@@ -28,6 +29,8 @@ enum Side {
     Loader,
     /// Calls from Rust to Python and back, beside PyO3
     Calls,
+    /// Python code with a profile of imports, and settled, beside eager imports
+    Kernels,
 }
 
 /// Makes every measurement. Returns an error if a promise is broken.
@@ -36,6 +39,9 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let mut outcomes = Vec::new();
     if wanted(Side::Calls) {
         outcomes.extend(calls::measure(&arguments.environment, arguments.torch)?);
+    }
+    if wanted(Side::Kernels) {
+        outcomes.extend(kernels::measure(&arguments.environment)?);
     }
     if wanted(Side::Loader) {
         outcomes.extend(loader::measure(&arguments.environment)?);

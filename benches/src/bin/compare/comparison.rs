@@ -4,10 +4,10 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
-use hydrozoa_measure::contender::{Contender, Order};
 use hydrozoa_measure::models::manifest;
-use hydrozoa_measure::samples::Samples;
 
+use crate::field::Field;
+use crate::measured::Measured;
 use crate::{Place, report};
 
 /// How many interpreters, threads and processes are compared.
@@ -37,50 +37,14 @@ pub struct Options {
     require_speed: bool,
 }
 
-/// One line of the table: the contenders that work at the same time, and the number of threads of each.
-#[derive(Debug, Clone)]
-pub struct Line {
-    /// The line's label in the table.
-    pub label: String,
-    /// What is counted, for grouping: `shared`, `isolated`, `threads` (of an interpreter), `processes`,
-    /// `process-threads` or `prefork`.
-    pub kind: &'static str,
-    /// Their number.
-    pub count: usize,
-    contenders: Vec<usize>,
-    threads: usize,
-}
-
-/// All measurements of one line on one model, one for each round.
-#[derive(Debug)]
-pub struct Measured {
-    /// The model.
-    pub model: String,
-    /// The line.
-    pub line: Line,
-    /// In the order of the rounds.
-    pub rounds: Vec<Samples>,
-}
-
-struct Field {
-    contenders: Vec<Contender>,
-    lines: Vec<Line>,
-}
-
 pub fn run(options: &Options) -> Result<()> {
     let models: Vec<String> =
         manifest(&options.place.manifest)?.into_iter().map(|entry| entry.name).collect();
     eprintln!("starting interpreters and processes");
-    let mut field = Field::start(options)?;
+    let mut field = start(options)?;
     let mut measured: Vec<Measured> = models
         .iter()
-        .flat_map(|model| {
-            field.lines.iter().map(|line| Measured {
-                model: model.clone(),
-                line: line.clone(),
-                rounds: vec![],
-            })
-        })
+        .flat_map(|model| field.lines().iter().map(|line| Measured::new(model, line)))
         .collect();
     for round in 0..options.rounds * PATIENCE {
         // Lines that are compared are measured one right after the other: the speed of a machine with other users
@@ -105,8 +69,8 @@ pub fn run(options: &Options) -> Result<()> {
             order.reverse();
         }
         for index in order {
-            let samples = field.measure(&measured[index], options.seconds)?;
-            measured[index].rounds.push(samples);
+            let one = &mut measured[index];
+            one.rounds.push(field.measure(&one.line, &one.model, options.seconds)?);
         }
     }
     let report = report::Report::new(&measured, options.seconds);
@@ -129,106 +93,50 @@ fn is_decided(measured: &[Measured], options: &Options) -> bool {
         && report::Report::new(measured, options.seconds).is_kept()
 }
 
-impl Field {
-    fn start(options: &Options) -> Result<Self> {
-        let mut field = Self { contenders: Vec::new(), lines: Vec::new() };
-        for isolated in [true, false] {
-            for count in COUNTS {
-                field.add_pool(options, isolated, count)?;
-            }
-        }
-        let processes = (0..COUNTS[COUNTS.len() - 1])
-            .map(|number| field.add(&format!("python process {number}"), &mut python(options)))
-            .collect::<Result<Vec<_>>>()?;
-        let most = processes.len().to_string();
-        let prefork = field.add("prefork server", python(options).args(["--prefork", &most]))?;
+fn start(options: &Options) -> Result<Field> {
+    let mut field = Field::default();
+    for isolated in [true, false] {
         for count in COUNTS {
-            let label = format!("{count} python process{}", if count == 1 { "" } else { "es" });
-            field.line(label, "processes", count, processes[..count].to_vec(), 1);
+            add_pool(&mut field, options, isolated, count)?;
         }
-        // The same as for pools: the memory of the processes above must not include that of threads.
-        let threaded = field.add("python process with threads", &mut python(options))?;
-        let label = "1 python process, 2 threads".to_owned();
-        field.line(label, "process-threads", 2, vec![threaded], 2);
-        for count in COUNTS {
-            field.line(
-                format!("{count} prefork with gc.freeze"),
-                "prefork",
-                count,
-                vec![prefork],
-                1,
-            );
-        }
-        Ok(field)
     }
+    let processes = (0..COUNTS[COUNTS.len() - 1])
+        .map(|number| field.add(&format!("python process {number}"), &mut python(options)))
+        .collect::<Result<Vec<_>>>()?;
+    let most = processes.len().to_string();
+    let prefork = field.add("prefork server", python(options).args(["--prefork", &most]))?;
+    for count in COUNTS {
+        let label = format!("{count} python process{}", if count == 1 { "" } else { "es" });
+        field.line(label, "processes", count, processes[..count].to_vec(), 1);
+    }
+    // The same as for pools: the memory of the processes above must not include that of threads.
+    let threaded = field.add("python process with threads", &mut python(options))?;
+    field.line("1 python process, 2 threads", "process-threads", 2, vec![threaded], 2);
+    for count in COUNTS {
+        let label = format!("{count} prefork with gc.freeze");
+        field.line(label, "prefork", count, vec![prefork], 1);
+    }
+    Ok(field)
+}
 
-    fn add_pool(&mut self, options: &Options, isolated: bool, count: usize) -> Result<()> {
-        let policy = if isolated { "isolated" } else { "shared" };
-        let name = format!("pool of {count}, {policy}");
-        let contender = self.add(&name, &mut pool(options, isolated, count)?)?;
-        let plural = if count == 1 { "" } else { "s" };
-        self.line(
-            format!("{count} interpreter{plural}, {policy}"),
-            policy,
-            count,
-            vec![contender],
-            count,
-        );
-        if count == 1 && isolated {
-            // Threads take memory too (arenas of malloc, caches of kernels). Further interpreters are compared with
-            // the pool of one; threads in that pool would make them look cheaper than they are.
-            let name = "pool of 1, isolated, called by several threads";
-            let contender = self.add(name, &mut pool(options, isolated, count)?)?;
-            for threads in &COUNTS[1..] {
-                self.line(
-                    format!("1 interpreter, {threads} threads"),
-                    "threads",
-                    *threads,
-                    vec![contender],
-                    *threads,
-                );
-            }
+fn add_pool(field: &mut Field, options: &Options, isolated: bool, count: usize) -> Result<()> {
+    let policy = if isolated { "isolated" } else { "shared" };
+    let name = format!("pool of {count}, {policy}");
+    let contender = field.add(&name, &mut pool(options, isolated, count)?)?;
+    let plural = if count == 1 { "" } else { "s" };
+    let label = format!("{count} interpreter{plural}, {policy}");
+    field.line(label, policy, count, vec![contender], count);
+    if count == 1 && isolated {
+        // Threads take memory too (arenas of malloc, caches of kernels). Further interpreters are compared with
+        // the pool of one; threads in that pool would make them look cheaper than they are.
+        let name = "pool of 1, isolated, called by several threads";
+        let contender = field.add(name, &mut pool(options, isolated, count)?)?;
+        for threads in &COUNTS[1..] {
+            let label = format!("1 interpreter, {threads} threads");
+            field.line(label, "threads", *threads, vec![contender], *threads);
         }
-        Ok(())
     }
-
-    /// Starts a contender and waits for it: on few cores, several starts at the same time would take as long.
-    fn add(&mut self, name: &str, command: &mut Command) -> Result<usize> {
-        eprintln!("  {name}");
-        let mut contender = Contender::start(name, command)?;
-        contender.wait_until_ready()?;
-        self.contenders.push(contender);
-        Ok(self.contenders.len() - 1)
-    }
-
-    fn line(
-        &mut self,
-        label: String,
-        kind: &'static str,
-        count: usize,
-        contenders: Vec<usize>,
-        threads: usize,
-    ) {
-        self.lines.push(Line { label, kind, count, contenders, threads });
-    }
-
-    fn measure(&mut self, what: &Measured, seconds: f64) -> Result<Samples> {
-        let line = &what.line;
-        let order = Order {
-            model: what.model.clone(),
-            seconds,
-            threads: line.threads,
-            processes: line.count,
-        };
-        for contender in &line.contenders {
-            self.contenders[*contender].send(&order)?;
-        }
-        let mut total = Samples::default();
-        for contender in &line.contenders {
-            total.merge(self.contenders[*contender].result()?);
-        }
-        Ok(total)
-    }
+    Ok(())
 }
 
 /// This program as a pool that answers orders.

@@ -3,14 +3,20 @@
 mod comparison;
 mod control;
 mod density;
+mod field;
 mod gpu;
+mod kernels;
+mod machine;
+mod measured;
 mod mixed;
+mod orders;
 mod race;
 mod random;
 mod report;
 mod serve;
 mod soak;
 mod weights;
+mod workloads;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -49,6 +55,12 @@ enum Role {
     Gpu(gpu::Options),
     /// Loads large weights: time beside stock, memory of many interpreters and of a second process
     Weights(weights::Options),
+    /// Six pieces of work by interpreters, threads, processes and prefork children
+    Workloads(workloads::Options),
+    /// Is one contender of `workloads`: a pool that answers orders
+    WorkloadPool(workloads::PoolOptions),
+    /// CPU time of Python code with eager imports, with a profile of imports, and settled
+    Kernels(kernels::Options),
 }
 
 /// What all roles need.
@@ -84,6 +96,9 @@ fn run(role: Role) -> anyhow::Result<()> {
         Role::DensityPool(options) => density::run_pool(&options),
         Role::Gpu(options) => gpu::run(&options),
         Role::Weights(options) => weights::run(&options),
+        Role::Workloads(options) => workloads::run(&options),
+        Role::WorkloadPool(options) => workloads::run_pool(&options),
+        Role::Kernels(options) => kernels::run(&options),
     }
 }
 

@@ -1,11 +1,10 @@
 //! The report: a table for people, JSON for programs, and whether each promise holds.
 
-use std::fs;
-
-use hydrozoa_measure::samples::{Samples, median, percentile};
+use hydrozoa_measure::samples::{Samples, median};
 use serde::Serialize;
 
-use crate::comparison::Measured;
+use crate::machine::Machine;
+use crate::measured::{Measured, Private, find, ratios};
 
 /// Promised in docs/specification.md: two interpreters against one on mobilenet_v3_small at batch 1, on two cores.
 const TWO_AGAINST_ONE: f64 = 1.9;
@@ -75,14 +74,6 @@ struct Beside {
     lines: &'static str,
     ratio: f64,
     rounds: usize,
-}
-
-#[derive(Debug, Serialize)]
-struct Machine {
-    processor: String,
-    cores: usize,
-    kernel: String,
-    memory_gib: f64,
 }
 
 /// One line of the table: medians over the rounds.
@@ -278,16 +269,6 @@ impl Report {
     }
 }
 
-fn find<'a>(
-    measured: &'a [Measured],
-    model: &str,
-    (kind, count): (&str, usize),
-) -> Option<&'a Measured> {
-    measured
-        .iter()
-        .find(|one| one.model == model && one.line.kind == kind && one.line.count == count)
-}
-
 /// Whether a promise depends on it: either it is a line of the promise, or it measures the machine.
 pub fn is_promised(measured: &Measured) -> bool {
     let line = (measured.line.kind, measured.line.count);
@@ -306,16 +287,6 @@ fn beside(lines: &'static str, all: &[Measured], of: (&str, usize), to: (&str, u
     Beside { lines, ratio: median(&ratios), rounds: ratios.len() }
 }
 
-/// In each round, the ratio of the throughput of `of` to that of `to`.
-fn ratios(of: Option<&Measured>, to: Option<&Measured>) -> Vec<f64> {
-    let (Some(of), Some(to)) = (of, to) else { return Vec::new() };
-    of.rounds
-        .iter()
-        .zip(&to.rounds)
-        .map(|(of, to)| of.throughput() / to.throughput().max(f64::MIN_POSITIVE))
-        .collect()
-}
-
 /// The rounds in which the machine had a second core to give.
 pub fn judged(measured: &[Measured]) -> Vec<usize> {
     let (two, one) =
@@ -325,70 +296,23 @@ pub fn judged(measured: &[Measured]) -> Vec<usize> {
 }
 
 fn row(one: &Measured, all: &[Measured]) -> Row {
-    let each =
-        |value: fn(&Samples) -> f64| median(&one.rounds.iter().map(value).collect::<Vec<_>>());
-    let last = one.rounds.last();
-    let private: Vec<f64> = last
-        .map(|samples| samples.private_kib.iter().map(|kib| *kib as f64 / 1024.0).collect())
-        .unwrap_or_default();
-    let (first_mib, further_mib) = match one.line.kind {
-        "shared" | "isolated" => {
-            // One process holds all interpreters. A further interpreter costs the difference between the larger pool
-            // and the pool of one.
-            let single =
-                find(all, &one.model, (one.line.kind, 1)).and_then(|single| single.rounds.last());
-            let single = single
-                .and_then(|samples| samples.private_kib.first())
-                .map_or(0.0, |kib| *kib as f64 / 1024.0);
-            let further = (private.first().copied().unwrap_or(0.0) - single)
-                / (one.line.count.max(2) - 1) as f64;
-            (single, (one.line.count > 1).then_some(further))
-        }
-        "threads" => (private.first().copied().unwrap_or(0.0), None),
-        _ => (percentile(&private, 0.0), (private.len() > 1).then(|| median(&private))),
-    };
+    let Private { first, further } = one.private(all);
     Row {
         model: one.model.clone(),
         label: one.line.label.clone(),
         kind: one.line.kind,
         count: one.line.count,
-        throughput: each(Samples::throughput),
+        throughput: one.median(Samples::throughput),
         ratio: ratio(Some(one), find(all, &one.model, ("isolated", 1))),
-        p50_ms: each(|samples| samples.latency_ms(0.5)),
-        p99_ms: each(|samples| samples.latency_ms(0.99)),
-        first_mib,
-        further_mib,
-        instructions_m: instructions(&one.rounds),
-        switches: each(|samples| samples.for_each_call(samples.effort.switches)),
-        faults: each(|samples| samples.for_each_call(samples.effort.faults)),
+        p50_ms: one.median(|samples| samples.latency_ms(0.5)),
+        p99_ms: one.median(|samples| samples.latency_ms(0.99)),
+        first_mib: first,
+        further_mib: further,
+        instructions_m: one.instructions_m(),
+        switches: one.median(|samples| samples.for_each_call(samples.effort.switches)),
+        faults: one.median(|samples| samples.for_each_call(samples.effort.faults)),
         rounds: one.rounds.iter().map(Samples::throughput).collect(),
-        calls: one.rounds.iter().map(|samples| samples.latencies_us.len()).sum(),
-        wrong: one.rounds.iter().map(|samples| samples.wrong).sum(),
-    }
-}
-
-/// Millions of instructions for each call.
-fn instructions(rounds: &[Samples]) -> Option<f64> {
-    let each = |samples: &Samples| Some(samples.for_each_call(samples.effort.instructions?) / 1e6);
-    Some(median(&rounds.iter().map(each).collect::<Option<Vec<_>>>()?))
-}
-
-impl Machine {
-    fn this() -> Self {
-        let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
-        let value = |text: &str, key: &str| -> Option<String> {
-            let line = text.lines().find(|line| line.starts_with(key))?;
-            Some(line.split_once(':')?.1.trim().to_owned())
-        };
-        let memory = value(&read("/proc/meminfo"), "MemTotal").unwrap_or_default();
-        let kib: f64 =
-            memory.split_whitespace().next().and_then(|number| number.parse().ok()).unwrap_or(0.0);
-        Self {
-            processor: value(&read("/proc/cpuinfo"), "model name")
-                .unwrap_or_else(|| "unknown processor".to_owned()),
-            cores: std::thread::available_parallelism().map_or(0, usize::from),
-            kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),
-            memory_gib: kib / f64::from(1 << 20),
-        }
+        calls: one.calls(),
+        wrong: one.wrong(),
     }
 }

@@ -1,7 +1,6 @@
 //! A pool that answers orders.
 
 use std::collections::HashMap;
-use std::io::{BufRead, Write};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -13,7 +12,7 @@ use hydrozoa_measure::models::{Cases, manifest};
 use hydrozoa_measure::package::MODEL;
 use hydrozoa_measure::samples::Samples;
 
-use crate::Place;
+use crate::{Place, orders};
 
 #[derive(clap::Args)]
 pub struct Options {
@@ -58,28 +57,18 @@ pub fn run(options: &Options) -> Result<()> {
         }
         models.insert(entry.name, Model { _package: package, movable, cases });
     }
-    let mut output = std::io::stdout().lock();
-    writeln!(output, "{{\"ready\": {}}}", std::process::id())?;
-    output.flush()?;
-    for line in std::io::stdin().lock().lines() {
-        let order: Order = serde_json::from_str(&line?).context("reading an order")?;
+    orders::answer(|order| {
         let model =
             models.get(&order.model).with_context(|| format!("no model {}", order.model))?;
-        let samples = carry_out(&order, model)?;
-        serde_json::to_writer(&mut output, &samples)?;
-        output.write_all(b"\n")?;
-        output.flush()?;
-    }
-    Ok(())
+        Ok(carry_out(order, model)?)
+    })
 }
 
-fn carry_out(order: &Order, model: &Model) -> Result<Samples> {
-    let mut samples = drive(order.threads, Duration::from_secs_f64(order.seconds), |_| {
-        Ok::<_, hydrozoa::Error>(|index| {
+fn carry_out(order: &Order, model: &Model) -> hydrozoa::Result<Samples> {
+    drive(order.threads, Duration::from_secs_f64(order.seconds), |_| {
+        Ok(|index| {
             let output: Tensor = model.movable.call((model.cases.input(index),))?.extract()?;
             model.cases.is_right(index, &output)
         })
-    })?;
-    samples.processes = vec![std::process::id()];
-    Ok(samples)
+    })
 }

@@ -1,16 +1,15 @@
 //! Our side: a pool whose interpreters use one model on the device.
 
-use std::io::{BufRead, Write};
 use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use hydrozoa::{Pool, Session, TorchPolicy};
-use hydrozoa_measure::contender::Order;
 use hydrozoa_measure::drive::drive;
 use hydrozoa_measure::package::{EXAMPLE, MODEL};
 
 use super::{Options, SCRIPT};
+use crate::orders;
 
 pub fn serve(options: &Options, folder: &Path) -> Result<()> {
     let count = *options.counts.first().context("--counts names no number of interpreters")?;
@@ -44,22 +43,14 @@ pub fn serve(options: &Options, folder: &Path) -> Result<()> {
         addresses.iter().all(|weights| *weights == addresses[0]),
         "the model was uploaded more than once: its weights have other addresses in other interpreters"
     );
-    let mut output = std::io::stdout().lock();
-    writeln!(output, "{{\"ready\": {}}}", std::process::id())?;
-    output.flush()?;
-    for line in std::io::stdin().lock().lines() {
-        let order: Order = serde_json::from_str(&line?).context("reading an order")?;
+    orders::answer(|order| {
         let duration = Duration::from_secs_f64(order.seconds);
-        let mut samples = drive(order.threads, duration, |thread| {
+        let samples = drive(order.threads, duration, |thread| {
             let caller = &callers[thread];
             Ok::<_, hydrozoa::Error>(move |_| caller.call(())?.truth())
         })?;
-        samples.processes = vec![std::process::id()];
-        serde_json::to_writer(&mut output, &samples)?;
-        output.write_all(b"\n")?;
-        output.flush()?;
-    }
-    Ok(())
+        Ok(samples)
+    })
 }
 
 fn pool(options: &Options, interpreters: usize) -> Result<Pool> {
