@@ -218,9 +218,15 @@ class Lives(unittest.TestCase):
             self.assertIn("/no/such/python", str(caught.exception.__cause__))
 
     def test_a_worker_that_the_system_gives_no_thread_breaks_the_executor(self):
-        with self.assertLogs("concurrent.futures", "CRITICAL"), hydrozoa.Executor(2) as executor:
-            running = executor.submit(time.sleep, 0.5)
-            while not executor._workers.opened:
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            self.assertLogs("concurrent.futures", "CRITICAL"),
+            hydrozoa.Executor(2) as executor,
+        ):
+            begun = Path(folder, "begun")
+            running = executor.submit(work.sleep_after, begun, 0.5)
+            # A call that has not begun would be given up.
+            while not begun.exists():
                 time.sleep(0.01)
             with mock.patch.object(executor._workers, "_start", side_effect=hydrozoa.Error("no thread")):
                 queued = executor.submit(work.pid)

@@ -33,6 +33,12 @@ def fail_unpicklably():
     raise Unpicklable("here")
 
 
+def sleep_after(path, seconds):
+    """Sleeps, and says before by a file that it has begun."""
+    open(path, "x").close()
+    time.sleep(seconds)
+
+
 def spin():
     while True:
         pass
