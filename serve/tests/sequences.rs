@@ -11,6 +11,9 @@ use std::time::Duration;
 const START: u32 = 1;
 const END: u32 = 2;
 
+/// Longer than any test waits.
+const LONG: &str = "max_sequence_idle_microseconds: 60000000";
+
 fn of(id: u64, flags: u32, value: f32) -> Request {
     Request { correlation_id: CorrelationId::Number(id), flags, ..floats(&[value]) }
 }
@@ -65,11 +68,13 @@ fn a_model_keeps_state_by_correlation_id() {
     for (name, strategy) in [("direct", "direct { }"), ("oldest", "oldest { }")] {
         // Two instances with two places, and more clients than places.
         let config = format!(
-            "sequence_batching {{ {strategy} max_sequence_idle_microseconds: 60000000 }}
+            "sequence_batching {{ {strategy} {LONG} }}
              instance_group {{ count: 2 }} {}",
             FLOATS.replace("max_batch_size: 8", "max_batch_size: 2")
         );
         let model = repository.model(name, &config, SUMS);
+        // It takes the first place, so that others begin in the other instance.
+        assert_eq!(answer(&model, of(999, START, 9.0)), [9.0, 0.0]);
         let instances: Vec<f32> = std::thread::scope(|scope| {
             let clients: Vec<_> = (0..6)
                 .map(|client| {
@@ -81,10 +86,11 @@ fn a_model_keeps_state_by_correlation_id() {
                 .collect();
             clients.into_iter().flat_map(|client| client.join().unwrap()).collect()
         });
-        assert!([0.0, 1.0].iter().all(|instance| instances.contains(instance)), "{name}");
+        assert!(instances.contains(&1.0), "{name}");
+        assert_eq!(answer(&model, of(999, END, 9.0)), [18.0, 0.0]);
         // Stand-ins are counted nowhere.
         let statistics = model.statistics();
-        assert_eq!((statistics.success, statistics.inferences, statistics.failed), (180, 180, 0));
+        assert_eq!((statistics.success, statistics.inferences, statistics.failed), (182, 182, 0));
         let words = "sequence 7 to model";
         assert!(failure(&model, of(7, 0, 1.0)).contains(words));
         assert!(failure(&model, floats(&[1.0])).contains("non-zero or non-empty correlation ID"));
@@ -95,7 +101,7 @@ fn a_model_keeps_state_by_correlation_id() {
 #[test]
 fn requests_of_a_sequence_that_come_together_are_served_in_order() {
     let repository = Repository::new();
-    let config = format!("sequence_batching {{ oldest {{ }} }} {FLOATS}");
+    let config = format!("sequence_batching {{ oldest {{ }} {LONG} }} {FLOATS}");
     let model = repository.model("sums", &config, SUMS);
     let (sender, answers) = channel();
     let mut tickets = Vec::new();
@@ -159,7 +165,7 @@ control_input [
 fn a_model_keeps_state_by_place_and_sees_controls() {
     let repository = Repository::new();
     let config = format!(
-        "sequence_batching {{ {CONTROLS} max_sequence_idle_microseconds: 60000000 }} {}",
+        "sequence_batching {{ {CONTROLS} {LONG} }} {}",
         FLOATS.replace("max_batch_size: 8", "max_batch_size: 4")
     );
     let model = repository.model("places", &config, PLACES);
@@ -186,20 +192,22 @@ fn a_model_keeps_state_by_place_and_sees_controls() {
 #[test]
 fn a_sequence_that_does_nothing_makes_room() {
     let repository = Repository::new();
-    let config = format!(
-        "sequence_batching {{ max_sequence_idle_microseconds: 200000 }} {}",
-        FLOATS.replace("max_batch_size: 8", "max_batch_size: 0").replace("[ -1 ]", "[ 1, -1 ]")
-    );
-    let model = repository.model("idle", &config, SUMS);
+    let config = |batching: &str| {
+        let floats = FLOATS.replace("max_batch_size: 8", "").replace("[ -1 ]", "[ 1, -1 ]");
+        format!("sequence_batching {{ {batching} }} {floats}")
+    };
+    let model = repository.model("idle", &config("max_sequence_idle_microseconds: 100000"), SUMS);
     assert_eq!(answer(&model, of(1, START, 1.0))[0], 1.0);
     // There is one place, which the first sequence has.
     assert_eq!(answer(&model, of(2, START, 2.0))[0], 2.0);
     assert!(failure(&model, of(1, 0, 1.0)).contains("must specify the START flag"));
     // A request that does not wait for so long.
-    let short = Request { timeout: 1000, ..of(3, START, 3.0) };
-    assert!(
-        failure(&model, short).contains("timeout of the corresponding sequence has been expired")
-    );
+    let model = repository.model("busy", &config(LONG), SUMS);
+    assert_eq!(answer(&model, of(1, START, 1.0))[0], 1.0);
+    let short = Request { timeout: 1000, ..of(2, START, 2.0) };
+    let words = "timeout of the corresponding sequence has been expired";
+    assert!(failure(&model, short).contains(words));
+    assert_eq!(answer(&model, of(1, END, 1.0))[0], 2.0);
 }
 
 #[test]
@@ -225,7 +233,7 @@ class TritonPythonModel:
             sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
 ";
     let config = format!(
-        "model_transaction_policy {{ decoupled: true }} sequence_batching {{ direct {{ }} }} {FLOATS}"
+        "model_transaction_policy {{ decoupled: true }} sequence_batching {{ direct {{ }} {LONG} }} {FLOATS}"
     );
     let model = repository.model("decoupled", &config, code);
     for (count, flags) in [(1.0, START), (2.0, END)] {

@@ -318,6 +318,11 @@ fn a_cancelled_request_ends_its_sequence() {
     }
     assert_eq!((bench.failure("A"), bench.failure("c")), (None, None));
     assert!(bench.refused(2, 0).contains("START flag"));
+    // It need not wait for a place to hear of it.
+    bench.put(4, "d", START);
+    bench.named("d").pending.cancel();
+    assert!(bench.batch(0).is_empty());
+    assert_eq!(bench.failure("d"), Some(Code::Cancelled));
     bench.put(3, "c2", 0);
     bench.named("c2").pending.cancel();
     assert_eq!(bench.batch(0), ["A"]);
@@ -440,7 +445,8 @@ fn a_closed_model_serves_who_waits_and_forgets_the_others() {
 /// The lock and the threads around all this.
 #[test]
 fn an_instance_that_waits_is_woken_and_released() {
-    let sequences = Arc::new(Sequences::new(&batching(0, ""), 0, Vec::new(), 1, false));
+    let batching = batching(0, "max_sequence_idle_microseconds: 60000000");
+    let sequences = Arc::new(Sequences::new(&batching, 0, Vec::new(), 1, false));
     let (sender, served) = channel();
     let instance = std::thread::spawn({
         let sequences = sequences.clone();
