@@ -32,8 +32,11 @@ mod pending;
 mod python;
 mod queue;
 mod request;
+mod schedule;
+mod sequences;
 mod server;
 mod statistics;
+mod warmup;
 
 pub use datatype::DataType;
 pub use failure::{Code, Failure};

@@ -5,9 +5,10 @@ use crate::config::{ConfigDraft, ConfigError, InstanceGroup, Kind, ModelConfig};
 use crate::failure::{Code, Failure};
 use crate::pending::Pending;
 use crate::python::{self, Context, Instance, Place};
-use crate::queue::{Queue, Rules};
 use crate::request::{Event, Request};
+use crate::schedule::Scheduler;
 use crate::statistics::{Counters, Statistics};
+use crate::warmup::Samples;
 use hydrozoa::{Builder, Pool};
 use parking_lot::Mutex;
 use std::path::{Path, PathBuf};
@@ -67,6 +68,20 @@ pub enum LoadError {
         /// What failed.
         source: Box<hydrozoa::Error>,
     },
+    /// A request of `model_warmup` cannot be made, or the model has answered it with an error.
+    #[error(
+        "model `{model}`, version {version}: failed to run warmup sample '{sample}': {problem}"
+    )]
+    Warmup {
+        /// The model.
+        model: String,
+        /// The version.
+        version: i64,
+        /// The sample's name.
+        sample: String,
+        /// What failed.
+        problem: String,
+    },
     /// A model has asked for the load or unload of a model that is being loaded or unloaded.
     #[error("model `{model}` is being loaded or unloaded; try again later")]
     Busy {
@@ -87,7 +102,7 @@ pub enum LoadError {
 pub struct Model {
     config: ModelConfig,
     version: i64,
-    queue: Arc<Queue>,
+    scheduler: Arc<Scheduler>,
     counters: Arc<Counters>,
     instances: Mutex<Vec<JoinHandle<()>>>,
     /// `None` after the end.
@@ -187,13 +202,11 @@ impl Model {
             ModelConfig::of_json(&completed, source.name())
                 .map_err(|error| source.configured(error))?
         };
-        let equal = config.inputs().iter().filter(|input| !input.allow_ragged_batch);
-        let equal = equal.map(|input| input.name.clone()).collect();
-        let rules = Rules::new(config.max_batch_size(), config.dynamic_batching().cloned(), equal);
+        let count = instances(config.instance_groups()).len();
         let model = Arc::new(Self {
+            scheduler: Arc::new(Scheduler::new(&config, count)),
             config,
             version: source.version,
-            queue: Arc::new(Queue::new(rules)),
             counters: Arc::default(),
             instances: Mutex::default(),
             pool: Mutex::new(Some(pool.clone())),
@@ -208,8 +221,9 @@ impl Model {
         }
     }
 
-    /// Starts a thread for each instance, and waits until all have initialized their object.
+    /// Starts a thread for each instance, and waits until all have initialized their object and are warm.
     fn start(&self, source: &Source<'_>, pool: &Pool) -> Result<(), LoadError> {
+        let samples = Arc::new(Samples::new(&self.config, source.directory, self.version)?);
         let (sender, started) = channel();
         let all = instances(self.config.instance_groups());
         let count = all.len();
@@ -224,7 +238,8 @@ impl Model {
                 directory: source.directory.to_owned(),
                 version: self.version,
                 config: self.config.clone(),
-                queue: self.queue.clone(),
+                samples: samples.clone(),
+                scheduler: self.scheduler.clone(),
                 counters: self.counters.clone(),
             };
             let sender = sender.clone();
@@ -240,7 +255,7 @@ impl Model {
         }
         drop(sender);
         let outcomes: Vec<_> = started.iter().take(count).collect();
-        outcomes.into_iter().collect::<hydrozoa::Result<()>>().map_err(|error| source.failed(error))
+        outcomes.into_iter().collect()
     }
 
     /// The model's configuration.
@@ -260,7 +275,7 @@ impl Model {
 
     /// Requests that wait for an instance.
     pub fn waiting(&self) -> usize {
-        self.queue.len()
+        self.scheduler.len()
     }
 
     /// What it has done so far.
@@ -289,7 +304,7 @@ impl Model {
         let pending = Arc::new(Pending::new(Box::new(respond), self.config.is_decoupled()));
         let ticket = Ticket(Arc::downgrade(&pending));
         match checked {
-            Ok(size) => self.queue.put(self.config.name(), request, pending, size),
+            Ok(size) => self.scheduler.put(self.config.name(), request, pending, size),
             Err(failure) => pending.fail(failure),
         }
         ticket
@@ -297,7 +312,7 @@ impl Model {
 
     /// Takes no further requests, serves those that wait, and ends the instances and their interpreters.
     pub(crate) fn unload(&self) {
-        self.queue.close();
+        self.scheduler.close();
         let threads = std::mem::take(&mut *self.instances.lock());
         for thread in threads {
             if thread.join().is_err() {
@@ -306,7 +321,7 @@ impl Model {
         }
         let failure =
             Failure::new(Code::Unavailable, format!("model '{}' was unloaded", self.config.name()));
-        self.queue.fail_all(&failure);
+        self.scheduler.fail_all(&failure);
         let pool = self.pool.lock().take();
         if let Some(Err(error)) = pool.map(|pool| pool.close(CLOSE)) {
             tracing::info!(model = self.config.name(), "its interpreters end later: {error}");
@@ -316,7 +331,7 @@ impl Model {
 
 impl Drop for Model {
     fn drop(&mut self) {
-        self.queue.close();
+        self.scheduler.close();
     }
 }
 
@@ -337,16 +352,17 @@ struct Runs {
     directory: PathBuf,
     version: i64,
     config: ModelConfig,
-    queue: Arc<Queue>,
+    samples: Arc<Samples>,
+    scheduler: Arc<Scheduler>,
     counters: Arc<Counters>,
 }
 
 impl Runs {
-    /// Initializes the instance, says so, serves until the queue is closed, and ends it.
-    fn run(self, started: Sender<hydrozoa::Result<()>>) {
+    /// Initializes the instance and warms it up, says so, serves until the scheduler is closed, and ends it.
+    fn run(self, started: Sender<Result<(), LoadError>>) {
         let session = match self.pool.acquire_on(self.index) {
             Ok(session) => session,
-            Err(error) => return drop(started.send(Err(error))),
+            Err(error) => return drop(started.send(Err(self.failed(error)))),
         };
         let place = Place {
             directory: &self.directory,
@@ -358,12 +374,16 @@ impl Runs {
             match Instance::start(&session, &self.context, place, &self.config, &self.name, device)
             {
                 Ok(instance) => instance,
-                Err(error) => return drop(started.send(Err(error))),
+                Err(error) => return drop(started.send(Err(self.failed(error)))),
             };
-        // Nobody listens if another instance has failed. Then the queue is closed soon.
-        drop(started.send(Ok(())));
-        while let Some(batch) = self.queue.next() {
-            instance.execute(batch, &self.counters);
+        let warm = self.samples.run(&instance, &self.name);
+        let is_warm = warm.is_ok();
+        // Nobody listens if another instance has failed. Then the scheduler is closed soon.
+        drop(started.send(warm));
+        if is_warm {
+            while let Some(batch) = self.scheduler.next(self.index) {
+                instance.execute(batch, &self.counters);
+            }
         }
         if let Err(error) = instance.finalize() {
             tracing::error!(
@@ -372,6 +392,14 @@ impl Runs {
                 "finalize: {}",
                 error.traceback().unwrap_or(&error.to_string())
             );
+        }
+    }
+
+    fn failed(&self, source: hydrozoa::Error) -> LoadError {
+        LoadError::Python {
+            model: self.config.name().to_owned(),
+            version: self.version,
+            source: source.into(),
         }
     }
 }

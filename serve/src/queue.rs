@@ -17,7 +17,9 @@ pub(crate) struct Queued {
     pub(crate) size: usize,
     pub(crate) since: Instant,
     /// When it has waited too long.
-    deadline: Option<Instant>,
+    pub(crate) deadline: Option<Instant>,
+    /// Whether it only keeps a place of a batch, and nobody has sent it.
+    pub(crate) is_stand_in: bool,
 }
 
 /// How a model's requests wait and are joined.
@@ -57,7 +59,7 @@ impl Rules {
     }
 
     /// Whether two requests can be in one batch.
-    fn fit(&self, one: &Request, other: &Request) -> bool {
+    pub(crate) fn fit(&self, one: &Request, other: &Request) -> bool {
         let extents = |request: &Request, name: &str| {
             let input = request.inputs.iter().find(|input| input.name == name);
             input.and_then(|input| input.shape.get(1..)).map(<[i64]>::to_vec)
@@ -66,8 +68,13 @@ impl Rules {
     }
 
     /// The number of requests of a line that are a batch now, or when to look again.
-    fn batch(&self, line: &VecDeque<Queued>, now: Instant) -> Result<usize, Instant> {
-        let first = line.front().expect("nobody asks for an empty line");
+    pub(crate) fn batch<'a>(
+        &self,
+        line: impl ExactSizeIterator<Item = &'a Queued> + Clone,
+        now: Instant,
+    ) -> Result<usize, Instant> {
+        let length = line.len();
+        let first = line.clone().next().expect("nobody asks for an empty line");
         let Some(batching) = self.batching.as_ref().filter(|_| self.max_batch_size > 0) else {
             return Ok(1);
         };
@@ -87,7 +94,7 @@ impl Rules {
             }
         }
         // More cannot come into this batch.
-        let is_full = count < line.len() || size >= self.max_batch_size;
+        let is_full = count < length || size >= self.max_batch_size;
         let until = first.since + self.delay();
         match preferred {
             Some(count) => Ok(count),
@@ -156,7 +163,8 @@ impl Queue {
             } else if state.is_closed {
                 Some("the model is being unloaded")
             } else {
-                let queued = Queued { request, pending: pending.clone(), size, since, deadline };
+                let pending = pending.clone();
+                let queued = Queued { request, pending, size, since, deadline, is_stand_in: false };
                 state.lines.entry(level).or_default().waiting.push_back(queued);
                 None
             }
@@ -214,7 +222,8 @@ impl Queue {
     }
 }
 
-enum Found {
+/// What there is for an instance.
+pub(crate) enum Found {
     Batch(Vec<Queued>),
     Later(Instant),
     Nothing,
@@ -272,7 +281,7 @@ impl State {
                 if waiting.is_empty() {
                     continue;
                 }
-                match rules.batch(waiting, now) {
+                match rules.batch(waiting.iter(), now) {
                     Ok(count) => return Found::Batch(waiting.drain(..count).collect()),
                     Err(until) => later = Some(later.map_or(until, |known| known.min(until))),
                 }

@@ -22,7 +22,7 @@ pub enum Parameter {
 pub type Parameters = Vec<(String, Parameter)>;
 
 /// Which sequence a request belongs to.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum CorrelationId {
     /// A number; 0 for none.
     Number(u64),

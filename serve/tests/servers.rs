@@ -78,12 +78,25 @@ class TritonPythonModel:
     def execute(self, requests):
         pass
 ";
+    let schedules = "
+class TritonPythonModel:
+    @staticmethod
+    def auto_complete_config(config):
+        config.set_dynamic_batching()
+        return config
+";
     for (name, config, code, words) in [
         ("raises", FLOATS, raises, "RuntimeError: no weights"),
         ("empty", FLOATS, "", "has no class TritonPythonModel"),
         ("wrong", "max_batch_size: -1", "", "max_batch_size: it must be 0 or more"),
         ("other", "backend: \"onnxruntime\"", "", "`onnxruntime`"),
         ("syntax", FLOATS, "def", "SyntaxError"),
+        (
+            "schedulers",
+            "max_batch_size: 2 sequence_batching { }",
+            schedules,
+            "'sequence_batching', but auto-complete",
+        ),
         (
             "venv",
             "parameters { key: \"EXECUTION_ENV_PATH\" value { string_value: \"$$TRITON_MODEL_DIRECTORY/env.tar.gz\" } }",

@@ -1,6 +1,11 @@
 //! Configurations of models: `config.pbtxt`.
 
 mod schema;
+mod sequence;
+mod warmup;
+
+pub use sequence::{Control, FalseTrue, SequenceBatching, Signal, Strategy};
+pub use warmup::{Warmup, WarmupData, WarmupInput};
 
 use crate::datatype::DataType;
 use serde::Deserialize;
@@ -206,6 +211,9 @@ struct Fields {
     instance_group: Vec<InstanceGroup>,
     default_model_filename: String,
     dynamic_batching: Option<DynamicBatching>,
+    sequence_batching: Option<sequence::Fields>,
+    #[serde(default)]
+    model_warmup: Vec<Warmup>,
     #[serde(default)]
     model_transaction_policy: Transaction,
     parameters: BTreeMap<String, Parameter>,
@@ -296,6 +304,7 @@ impl ConfigDraft {
 #[derive(Clone, Debug, PartialEq)]
 pub struct ModelConfig {
     fields: Fields,
+    sequences: Option<SequenceBatching>,
     json: Value,
 }
 
@@ -327,7 +336,10 @@ impl ModelConfig {
             Fields::deserialize(&json).map_err(|error| ConfigError::Text(error.to_string()))?;
         check_backend(&json, name)?;
         check(&fields)?;
-        Ok(Self { fields, json })
+        let parse = |given: &sequence::Fields| given.parse(fields.max_batch_size, &fields.input);
+        let sequences = fields.sequence_batching.as_ref().map(parse).transpose()?;
+        warmup::check(&fields.model_warmup, &fields.input, sequences.as_ref())?;
+        Ok(Self { fields, sequences, json })
     }
 
     /// The model's name.
@@ -358,6 +370,16 @@ impl ModelConfig {
     /// How requests are joined, if they are.
     pub fn dynamic_batching(&self) -> Option<&DynamicBatching> {
         self.fields.dynamic_batching.as_ref()
+    }
+
+    /// How requests of sequences are joined, if they belong to sequences.
+    pub fn sequence_batching(&self) -> Option<&SequenceBatching> {
+        self.sequences.as_ref()
+    }
+
+    /// Requests that each instance runs before the model serves.
+    pub fn warmups(&self) -> &[Warmup] {
+        &self.fields.model_warmup
     }
 
     /// Whether a request may have any number of responses.
@@ -406,6 +428,11 @@ fn complete(json: &mut Value, name: &str) {
         if is_empty(fields.get(field)) {
             fields.insert(field.to_owned(), default);
         }
+    }
+    if let Some(batching) = fields.get_mut("sequence_batching").filter(|given| given.is_object())
+        && batching["max_sequence_idle_microseconds"] == 0
+    {
+        batching["max_sequence_idle_microseconds"] = json!(sequence::IDLE);
     }
     for (place, group) in fields["instance_group"].as_array_mut().into_iter().flatten().enumerate()
     {

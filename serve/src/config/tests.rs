@@ -1,5 +1,8 @@
-use super::{ModelConfig, TimeoutAction, VersionPolicy};
+use super::{
+    Control, FalseTrue, ModelConfig, Signal, Strategy, TimeoutAction, VersionPolicy, WarmupData,
+};
 use crate::datatype::DataType;
+use std::time::Duration;
 
 const TEXT: &str = r#"
 # A comment.
@@ -84,13 +87,123 @@ fn versions_are_chosen_by_the_policy() {
     assert_eq!(of("{ specific { versions: [1, 10, 11] } }"), [1, 10]);
 }
 
+const SEQUENCES: &str = r#"
+max_batch_size: 4
+input { name: "IN" data_type: TYPE_FP32 dims: [ 2, 3 ] }
+sequence_batching {
+  direct { max_queue_delay_microseconds: 7 minimum_slot_utilization: 0.5 }
+  control_input [
+    { name: "START" control [ { kind: CONTROL_SEQUENCE_START int32_false_true: [ 0, 1 ] } ] },
+    { name: "READY" control [ { kind: CONTROL_SEQUENCE_READY fp32_false_true: [ 0, 1 ] } ] },
+    { name: "END" control [ { kind: CONTROL_SEQUENCE_END bool_false_true: [ false, true ] } ] },
+    { name: "CORRID" control [ { kind: CONTROL_SEQUENCE_CORRID data_type: TYPE_STRING } ] }
+  ]
+}
+model_warmup [ {
+  name: "zeros"
+  batch_size: 2
+  inputs { key: "IN" value: { data_type: TYPE_FP32 dims: [ 2, 3 ] zero_data: false } }
+  inputs { key: "START" value: { data_type: TYPE_INT32 dims: 1 random_data: true } }
+}, {
+  name: "file"
+  count: 3
+  inputs { key: "IN" value: { data_type: TYPE_FP32 dims: [ 2, 3 ] input_data_file: "a/b" } }
+} ]
+"#;
+
+#[test]
+fn sequences_and_warm_ups_are_read() {
+    let config = ModelConfig::of_text(SEQUENCES, "model").unwrap();
+    let batching = config.sequence_batching().unwrap();
+    // Triton's default, which models see, too.
+    assert_eq!(batching.idle, Duration::from_secs(1));
+    assert_eq!(config.json()["sequence_batching"]["max_sequence_idle_microseconds"], 1_000_000);
+    assert_eq!(
+        batching.strategy,
+        Strategy::Direct { delay: Duration::from_micros(7), utilization: 0.5 }
+    );
+    let of = |name: &str, signal| Control { name: name.to_owned(), signal };
+    let expected = [
+        of("START", Signal::Start(FalseTrue::Int32([0, 1]))),
+        of("READY", Signal::Ready(FalseTrue::Fp32([0.0, 1.0]))),
+        of("END", Signal::End(FalseTrue::Bool([false, true]))),
+        of("CORRID", Signal::CorrelationId(DataType::Bytes)),
+    ];
+    assert_eq!(batching.controls, expected);
+    let [zeros, file] = config.warmups() else { panic!("{:?}", config.warmups()) };
+    assert_eq!((zeros.batch_size, zeros.count), (2, 0));
+    // As with Triton, the field counts and not what it says.
+    assert_eq!(zeros.inputs["IN"].data, WarmupData::Zero);
+    assert_eq!(
+        (&zeros.inputs["START"].data, zeros.inputs["START"].dims[0]),
+        (&WarmupData::Random, 1)
+    );
+    assert_eq!(file.inputs["IN"].data, WarmupData::File("a/b".to_owned()));
+    assert_eq!(ModelConfig::of_json(config.json(), "model").unwrap(), config);
+    let oldest = "max_batch_size: 2 sequence_batching { oldest { preferred_batch_size: 2 preserve_ordering: false } }";
+    assert_eq!(
+        ModelConfig::of_text(oldest, "model").unwrap().sequence_batching().unwrap().strategy,
+        Strategy::Oldest { candidates: None, preferred_batch_size: vec![2], delay: Duration::ZERO }
+    );
+}
+
+#[test]
+fn sequences_and_warm_ups_that_make_no_sense_are_refused_by_field() {
+    for (former, text, words) in [
+        ("0.5", "1.5", "direct.minimum_slot_utilization: 1.5 is not between 0 and 1"),
+        ("\"START\" control", "\"\" control", "control_input[0].name"),
+        ("\"READY\"", "\"START\"", "control_input[1].name: `START` is there twice"),
+        ("\"START\" control", "\"IN\" control", "control_input[0].name: `IN` is an input"),
+        (
+            "[ { kind: CONTROL_SEQUENCE_END bool_false_true: [ false, true ] } ]",
+            "[]",
+            "exactly one, not 0",
+        ),
+        ("SEQUENCE_READY", "SEQUENCE_START", "`START` and `READY` are of the same kind"),
+        (
+            "int32_false_true: [ 0, 1 ]",
+            "int32_false_true: 1",
+            "control_input[0].control[0]: it needs two values",
+        ),
+        ("int32_false_true: [ 0, 1 ]", "data_type: TYPE_INT32", "it needs two values"),
+        ("bool_false", "fp32_false_true: [ 0, 1 ] bool_false", "it needs two values"),
+        ("data_type: TYPE_STRING", "", "TYPE_INVALID is none of TYPE_UINT64"),
+        ("data_type: TYPE_STRING", "data_type: TYPE_FP32", "TYPE_FP32 is none of TYPE_UINT64"),
+        ("data_type: TYPE_STRING", "int32_false_true: [ 0, 1 ]", "no values for no and yes"),
+        ("sequence_batching {", "dynamic_batching { } sequence_batching {", "scheduling_choice"),
+        (
+            "key: \"START\"",
+            "key: \"OTHER\"",
+            "model_warmup[0].inputs { key: \"OTHER\" }: the model has no input",
+        ),
+        ("[ 2, 3 ] zero_data", "[ -1, 3 ] zero_data", "{ key: \"IN\" }.dims: -1 is no extent"),
+        ("zero_data: false", "", "needs one of zero_data, random_data and input_data_file"),
+        ("a/b", "../b", "`../b` is no path in the folder `warmup`"),
+        ("a/b", "/b", "`/b` is no path"),
+    ] {
+        let changed = SEQUENCES.replacen(former, text, 1);
+        assert_ne!(changed, SEQUENCES, "{former}");
+        let error = error(&changed);
+        assert!(error.contains(words), "{text}: {error}");
+    }
+    for (oldest, words) in [
+        (
+            "preferred_batch_size: 3",
+            "oldest.preferred_batch_size: 3 is not between 1 and max_batch_size",
+        ),
+        ("preserve_ordering: true", "oldest.preserve_ordering"),
+        ("max_candidate_sequences: -1", "oldest.max_candidate_sequences: it must be 0 or more"),
+    ] {
+        let text = format!("max_batch_size: 2 sequence_batching {{ oldest {{ {oldest} }} }}");
+        assert!(error(&text).contains(words), "{}", error(&text));
+    }
+}
+
 #[test]
 fn what_is_not_honoured_is_refused_by_name() {
-    assert!(
-        error("sequence_batching { }").contains("sequence_batching"),
-        "{}",
-        error("sequence_batching { }")
-    );
+    assert!(error("ensemble_scheduling { }").contains("ensemble_scheduling"));
+    assert!(error("sequence_batching { state { input_name: \"A\" } }").contains("state"));
+    assert!(error("sequence_batching { iterative_sequence: true }").contains("iterative_sequence"));
     assert!(error("optimization { cuda { graphs: true } }").contains("optimization"));
     assert!(error("backend: \"onnxruntime\"").contains("onnxruntime"));
     assert!(error("platform: \"tensorflow_savedmodel\"").contains("platform"));

@@ -96,11 +96,13 @@ impl<'s> Instance<'s> {
     /// Runs a batch. Each of its requests gets its responses, or an error.
     pub(crate) fn execute(&self, batch: Vec<Queued>, counters: &Counters) {
         let began = Instant::now();
-        counters.began(batch.iter().map(|queued| began - queued.since));
+        let counted = batch.iter().filter(|queued| !queued.is_stand_in);
+        let requests = counted.clone().count();
+        counters.began(counted.map(|queued| began - queued.since));
         let pending: Vec<Arc<Pending>> =
             batch.iter().map(|queued| queued.pending.clone()).collect();
         let outcome = self.session.with_gil(|| self.run(batch, &pending));
-        counters.returned(pending.len(), began.elapsed());
+        counters.returned(requests, began.elapsed());
         if let Err(failure) = outcome {
             pending.iter().for_each(|pending| pending.fail(failure.clone()));
         }

@@ -1,0 +1,78 @@
+//! Which requests an instance of a model gets next.
+
+use crate::config::ModelConfig;
+use crate::failure::Failure;
+use crate::pending::Pending;
+use crate::queue::{Queue, Queued, Rules};
+use crate::request::Request;
+use crate::sequences::Sequences;
+use std::sync::Arc;
+
+/// Requests that wait for the instances of a model.
+pub(crate) enum Scheduler {
+    /// Each request is for itself, and for any instance.
+    Queue(Queue),
+    /// Requests belong to sequences, and a sequence to an instance.
+    Sequences(Box<Sequences>),
+}
+
+impl Scheduler {
+    /// For a model with so many instances.
+    pub(crate) fn new(config: &ModelConfig, instances: usize) -> Self {
+        let equal = config.inputs().iter().filter(|input| !input.allow_ragged_batch);
+        let equal = equal.map(|input| input.name.clone()).collect();
+        let most = config.max_batch_size();
+        match config.sequence_batching() {
+            Some(batching) => {
+                let sequences =
+                    Sequences::new(batching, most, equal, instances, config.is_decoupled());
+                Scheduler::Sequences(Box::new(sequences))
+            }
+            None => Scheduler::Queue(Queue::new(Rules::new(
+                most,
+                config.dynamic_batching().cloned(),
+                equal,
+            ))),
+        }
+    }
+
+    /// Requests that wait.
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Scheduler::Queue(queue) => queue.len(),
+            Scheduler::Sequences(sequences) => sequences.len(),
+        }
+    }
+
+    /// Takes a request. If that cannot be, its client hears why.
+    pub(crate) fn put(&self, model: &str, request: Request, pending: Arc<Pending>, size: usize) {
+        match self {
+            Scheduler::Queue(queue) => queue.put(model, request, pending, size),
+            Scheduler::Sequences(sequences) => sequences.put(model, request, pending, size),
+        }
+    }
+
+    /// The next batch of an instance, which has served its former one. Waits for it. `None` when no more will come.
+    pub(crate) fn next(&self, instance: usize) -> Option<Vec<Queued>> {
+        match self {
+            Scheduler::Queue(queue) => queue.next(),
+            Scheduler::Sequences(sequences) => sequences.next(instance),
+        }
+    }
+
+    /// Takes no further requests. Those that wait are still served.
+    pub(crate) fn close(&self) {
+        match self {
+            Scheduler::Queue(queue) => queue.close(),
+            Scheduler::Sequences(sequences) => sequences.close(),
+        }
+    }
+
+    /// Takes out all who wait: nobody will serve them.
+    pub(crate) fn fail_all(&self, failure: &Failure) {
+        match self {
+            Scheduler::Queue(queue) => queue.fail_all(failure),
+            Scheduler::Sequences(sequences) => sequences.fail_all(failure),
+        }
+    }
+}
