@@ -45,7 +45,7 @@ use tonic::transport::server::TcpIncoming;
 /// Limits and habits of a server.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The server's name in its metadata.
+    /// The server's name in its metadata: Triton's, because clients check it.
     pub name: String,
     /// Bytes of the largest request.
     pub max_request_size: usize,
@@ -76,7 +76,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
-            name: "hydrozoa".to_owned(),
+            name: "triton".to_owned(),
             max_request_size: 256 << 20,
             max_response_size: i32::MAX as usize,
             max_requests: 4096,
@@ -118,7 +118,8 @@ fn routes(server: &Server, options: &Options, admission: &Arc<Admission>, life: 
     let mut inference = GrpcInferenceServiceServer::new(service)
         .max_decoding_message_size(options.max_request_size)
         .max_encoding_message_size(options.max_response_size)
-        .accept_compressed(CompressionEncoding::Gzip);
+        .accept_compressed(CompressionEncoding::Gzip)
+        .accept_compressed(CompressionEncoding::Deflate);
     if options.compress_responses {
         inference = inference.send_compressed(CompressionEncoding::Gzip);
     }

@@ -11,7 +11,7 @@ use super::proto::inference::{
 use super::request;
 use super::status::invalid;
 use hydrozoa_serve::config::TensorConfig;
-use hydrozoa_serve::{Code, Failure, Indexed, Model, Server, State};
+use hydrozoa_serve::{Code, Failure, Indexed, LoadError, Model, Server, State};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -202,7 +202,11 @@ pub(super) fn unload(
             "invalid value type for 'unload_dependents' parameter, expected bool_param.",
         ));
     }
-    server.unload(name).map_err(|error| {
-        Failure::new(Code::NotFound, format!("failed to unload '{name}', {error}"))
-    })
+    match server.unload(name) {
+        // A model that was never loaded need not be unloaded. So it is with Triton.
+        Ok(()) | Err(LoadError::Unknown { .. }) => Ok(()),
+        Err(error) => {
+            Err(Failure::new(Code::Internal, format!("failed to unload '{name}', {error}")))
+        }
+    }
 }

@@ -3,8 +3,12 @@
 use crate::common::inference::infer_parameter::ParameterChoice;
 use crate::common::inference::{InferTensorContents, ModelInferRequest};
 use crate::common::{Service, as_floats, output, parameter, tensor, text};
+use bytes::{Buf, BufMut, Bytes};
 use hydrozoa_server::grpc::Options;
-use tonic::Code;
+use prost::Message;
+use tonic::client::Grpc;
+use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
+use tonic::{Code, Request, Status};
 
 /// Takes floats in a batch, and texts if there are some.
 const CONFIG: &str = r#"
@@ -22,6 +26,12 @@ class TritonPythonModel:
         tensors = [pb_utils.Tensor('OUT', request.inputs()[0].as_numpy()) for request in requests]
         return [pb_utils.InferenceResponse([tensor]) for tensor in tensors]
 ";
+
+/// Takes floats of any two extents.
+const FLAT: &str = r#"
+input { name: "A" data_type: TYPE_FP32 dims: [ -1, -1 ] }
+output { name: "OUT" data_type: TYPE_FP32 dims: [ -1, -1 ] }
+"#;
 
 /// A request that makes sense: floats of shape [1, 2, 1], and two texts.
 fn right() -> ModelInferRequest {
@@ -65,6 +75,15 @@ fn shapes(all: &mut Vec<ModelInferRequest>) {
             add(&[first, 2, last]);
         }
         add(&[1, first, 1, 1]);
+    }
+    // No elements, and an extent that no array has.
+    for extent in [1 << 61, 1 << 62, i64::MAX] {
+        for shape in [[0, extent], [extent, 0]] {
+            let inputs = vec![tensor("A", "FP32", &shape)];
+            let raw_input_contents = vec![Vec::new().into()];
+            let model_name = "flat".to_owned();
+            all.push(ModelInferRequest { model_name, inputs, raw_input_contents, ..right() });
+        }
     }
     for first in extents {
         let mut request = right();
@@ -231,6 +250,7 @@ fn parameters(all: &mut Vec<ModelInferRequest>) {
 async fn requests_that_make_no_sense_are_refused_and_the_server_goes_on() {
     let service = Service::start(Options::default()).await;
     service.model("m", CONFIG, MODEL);
+    service.model("flat", FLAT, MODEL);
     let mut all = Vec::new();
     shapes(&mut all);
     sizes(&mut all);
@@ -251,4 +271,94 @@ async fn requests_that_make_no_sense_are_refused_and_the_server_goes_on() {
     let response = client.model_infer(right()).await.unwrap();
     assert_eq!(as_floats(response.get_ref()), [1.0, 2.0]);
     assert_eq!(service.server.model("m", None).unwrap().statistics().executions, 1);
+}
+
+/// Bytes as they are, in place of messages.
+#[derive(Clone, Copy, Default)]
+struct Plain;
+
+impl Codec for Plain {
+    type Encode = Vec<u8>;
+    type Decode = Bytes;
+    type Encoder = Self;
+    type Decoder = Self;
+
+    fn encoder(&mut self) -> Self {
+        *self
+    }
+
+    fn decoder(&mut self) -> Self {
+        *self
+    }
+}
+
+impl Encoder for Plain {
+    type Item = Vec<u8>;
+    type Error = Status;
+
+    fn encode(&mut self, bytes: Vec<u8>, into: &mut EncodeBuf<'_>) -> Result<(), Status> {
+        into.put_slice(&bytes);
+        Ok(())
+    }
+}
+
+impl Decoder for Plain {
+    type Item = Bytes;
+    type Error = Status;
+
+    fn decode(&mut self, from: &mut DecodeBuf<'_>) -> Result<Option<Bytes>, Status> {
+        Ok(Some(from.copy_to_bytes(from.remaining())))
+    }
+}
+
+/// A message with some of its bytes changed, cut or doubled. The same number gives the same message.
+fn mutated(number: u64) -> Vec<u8> {
+    let mut random = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut next = |below: usize| {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        (random % below.max(1) as u64) as usize
+    };
+    let mut bytes = right().encode_to_vec();
+    for _ in 0..=next(4) {
+        let place = next(bytes.len());
+        match next(4) {
+            0 => bytes.truncate(place),
+            1 => bytes.insert(place, next(256) as u8),
+            2 if !bytes.is_empty() => drop(bytes.remove(place)),
+            _ => {
+                if let Some(byte) = bytes.get_mut(place) {
+                    *byte ^= 1 << next(8);
+                }
+            }
+        }
+    }
+    bytes
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bytes_that_are_no_message_are_refused_and_the_server_goes_on() {
+    let service = Service::start(Options::default()).await;
+    service.model("m", CONFIG, MODEL);
+    let mut client = Grpc::new(service.channel().await);
+    let (mut refused, count) = (0, 500);
+    for number in 0..count {
+        client.ready().await.unwrap();
+        let path = "/inference.GRPCInferenceService/ModelInfer".parse().unwrap();
+        let answer = client.unary(Request::new(mutated(number)), path, Plain).await;
+        match answer {
+            // Some changes make another request that makes sense.
+            Ok(_) => {}
+            Err(status) => {
+                refused += 1;
+                // The model's name or version may be another.
+                let codes = [Code::InvalidArgument, Code::NotFound];
+                assert!(codes.contains(&status.code()), "{number}: {status:?}");
+            }
+        }
+    }
+    assert!(refused > count / 2, "{refused}");
+    let response = service.client().await.model_infer(right()).await.unwrap();
+    assert_eq!(as_floats(response.get_ref()), [1.0, 2.0]);
 }

@@ -18,7 +18,7 @@ async fn a_model_tells_what_it_is() {
     service.model("double", &config, DOUBLE);
     let mut client = service.client().await;
     let server = client.server_metadata(ServerMetadataRequest {}).await.unwrap().into_inner();
-    assert_eq!((server.name.as_str(), server.version.as_str()), ("hydrozoa", "0.1.0"));
+    assert_eq!((server.name.as_str(), server.version.as_str()), ("triton", "0.1.0"));
     assert!(server.extensions.iter().any(|extension| extension == "statistics"));
 
     let about = |version: &str| ModelMetadataRequest {
@@ -132,6 +132,8 @@ async fn models_are_loaded_and_unloaded() {
         (code, words.as_str()),
         (Code::Unavailable, "Request for model 'double', which is not ready")
     );
+    // What was never loaded need not be unloaded.
+    client.repository_model_unload(unload("no")).await.unwrap();
     let (code, words) = refused(client.repository_model_load(load("../double")).await);
     assert_eq!(code, Code::Internal);
     assert!(words.starts_with("failed to load '../double'"), "{words}");
