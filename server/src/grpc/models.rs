@@ -161,18 +161,17 @@ pub(super) fn load(
     one_repository(repository)?;
     for (parameter, value) in parameters {
         let expected = match (parameter.as_str(), &value.parameter_choice) {
-            ("config", Some(Choice::StringParam(_))) => None,
-            ("config", _) => Some("string_param"),
-            (file, choice) if file.starts_with("file:") => {
-                (!matches!(choice, Some(Choice::BytesParam(_)))).then_some("bytes_param")
-            }
+            ("config", Some(Choice::StringParam(_))) => continue,
+            ("config", _) => "string_param",
+            (file, Some(Choice::BytesParam(_))) if file.starts_with("file:") => continue,
+            (file, _) if file.starts_with("file:") => "bytes_param",
             _ => return Err(invalid(format!("unrecognized load parameter '{parameter}'."))),
         };
-        if let Some(expected) = expected {
-            return Err(invalid(format!(
-                "invalid value type for load parameter '{parameter}', expected {expected}."
-            )));
-        }
+        return Err(invalid(format!(
+            "invalid value type for load parameter '{parameter}', expected {expected}."
+        )));
+    }
+    if let Some(parameter) = parameters.keys().next() {
         return Err(Failure::new(
             Code::Unsupported,
             format!(

@@ -4,13 +4,25 @@ use prost_reflect::{DescriptorPool, DynamicMessage};
 use std::sync::LazyLock;
 
 /// The protocol's messages and its service.
-#[allow(clippy::all, missing_docs, dead_code, reason = "the code is generated")]
+#[allow(
+    clippy::all,
+    clippy::allow_attributes_without_reason,
+    missing_docs,
+    dead_code,
+    reason = "the code is generated"
+)]
 pub(super) mod inference {
     tonic::include_proto!("server/inference");
 }
 
 /// The state of a server.
-#[allow(clippy::all, missing_docs, dead_code, reason = "the code is generated")]
+#[allow(
+    clippy::all,
+    clippy::allow_attributes_without_reason,
+    missing_docs,
+    dead_code,
+    reason = "the code is generated"
+)]
 pub(super) mod health {
     tonic::include_proto!("server/grpc.health.v1");
 }

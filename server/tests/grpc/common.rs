@@ -12,13 +12,23 @@ use tokio::task::JoinHandle;
 use tonic::transport::{Channel, Endpoint};
 
 /// The client's side of the protocol. Its code is generated, and not the server's.
-#[allow(clippy::all, dead_code, reason = "the code is generated")]
+#[allow(
+    clippy::all,
+    clippy::allow_attributes_without_reason,
+    dead_code,
+    reason = "the code is generated"
+)]
 pub mod inference {
     tonic::include_proto!("client/inference");
 }
 
 /// The client's side of the health protocol.
-#[allow(clippy::all, dead_code, reason = "the code is generated")]
+#[allow(
+    clippy::all,
+    clippy::allow_attributes_without_reason,
+    dead_code,
+    reason = "the code is generated"
+)]
 pub mod health {
     tonic::include_proto!("client/grpc.health.v1");
 }
