@@ -37,7 +37,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
 use tonic::codec::CompressionEncoding;
 use tonic::service::Routes;
 use tonic::transport::server::TcpIncoming;
@@ -114,6 +114,7 @@ fn routes(server: &Server, options: &Options, admission: &Arc<Admission>, life: 
         admission: admission.clone(),
         life: life.clone(),
         readiness: readiness.clone(),
+        changes: Arc::new(Semaphore::new(service::CHANGES)),
     };
     let mut inference = GrpcInferenceServiceServer::new(service)
         .max_decoding_message_size(options.max_request_size)

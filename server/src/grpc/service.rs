@@ -12,6 +12,7 @@ use super::status::status;
 use super::stream;
 use hydrozoa_serve::{Failure, Server};
 use std::sync::Arc;
+use tokio::sync::Semaphore;
 use tonic::codegen::BoxStream;
 use tonic::{Request, Response, Status, Streaming};
 
@@ -23,7 +24,12 @@ pub(super) struct Inference {
     pub(super) admission: Arc<Admission>,
     pub(super) life: Life,
     pub(super) readiness: Readiness,
+    /// Places for loads and unloads. Who finds none waits without a thread.
+    pub(super) changes: Arc<Semaphore>,
 }
+
+/// Loads and unloads at a time.
+pub(super) const CHANGES: usize = 16;
 
 /// What the server does of Triton's extensions to the protocol.
 const EXTENSIONS: [&str; 8] = [
@@ -46,6 +52,19 @@ impl Inference {
         let server = self.server.clone();
         let outcome = tokio::task::spawn_blocking(move || work(&server)).await;
         outcome.map_err(|error| Status::internal(error.to_string()))?.map_err(status)
+    }
+
+    /// Loads or unloads a model. It goes on if the client goes away.
+    async fn change(
+        &self,
+        work: impl FnOnce(&Server) -> Result<(), Failure> + Send + 'static,
+    ) -> Result<(), Status> {
+        let place = self.changes.clone().acquire_owned().await;
+        self.blocking(move |server| {
+            let _place = place;
+            work(server)
+        })
+        .await
     }
 }
 
@@ -158,10 +177,8 @@ impl GrpcInferenceService for Inference {
     ) -> Result<Response<RepositoryModelLoadResponse>, Status> {
         let RepositoryModelLoadRequest { repository_name, model_name, parameters } =
             request.into_inner();
-        self.blocking(move |server| {
-            models::load(server, &repository_name, &model_name, &parameters)
-        })
-        .await?;
+        self.change(move |server| models::load(server, &repository_name, &model_name, &parameters))
+            .await?;
         Ok(Response::new(RepositoryModelLoadResponse {}))
     }
 
@@ -171,7 +188,7 @@ impl GrpcInferenceService for Inference {
     ) -> Result<Response<RepositoryModelUnloadResponse>, Status> {
         let RepositoryModelUnloadRequest { repository_name, model_name, parameters } =
             request.into_inner();
-        self.blocking(move |server| {
+        self.change(move |server| {
             models::unload(server, &repository_name, &model_name, &parameters)
         })
         .await?;

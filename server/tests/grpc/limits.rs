@@ -81,8 +81,6 @@ async fn who_goes_away_or_waits_no_longer_cancels_his_request() {
     service.model("gate", FLOATS, GATE);
     let never = service.path().join("never");
     let model = service.server.model("gate", None).unwrap();
-    let cancelled =
-        |count: usize| service.server.metrics().text().contains(&format!("cancelled {count}\n"));
 
     // The call is given up.
     let mut client = service.client().await;
@@ -90,14 +88,17 @@ async fn who_goes_away_or_waits_no_longer_cancels_his_request() {
     let call = tokio::spawn(async move { client.model_infer(request).await });
     until("the first request", || model.statistics().executions == 1).await;
     call.abort();
-    until("the end of the first request", || cancelled(1)).await;
+    until("the end of the first request", || model.statistics().failed == 1).await;
+    assert!(service.server.metrics().text().contains("cancelled 1\n"), "the model has seen it");
 
     // Its time is over.
     let mut request = Request::new(gated(&never));
     request.set_timeout(Duration::from_millis(300));
     let status = service.client().await.model_infer(request).await.unwrap_err();
     assert!(matches!(status.code(), Code::DeadlineExceeded | Code::Cancelled), "{status:?}");
-    until("the end of the second request", || cancelled(2)).await;
+    until("the end of the second request", || model.statistics().failed == 2).await;
+    // It may not have come to the model in that time.
+    let before = model.statistics().executions;
 
     // The stream is dropped, and its connection.
     let (sender, requests) = mpsc::unbounded_channel();
@@ -105,8 +106,7 @@ async fn who_goes_away_or_waits_no_longer_cancels_his_request() {
     let responses =
         client.model_stream_infer(UnboundedReceiverStream::new(requests)).await.unwrap();
     sender.send(gated(&never)).unwrap();
-    until("the third request", || model.statistics().executions == 3).await;
+    until("the third request", || model.statistics().executions > before).await;
     drop((responses, client, sender));
-    until("the end of the third request", || cancelled(3)).await;
-    until("all of them", || model.statistics().failed == 3).await;
+    until("the end of the third request", || model.statistics().failed == 3).await;
 }
