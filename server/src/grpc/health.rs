@@ -38,9 +38,8 @@ impl Health for Checks {
         &self,
         request: Request<HealthCheckRequest>,
     ) -> Result<Response<HealthCheckResponse>, Status> {
-        let service = request.into_inner().service;
-        if !SERVICES.contains(&service.as_str()) {
-            return Err(Status::not_found(format!("there is no service '{service}'")));
+        if !SERVICES.contains(&request.into_inner().service.as_str()) {
+            return Err(Status::not_found("there is no service of this name"));
         }
         Ok(Response::new(response(state(&self.readiness).await)))
     }

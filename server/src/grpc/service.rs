@@ -8,9 +8,9 @@ use super::proto::inference::grpc_inference_service_server::GrpcInferenceService
 use super::proto::inference::*;
 use super::ready::Readiness;
 use super::request;
-use super::status::status;
+use super::status::{invalid, status};
 use super::stream;
-use hydrozoa_serve::{Failure, Server};
+use hydrozoa_serve::{Code, Failure, Server};
 use std::sync::Arc;
 use tokio::sync::Semaphore;
 use tonic::codegen::BoxStream;
@@ -71,6 +71,11 @@ impl Inference {
 /// What this server does not do, in Triton's words for a server that is built without it.
 fn without(feature: &str) -> Status {
     Status::unavailable(format!("the server does not support {feature}"))
+}
+
+fn no_region(kind: &str, name: &str) -> Status {
+    let words = format!("Unable to find {kind} shared memory region: '{name}'");
+    status(Failure::new(Code::NotFound, words))
 }
 
 fn no_client_memory() -> Status {
@@ -203,9 +208,7 @@ impl GrpcInferenceService for Inference {
             name if name.is_empty() => {
                 Ok(Response::new(SystemSharedMemoryStatusResponse::default()))
             }
-            name => Err(Status::not_found(format!(
-                "Unable to find system shared memory region: '{name}'"
-            ))),
+            name => Err(no_region("system", &name)),
         }
     }
 
@@ -229,9 +232,7 @@ impl GrpcInferenceService for Inference {
     ) -> Result<Response<CudaSharedMemoryStatusResponse>, Status> {
         match request.into_inner().name {
             name if name.is_empty() => Ok(Response::new(CudaSharedMemoryStatusResponse::default())),
-            name => Err(Status::not_found(format!(
-                "Unable to find cuda shared memory region: '{name}'"
-            ))),
+            name => Err(no_region("cuda", &name)),
         }
     }
 
@@ -239,10 +240,10 @@ impl GrpcInferenceService for Inference {
         &self,
         request: Request<CudaSharedMemoryRegisterRequest>,
     ) -> Result<Response<CudaSharedMemoryRegisterResponse>, Status> {
-        Err(Status::invalid_argument(format!(
+        Err(status(invalid(format!(
             "failed to register CUDA shared memory region: '{}', GPUs not supported",
             request.into_inner().name
-        )))
+        ))))
     }
 
     async fn cuda_shared_memory_unregister(

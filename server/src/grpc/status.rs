@@ -15,7 +15,25 @@ pub(super) fn status(failure: Failure) -> Status {
         Code::Cancelled => tonic::Code::Cancelled,
         _ => tonic::Code::Unknown,
     };
-    Status::new(code, failure.message)
+    Status::new(code, cut(failure.message))
+}
+
+/// Bytes of a message in a header, at most. Clients close a connection over headers of more than 8 KiB.
+const MOST: usize = 6000;
+
+/// What fits a header of a message.
+fn cut(mut message: String) -> String {
+    let mut size = 0;
+    let end = message.bytes().position(|byte| {
+        // Others are written as `%XX`.
+        size += if matches!(byte, b' '..=b'~') && byte != b'%' { 1 } else { 3 };
+        size > MOST
+    });
+    if let Some(end) = end {
+        message.truncate(message.floor_char_boundary(end));
+        message.push_str(" [cut]");
+    }
+    message
 }
 
 /// A failure because of what the request says.
@@ -25,7 +43,7 @@ pub(super) fn invalid(message: impl Into<String>) -> Failure {
 
 #[cfg(test)]
 mod tests {
-    use super::status;
+    use super::{cut, status};
     use hydrozoa_serve::{Code, Failure};
 
     #[test]
@@ -43,5 +61,13 @@ mod tests {
             let status = status(Failure::new(code, "words"));
             assert_eq!((status.code(), status.message()), (expected, "words"));
         }
+    }
+
+    #[test]
+    fn long_words_are_cut() {
+        assert_eq!(cut("a".repeat(6000)), "a".repeat(6000));
+        assert_eq!(cut("a".repeat(6001)), "a".repeat(6000) + " [cut]");
+        // Three bytes, of which each is written as three.
+        assert_eq!(cut("\u{20ac}".repeat(1000)), "\u{20ac}".repeat(666) + " [cut]");
     }
 }

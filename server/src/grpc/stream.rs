@@ -26,8 +26,8 @@ type Answer = Result<ModelStreamInferResponse, Status>;
 /// The parameter of a response that says whether it is the last one of its request.
 const FINAL: &str = "triton_final_response";
 
-/// An event of a request, by the request's number.
-type Happened = (u64, Event, Counted);
+/// An event of a request, by the request's number. A response is counted.
+type Happened = (u64, Event, Option<Counted>);
 
 /// A request under way.
 struct Call {
@@ -162,13 +162,16 @@ impl Conversation {
         let (request, wanted) = request::read(message).map_err(status)?;
         let id = request.id.clone();
         let (happens, unread) = (self.happens.clone(), self.unread.clone());
-        let respond = move |event| drop(happens.send((number, event, unread.count())));
+        let respond = move |event: Event| {
+            let counted = event.response.is_some().then(|| unread.count());
+            drop(happens.send((number, event, counted)));
+        };
         let ticket = model.infer(request, respond);
         Ok(Call { model, id, version, wanted, held: None, _ticket: ticket, _permit: permit })
     }
 
     /// Something has happened to a request.
-    fn event(&mut self, number: u64, event: Event, counted: Counted) -> Result<(), Status> {
+    fn event(&mut self, number: u64, event: Event, counted: Option<Counted>) -> Result<(), Status> {
         let Some(call) = self.calls.get(&number) else { return Ok(()) };
         let is_decoupled = call.model.config().is_decoupled();
         let is_final = event.is_final || !is_decoupled;
@@ -183,6 +186,7 @@ impl Conversation {
             }
             None => None,
         };
+        let counted = counted.unwrap_or_else(|| self.unread.count());
         let mut answer = answer.map(|answer| (Ok(answer), counted));
         if !is_decoupled && let Some(call) = self.calls.get_mut(&number) {
             call.held = call.held.take().or(answer);

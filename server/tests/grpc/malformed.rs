@@ -143,7 +143,7 @@ fn names(all: &mut Vec<ModelInferRequest>) {
         request.inputs[0].datatype = datatype.to_owned();
         all.push(request);
     }
-    for name in ["", "B", "C", "a", "A\0", "\u{20ac}"] {
+    for name in ["", "B", "C", "a", "A\0", "\u{20ac}", &"\n".repeat(100_000)] {
         let mut request = right();
         request.inputs[0].name = name.to_owned();
         all.push(request);
