@@ -1,6 +1,7 @@
 //! Requests against a model's configuration.
 
 use crate::config::{ModelConfig, TensorConfig};
+use crate::datatype::DataType;
 use crate::failure::Failure;
 use crate::request::{Input, Request, decode_bytes};
 
@@ -107,21 +108,17 @@ fn check_input(
             extents(&input.shape),
         )));
     }
-    let count = count(&input.shape).ok_or_else(|| {
+    let count = count(&input.shape, input.data_type).ok_or_else(|| {
         Failure::invalid(format!(
             "input '{name}' for model '{model}' has more elements than can be counted"
         ))
     })?;
     match input.data_type.size() {
         Some(size) => {
-            let bytes = count.checked_mul(size);
-            if bytes != Some(input.data.len()) {
+            let bytes = count * size;
+            if bytes != input.data.len() {
                 return Err(Failure::invalid(format!(
-                    "input byte size mismatch for input '{name}' for model '{model}'. Expected {}, got {}",
-                    bytes.map_or_else(
-                        || "more than can be counted".to_owned(),
-                        |bytes| bytes.to_string()
-                    ),
+                    "input byte size mismatch for input '{name}' for model '{model}'. Expected {bytes}, got {}",
                     input.data.len()
                 )));
             }
@@ -141,10 +138,16 @@ fn check_input(
     Ok(())
 }
 
-fn count(shape: &[i64]) -> Option<usize> {
-    shape
-        .iter()
-        .try_fold(1usize, |product, extent| product.checked_mul(usize::try_from(*extent).ok()?))
+/// The elements of a shape. `None` if an array cannot have its extents: those that are not 0 count even where another one
+/// is, because numpy refuses such a shape.
+fn count(shape: &[i64], data_type: DataType) -> Option<usize> {
+    let size = data_type.size().unwrap_or(size_of::<usize>());
+    let extents: Vec<usize> =
+        shape.iter().map(|extent| usize::try_from(*extent).ok()).collect::<Option<_>>()?;
+    let largest =
+        extents.iter().try_fold(size, |product, extent| product.checked_mul((*extent).max(1)))?;
+    isize::try_from(largest).ok()?;
+    Some(extents.into_iter().product())
 }
 
 fn extents(shape: &[i64]) -> String {
@@ -221,7 +224,8 @@ output { name: "OUT" data_type: TYPE_FP32 dims: [ 1 ] }
             (vec![a(&[5, 2, 1], 40)], &[], "must be <= 4"),
             (vec![a(&[0, 2, 1], 0)], &[], "at least 1"),
             (vec![a(&[1, 2, 1], 7)], &[], "Expected 8, got 7"),
-            (vec![a(&[1, 2, huge], 8)], &[], "more"),
+            (vec![a(&[1, 2, huge], 8)], &[], "more elements than can be counted"),
+            (vec![a(&[0, 2, huge], 0)], &[], "more elements than can be counted"),
             (vec![a(&[huge, 2, huge], 8)], &[], "more elements than can be counted"),
             (vec![a(&[2, 2, 1], 16), text(&[b"x"], &[1, 1])], &[], "batch size does not match"),
             (vec![a(&[1, 2, 1], 8), text(&[b"x", b"y"], &[1, 1])], &[], "expected 1 strings"),

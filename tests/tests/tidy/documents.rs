@@ -20,12 +20,14 @@ fn tests(sources: &[Source]) -> BTreeSet<String> {
     for source in sources.iter().filter(|source| source.path.ends_with(".rs")) {
         let mut attribute = false;
         for line in source.text.lines().map(str::trim) {
-            let name = line.strip_prefix("fn ").and_then(|rest| rest.split_once('('));
+            let item = line.strip_prefix("async ").unwrap_or(line);
+            let name = item.strip_prefix("fn ").and_then(|rest| rest.split_once('('));
             match name {
                 Some((name, _)) if attribute => found.extend([name.to_owned()]),
                 _ => {}
             }
-            attribute = line == "#[test]" || attribute && (line.starts_with("#[") || line == ")]");
+            let is_test = line == "#[test]" || line.starts_with("#[tokio::test");
+            attribute = is_test || attribute && (line.starts_with("#[") || line == ")]");
         }
         // `const TESTS: &[Test] = &[("name", function), …]` of tests that run in processes of their own.
         let tables =

@@ -1,0 +1,181 @@
+//! The Open Inference Protocol over gRPC, as Triton speaks it.
+//!
+//! ```no_run
+//! use hydrozoa_server::grpc;
+//!
+//! # async fn f(server: hydrozoa_serve::Server) -> Result<(), Box<dyn std::error::Error>> {
+//! let listener = tokio::net::TcpListener::bind("0.0.0.0:8001").await?;
+//! let shutdown = async { drop(tokio::signal::ctrl_c().await) };
+//! grpc::serve(listener, server, grpc::Options::default(), shutdown).await?;
+//! # Ok(()) }
+//! ```
+
+mod admission;
+mod classify;
+mod codec;
+mod contents;
+mod health;
+mod infer;
+mod life;
+mod models;
+mod parameters;
+mod proto;
+mod ready;
+mod received;
+mod request;
+mod response;
+mod service;
+mod status;
+mod stream;
+
+use admission::{Admission, Limited};
+use hydrozoa_serve::Server;
+use life::{Life, Stage};
+use proto::inference::grpc_inference_service_server::GrpcInferenceServiceServer;
+use ready::Readiness;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::sync::{Semaphore, oneshot};
+use tonic::codec::CompressionEncoding;
+use tonic::service::Routes;
+use tonic::transport::server::TcpIncoming;
+
+/// Limits and habits of a server.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The server's name in its metadata: Triton's, because clients check it.
+    pub name: String,
+    /// Bytes of the largest request.
+    pub max_request_size: usize,
+    /// Bytes of the largest response.
+    pub max_response_size: usize,
+    /// Inferences at a time. Others are refused with RESOURCE_EXHAUSTED.
+    pub max_requests: u32,
+    /// Streams of inferences at a time. Others are refused with RESOURCE_EXHAUSTED.
+    pub max_streams: u32,
+    /// Calls at a time on one connection. Others wait in the client.
+    pub max_calls_per_connection: u32,
+    /// Responses that a client of a stream may leave unread. If it leaves more, its stream ends with RESOURCE_EXHAUSTED.
+    pub max_unread_responses: usize,
+    /// Whether responses are compressed for clients that take gzip.
+    pub compress_responses: bool,
+    /// Whether the server is only ready if all models that were loaded serve.
+    pub strict_readiness: bool,
+    /// How long a connection is silent before the server asks whether the client is there. `None`: it never asks.
+    pub keepalive_interval: Option<Duration>,
+    /// How long the server waits for that answer before it closes the connection.
+    pub keepalive_timeout: Duration,
+    /// How old a connection may become. `None`: any age.
+    pub max_connection_age: Option<Duration>,
+    /// How long the server waits for what is under way when it ends.
+    pub drain: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            name: "triton".to_owned(),
+            max_request_size: 256 << 20,
+            max_response_size: i32::MAX as usize,
+            max_requests: 4096,
+            max_streams: 1024,
+            max_calls_per_connection: 1024,
+            max_unread_responses: 4096,
+            compress_responses: false,
+            strict_readiness: true,
+            keepalive_interval: Some(Duration::from_secs(7200)),
+            keepalive_timeout: Duration::from_secs(20),
+            max_connection_age: None,
+            drain: Duration::from_secs(30),
+        }
+    }
+}
+
+/// Why a server has ended before it was told to.
+#[derive(Debug, thiserror::Error)]
+#[error("serving gRPC: {0}")]
+pub struct Error(#[source] Box<dyn std::error::Error + Send + Sync>);
+
+/// How long open connections are waited for when nothing is under way.
+const CLOSE: Duration = Duration::from_secs(2);
+
+/// The services of a server.
+fn routes(server: &Server, options: &Options, admission: &Arc<Admission>, life: &Life) -> Routes {
+    let readiness = Readiness {
+        server: server.clone(),
+        life: life.clone(),
+        is_strict: options.strict_readiness,
+    };
+    let service = service::Inference {
+        server: server.clone(),
+        options: Arc::new(options.clone()),
+        admission: admission.clone(),
+        life: life.clone(),
+        readiness: readiness.clone(),
+        changes: Arc::new(Semaphore::new(service::CHANGES)),
+    };
+    let mut inference = GrpcInferenceServiceServer::new(service)
+        .max_decoding_message_size(options.max_request_size)
+        .max_encoding_message_size(options.max_response_size)
+        .accept_compressed(CompressionEncoding::Gzip)
+        .accept_compressed(CompressionEncoding::Deflate);
+    if options.compress_responses {
+        inference = inference.send_compressed(CompressionEncoding::Gzip);
+    }
+    let limited = Limited { inner: inference, admission: admission.clone(), life: life.clone() };
+    let checks = health::Checks { readiness, life: life.clone() };
+    Routes::new(limited).add_service(health::service(checks))
+}
+
+/// Serves until `shutdown` is ready, and then ends in order: health says so, further inferences are refused, those under way
+/// have [`Options::drain`] to end, and what is left then is cancelled. The models stay loaded.
+///
+/// # Errors
+///
+/// [`Error`] if the listener fails.
+pub async fn serve(
+    listener: TcpListener,
+    server: Server,
+    options: Options,
+    shutdown: impl Future<Output = ()> + Send,
+) -> Result<(), Error> {
+    let (stage, life) = Life::new();
+    let admission = Arc::new(Admission::new(&options));
+    let mut transport = tonic::transport::Server::builder()
+        .max_concurrent_streams(options.max_calls_per_connection)
+        .http2_keepalive_interval(options.keepalive_interval)
+        .http2_keepalive_timeout(Some(options.keepalive_timeout))
+        .http2_adaptive_window(Some(true));
+    if let Some(age) = options.max_connection_age {
+        transport = transport.max_connection_age(age);
+    }
+    let (close, closed) = oneshot::channel::<()>();
+    let ended = transport
+        .add_routes(routes(&server, &options, &admission, &life))
+        .serve_with_incoming_shutdown(
+            TcpIncoming::from(listener).with_nodelay(Some(true)),
+            async { drop(closed.await) },
+        );
+    tokio::pin!(ended);
+    let failed = |error: tonic::transport::Error| Error(error.into());
+    tokio::select! {
+        outcome = &mut ended => return outcome.map_err(failed),
+        () = shutdown => stage.send_replace(Stage::Draining),
+    };
+    tracing::info!("gRPC: the server ends; inferences under way have {:?}", options.drain);
+    tokio::select! {
+        outcome = &mut ended => return outcome.map_err(failed),
+        drained = tokio::time::timeout(options.drain, admission.idle()) => if drained.is_err() {
+            tracing::warn!("gRPC: inferences under way are cancelled after {:?}", options.drain);
+        },
+    }
+    stage.send_replace(Stage::Ended);
+    drop(close);
+    match tokio::time::timeout(CLOSE, ended).await {
+        Ok(outcome) => outcome.map_err(failed),
+        // A client that does not close its connection cannot keep the server.
+        Err(_) => Ok(()),
+    }
+}

@@ -1,0 +1,211 @@
+//! What there is: models, their configurations and statistics, and repositories.
+
+use super::proto;
+use super::proto::inference::model_metadata_response::TensorMetadata;
+use super::proto::inference::model_repository_parameter::ParameterChoice as Choice;
+use super::proto::inference::repository_index_response::ModelIndex;
+use super::proto::inference::{
+    InferStatistics, ModelConfigResponse, ModelMetadataResponse, ModelRepositoryParameter,
+    ModelStatistics, StatisticDuration,
+};
+use super::request;
+use super::status::invalid;
+use hydrozoa_serve::config::TensorConfig;
+use hydrozoa_serve::{Code, Failure, Indexed, LoadError, Model, Server, State};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// The versions of models that serve, of one model or of all.
+fn serving(server: &Server, name: &str) -> Vec<(String, i64)> {
+    let of_version = |model: Indexed| model.version.map(|version| (model.name, version));
+    let mut all: Vec<_> = server.index().into_iter().filter_map(of_version).collect();
+    all.retain(|(model, _)| name.is_empty() || model == name);
+    all
+}
+
+fn tensors(tensors: &[TensorConfig], is_batch: bool) -> Vec<TensorMetadata> {
+    let one = |tensor: &TensorConfig| {
+        let batch = is_batch.then_some(-1);
+        TensorMetadata {
+            name: tensor.name.clone(),
+            datatype: tensor.data_type.name().to_owned(),
+            shape: batch.into_iter().chain(tensor.dims.iter().copied()).collect(),
+        }
+    };
+    tensors.iter().map(one).collect()
+}
+
+/// What a model takes and gives.
+pub(super) fn metadata(
+    server: &Server,
+    name: &str,
+    version: &str,
+) -> Result<ModelMetadataResponse, Failure> {
+    let model = request::model(server, name, version)?;
+    let config = model.config();
+    let versions = match version {
+        "" => serving(server, name).into_iter().map(|(_, number)| number.to_string()).collect(),
+        _ => vec![model.version().to_string()],
+    };
+    let is_batch = config.max_batch_size() > 0;
+    Ok(ModelMetadataResponse {
+        name: config.name().to_owned(),
+        versions,
+        platform: config.json()["backend"].as_str().unwrap_or_default().to_owned(),
+        inputs: tensors(config.inputs(), is_batch),
+        outputs: tensors(config.outputs(), is_batch),
+    })
+}
+
+/// A model's configuration, defaults included.
+pub(super) fn config(
+    server: &Server,
+    name: &str,
+    version: &str,
+) -> Result<ModelConfigResponse, Failure> {
+    let model = request::model(server, name, version)?;
+    let config =
+        proto::model_config(model.config()).map_err(|words| Failure::new(Code::Internal, words))?;
+    Ok(ModelConfigResponse { config: Some(config) })
+}
+
+fn duration(count: u64, time: Duration) -> Option<StatisticDuration> {
+    Some(StatisticDuration { count, ns: time.as_nanos().try_into().unwrap_or(u64::MAX) })
+}
+
+fn statistics_of(model: &Model) -> ModelStatistics {
+    let done = model.statistics();
+    let none = duration(0, Duration::ZERO);
+    ModelStatistics {
+        name: model.config().name().to_owned(),
+        version: model.version().to_string(),
+        inference_count: done.inferences,
+        execution_count: done.executions,
+        inference_stats: Some(InferStatistics {
+            success: duration(done.success, done.queue + done.compute),
+            fail: duration(done.failed, Duration::ZERO),
+            queue: duration(done.success, done.queue),
+            // Inputs and outputs are not copied, so they take no time of their own.
+            compute_input: duration(done.success, Duration::ZERO),
+            compute_infer: duration(done.success, done.compute),
+            compute_output: duration(done.success, Duration::ZERO),
+            cache_hit: none,
+            cache_miss: none,
+        }),
+        ..ModelStatistics::default()
+    }
+}
+
+/// What models have done: one version, all versions of a model, or all models.
+pub(super) fn statistics(
+    server: &Server,
+    name: &str,
+    version: &str,
+) -> Result<Vec<ModelStatistics>, Failure> {
+    let number = request::version(version)?;
+    if !name.is_empty() {
+        let model = server.model(name, number)?;
+        if number.is_some() {
+            return Ok(vec![statistics_of(&model)]);
+        }
+    }
+    // A model that is unloaded just now is left out.
+    let all = serving(server, name).into_iter();
+    let models = all.filter_map(|(name, version)| server.model(&name, Some(version)).ok());
+    Ok(models.map(|model| statistics_of(&model)).collect())
+}
+
+fn one_repository(name: &str) -> Result<(), Failure> {
+    if name.is_empty() {
+        return Ok(());
+    }
+    let words = "'repository_name' specification is not supported";
+    Err(Failure::new(Code::Unsupported, words))
+}
+
+/// All models of the repositories, or those that serve.
+pub(super) fn index(
+    server: &Server,
+    repository: &str,
+    only_ready: bool,
+) -> Result<Vec<ModelIndex>, Failure> {
+    one_repository(repository)?;
+    let one = |model: Indexed| {
+        let state = match (&model.state, model.version) {
+            (_, Some(_)) => "READY",
+            (State::Loading, None) => "LOADING",
+            _ => "UNAVAILABLE",
+        };
+        let reason = match model.state {
+            State::Failed(why) => why,
+            State::Unloaded => "unloaded".to_owned(),
+            _ => String::new(),
+        };
+        let version = model.version.map(|number| number.to_string()).unwrap_or_default();
+        ModelIndex { name: model.name, version, state: state.to_owned(), reason }
+    };
+    let mut models: Vec<_> = server.index().into_iter().map(one).collect();
+    models.retain(|model| !only_ready || model.state == "READY");
+    Ok(models)
+}
+
+type Parameters = BTreeMap<String, ModelRepositoryParameter>;
+
+/// Loads a model, or loads it again.
+pub(super) fn load(
+    server: &Server,
+    repository: &str,
+    name: &str,
+    parameters: &Parameters,
+) -> Result<(), Failure> {
+    one_repository(repository)?;
+    for (parameter, value) in parameters {
+        let expected = match (parameter.as_str(), &value.parameter_choice) {
+            ("config", Some(Choice::StringParam(_))) => continue,
+            ("config", _) => "string_param",
+            (file, Some(Choice::BytesParam(_))) if file.starts_with("file:") => continue,
+            (file, _) if file.starts_with("file:") => "bytes_param",
+            _ => return Err(invalid(format!("unrecognized load parameter '{parameter}'."))),
+        };
+        return Err(invalid(format!(
+            "invalid value type for load parameter '{parameter}', expected {expected}."
+        )));
+    }
+    if let Some(parameter) = parameters.keys().next() {
+        return Err(Failure::new(
+            Code::Unsupported,
+            format!(
+                "failed to load '{name}', this server takes configurations and files from repositories only, not as load \
+                 parameter '{parameter}'"
+            ),
+        ));
+    }
+    server
+        .load(name)
+        .map_err(|error| Failure::new(Code::Internal, format!("failed to load '{name}', {error}")))
+}
+
+/// Takes a model out of service.
+pub(super) fn unload(
+    server: &Server,
+    repository: &str,
+    name: &str,
+    parameters: &Parameters,
+) -> Result<(), Failure> {
+    one_repository(repository)?;
+    // No model depends on another one here.
+    if let Some(value) = parameters.get("unload_dependents")
+        && !matches!(value.parameter_choice, Some(Choice::BoolParam(_)))
+    {
+        return Err(invalid(
+            "invalid value type for 'unload_dependents' parameter, expected bool_param.",
+        ));
+    }
+    match server.unload(name) {
+        // A model that was never loaded need not be unloaded. So it is with Triton.
+        Ok(()) | Err(LoadError::Unknown { .. }) => Ok(()),
+        Err(error) => {
+            Err(Failure::new(Code::Internal, format!("failed to unload '{name}', {error}")))
+        }
+    }
+}

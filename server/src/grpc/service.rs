@@ -1,0 +1,269 @@
+//! The methods of the protocol.
+
+use super::Options;
+use super::admission::{Admission, Permit};
+use super::life::Life;
+use super::models;
+use super::proto::inference::grpc_inference_service_server::GrpcInferenceService;
+use super::proto::inference::*;
+use super::ready::Readiness;
+use super::request;
+use super::status::{invalid, status};
+use super::stream;
+use hydrozoa_serve::{Code, Failure, Server};
+use std::sync::Arc;
+use tokio::sync::Semaphore;
+use tonic::codegen::BoxStream;
+use tonic::{Request, Response, Status, Streaming};
+
+/// Answers calls.
+#[derive(Clone)]
+pub(super) struct Inference {
+    pub(super) server: Server,
+    pub(super) options: Arc<Options>,
+    pub(super) admission: Arc<Admission>,
+    pub(super) life: Life,
+    pub(super) readiness: Readiness,
+    /// Places for loads and unloads. Who finds none waits without a thread.
+    pub(super) changes: Arc<Semaphore>,
+}
+
+/// Loads and unloads at a time.
+pub(super) const CHANGES: usize = 16;
+
+/// What the server does of Triton's extensions to the protocol.
+const EXTENSIONS: [&str; 8] = [
+    "classification",
+    "sequence",
+    "model_repository",
+    "schedule_policy",
+    "model_configuration",
+    "binary_tensor_data",
+    "parameters",
+    "statistics",
+];
+
+impl Inference {
+    /// Does what may wait, on a thread that may.
+    async fn blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Server) -> Result<T, Failure> + Send + 'static,
+    ) -> Result<T, Status> {
+        let server = self.server.clone();
+        let outcome = tokio::task::spawn_blocking(move || work(&server)).await;
+        outcome.map_err(|error| Status::internal(error.to_string()))?.map_err(status)
+    }
+
+    /// Loads or unloads a model. It goes on if the client goes away.
+    async fn change(
+        &self,
+        work: impl FnOnce(&Server) -> Result<(), Failure> + Send + 'static,
+    ) -> Result<(), Status> {
+        let place = self.changes.clone().acquire_owned().await;
+        self.blocking(move |server| {
+            let _place = place;
+            work(server)
+        })
+        .await
+    }
+}
+
+/// What this server does not do, in Triton's words for a server that is built without it.
+fn without(feature: &str) -> Status {
+    Status::unavailable(format!("the server does not support {feature}"))
+}
+
+fn no_region(kind: &str, name: &str) -> Status {
+    let words = format!("Unable to find {kind} shared memory region: '{name}'");
+    status(Failure::new(Code::NotFound, words))
+}
+
+fn no_client_memory() -> Status {
+    Status::unimplemented("Client shared memory is disabled.")
+}
+
+#[tonic::async_trait]
+impl GrpcInferenceService for Inference {
+    async fn server_live(
+        &self,
+        _: Request<ServerLiveRequest>,
+    ) -> Result<Response<ServerLiveResponse>, Status> {
+        Ok(Response::new(ServerLiveResponse { live: true }))
+    }
+
+    async fn server_ready(
+        &self,
+        _: Request<ServerReadyRequest>,
+    ) -> Result<Response<ServerReadyResponse>, Status> {
+        Ok(Response::new(ServerReadyResponse { ready: self.readiness.is_ready().await }))
+    }
+
+    async fn model_ready(
+        &self,
+        request: Request<ModelReadyRequest>,
+    ) -> Result<Response<ModelReadyResponse>, Status> {
+        let ModelReadyRequest { name, version } = request.into_inner();
+        let version = request::version(&version).map_err(status)?;
+        let ready = self.server.model(&name, version).is_ok();
+        Ok(Response::new(ModelReadyResponse { ready }))
+    }
+
+    async fn server_metadata(
+        &self,
+        _: Request<ServerMetadataRequest>,
+    ) -> Result<Response<ServerMetadataResponse>, Status> {
+        Ok(Response::new(ServerMetadataResponse {
+            name: self.options.name.clone(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            extensions: EXTENSIONS.map(str::to_owned).to_vec(),
+        }))
+    }
+
+    async fn model_metadata(
+        &self,
+        request: Request<ModelMetadataRequest>,
+    ) -> Result<Response<ModelMetadataResponse>, Status> {
+        let ModelMetadataRequest { name, version } = request.into_inner();
+        let work = move |server: &Server| models::metadata(server, &name, &version);
+        self.blocking(work).await.map(Response::new)
+    }
+
+    async fn model_config(
+        &self,
+        request: Request<ModelConfigRequest>,
+    ) -> Result<Response<ModelConfigResponse>, Status> {
+        let ModelConfigRequest { name, version } = request.into_inner();
+        let work = move |server: &Server| models::config(server, &name, &version);
+        self.blocking(work).await.map(Response::new)
+    }
+
+    async fn model_statistics(
+        &self,
+        request: Request<ModelStatisticsRequest>,
+    ) -> Result<Response<ModelStatisticsResponse>, Status> {
+        let ModelStatisticsRequest { name, version } = request.into_inner();
+        let work = move |server: &Server| models::statistics(server, &name, &version);
+        let model_stats = self.blocking(work).await?;
+        Ok(Response::new(ModelStatisticsResponse { model_stats }))
+    }
+
+    async fn model_infer(
+        &self,
+        request: Request<ModelInferRequest>,
+    ) -> Result<Response<ModelInferResponse>, Status> {
+        self.infer(request).await
+    }
+
+    type ModelStreamInferStream = BoxStream<ModelStreamInferResponse>;
+
+    async fn model_stream_infer(
+        &self,
+        mut request: Request<Streaming<ModelInferRequest>>,
+    ) -> Result<Response<Self::ModelStreamInferStream>, Status> {
+        let permit = request.extensions_mut().remove::<Permit>();
+        let ends_at_error =
+            request.metadata().get("triton_grpc_error").is_some_and(|value| value == "true");
+        Ok(Response::new(stream::start(self, request.into_inner(), permit, ends_at_error)))
+    }
+
+    async fn repository_index(
+        &self,
+        request: Request<RepositoryIndexRequest>,
+    ) -> Result<Response<RepositoryIndexResponse>, Status> {
+        let RepositoryIndexRequest { repository_name, ready } = request.into_inner();
+        let work = move |server: &Server| models::index(server, &repository_name, ready);
+        let models = self.blocking(work).await?;
+        Ok(Response::new(RepositoryIndexResponse { models }))
+    }
+
+    async fn repository_model_load(
+        &self,
+        request: Request<RepositoryModelLoadRequest>,
+    ) -> Result<Response<RepositoryModelLoadResponse>, Status> {
+        let RepositoryModelLoadRequest { repository_name, model_name, parameters } =
+            request.into_inner();
+        self.change(move |server| models::load(server, &repository_name, &model_name, &parameters))
+            .await?;
+        Ok(Response::new(RepositoryModelLoadResponse {}))
+    }
+
+    async fn repository_model_unload(
+        &self,
+        request: Request<RepositoryModelUnloadRequest>,
+    ) -> Result<Response<RepositoryModelUnloadResponse>, Status> {
+        let RepositoryModelUnloadRequest { repository_name, model_name, parameters } =
+            request.into_inner();
+        self.change(move |server| {
+            models::unload(server, &repository_name, &model_name, &parameters)
+        })
+        .await?;
+        Ok(Response::new(RepositoryModelUnloadResponse {}))
+    }
+
+    async fn system_shared_memory_status(
+        &self,
+        request: Request<SystemSharedMemoryStatusRequest>,
+    ) -> Result<Response<SystemSharedMemoryStatusResponse>, Status> {
+        match request.into_inner().name {
+            name if name.is_empty() => {
+                Ok(Response::new(SystemSharedMemoryStatusResponse::default()))
+            }
+            name => Err(no_region("system", &name)),
+        }
+    }
+
+    async fn system_shared_memory_register(
+        &self,
+        _: Request<SystemSharedMemoryRegisterRequest>,
+    ) -> Result<Response<SystemSharedMemoryRegisterResponse>, Status> {
+        Err(no_client_memory())
+    }
+
+    async fn system_shared_memory_unregister(
+        &self,
+        _: Request<SystemSharedMemoryUnregisterRequest>,
+    ) -> Result<Response<SystemSharedMemoryUnregisterResponse>, Status> {
+        Err(no_client_memory())
+    }
+
+    async fn cuda_shared_memory_status(
+        &self,
+        request: Request<CudaSharedMemoryStatusRequest>,
+    ) -> Result<Response<CudaSharedMemoryStatusResponse>, Status> {
+        match request.into_inner().name {
+            name if name.is_empty() => Ok(Response::new(CudaSharedMemoryStatusResponse::default())),
+            name => Err(no_region("cuda", &name)),
+        }
+    }
+
+    async fn cuda_shared_memory_register(
+        &self,
+        request: Request<CudaSharedMemoryRegisterRequest>,
+    ) -> Result<Response<CudaSharedMemoryRegisterResponse>, Status> {
+        Err(status(invalid(format!(
+            "failed to register CUDA shared memory region: '{}', GPUs not supported",
+            request.into_inner().name
+        ))))
+    }
+
+    async fn cuda_shared_memory_unregister(
+        &self,
+        _: Request<CudaSharedMemoryUnregisterRequest>,
+    ) -> Result<Response<CudaSharedMemoryUnregisterResponse>, Status> {
+        Err(no_client_memory())
+    }
+
+    async fn trace_setting(
+        &self,
+        _: Request<TraceSettingRequest>,
+    ) -> Result<Response<TraceSettingResponse>, Status> {
+        Err(without("trace"))
+    }
+
+    async fn log_settings(
+        &self,
+        _: Request<LogSettingsRequest>,
+    ) -> Result<Response<LogSettingsResponse>, Status> {
+        Err(without("dynamic logging"))
+    }
+}

@@ -1,0 +1,9 @@
+//! The Open Inference Protocol over gRPC, as a client sees it.
+
+mod calls;
+mod common;
+mod endings;
+mod limits;
+mod malformed;
+mod repositories;
+mod streams;
