@@ -23,6 +23,7 @@ use crate::sys::environ::{Environment, Steady};
 use crate::sys::lock::{Mutex, Rank, Reentrant};
 use crate::sys::{dynamic, lock};
 use crate::system::SYSTEM;
+use crate::system::search::{self, Absence};
 use crate::visible::debugger;
 use crate::visible::publish;
 use crate::visible::redirect::{Everywhere, redirect};
@@ -349,6 +350,19 @@ impl Loader {
     /// Whether the system's loader has loaded the file at `path`, for the program or for domains.
     pub fn system_has(&self, path: &Path) -> bool {
         SYSTEM.by_path(path).is_ok_and(|object| object.is_some())
+    }
+
+    /// The file that the system's loader would load for `name`, as far as that depends on no object's own search path: in
+    /// `LD_LIBRARY_PATH`, its cache and its directories. Nothing is loaded.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if one of the places cannot be examined.
+    pub fn system_finds(&self, name: &str) -> Result<Option<PathBuf>> {
+        match search::find(name, &[]) {
+            Ok(path) => Ok(Some(path)),
+            Err(Absence::Nowhere(_)) => Ok(None),
+            Err(Absence::Unknown(error)) => Err(error),
+        }
     }
 
     /// Redirects the calls that the system's object `soname` makes to functions of these names, its own ones among

@@ -6,7 +6,7 @@ use crate::heap::{self, Heap};
 use crate::libraries::{LibraryRules, Loaders};
 use crate::python::{Installation, Search};
 use crate::thread::signals::Guard;
-use crate::torch::{Adapter, Member, OwnGuards, Release, TorchPolicy, files, slots};
+use crate::torch::{Adapter, Member, OwnGuards, Release, TorchPolicy, device_code, files, slots};
 use hydrozoa_loader::{Domain, Interposition, Library, Loader};
 use std::sync::Arc;
 
@@ -177,7 +177,11 @@ impl Torch {
         answers: &[(&str, Interposition)],
         environment: Option<&Environment>,
     ) -> Result<Place> {
-        let mut builder = self.loader(rules)?.domain(name);
+        let loader = self.loader(rules)?;
+        let mut builder = loader.domain(name);
+        for (symbol, interposition) in device_code::interpositions(&loader) {
+            builder = builder.interpose(symbol, interposition);
+        }
         let libpython = python.library().canonicalize().unwrap_or_default();
         if let Some(libpython) = libpython.file_name() {
             // `os.posix_spawn` without variables frees the array if `environ` moves meanwhile (CPython, posixmodule.c,

@@ -156,6 +156,25 @@ fn memory_of_each_kind_is_in_the_row_of_its_owner() {
     });
 }
 
+/// As malloc gives them in plain python: the kernel's page of zeros stands for them.
+#[test]
+fn zeros_that_python_asks_for_take_no_memory_until_they_are_written() {
+    alone(PATIENCE, || {
+        for pool in pools(1) {
+            let session = pool.acquire().unwrap();
+            let raw_heap = || session.interpreter().memory().unwrap().raw_heap;
+            let before = raw_heap();
+            run(&session, "import builtins\nbuiltins.held = bytes(8 << 20)\nassert not any(held)");
+            let zeros = raw_heap() - before;
+            assert!(zeros < MIB / 2, "{zeros}");
+            // The same memory again, in which there is something now.
+            run(&session, "import builtins\ndel builtins.held\nbuiltins.held = b'1' * (8 << 20)");
+            assert!(raw_heap() - before > 7 * MIB);
+            run(&session, "import builtins\ndel builtins.held\nassert not any(bytes(8 << 20))");
+        }
+    });
+}
+
 #[test]
 fn stacks_of_threads_count_while_the_threads_run() {
     alone(PATIENCE, || {

@@ -9,7 +9,12 @@ use std::path::Path;
 /// Whether the kernel offers a CUDA device and `CUDA_VISIBLE_DEVICES` does not hide all of them.
 pub(super) fn is_visible() -> bool {
     let named = std::env::var_os("CUDA_VISIBLE_DEVICES");
-    exists_below(Path::new("/")) && allowed_by(named.as_deref())
+    exists() && allowed_by(named.as_deref())
+}
+
+/// Whether the kernel offers a CUDA device.
+pub(super) fn exists() -> bool {
+    exists_below(Path::new("/"))
 }
 
 /// Whether the file system at `root` has a device node of NVIDIA's driver: `/dev/nvidia0` and so on (the driver's

@@ -1,7 +1,7 @@
 //! torch in many interpreters.
 //!
 //! Policy [`TorchPolicy::Isolated`] replicates torch's C++ libraries with each interpreter. From here it
-//! needs only [`fake_device`]. Policy [`TorchPolicy::Shared`] loads them once, by the system's loader; each
+//! needs only [`fake_device`] and [`device_code`]. Policy [`TorchPolicy::Shared`] loads them once, by the system's loader; each
 //! interpreter has its own libtorch_python. What libtorch keeps for *the* interpreter is then
 //! answered from outside: every reference of a replica to one of the functions listed in
 //! [`Member::interpositions`] comes here instead.
@@ -16,6 +16,7 @@
 //! | [`traceback`] | gatherers of Python frames | each asked on its own threads |
 //! | [`anomaly`] | two variables | one interpreter, while it is alone |
 //! | [`fake_device`] | the stand-in for a missing CUDA device | one that lives for ever |
+//! | [`device_code`] | kernels of each library, in CUDA's runtime | none without a driver |
 //! | [`profiler`] | one profiler session | it, one at a time |
 //! | [`state`] | flags, default dtype and generator | each its own |
 //! | [`switches`] | switches of TorchScript, its fuser and functorch | each its own |
@@ -55,6 +56,7 @@ mod classes;
 mod common;
 mod cxx;
 mod device;
+pub(crate) mod device_code;
 mod dispatch;
 mod engines;
 mod exported;

@@ -1,0 +1,67 @@
+//! The device code of interpreters' libraries, in a process where no device can run it.
+//!
+//! A library that nvcc has compiled has constructors that tell CUDA's runtime each of its kernels and variables
+//! (`__cudaRegisterFunction`, crt/host_runtime.h of the toolkit). The runtime is one for the process and keeps a record of
+//! each in malloc: 82,000 blocks, 6.9 MiB, for each replica of torch 2.11's libraries. It looks them up when a kernel is
+//! launched. Without a driver every launch fails before that, with `cudaErrorInsufficientDriver`. So libraries of
+//! interpreters register nothing in a process that has no driver when its first interpreter starts.
+
+use super::device;
+use hydrozoa_loader::{Interposition, Loader};
+use std::ffi::{c_char, c_void};
+use std::sync::OnceLock;
+
+/// The driver, as the runtime asks the system's loader for it.
+const DRIVER: &str = "libcuda.so.1";
+
+/// The functions that constructors and destructors call. All but the first give nothing.
+const FUNCTIONS: [&str; 9] = [
+    "__cudaRegisterFatBinary",
+    "__cudaRegisterFatBinaryEnd",
+    "__cudaUnregisterFatBinary",
+    "__cudaRegisterFunction",
+    "__cudaRegisterVar",
+    "__cudaRegisterHostVar",
+    "__cudaRegisterManagedVar",
+    "__cudaRegisterTexture",
+    "__cudaRegisterSurface",
+];
+
+/// What stands in the place of the functions that register device code, for all interpreters of the process.
+pub(crate) fn interpositions(loader: &Loader) -> Vec<(&'static str, Interposition)> {
+    static MAY_RUN: OnceLock<bool> = OnceLock::new();
+    if *MAY_RUN.get_or_init(|| may_run(loader)) {
+        return Vec::new();
+    }
+    // SAFETY: the callers use the result of the first function as a name for the others alone. The arguments are the caller's to
+    // take off the stack in the C calling conventions of the machines that the loader knows.
+    let (nothing, initialised) = unsafe {
+        (
+            Interposition::function(register_nothing as *const c_void),
+            Interposition::function(initialise_nothing as *const c_void),
+        )
+    };
+    let all = FUNCTIONS.into_iter().map(|name| (name, nothing));
+    all.chain([("__cudaInitModule", initialised)]).collect()
+}
+
+/// Whether device code may ever run in this process: there is a device or a driver, or the program has brought a runtime or
+/// a driver of its own.
+fn may_run(loader: &Loader) -> bool {
+    device::exists()
+        || !matches!(loader.system_finds(DRIVER), Ok(None))
+        || ["cuInit", FUNCTIONS[0]].iter().any(|name| loader.system_symbol(name).is_some())
+}
+
+/// A place of which only the address counts.
+static HANDLE: u8 = 0;
+
+/// `void **__cudaRegisterFatBinary(void *)`, and its relatives, which return nothing.
+extern "C" fn register_nothing() -> *const c_void {
+    (&raw const HANDLE).cast()
+}
+
+/// `char __cudaInitModule(void **)`: the variables of a library are where device code finds them.
+extern "C" fn initialise_nothing() -> c_char {
+    1
+}
