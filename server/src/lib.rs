@@ -9,4 +9,5 @@ mod metadata;
 mod metrics;
 mod service;
 
+pub use hydrozoa_serve::{LoadError, Server};
 pub use service::{Control, Permit, Service, Settings};

@@ -65,13 +65,7 @@ impl Service {
                 if let Some(version) = line.version {
                     fields.insert("version".to_owned(), json!(version.to_string()));
                 }
-                // A version that serves is ready, whatever becomes of a later load.
-                let (state, reason) = match (line.version, line.state) {
-                    (Some(_), _) | (None, State::Ready) => ("READY", String::new()),
-                    (None, State::Loading) => ("LOADING", String::new()),
-                    (None, State::Failed(why)) => ("UNAVAILABLE", why),
-                    (None, _) => ("", String::new()),
-                };
+                let (state, reason) = state(line.version, line.state);
                 for (field, text) in [("state", state.to_owned()), ("reason", reason)] {
                     if !text.is_empty() {
                         fields.insert(field.to_owned(), json!(text));
@@ -80,6 +74,27 @@ impl Service {
                 Value::Object(fields)
             })
             .collect()
+    }
+
+    /// The models that were loaded or should have been, as a table for a log.
+    pub fn table(&self) -> String {
+        let heads = ["model", "version", "state"].map(str::to_owned);
+        let rows = self.server().loaded().into_iter().map(|line| {
+            let version = line.version.map(|version| version.to_string()).unwrap_or_default();
+            let (state, reason) = state(line.version, line.state);
+            // The log has the rest of the reason.
+            let reason = reason.lines().next().map(|first| format!(": {first}"));
+            [line.name, version, format!("{state}{}", reason.unwrap_or_default())]
+        });
+        let rows: Vec<[String; 3]> = [heads].into_iter().chain(rows).collect();
+        let width = |column: usize| {
+            rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default()
+        };
+        let (first, second) = (width(0), width(1));
+        let lines = rows.iter().map(|[model, version, state]| {
+            format!("  {model:first$}  {version:second$}  {state}").trim_end().to_owned()
+        });
+        lines.collect::<Vec<_>>().join("\n")
     }
 
     /// The statistics of a model, or of all that serve, as JSON of the protocol.
@@ -117,6 +132,17 @@ impl Service {
             versions.filter_map(move |number| server.model(name, Some(number)).ok())
         });
         versions.collect()
+    }
+}
+
+/// A state by Triton's name, and the reason for it.
+fn state(version: Option<i64>, state: State) -> (&'static str, String) {
+    match (version, state) {
+        // A version that serves is ready, whatever becomes of a later load.
+        (Some(_), _) | (None, State::Ready) => ("READY", String::new()),
+        (None, State::Loading) => ("LOADING", String::new()),
+        (None, State::Failed(why)) => ("UNAVAILABLE", why),
+        (None, _) => ("", String::new()),
     }
 }
 

@@ -4,6 +4,7 @@ use hydrozoa_serve::{Code, Failure, LoadError, Server, State};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinSet;
 
 /// Who loads and unloads models.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -105,6 +106,22 @@ impl Service {
                     .any(|line| line.version.is_none() && is_missing(&line.state)))
     }
 
+    /// Loads these models, so many at once. Returns those that failed.
+    pub async fn load_all(&self, names: Vec<String>, at_once: usize) -> Vec<(String, LoadError)> {
+        let turns = Arc::new(Semaphore::new(at_once.clamp(1, Semaphore::MAX_PERMITS)));
+        let mut loads = JoinSet::new();
+        for name in names {
+            let (server, turns) = (self.server().clone(), turns.clone());
+            loads.spawn(async move {
+                let _turn = turns.acquire().await.expect("nobody closes it");
+                blocking(move || server.load(&name).err().map(|error| (name, error))).await
+            });
+        }
+        let mut failed: Vec<_> = loads.join_all().await.into_iter().flatten().collect();
+        failed.sort_by(|(one, _), (other, _)| one.cmp(other));
+        failed
+    }
+
     /// Counts a request.
     ///
     /// # Errors
@@ -152,9 +169,7 @@ impl Service {
         }
         let _turn = self.0.changes.acquire().await.expect("nobody closes it");
         let (server, model) = (self.server().clone(), name.to_owned());
-        let changed = tokio::task::spawn_blocking(move || change(&server, &model)).await;
-        let outcome = changed.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
-        outcome.map_err(|error| {
+        blocking(move || change(&server, &model)).await.map_err(|error| {
             let code = match &error {
                 LoadError::Unknown { .. } => Code::NotFound,
                 LoadError::Busy { .. } => Code::Unavailable,
@@ -163,5 +178,14 @@ impl Service {
             };
             Failure::new(code, format!("failed to {verb} '{name}', {error}"))
         })
+    }
+}
+
+/// Runs work that waits, on a thread for such work.
+pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(value) => value,
+        // Nobody aborts the task.
+        Err(error) => std::panic::resume_unwind(error.into_panic()),
     }
 }

@@ -59,11 +59,5 @@ const LARGE: usize = 128 << 10;
 
 /// Runs work on so many bytes, on a thread for such work if they are many.
 async fn apart<T: Send + 'static>(size: usize, work: impl FnOnce() -> T + Send + 'static) -> T {
-    if size < LARGE {
-        return work();
-    }
-    match tokio::task::spawn_blocking(work).await {
-        Ok(value) => value,
-        Err(error) => std::panic::resume_unwind(error.into_panic()),
-    }
+    if size < LARGE { work() } else { crate::service::blocking(work).await }
 }

@@ -4,7 +4,7 @@ use super::params::Fields;
 use super::problem::{JSON, Problem};
 use super::read::Reader;
 use super::{Limits, generate, infer};
-use crate::service::Service;
+use crate::service::{Service, blocking};
 use axum::Router;
 use axum::extract::{FromRequestParts, RawPathParams, Request, State};
 use axum::http::request::Parts;
@@ -185,8 +185,8 @@ async fn index(State(front): State<Front>, request: Request) -> Result<Response,
     let is_ready = fields(&front, request, |fields| fields.read("ready")).await?;
     let service = front.service.clone();
     // It reads the repositories' folders.
-    let index = tokio::task::spawn_blocking(move || service.index(is_ready.unwrap_or_default()));
-    Ok(found(&index.await.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))))
+    let index = blocking(move || service.index(is_ready.unwrap_or_default())).await;
+    Ok(found(&index))
 }
 
 async fn load(
