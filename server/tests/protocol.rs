@@ -2,8 +2,7 @@
 
 mod common;
 
-use common::{ECHO, FLOATS, Site};
-use hydrozoa_serve::DataType;
+use common::{ECHO, FLOATS, Site, types};
 use serde_json::{Value, json};
 
 #[test]
@@ -83,24 +82,6 @@ fn tensors_in_json_are_answered_in_json() {
     assert_eq!(answer.ok(), expected);
     let named = site.post("/v2/models/m/versions/1/infer", request.to_string());
     assert_eq!(named.ok()["model_version"], "1");
-}
-
-/// A configuration with an optional input and an output of the same name for each type.
-fn types() -> (Vec<DataType>, String) {
-    let names = [
-        "BOOL", "UINT8", "UINT16", "UINT32", "UINT64", "INT8", "INT16", "INT32", "INT64", "FP16",
-        "FP32", "FP64", "BF16", "BYTES",
-    ];
-    let types: Vec<_> = names.iter().map(|name| DataType::of_name(name).unwrap()).collect();
-    let config = types.iter().map(|data_type| {
-        let of = data_type.config_name();
-        format!(
-            "input {{ name: \"{data_type}\" data_type: {of} dims: [ -1 ] optional: true }}
-             output {{ name: \"{data_type}\" data_type: {of} dims: [ -1 ] }}\n"
-        )
-    });
-    let config = config.collect();
-    (types, config)
 }
 
 #[test]

@@ -98,7 +98,16 @@ async fn begin(front: &Front, target: &Target, request: Request) -> Result<Respo
     };
     let server = front.service.server();
     let (model, ticket) = server.infer(&target.name, target.version, request, respond)?;
-    Ok(Responses { id, model, events, waiting, limit, _ticket: ticket, _permit: permit })
+    Ok(Responses {
+        id,
+        model,
+        events,
+        waiting,
+        limit,
+        is_over: false,
+        _ticket: ticket,
+        _permit: permit,
+    })
 }
 
 type Answer = Result<hydrozoa_serve::Response, Failure>;
@@ -124,6 +133,7 @@ struct Responses {
     /// Bytes that wait to be sent.
     waiting: Arc<AtomicUsize>,
     limit: usize,
+    is_over: bool,
     _ticket: Ticket,
     _permit: Permit,
 }
@@ -137,13 +147,20 @@ impl Responses {
         &mut self,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<hydrozoa_serve::Response, Problem>>> {
+        if self.is_over {
+            return Poll::Ready(None);
+        }
         Poll::Ready(match ready!(self.events.poll_recv(context)) {
             Some(Sent::Response(response)) => {
                 self.waiting.fetch_sub(size(&response), Ordering::Relaxed);
                 Some(response.map_err(Problem::from))
             }
-            Some(Sent::End) => None,
+            Some(Sent::End) => {
+                self.is_over = true;
+                None
+            }
             None => {
+                self.is_over = true;
                 let words = format!(
                     "the request was cancelled: more than {} bytes of responses wait to be read",
                     self.limit

@@ -3,7 +3,7 @@
 // Each test file uses some of it.
 #![allow(dead_code, reason = "each test file is a crate of its own, and uses some of this")]
 
-use hydrozoa_serve::Server;
+use hydrozoa_serve::{DataType, Server};
 use hydrozoa_server::http::{Address, Limits, Listener, router, serve};
 use hydrozoa_server::{Control, Service, Settings};
 use serde_json::Value;
@@ -83,7 +83,7 @@ impl Site {
 
     /// Takes no further connections, and waits for those that there are. Returns how many had a request at the end.
     pub fn end(&mut self, patience: Duration) -> usize {
-        drop(self.end.take().unwrap().send(patience));
+        let _ = self.end.take().unwrap().send(patience);
         self.runtime.block_on(self.served.take().unwrap()).unwrap()
     }
 
@@ -125,8 +125,8 @@ impl Site {
     /// Sends bytes as they are, and reads until the server closes the connection.
     pub fn raw(&self, bytes: &[u8]) -> Vec<u8> {
         let mut connection = self.connect();
+        // The server may have answered and closed before it has read all.
         drop(connection.write_all(bytes));
-        drop(connection.shutdown(std::net::Shutdown::Write));
         let mut answer = Vec::new();
         drop(connection.read_to_end(&mut answer));
         answer
@@ -247,3 +247,21 @@ class TritonPythonModel:
             responses.append(pb_utils.InferenceResponse(tensors))
         return responses
 ";
+
+/// A configuration with an optional input and an output of the same name for each type.
+pub fn types() -> (Vec<DataType>, String) {
+    let names = [
+        "BOOL", "UINT8", "UINT16", "UINT32", "UINT64", "INT8", "INT16", "INT32", "INT64", "FP16",
+        "FP32", "FP64", "BF16", "BYTES",
+    ];
+    let types: Vec<_> = names.iter().map(|name| DataType::of_name(name).unwrap()).collect();
+    let config = types.iter().map(|data_type| {
+        let of = data_type.config_name();
+        format!(
+            "input {{ name: \"{data_type}\" data_type: {of} dims: [ -1 ] optional: true }}
+             output {{ name: \"{data_type}\" data_type: {of} dims: [ -1 ] }}\n"
+        )
+    });
+    let config = config.collect();
+    (types, config)
+}
