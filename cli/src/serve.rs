@@ -72,7 +72,12 @@ enum Mode {
 #[command(next_help_heading = "Network")]
 struct Network {
     /// The address for HTTP, or `unix:PATH`
-    #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0")]
+    #[arg(
+        long,
+        value_name = "ADDRESS",
+        default_value = "0.0.0.0",
+        overrides_with = "http_address"
+    )]
     http_address: String,
     /// The port for HTTP; 0 for one that is free
     #[arg(long, value_name = "PORT", default_value_t = 8000)]

@@ -17,11 +17,12 @@ use crate::steps::Count;
 use crate::workspace;
 
 /// The crates with an interface for users, and their features: all but `tch`, which needs libtorch to compile.
-const CRATES: [(&str, &str); 4] = [
+const CRATES: [(&str, &str); 5] = [
     ("hydrozoa", "anyhow,async,chrono,half,ndarray,num-complex,serde"),
     ("hydrozoa-loader", ""),
     ("hydrozoa-measure", ""),
     ("hydrozoa-serve", ""),
+    ("hydrozoa-server", ""),
 ];
 
 /// Options of `cargo xtask interface`.

@@ -9,7 +9,8 @@ use crate::workspace;
 
 /// The crates with an interface for users. `hydrozoa-payload` is only for `hydrozoa`, and the tool
 /// does not read macros.
-const CRATES: [&str; 4] = ["hydrozoa-loader", "hydrozoa", "hydrozoa-measure", "hydrozoa-serve"];
+const CRATES: [&str; 5] =
+    ["hydrozoa-loader", "hydrozoa", "hydrozoa-measure", "hydrozoa-serve", "hydrozoa-server"];
 
 /// Compares the interfaces with those of the last tag.
 pub fn run() -> Result<()> {

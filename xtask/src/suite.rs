@@ -242,6 +242,7 @@ fn name_pythons<'c>(command: &'c mut Command, numpy: &[Environment]) -> Result<&
 /// The environment variables of the tests.
 struct Place<'a> {
     environment: &'a Environment,
+    clients: Environment,
     numpy: &'a [Environment],
     models: PathBuf,
     command: PathBuf,
@@ -258,6 +259,7 @@ impl<'a> Place<'a> {
     ) -> Result<Self> {
         Ok(Self {
             environment,
+            clients: environment.with_clients()?,
             numpy,
             command: workspace::build("hydrozoa-cli", "hydrozoa")?,
             compare: workspace::build("hydrozoa-benches", "compare")?,
@@ -286,6 +288,7 @@ impl<'a> Place<'a> {
     fn name(&self, command: &mut Command) -> Result<()> {
         name_pythons(command, self.numpy)?
             .env("HYDROZOA_TEST_VENV", self.environment.root())
+            .env("HYDROZOA_TEST_CLIENTS", self.clients.root())
             .env("HYDROZOA_TEST_MODELS", &self.models)
             .env("HYDROZOA_TEST_COMMAND", &self.command)
             .env("HYDROZOA_TEST_EXTENSION", &self.extension)
