@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use clap::{ArgAction, ValueEnum};
 use hydrozoa_server::http::{self, Address, Limits, Listener};
-use hydrozoa_server::{Control, Service, Settings};
+use hydrozoa_server::{Control, Service, Settings, Watch};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tracing::level_filters::LevelFilter;
@@ -40,9 +40,12 @@ pub struct Options {
 #[derive(clap::Args)]
 #[command(next_help_heading = "Models")]
 struct Models {
-    /// Who loads models: nobody after the start, or clients
+    /// Who loads models after the start
     #[arg(long, value_enum, value_name = "MODE", default_value_t = Mode::None)]
     model_control_mode: Mode,
+    /// Seconds between looks at the repositories, if changes of files load models
+    #[arg(long, value_name = "N", default_value_t = 15)]
+    repository_poll_secs: u64,
     /// A model to load at the start if clients load models; `*` for all
     #[arg(long, value_name = "MODEL")]
     load_model: Vec<String>,
@@ -62,9 +65,11 @@ struct Models {
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Mode {
-    /// All models are loaded at the start
+    /// Nobody
     None,
-    /// Clients load and unload models; `--load-model` names those of the start
+    /// Whoever changes files: new and changed models are loaded, those that are gone are unloaded
+    Poll,
+    /// Clients; `--load-model` names the models of the start
     Explicit,
 }
 
@@ -100,6 +105,9 @@ struct Network {
     /// Seconds for a request's body
     #[arg(long, value_name = "N", default_value_t = Limits::default().body_timeout.as_secs())]
     http_body_timeout_secs: u64,
+    /// Seconds in which a client may read nothing of its response
+    #[arg(long, value_name = "N", default_value_t = Limits::default().write_timeout.as_secs())]
+    http_write_timeout_secs: u64,
     /// Requests under way at once; further ones are told to come later
     #[arg(long, value_name = "N", default_value_t = Settings::default().max_requests)]
     max_requests: usize,
@@ -164,6 +172,7 @@ impl Network {
         limits.max_connections = self.http_max_connections;
         limits.header_timeout = Duration::from_secs(self.http_header_timeout_secs);
         limits.body_timeout = Duration::from_secs(self.http_body_timeout_secs);
+        limits.write_timeout = Duration::from_secs(self.http_write_timeout_secs);
         limits
     }
 }
@@ -268,6 +277,12 @@ async fn serve(options: &Options, service: &Service) -> Result<Instant> {
             http::serve(listener, router, &limits, end).await
         });
     }
+    let mut watch = Watch::default();
+    let is_watched = options.models.model_control_mode == Mode::Poll;
+    if is_watched {
+        // What changes while models are loaded is found afterwards.
+        watch.look(service.server());
+    }
     // Clients can ask meanwhile whether the server is ready.
     let loading = load(options, service);
     let signal = async {
@@ -283,7 +298,11 @@ async fn serve(options: &Options, service: &Service) -> Result<Instant> {
             loaded?;
             service.open();
             tracing::info!("the server is ready");
-            signal.await
+            let pause = Duration::from_secs(options.models.repository_poll_secs.max(1));
+            tokio::select! {
+                name = &mut signal => name,
+                () = service.follow(watch, pause), if is_watched => unreachable!("nobody ends it"),
+            }
         }
     };
     let began = Instant::now();
@@ -307,8 +326,8 @@ async fn load(options: &Options, service: &Service) -> Result<()> {
     let models = &options.models;
     let all = service.server().names();
     let names = match (models.model_control_mode, &models.load_model[..]) {
-        (Mode::None, []) => all,
-        (Mode::None, _) => bail!("--load-model needs --model-control-mode=explicit"),
+        (Mode::None | Mode::Poll, []) => all,
+        (Mode::None | Mode::Poll, _) => bail!("--load-model needs --model-control-mode=explicit"),
         (Mode::Explicit, [star]) if star == "*" => all,
         (Mode::Explicit, names) => {
             ensure!(!names.iter().any(|name| name == "*"), "--load-model=* stands alone");

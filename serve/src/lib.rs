@@ -34,6 +34,7 @@ mod queue;
 mod request;
 mod server;
 mod statistics;
+mod watch;
 
 pub use datatype::DataType;
 pub use failure::{Code, Failure};
@@ -45,3 +46,4 @@ pub use request::{
 };
 pub use server::{Indexed, Server, State};
 pub use statistics::Statistics;
+pub use watch::{Changes, Watch};

@@ -273,18 +273,24 @@ impl Model {
     ///
     /// The request is cancelled when the ticket is dropped.
     pub fn infer(&self, request: Request, respond: impl FnMut(Event) + Send + 'static) -> Ticket {
-        self.admit(request, respond).ticket()
+        let size = self.check(&request);
+        self.admit(request, size, respond).ticket()
     }
 
-    /// Puts a request into the queue. One that cannot be there is told so later, by [`Admitted::ticket`]: the caller may
+    /// How many places of a batch a request takes, or why it cannot have any.
+    pub(crate) fn check(&self, request: &Request) -> Result<usize, Failure> {
+        check::check(request, &self.config)
+    }
+
+    /// Puts a request that was checked into the queue. One that cannot be there is told so later, by [`Admitted::ticket`]: the caller may
     /// hold a lock.
     pub(crate) fn admit(
         &self,
         mut request: Request,
+        checked: Result<usize, Failure>,
         mut respond: impl FnMut(Event) + Send + 'static,
     ) -> Admitted {
         let began = Instant::now();
-        let checked = check::check(&request, &self.config);
         let size = *checked.as_ref().unwrap_or(&1);
         if request.outputs.is_empty() {
             // A model of Triton's is told all their names then.

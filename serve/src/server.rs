@@ -127,7 +127,8 @@ impl Server {
         names
     }
 
-    fn find(&self, name: &str) -> Result<PathBuf, LoadError> {
+    /// The folder of a model.
+    pub(crate) fn find(&self, name: &str) -> Result<PathBuf, LoadError> {
         let repositories = self.0.repositories.read();
         // A name is one folder, and never a way out of the repository.
         let is_name =
@@ -337,11 +338,17 @@ impl Server {
         request: Request,
         respond: impl FnMut(Event) + Send + 'static,
     ) -> Result<(Arc<Model>, Ticket), Failure> {
-        let (model, admitted) = {
+        let mut model = self.model(name, version)?;
+        let admitted = loop {
+            // This may take long, and nobody waits for it.
+            let size = model.check(&request);
             // Who replaces or takes out a version needs this lock before it closes the queue.
             let models = self.0.models.read();
-            let model = find(&models, name, version)?;
-            (model.clone(), model.admit(request, respond))
+            let current = find(&models, name, version)?;
+            if Arc::ptr_eq(current, &model) {
+                break model.admit(request, size, respond);
+            }
+            model = current.clone();
         };
         Ok((model, admitted.ticket()))
     }

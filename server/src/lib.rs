@@ -9,5 +9,5 @@ mod metadata;
 mod metrics;
 mod service;
 
-pub use hydrozoa_serve::{LoadError, Server};
+pub use hydrozoa_serve::{LoadError, Server, Watch};
 pub use service::{Control, Permit, Service, Settings};

@@ -1,8 +1,9 @@
 //! What the protocols share: models, readiness, and how many requests are under way.
 
-use hydrozoa_serve::{Code, Failure, LoadError, Server, State};
+use hydrozoa_serve::{Code, Failure, LoadError, Server, State, Watch};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 
@@ -120,6 +121,32 @@ impl Service {
         let mut failed: Vec<_> = loads.join_all().await.into_iter().flatten().collect();
         failed.sort_by(|(one, _), (other, _)| one.cmp(other));
         failed
+    }
+
+    /// Loads models that have changed since `watch` has looked, and unloads those that are gone, again and again. The
+    /// log says what becomes of them. This never ends by itself.
+    pub async fn follow(&self, mut watch: Watch, pause: Duration) {
+        loop {
+            tokio::time::sleep(pause).await;
+            let server = self.server().clone();
+            watch = blocking(move || {
+                let changes = watch.look(&server);
+                for name in changes.changed {
+                    match server.load(&name) {
+                        Ok(()) => tracing::info!("`{name}` has changed, and is loaded"),
+                        Err(error) => tracing::error!("`{name}` has changed: {error}"),
+                    }
+                }
+                for name in changes.gone {
+                    // One that was never loaded is no loss.
+                    if server.unload(&name).is_ok() {
+                        tracing::info!("`{name}` is gone, and is unloaded");
+                    }
+                }
+                watch
+            })
+            .await;
+        }
     }
 
     /// Counts a request.

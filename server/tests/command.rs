@@ -223,3 +223,22 @@ fn clients_of_the_command_load_models_if_they_may() {
     assert_eq!(Answer::read(&mut connection).status, 200);
     assert_eq!(ready("second"), 200);
 }
+
+#[test]
+fn the_command_follows_changes_of_files_if_it_should() {
+    let folder = tempfile::tempdir().unwrap();
+    write(folder.path(), "first", ECHO);
+    let options = ["--model-control-mode", "poll", "--repository-poll-secs", "1"];
+    let mut process = Process::start(folder.path(), &options);
+    let http = process.address("HTTP at ");
+    process.line("the server is ready");
+    write(folder.path(), "second", ECHO);
+    process.line("`second` has changed, and is loaded");
+    assert_eq!(get(http, "/v2/models/second/ready").status, 200);
+    fs::write(folder.path().join("first/1/model.py"), "raise ImportError('not today')").unwrap();
+    process.line("`first` has changed: model `first`, version 1: ImportError: not today");
+    assert_eq!(get(http, "/v2/models/first/ready").status, 200, "the former version serves");
+    fs::remove_dir_all(folder.path().join("first")).unwrap();
+    process.line("`first` is gone, and is unloaded");
+    assert_eq!(get(http, "/v2/models/first/ready").status, 400);
+}

@@ -115,6 +115,37 @@ fn headers_are_as_long_and_take_as_long_as_they_may() {
 }
 
 #[test]
+fn a_client_that_does_not_read_its_response_is_not_waited_for() {
+    let mut limits = Limits::default();
+    limits.write_timeout = Duration::from_millis(300);
+    limits.max_connections = 1;
+    let site = Site::with(limits, |_| {});
+    let code = "
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+class TritonPythonModel:
+    def execute(self, requests):
+        large = np.zeros((1, 8 << 20), np.float32)
+        return [pb_utils.InferenceResponse([pb_utils.Tensor('OUT', large)]) for _ in requests]
+";
+    site.model("m", FLOATS, code);
+    let mut body: serde_json::Value = serde_json::from_str(&request(1)).unwrap();
+    body["parameters"] = json!({ "binary_data_output": true });
+    let body = body.to_string();
+    let mut connection = site.connect();
+    let length = body.len();
+    let head =
+        format!("POST /v2/models/m/infer HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\n");
+    connection.write_all(format!("{head}{body}").as_bytes()).unwrap();
+    // The only place is free again.
+    assert_eq!(site.get("/v2/health/live").status, 200);
+    let mut answer = Vec::new();
+    drop(connection.read_to_end(&mut answer));
+    assert!(answer.starts_with(b"HTTP/1.1 200 OK") && answer.len() < 32 << 20, "{}", answer.len());
+}
+
+#[test]
 fn there_are_as_many_requests_under_way_as_there_may_be() {
     let site = Site::with(Limits::default(), |settings| settings.max_requests = 1);
     site.model("sleeps", FLOATS, SLEEPS);

@@ -2,6 +2,7 @@
 
 use super::Limits;
 use super::listen::{Listener, Stream};
+use super::patience::Patient;
 use axum::Router;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -97,7 +98,8 @@ async fn connection(
         .header_read_timeout(limits.header_timeout)
         .max_buf_size(limits.max_header_size.max(LEAST_BUFFER));
     let service = TowerToHyperService::new(router);
-    let mut connection = std::pin::pin!(builder.serve_connection(TokioIo::new(stream), service));
+    let stream = TokioIo::new(Patient::new(stream, limits.write_timeout));
+    let mut connection = std::pin::pin!(builder.serve_connection(stream, service));
     let ending = async move { drop(is_ending.wait_for(|is_ending| *is_ending).await) };
     let ended = tokio::select! {
         ended = &mut connection => ended,

@@ -12,6 +12,7 @@ mod infer;
 mod listen;
 mod params;
 mod parse;
+mod patience;
 mod problem;
 mod read;
 mod reply;
@@ -40,6 +41,8 @@ pub struct Limits {
     pub header_timeout: Duration,
     /// How long a request's body may take.
     pub body_timeout: Duration,
+    /// How long a client may read nothing of a response that it has asked for.
+    pub write_timeout: Duration,
 }
 
 impl Default for Limits {
@@ -50,6 +53,7 @@ impl Default for Limits {
             max_connections: 4096,
             header_timeout: Duration::from_secs(60),
             body_timeout: Duration::from_secs(300),
+            write_timeout: Duration::from_secs(60),
         }
     }
 }
