@@ -11,6 +11,7 @@ mod doctor;
 mod inspect;
 mod package;
 mod python;
+mod serve;
 
 use std::path::PathBuf;
 
@@ -34,6 +35,8 @@ enum Command {
     Inspect(inspect::Options),
     /// Builds, shows and checks packages of models
     Package(package::Options),
+    /// Serves repositories of models over HTTP, as Triton does
+    Serve(Box<serve::Options>),
     /// Lists the Pythons, torch and limits that it finds, and says what would fail and how to fix it
     Doctor(doctor::Options),
 }
@@ -128,7 +131,8 @@ hydrozoa::c_main!(run);
 fn run() -> i32 {
     let command = Arguments::parse().command;
     // The copy's warnings must not go to what its program opens in place of standard error.
-    if output::has_standard_error() {
+    // A server has a log of its own.
+    if output::has_standard_error() && !matches!(command, Command::Serve(_)) {
         output::show_warnings();
     }
     match &command {
@@ -140,6 +144,7 @@ fn run() -> i32 {
         Command::Bench(options) => bench::run(&options),
         Command::Inspect(options) => inspect::run(&options),
         Command::Package(options) => package::run(options),
+        Command::Serve(options) => serve::run(&options),
         Command::Doctor(options) => doctor::run(&options),
     };
     match outcome {

@@ -37,6 +37,7 @@ mod sequences;
 mod server;
 mod statistics;
 mod warmup;
+mod watch;
 
 pub use datatype::DataType;
 pub use failure::{Code, Failure};
@@ -48,3 +49,4 @@ pub use request::{
 };
 pub use server::{Indexed, Server, State};
 pub use statistics::Statistics;
+pub use watch::{Changes, Watch};

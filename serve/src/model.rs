@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Weak};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use std::{fs, io};
 
 /// Why a model could not be loaded.
@@ -287,27 +287,43 @@ impl Model {
     /// is marked, or an error. It must not wait.
     ///
     /// The request is cancelled when the ticket is dropped.
-    pub fn infer(
+    pub fn infer(&self, request: Request, respond: impl FnMut(Event) + Send + 'static) -> Ticket {
+        let size = self.check(&request);
+        self.admit(request, size, respond).ticket()
+    }
+
+    /// How many places of a batch a request takes, or why it cannot have any.
+    pub(crate) fn check(&self, request: &Request) -> Result<usize, Failure> {
+        check::check(request, &self.config)
+    }
+
+    /// Puts a request that was checked into the queue. One that cannot be there is told so later, by [`Admitted::ticket`]: the caller may
+    /// hold a lock.
+    pub(crate) fn admit(
         &self,
-        request: Request,
+        mut request: Request,
+        checked: Result<usize, Failure>,
         mut respond: impl FnMut(Event) + Send + 'static,
-    ) -> Ticket {
-        let checked = check::check(&request, &self.config);
+    ) -> Admitted {
+        let began = Instant::now();
         let size = *checked.as_ref().unwrap_or(&1);
+        if request.outputs.is_empty() {
+            // A model of Triton's is told all their names then.
+            request.outputs =
+                self.config.outputs().iter().map(|output| output.name.clone()).collect();
+        }
         let counters = self.counters.clone();
         let respond = move |event: Event| {
             if event.is_final {
-                counters.ended(size, !matches!(event.response, Some(Err(_))));
+                let is_success = !matches!(event.response, Some(Err(_)));
+                counters.ended(size, is_success, began.elapsed());
             }
             respond(event);
         };
         let pending = Arc::new(Pending::new(Box::new(respond), self.config.is_decoupled()));
-        let ticket = Ticket(Arc::downgrade(&pending));
-        match checked {
-            Ok(size) => self.scheduler.put(self.config.name(), request, pending, size),
-            Err(failure) => pending.fail(failure),
-        }
-        ticket
+        let put = |size| self.scheduler.put(self.config.name(), request, pending.clone(), size);
+        let refused = checked.and_then(put).err();
+        Admitted { pending, refused }
     }
 
     /// Takes no further requests, serves those that wait, and ends the instances and their interpreters.
@@ -401,6 +417,23 @@ impl Runs {
             version: self.version,
             source: source.into(),
         }
+    }
+}
+
+/// A request in the queue, or one that cannot be there.
+pub(crate) struct Admitted {
+    pending: Arc<Pending>,
+    refused: Option<Failure>,
+}
+
+impl Admitted {
+    /// Tells the client if the request was refused.
+    pub(crate) fn ticket(self) -> Ticket {
+        let ticket = Ticket(Arc::downgrade(&self.pending));
+        if let Some(failure) = self.refused {
+            self.pending.fail(failure);
+        }
+        ticket
     }
 }
 

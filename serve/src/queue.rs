@@ -141,8 +141,18 @@ impl Queue {
         self.state.lock().lines.values().map(Line::len).sum()
     }
 
-    /// Puts a request into the queue. If that cannot be, its client hears why.
-    pub(crate) fn put(&self, model: &str, request: Request, pending: Arc<Pending>, size: usize) {
+    /// Puts a request into the queue.
+    ///
+    /// # Errors
+    ///
+    /// Why that cannot be. The client has not heard of it.
+    pub(crate) fn put(
+        &self,
+        model: &str,
+        request: Request,
+        pending: Arc<Pending>,
+        size: usize,
+    ) -> Result<(), Failure> {
         let level = self.rules.level(&request);
         let policy = self.rules.policy(level);
         let since = Instant::now();
@@ -163,7 +173,6 @@ impl Queue {
             } else if state.is_closed {
                 Some("the model is being unloaded")
             } else {
-                let pending = pending.clone();
                 let queued = Queued { request, pending, size, since, deadline, is_stand_in: false };
                 state.lines.entry(level).or_default().waiting.push_back(queued);
                 None
@@ -171,9 +180,12 @@ impl Queue {
         };
         match refused {
             Some(reason) => {
-                pending.fail(Failure::new(Code::Unavailable, format!("{reason} (model '{model}')")))
+                Err(Failure::new(Code::Unavailable, format!("{reason} (model '{model}')")))
             }
-            None => drop(self.changed.notify_one()),
+            None => {
+                self.changed.notify_one();
+                Ok(())
+            }
         }
     }
 

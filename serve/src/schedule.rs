@@ -44,8 +44,18 @@ impl Scheduler {
         }
     }
 
-    /// Takes a request. If that cannot be, its client hears why.
-    pub(crate) fn put(&self, model: &str, request: Request, pending: Arc<Pending>, size: usize) {
+    /// Takes a request.
+    ///
+    /// # Errors
+    ///
+    /// Why that cannot be. The client has not heard of it.
+    pub(crate) fn put(
+        &self,
+        model: &str,
+        request: Request,
+        pending: Arc<Pending>,
+        size: usize,
+    ) -> Result<(), Failure> {
         match self {
             Scheduler::Queue(queue) => queue.put(model, request, pending, size),
             Scheduler::Sequences(sequences) => sequences.put(model, request, pending, size),

@@ -3,9 +3,10 @@
 use crate::config::ConfigDraft;
 use crate::failure::{Code, Failure};
 use crate::metrics::Metrics;
-use crate::model::{LoadError, Model, Source, versions};
+use crate::model::{LoadError, Model, Source, Ticket, versions};
 use crate::pending::Process;
 use crate::python::Context;
+use crate::request::{Event, Request};
 use hydrozoa::Builder;
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use std::collections::BTreeMap;
@@ -126,7 +127,8 @@ impl Server {
         names
     }
 
-    fn find(&self, name: &str) -> Result<PathBuf, LoadError> {
+    /// The folder of a model.
+    pub(crate) fn find(&self, name: &str) -> Result<PathBuf, LoadError> {
         let repositories = self.0.repositories.read();
         // A name is one folder, and never a way out of the repository.
         let is_name =
@@ -279,8 +281,17 @@ impl Server {
 
     /// All models: those that the repositories have, and those that were loaded.
     pub fn index(&self) -> Vec<Indexed> {
+        self.indexed(self.names())
+    }
+
+    /// The models that were loaded, or should have been. This reads no folder.
+    pub fn loaded(&self) -> Vec<Indexed> {
+        self.indexed(Vec::new())
+    }
+
+    /// Those of these names, and all that were loaded.
+    fn indexed(&self, mut names: Vec<String>) -> Vec<Indexed> {
         let models = self.0.models.read();
-        let mut names = self.names();
         names.extend(models.keys().cloned());
         names.sort();
         names.dedup();
@@ -308,32 +319,44 @@ impl Server {
     ///
     /// [`Code::NotFound`] if there is none, [`Code::Unavailable`] if it does not serve now.
     pub fn model(&self, name: &str, version: Option<i64>) -> Result<Arc<Model>, Failure> {
-        let models = self.0.models.read();
-        let Some(entry) = models.get(name) else {
-            return Err(Failure::new(
-                Code::NotFound,
-                format!("Request for unknown model: '{name}' is not found"),
-            ));
-        };
-        let found = match version {
-            Some(version) => entry.serving.get(&version),
-            None => entry.serving.values().next_back(),
-        };
-        found.cloned().ok_or_else(|| match (version, &entry.state) {
-            (Some(version), State::Ready) => {
-                let words =
-                    format!("Request for unknown model: '{name}' version {version} is not found");
-                Failure::new(Code::NotFound, words)
+        find(&self.0.models.read(), name, version).cloned()
+    }
+
+    /// Runs a request on a version of a model; without a number on the greatest that serves. `respond` is that of
+    /// [`Model::infer`]. The request is cancelled when the ticket is dropped.
+    ///
+    /// The request is in the queue before the version that is looked up can be replaced, and whoever is in the queue is
+    /// served. So a reload refuses no request.
+    ///
+    /// # Errors
+    ///
+    /// As [`Server::model`]. Then `respond` is not called.
+    pub fn infer(
+        &self,
+        name: &str,
+        version: Option<i64>,
+        request: Request,
+        respond: impl FnMut(Event) + Send + 'static,
+    ) -> Result<(Arc<Model>, Ticket), Failure> {
+        let mut model = self.model(name, version)?;
+        let admitted = loop {
+            // This may take long, and nobody waits for it.
+            let size = model.check(&request);
+            // Who replaces or takes out a version needs this lock before it closes the queue.
+            let models = self.0.models.read();
+            let current = find(&models, name, version)?;
+            if Arc::ptr_eq(current, &model) {
+                break model.admit(request, size, respond);
             }
-            (_, State::Failed(why)) => Failure::new(
-                Code::Unavailable,
-                format!("Request for model '{name}', which is not ready: {why}"),
-            ),
-            _ => Failure::new(
-                Code::Unavailable,
-                format!("Request for model '{name}', which is not ready"),
-            ),
-        })
+            model = current.clone();
+        };
+        Ok((model, admitted.ticket()))
+    }
+
+    /// The versions of a model that serve, the least first.
+    pub fn versions(&self, name: &str) -> Vec<i64> {
+        let models = self.0.models.read();
+        models.get(name).map(|entry| entry.serving.keys().copied().collect()).unwrap_or_default()
     }
 
     /// Whether a model serves, or this version of it. An empty text is any version.
@@ -348,4 +371,36 @@ impl Server {
     pub fn metrics(&self) -> &Metrics {
         &self.0.metrics
     }
+}
+
+/// A version that serves; without a number the greatest.
+fn find<'m>(
+    models: &'m BTreeMap<String, Entry>,
+    name: &str,
+    version: Option<i64>,
+) -> Result<&'m Arc<Model>, Failure> {
+    let Some(entry) = models.get(name) else {
+        return Err(Failure::new(
+            Code::NotFound,
+            format!("Request for unknown model: '{name}' is not found"),
+        ));
+    };
+    let found = match version {
+        Some(version) => entry.serving.get(&version),
+        None => entry.serving.values().next_back(),
+    };
+    found.ok_or_else(|| match (version, &entry.state) {
+        (Some(version), State::Ready) => Failure::new(
+            Code::NotFound,
+            format!("Request for unknown model: '{name}' version {version} is not found"),
+        ),
+        (_, State::Failed(why)) => Failure::new(
+            Code::Unavailable,
+            format!("Request for model '{name}', which is not ready: {why}"),
+        ),
+        _ => Failure::new(
+            Code::Unavailable,
+            format!("Request for model '{name}', which is not ready"),
+        ),
+    })
 }

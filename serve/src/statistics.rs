@@ -1,7 +1,7 @@
 //! What a model has done.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 /// Counts and durations since a model was loaded, by the names of the protocol's statistics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -19,6 +19,12 @@ pub struct Statistics {
     pub queue: Duration,
     /// Time that requests have been in the model, taken together.
     pub compute: Duration,
+    /// Time from a request to its last response, of those that succeeded, taken together.
+    pub success_time: Duration,
+    /// The same of those that have failed.
+    pub failed_time: Duration,
+    /// When the last request has succeeded: time since 1970, in whole milliseconds. Zero if none has.
+    pub last_inference: Duration,
 }
 
 /// Counters behind [`Statistics`].
@@ -30,6 +36,9 @@ pub(crate) struct Counters {
     executions: AtomicU64,
     queue: AtomicU64,
     compute: AtomicU64,
+    success_time: AtomicU64,
+    failed_time: AtomicU64,
+    last_inference: AtomicU64,
 }
 
 impl Counters {
@@ -45,13 +54,17 @@ impl Counters {
             .fetch_add(nanoseconds(took).saturating_mul(requests as u64), Ordering::Relaxed);
     }
 
-    /// A request of this batch size has ended.
-    pub(crate) fn ended(&self, size: usize, is_success: bool) {
+    /// A request of this batch size has ended, so long after it began.
+    pub(crate) fn ended(&self, size: usize, is_success: bool, took: Duration) {
         if is_success {
             self.success.fetch_add(1, Ordering::Relaxed);
             self.inferences.fetch_add(size as u64, Ordering::Relaxed);
+            self.success_time.fetch_add(nanoseconds(took), Ordering::Relaxed);
+            let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+            self.last_inference.fetch_max(now.as_millis() as u64, Ordering::Relaxed);
         } else {
             self.failed.fetch_add(1, Ordering::Relaxed);
+            self.failed_time.fetch_add(nanoseconds(took), Ordering::Relaxed);
         }
     }
 
@@ -64,6 +77,9 @@ impl Counters {
             executions: of(&self.executions),
             queue: Duration::from_nanos(of(&self.queue)),
             compute: Duration::from_nanos(of(&self.compute)),
+            success_time: Duration::from_nanos(of(&self.success_time)),
+            failed_time: Duration::from_nanos(of(&self.failed_time)),
+            last_inference: Duration::from_millis(of(&self.last_inference)),
         }
     }
 }

@@ -2,8 +2,8 @@
 
 mod common;
 
-use common::{FLOATS, Repository, answer, events, failure, floats, response};
-use hydrozoa_serve::{Code, LoadError, State};
+use common::{FLOATS, Repository, answer, failure, floats, response};
+use hydrozoa_serve::{Code, Event, LoadError, State};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
@@ -418,19 +418,16 @@ fn reloads_under_load_lose_nothing() {
                 scope.spawn(|| {
                     let (mut last, mut count) = (0.0, 0);
                     while !is_over.load(Ordering::Relaxed) {
-                        // The model may be replaced between both lines: then this one tells so.
-                        let model = repository.server.model("m", None).unwrap();
-                        let all = events(&model, floats(&[0.0]));
-                        match all.into_iter().next().unwrap().response.unwrap() {
-                            Ok(response) => {
-                                let value = common::as_floats(&response.outputs[0])[0];
-                                assert!(value >= last, "version {value} after {last}");
-                                (last, count) = (value, count + 1);
-                            }
-                            Err(failure) => {
-                                assert!(failure.message.contains("unloaded"), "{failure}")
-                            }
-                        }
+                        let (sender, events) = channel();
+                        let respond = move |event: Event| drop(sender.send(event.response));
+                        let request = floats(&[0.0]);
+                        let (model, _ticket) =
+                            repository.server.infer("m", None, request, respond).unwrap();
+                        let response = events.recv().unwrap().unwrap().unwrap();
+                        let value = common::as_floats(&response.outputs[0])[0];
+                        assert!(value >= last, "version {value} after {last}");
+                        assert_eq!(value.max(1.0), model.version() as f32);
+                        (last, count) = (value, count + 1);
                     }
                     (last, count)
                 })

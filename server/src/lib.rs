@@ -1,6 +1,14 @@
-//! Models of [`hydrozoa_serve`] over the network: the Open Inference Protocol, version 2, with the extensions and the words
-//! of Triton.
+//! Serves the models of [`hydrozoa_serve`] by the Open Inference Protocol v2, with Triton's extensions.
+//!
+//! A [`Service`] is what the protocols share: the models, whether they are ready, and how many requests are under way.
 
 #![warn(missing_docs)]
 
 pub mod grpc;
+pub mod http;
+mod metadata;
+mod metrics;
+mod service;
+
+pub use hydrozoa_serve::{LoadError, Server, Watch};
+pub use service::{Control, Permit, Service, Settings};

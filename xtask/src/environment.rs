@@ -85,6 +85,11 @@ impl Environment {
         self.with("workloads", lock::of(self.python.minor).workloads)
     }
 
+    /// An environment with the clients of the server as well. Hydrozoa's interpreters never use it.
+    pub fn with_clients(&self) -> Result<Self> {
+        self.with("clients", lock::of(self.python.minor).clients)
+    }
+
     /// An environment that contains the locked packages alone, and also sees the packages of this environment.
     fn with(&self, kind: &str, lock: Option<&str>) -> Result<Self> {
         let lock = lock.context("the environment has torch")?;

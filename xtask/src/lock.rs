@@ -26,6 +26,9 @@ const MODELS: [&str; 4] =
 /// The further packages that the pieces of work of `cargo xtask workloads` require.
 const WORKLOADS: [&str; 2] = ["pandas", "tokenizers"];
 
+/// The clients of others that the tests of the server run.
+const CLIENTS: [&str; 2] = ["tritonclient", "geventhttpclient"];
+
 /// The lock files of a minor version, compiled into this program.
 pub struct Lock {
     /// All packages of the tests.
@@ -34,6 +37,8 @@ pub struct Lock {
     pub models: Option<&'static str>,
     /// The same for the packages of `cargo xtask workloads`.
     pub workloads: Option<&'static str>,
+    /// The same for the clients of the server.
+    pub clients: Option<&'static str>,
 }
 
 /// The lock files of CPython 3.`minor`, one of [`MINORS`].
@@ -44,6 +49,7 @@ pub fn of(minor: u8) -> Lock {
                 text: include_str!(concat!("../locks/", $version, ".txt")),
                 models: Some(include_str!(concat!("../locks/models-", $version, ".txt"))),
                 workloads: Some(include_str!(concat!("../locks/workloads-", $version, ".txt"))),
+                clients: Some(include_str!(concat!("../locks/clients-", $version, ".txt"))),
             }
         };
     }
@@ -53,7 +59,12 @@ pub fn of(minor: u8) -> Lock {
         12 => with_torch!("cp312"),
         13 => with_torch!("cp313"),
         14 => with_torch!("cp314"),
-        15 => Lock { text: include_str!("../locks/cp315.txt"), models: None, workloads: None },
+        15 => Lock {
+            text: include_str!("../locks/cp315.txt"),
+            models: None,
+            workloads: None,
+            clients: None,
+        },
         _ => unreachable!("MINORS lists the versions that have a lock file"),
     }
 }
@@ -134,7 +145,8 @@ fn rewrite(python: &Python) -> Result<()> {
     // Further packages must be compatible with the pinned ones; their lock files contain the additional packages.
     let pinned: Vec<String> =
         base.lines().filter_map(|line| Some(line.split_once(' ')?.0.to_owned())).collect();
-    for (kind, wanted) in [("models", &MODELS[..]), ("workloads", &WORKLOADS[..])] {
+    let kinds = [("models", &MODELS[..]), ("workloads", &WORKLOADS[..]), ("clients", &CLIENTS[..])];
+    for (kind, wanted) in kinds {
         let further = wanted.iter().map(|&name| name.to_owned());
         let names: Vec<String> = pinned.iter().cloned().chain(further).collect();
         let added: String = resolve(python, &names)?
@@ -226,8 +238,9 @@ mod tests {
     #[test]
     fn further_packages_are_hashed_and_leave_the_pinned_ones_alone() {
         let locks = MINORS.into_iter().flat_map(|minor| {
-            let Lock { text, models, workloads } = of(minor);
-            [(minor, text, models, &MODELS[..]), (minor, text, workloads, &WORKLOADS[..])]
+            let Lock { text, models, workloads, clients } = of(minor);
+            let all = [(models, &MODELS[..]), (workloads, &WORKLOADS[..]), (clients, &CLIENTS[..])];
+            all.map(|(own, wanted)| (minor, text, own, wanted))
         });
         for (minor, base, own, all) in locks {
             let Some(own) = own else { continue };

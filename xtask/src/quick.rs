@@ -51,7 +51,15 @@ pub fn add(steps: &mut Steps) {
         cargo_test(&["--package", "hydrozoa-tests", "--lib", "--test", "tidy"])
     });
     steps.run("unit and integration tests of the crates around the runtime", || {
-        let names = ["hydrozoa", "hydrozoa-tests", "hydrozoa-benches", "hydrozoa-capi"];
+        // Triton's Python models need numpy.
+        let names = [
+            "hydrozoa",
+            "hydrozoa-tests",
+            "hydrozoa-benches",
+            "hydrozoa-capi",
+            "hydrozoa-serve",
+            "hydrozoa-server",
+        ];
         let excluded = names.iter().flat_map(|name| ["--exclude", name]);
         let arguments: Vec<&str> = ["--workspace", "--lib", "--bins", "--tests"]
             .into_iter()
@@ -59,6 +67,9 @@ pub fn add(steps: &mut Steps) {
             .chain(["--no-fail-fast"])
             .collect();
         cargo_test(&arguments)
+    });
+    steps.run("unit tests of the server", || {
+        cargo_test(&["--package", "hydrozoa-serve", "--package", "hydrozoa-server", "--lib"])
     });
     steps.run("unit and integration tests of the runtime without torch", || {
         let programs = without_torch()?;

@@ -200,6 +200,7 @@ fn others(steps: &mut Steps, place: &Place<'_>, pythons: &Pythons, further: Opti
             let environment = Environment::further(other.clone())?;
             let place = Place {
                 environment: &environment,
+                clients: place.clients.clone(),
                 models: demo::export(&environment)?,
                 command: place.command.clone(),
                 compare: place.compare.clone(),
@@ -242,6 +243,7 @@ fn name_pythons<'c>(command: &'c mut Command, numpy: &[Environment]) -> Result<&
 /// The environment variables of the tests.
 struct Place<'a> {
     environment: &'a Environment,
+    clients: PathBuf,
     numpy: &'a [Environment],
     models: PathBuf,
     command: PathBuf,
@@ -258,6 +260,7 @@ impl<'a> Place<'a> {
     ) -> Result<Self> {
         Ok(Self {
             environment,
+            clients: environment.with_clients()?.root().to_owned(),
             numpy,
             command: workspace::build("hydrozoa-cli", "hydrozoa")?,
             compare: workspace::build("hydrozoa-benches", "compare")?,
@@ -286,6 +289,7 @@ impl<'a> Place<'a> {
     fn name(&self, command: &mut Command) -> Result<()> {
         name_pythons(command, self.numpy)?
             .env("HYDROZOA_TEST_VENV", self.environment.root())
+            .env("HYDROZOA_TEST_CLIENTS", &self.clients)
             .env("HYDROZOA_TEST_MODELS", &self.models)
             .env("HYDROZOA_TEST_COMMAND", &self.command)
             .env("HYDROZOA_TEST_EXTENSION", &self.extension)

@@ -154,7 +154,8 @@ impl Call {
         let respond = move |event| drop(sender.send(event));
         let version = (version >= 0).then_some(version);
         let server = server.map_err(|words| Failure::new(crate::Code::Unavailable, words));
-        let outcome = server.and_then(|server| server.model(name, version)).and_then(|model| {
+        let outcome = server.and_then(|server| {
+            let model = server.model(name, version)?;
             if model.config().is_decoupled() && !decoupled {
                 let words = format!(
                     "Model {name} is using the decoupled. The current BLS request call doesn't support models using the \
@@ -163,7 +164,8 @@ impl Call {
                 );
                 return Err(Failure::new(crate::Code::Unsupported, words));
             }
-            Ok(model.infer(request, respond.clone()))
+            let (_, ticket) = server.infer(name, version, request, respond.clone())?;
+            Ok(ticket)
         });
         let ticket = outcome.map_err(|failure| {
             let words = format!("Model {name} - Error when running inference: {}", failure.message);

@@ -43,7 +43,9 @@ fn put(queue: &Queue, id: &str, size: usize, change: impl FnOnce(&mut Request)) 
     };
     let mut request = Request { id: id.to_owned(), inputs: vec![input], ..Request::default() };
     change(&mut request);
-    queue.put("m", request, pending.clone(), size);
+    if let Err(failure) = queue.put("m", request, pending.clone(), size) {
+        pending.fail(failure);
+    }
     Put { pending, events }
 }
 

@@ -118,25 +118,30 @@ impl Sequences {
         self.state.lock().len()
     }
 
-    /// Puts a request behind those of its sequence. If that cannot be, its client hears why.
-    pub(crate) fn put(&self, model: &str, request: Request, pending: Arc<Pending>, size: usize) {
-        if let Err(failure) = self.policy.check(&request, model, size) {
-            return pending.fail(failure);
-        }
+    /// Puts a request behind those of its sequence.
+    ///
+    /// # Errors
+    ///
+    /// Why that cannot be. The client has not heard of it.
+    pub(crate) fn put(
+        &self,
+        model: &str,
+        request: Request,
+        pending: Arc<Pending>,
+        size: usize,
+    ) -> Result<(), Failure> {
+        self.policy.check(&request, model, size)?;
         let since = Instant::now();
         let timeout = Some(request.timeout).filter(|timeout| *timeout > 0);
         let deadline = timeout.map(|timeout| since + Duration::from_micros(timeout));
-        let queued =
-            Queued { request, pending: pending.clone(), size, since, deadline, is_stand_in: false };
-        let outcome = self.state.lock().put(model, queued);
-        match outcome {
-            Ok(Wake::One(instance)) => {
-                self.changed[instance].notify_one();
-            }
-            Ok(Wake::All) => self.wake_all(),
-            Ok(Wake::Nobody) => {}
-            Err(failure) => pending.fail(failure),
+        let queued = Queued { request, pending, size, since, deadline, is_stand_in: false };
+        let wake = self.state.lock().put(model, queued)?;
+        match wake {
+            Wake::One(instance) => drop(self.changed[instance].notify_one()),
+            Wake::All => self.wake_all(),
+            Wake::Nobody => {}
         }
+        Ok(())
     }
 
     fn wake_all(&self) {

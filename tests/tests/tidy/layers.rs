@@ -77,6 +77,7 @@ fn only_the_payload_calls_the_python_c_api() {
         "macros/",
         "measure/",
         "serve/src/",
+        "server/src/",
         "cli/",
         "benches/",
         "tests/src/",

@@ -1,0 +1,374 @@
+//! `hydrozoa serve`: serves repositories of models, as Triton does.
+
+use std::fs::File;
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use clap::{ArgAction, ValueEnum};
+use hydrozoa_server::http::{self, Address, Limits, Listener};
+use hydrozoa_server::{Control, Service, Settings, Watch};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+use tracing::level_filters::LevelFilter;
+
+use crate::Choice;
+
+/// Options that tritonserver has too have its names.
+#[derive(clap::Args)]
+pub struct Options {
+    #[command(flatten)]
+    choice: Choice,
+    /// Folders of models
+    #[arg(value_name = "REPOSITORY")]
+    repositories: Vec<PathBuf>,
+    /// A folder of models, as tritonserver names it
+    #[arg(long = "model-repository", alias = "model-store", value_name = "DIR")]
+    more_repositories: Vec<PathBuf>,
+    /// What the server calls itself
+    #[arg(long, value_name = "NAME", default_value = "hydrozoa")]
+    id: String,
+    #[command(flatten)]
+    models: Models,
+    #[command(flatten)]
+    network: Network,
+    #[command(flatten)]
+    log: Log,
+}
+
+#[derive(clap::Args)]
+#[command(next_help_heading = "Models")]
+struct Models {
+    /// Who loads models after the start
+    #[arg(long, value_enum, value_name = "MODE", default_value_t = Mode::None)]
+    model_control_mode: Mode,
+    /// Seconds between looks at the repositories, if changes of files load models
+    #[arg(long, value_name = "N", default_value_t = 15)]
+    repository_poll_secs: u64,
+    /// A model to load at the start if clients load models; `*` for all
+    #[arg(long, value_name = "MODEL")]
+    load_model: Vec<String>,
+    /// Models that are loaded at once
+    #[arg(long, value_name = "N", default_value_t = 4)]
+    model_load_thread_count: usize,
+    /// End if a model cannot be loaded at the start
+    #[arg(long, value_name = "BOOL", default_value_t = true, action = ArgAction::Set)]
+    exit_on_error: bool,
+    /// Be ready only if all models are
+    #[arg(long, value_name = "BOOL", default_value_t = true, action = ArgAction::Set)]
+    strict_readiness: bool,
+    /// Seconds that requests may take after SIGTERM or SIGINT
+    #[arg(long, value_name = "N", default_value_t = 30)]
+    exit_timeout_secs: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Mode {
+    /// Nobody
+    None,
+    /// Whoever changes files: new and changed models are loaded, those that are gone are unloaded
+    Poll,
+    /// Clients; `--load-model` names the models of the start
+    Explicit,
+}
+
+#[derive(clap::Args)]
+#[command(next_help_heading = "Network")]
+struct Network {
+    /// The address for HTTP, or `unix:PATH`
+    #[arg(
+        long,
+        value_name = "ADDRESS",
+        default_value = "0.0.0.0",
+        overrides_with = "http_address"
+    )]
+    http_address: String,
+    /// The port for HTTP; 0 for one that is free
+    #[arg(long, value_name = "PORT", default_value_t = 8000)]
+    http_port: u16,
+    /// Threads for HTTP
+    #[arg(long, value_name = "N", default_value_t = 4)]
+    http_thread_count: usize,
+    /// Bytes of a request, also after decompression
+    #[arg(long, value_name = "BYTES", default_value_t = Limits::default().max_input_size)]
+    http_max_input_size: usize,
+    /// Bytes of a request's headers
+    #[arg(long, value_name = "BYTES", default_value_t = Limits::default().max_header_size)]
+    http_max_header_size: usize,
+    /// Connections at once
+    #[arg(long, value_name = "N", default_value_t = Limits::default().max_connections)]
+    http_max_connections: usize,
+    /// Seconds for a request's headers, and for an idle connection
+    #[arg(long, value_name = "N", default_value_t = Limits::default().header_timeout.as_secs())]
+    http_header_timeout_secs: u64,
+    /// Seconds for a request's body
+    #[arg(long, value_name = "N", default_value_t = Limits::default().body_timeout.as_secs())]
+    http_body_timeout_secs: u64,
+    /// Seconds in which a client may read nothing of its response
+    #[arg(long, value_name = "N", default_value_t = Limits::default().write_timeout.as_secs())]
+    http_write_timeout_secs: u64,
+    /// Requests under way at once; further ones are told to come later
+    #[arg(long, value_name = "N", default_value_t = Settings::default().max_requests)]
+    max_requests: usize,
+    /// Have metrics on a port of their own, too
+    #[arg(long, value_name = "BOOL", default_value_t = true, action = ArgAction::Set)]
+    allow_metrics: bool,
+    /// The address for metrics; that of HTTP if it is not given
+    #[arg(long, value_name = "ADDRESS")]
+    metrics_address: Option<String>,
+    /// The port for metrics
+    #[arg(long, value_name = "PORT", default_value_t = 8002)]
+    metrics_port: u16,
+}
+
+#[derive(clap::Args)]
+#[command(next_help_heading = "Log")]
+struct Log {
+    /// 1 or more: log what helps to find faults
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    log_verbose: u8,
+    /// Log what happens
+    #[arg(long, value_name = "BOOL", default_value_t = true, action = ArgAction::Set)]
+    log_info: bool,
+    /// Log warnings
+    #[arg(long, value_name = "BOOL", default_value_t = true, action = ArgAction::Set)]
+    log_warning: bool,
+    /// Log errors
+    #[arg(long, value_name = "BOOL", default_value_t = true, action = ArgAction::Set)]
+    log_error: bool,
+    /// Log to this file, not to standard error
+    #[arg(long, value_name = "FILE")]
+    log_file: Option<PathBuf>,
+}
+
+impl Log {
+    fn start(&self) -> Result<()> {
+        let level = match self {
+            Self { log_verbose: 1.., .. } => LevelFilter::DEBUG,
+            Self { log_info: true, .. } => LevelFilter::INFO,
+            Self { log_warning: true, .. } => LevelFilter::WARN,
+            Self { log_error: true, .. } => LevelFilter::ERROR,
+            _ => LevelFilter::OFF,
+        };
+        let log = tracing_subscriber::fmt().with_max_level(level).with_target(false);
+        match &self.log_file {
+            None => log.with_ansi(false).with_writer(std::io::stderr).init(),
+            Some(path) => {
+                let file = File::options().append(true).create(true).open(path);
+                let file = file.with_context(|| format!("--log-file {}", path.display()))?;
+                log.with_ansi(false).with_writer(Mutex::new(file)).init();
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Network {
+    fn limits(&self) -> Limits {
+        let mut limits = Limits::default();
+        limits.max_input_size = self.http_max_input_size;
+        limits.max_header_size = self.http_max_header_size;
+        limits.max_connections = self.http_max_connections;
+        limits.header_timeout = Duration::from_secs(self.http_header_timeout_secs);
+        limits.body_timeout = Duration::from_secs(self.http_body_timeout_secs);
+        limits.write_timeout = Duration::from_secs(self.http_write_timeout_secs);
+        limits
+    }
+}
+
+/// `unix:PATH`, or a host.
+fn address(host: &str, port: u16) -> Address {
+    match host.strip_prefix("unix:") {
+        Some(path) => Address::Unix(path.into()),
+        None => Address::Tcp(host.to_owned(), port),
+    }
+}
+
+async fn bind(what: &str, address: &Address) -> Result<Listener> {
+    let listener = Listener::bind(address)
+        .await
+        .with_context(|| format!("listening at {address} for {what}"))?;
+    match listener.local_addr() {
+        Some(bound) => tracing::info!("{what} at {bound}"),
+        None => tracing::info!("{what} at {address}"),
+    }
+    Ok(listener)
+}
+
+/// Returns the exit status.
+pub fn run(options: &Options) -> Result<i32> {
+    options.log.start()?;
+    let service = service(options)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(options.network.http_thread_count.max(1))
+        .thread_name("http")
+        .enable_all()
+        .build()
+        .context("starting threads")?;
+    let outcome = runtime.block_on(serve(options, &service));
+    runtime.shutdown_background();
+    let patience = Duration::from_secs(options.models.exit_timeout_secs);
+    let began = match &outcome {
+        Ok(began) => *began,
+        Err(_) => Instant::now(),
+    };
+    let is_over = unload(&service, patience.saturating_sub(began.elapsed()));
+    outcome?;
+    if !is_over {
+        tracing::error!(
+            "models have not ended within {} s; the server ends without them",
+            patience.as_secs()
+        );
+        std::process::exit(1);
+    }
+    tracing::info!("the server has ended");
+    Ok(0)
+}
+
+/// The models that there are, none of them loaded.
+fn service(options: &Options) -> Result<Service> {
+    let repositories: Vec<_> =
+        options.repositories.iter().chain(&options.more_repositories).collect();
+    ensure!(!repositories.is_empty(), "no repository of models is named: `hydrozoa serve FOLDER`");
+    let choice = options.choice.clone();
+    let server = hydrozoa_server::Server::new(move || choice.builder());
+    for repository in repositories {
+        let found = std::fs::read_dir(repository);
+        found.with_context(|| format!("the repository {}", repository.display()))?;
+        server.add_repository(repository);
+    }
+    let mut settings = Settings::default();
+    settings.id.clone_from(&options.id);
+    settings.strict_readiness = options.models.strict_readiness;
+    settings.max_requests = options.network.max_requests;
+    if options.models.model_control_mode == Mode::Explicit {
+        settings.control = Control::Clients;
+    }
+    Ok(Service::new(server, settings))
+}
+
+/// Serves until a signal comes. Returns when it came.
+async fn serve(options: &Options, service: &Service) -> Result<Instant> {
+    let (network, limits) = (&options.network, options.network.limits());
+    let mut terminate = signal(SignalKind::terminate()).context("SIGTERM")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("SIGINT")?;
+    let http = bind("HTTP", &address(&network.http_address, network.http_port)).await?;
+    let mut listeners = vec![(http, http::router(service, &limits))];
+    if network.allow_metrics {
+        let host = network.metrics_address.as_ref().unwrap_or(&network.http_address);
+        // A socket in the file system is that of HTTP, which has the metrics.
+        if !host.starts_with("unix:") || network.metrics_address.is_some() {
+            let metrics = bind("metrics", &address(host, network.metrics_port)).await?;
+            listeners.push((metrics, http::metrics_router(service, &limits)));
+        }
+    }
+    let (ends, is_ending) = watch::channel(None);
+    let patience = Duration::from_secs(options.models.exit_timeout_secs);
+    let mut served = tokio::task::JoinSet::new();
+    for (listener, router) in listeners {
+        let (limits, mut is_ending) = (limits.clone(), is_ending.clone());
+        served.spawn(async move {
+            let end = async move {
+                // The server ends too if whoever sends this has gone.
+                drop(is_ending.wait_for(Option::is_some).await);
+                patience
+            };
+            http::serve(listener, router, &limits, end).await
+        });
+    }
+    let mut watch = Watch::default();
+    let is_watched = options.models.model_control_mode == Mode::Poll;
+    if is_watched {
+        // What changes while models are loaded is found afterwards.
+        watch.look(service.server());
+    }
+    // Clients can ask meanwhile whether the server is ready.
+    let loading = load(options, service);
+    let signal = async {
+        tokio::select! {
+            _ = terminate.recv() => "SIGTERM",
+            _ = interrupt.recv() => "SIGINT",
+        }
+    };
+    let mut signal = std::pin::pin!(signal);
+    let name = tokio::select! {
+        name = &mut signal => name,
+        loaded = loading => {
+            loaded?;
+            service.open();
+            tracing::info!("the server is ready");
+            let pause = Duration::from_secs(options.models.repository_poll_secs.max(1));
+            tokio::select! {
+                name = &mut signal => name,
+                () = service.follow(watch, pause), if is_watched => unreachable!("nobody ends it"),
+            }
+        }
+    };
+    let began = Instant::now();
+    tracing::info!(
+        "{name}: the server takes no further connections, and ends within {} s",
+        patience.as_secs()
+    );
+    service.close();
+    let _ = ends.send(Some(began));
+    while let Some(late) = served.join_next().await {
+        match late.context("serving")? {
+            0 => {}
+            late => tracing::warn!("{late} requests have not ended in time, and are cancelled"),
+        }
+    }
+    Ok(began)
+}
+
+/// Loads the models of the start, and says what became of them.
+async fn load(options: &Options, service: &Service) -> Result<()> {
+    let models = &options.models;
+    let all = service.server().names();
+    let names = match (models.model_control_mode, &models.load_model[..]) {
+        (Mode::None | Mode::Poll, []) => all,
+        (Mode::None | Mode::Poll, _) => bail!("--load-model needs --model-control-mode=explicit"),
+        (Mode::Explicit, [star]) if star == "*" => all,
+        (Mode::Explicit, names) => {
+            ensure!(!names.iter().any(|name| name == "*"), "--load-model=* stands alone");
+            names.to_vec()
+        }
+    };
+    let failed = service.load_all(names, models.model_load_thread_count).await;
+    for (name, error) in &failed {
+        tracing::error!("{}", trace(name, error));
+    }
+    tracing::info!("models:\n{}", service.table());
+    match failed.len() {
+        0 => Ok(()),
+        count if models.exit_on_error => bail!(
+            "{count} models cannot be loaded: {}; `--exit-on-error=false` serves the others",
+            failed.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", ")
+        ),
+        _ => Ok(()),
+    }
+}
+
+/// An error's words, and the traceback of an exception.
+fn trace(name: &str, error: &hydrozoa_server::LoadError) -> String {
+    let words = format!("loading `{name}`: {error}");
+    match error {
+        hydrozoa_server::LoadError::Python { source, .. } => match source.traceback() {
+            Some(traceback) => format!("{words}\n{}", traceback.trim_end()),
+            None => words,
+        },
+        _ => words,
+    }
+}
+
+/// Ends all models, for so long. False if some have not ended.
+fn unload(service: &Service, patience: Duration) -> bool {
+    let (sender, ended) = std::sync::mpsc::channel();
+    let server = service.server().clone();
+    let started = std::thread::Builder::new().name("unload".to_owned()).spawn(move || {
+        server.unload_all();
+        let _ = sender.send(());
+    });
+    // At least a moment: models without work end at once.
+    started.is_ok() && ended.recv_timeout(patience.max(Duration::from_secs(1))).is_ok()
+}

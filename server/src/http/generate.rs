@@ -1,0 +1,342 @@
+//! `POST v2/models/M/generate` and `generate_stream`: the generate extension.
+
+use super::encode::{elements, parameter as write_parameter, put};
+use super::params::{Fields, parameter, read};
+use super::parse;
+use super::problem::{JSON, Problem};
+use super::read::Reader;
+use super::reply::field;
+use super::routes::{Front, Target};
+use crate::service::Permit;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::{HeaderValue, header};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use http_body::Frame;
+use hydrozoa_serve::config::TensorConfig;
+use hydrozoa_serve::{Code, Event, Failure, Input, Model, Ticket};
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, ready};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+
+const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream; charset=utf-8");
+
+pub(crate) async fn generate(
+    State(front): State<Front>,
+    target: Target,
+    request: Request,
+) -> Result<Response, Problem> {
+    let mut responses = begin(&front, &target, request).await?;
+    let mut only = None;
+    while let Some(response) = responses.next().await {
+        if only.replace(response?).is_some() {
+            only = None;
+            break;
+        }
+    }
+    let Some(response) = only else {
+        return Err(Problem::bad(
+            "generate expects model to produce exactly 1 response, use generate stream for model that generates various \
+             number of responses",
+        ));
+    };
+    Ok(([(header::CONTENT_TYPE, JSON)], responses.json(response)?).into_response())
+}
+
+pub(crate) async fn generate_stream(
+    State(front): State<Front>,
+    target: Target,
+    request: Request,
+) -> Result<Response, Problem> {
+    let mut responses = begin(&front, &target, request).await?;
+    // The status is that of the first response.
+    let first = match responses.next().await {
+        Some(response) => Some(event(&responses.json(response?)?)),
+        None => None,
+    };
+    let body = Body::new(Stream { first, responses: Some(responses) });
+    Ok(([(header::CONTENT_TYPE, EVENTS)], body).into_response())
+}
+
+/// Reads a request and puts it into the model's queue.
+async fn begin(front: &Front, target: &Target, request: Request) -> Result<Responses, Problem> {
+    let permit = front.service.admit()?;
+    let model = front.service.server().model(&target.name, target.version)?;
+    let (parts, body) = request.into_parts();
+    let mut reader = Reader::decoded(body, &parts.headers, &front.limits).await?;
+    let json = reader.rest().await?;
+    let limit = front.limits.max_input_size;
+    let translated = super::apart(json.len(), move || {
+        let config = model.config();
+        translate(&json, config.inputs(), config.max_batch_size() > 0, limit)
+    });
+    let request = translated.await?;
+    let id = request.id.clone();
+    let (sender, events) = unbounded_channel();
+    let waiting = Arc::new(AtomicUsize::new(0));
+    let (mut sender, added) = (Some(sender), waiting.clone());
+    let respond = move |event: Event| {
+        let Some(channel) = &sender else { return };
+        let mut is_heard = true;
+        if let Some(response) = event.response {
+            let size = size(&response);
+            // What waits for a slow client is bounded. A channel that ends before its last event tells of it.
+            is_heard = added.fetch_add(size, Ordering::Relaxed) <= limit
+                && channel.send(Sent::Response(response)).is_ok();
+        }
+        if is_heard && event.is_final {
+            // Nobody may wait any more.
+            drop(channel.send(Sent::End));
+        }
+        if !is_heard || event.is_final {
+            sender = None;
+        }
+    };
+    let server = front.service.server();
+    let (model, ticket) = server.infer(&target.name, target.version, request, respond)?;
+    Ok(Responses {
+        id,
+        model,
+        events,
+        waiting,
+        limit,
+        is_over: false,
+        _ticket: ticket,
+        _permit: permit,
+    })
+}
+
+type Answer = Result<hydrozoa_serve::Response, Failure>;
+
+/// What a model's thread sends.
+enum Sent {
+    Response(Answer),
+    End,
+}
+
+fn size(response: &Answer) -> usize {
+    match response {
+        Ok(response) => response.outputs.iter().map(|output| output.data.len()).sum(),
+        Err(failure) => failure.message.len(),
+    }
+}
+
+/// The responses of a request under way. Dropping it cancels the request.
+struct Responses {
+    id: String,
+    model: Arc<Model>,
+    events: UnboundedReceiver<Sent>,
+    /// Bytes that wait to be sent.
+    waiting: Arc<AtomicUsize>,
+    limit: usize,
+    is_over: bool,
+    _ticket: Ticket,
+    _permit: Permit,
+}
+
+impl Responses {
+    async fn next(&mut self) -> Option<Result<hydrozoa_serve::Response, Problem>> {
+        std::future::poll_fn(|context| self.poll(context)).await
+    }
+
+    fn poll(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<hydrozoa_serve::Response, Problem>>> {
+        if self.is_over {
+            return Poll::Ready(None);
+        }
+        Poll::Ready(match ready!(self.events.poll_recv(context)) {
+            Some(Sent::Response(response)) => {
+                self.waiting.fetch_sub(size(&response), Ordering::Relaxed);
+                Some(response.map_err(Problem::from))
+            }
+            Some(Sent::End) => {
+                self.is_over = true;
+                None
+            }
+            None => {
+                self.is_over = true;
+                let words = format!(
+                    "the request was cancelled: more than {} bytes of responses wait to be read",
+                    self.limit
+                );
+                Some(Err(Failure::new(Code::Cancelled, words).into()))
+            }
+        })
+    }
+
+    /// A response as an object with its outputs as fields.
+    fn json(&self, response: hydrozoa_serve::Response) -> Result<Vec<u8>, Problem> {
+        let mut json = vec![b'{'];
+        if !self.id.is_empty() {
+            field(&mut json, "id", &self.id);
+        }
+        field(&mut json, "model_name", self.model.config().name());
+        field(&mut json, "model_version", &self.model.version().to_string());
+        for (name, value) in &response.parameters {
+            put(&mut json, name.as_str());
+            json.push(b':');
+            write_parameter(&mut json, value);
+            json.push(b',');
+        }
+        for output in &response.outputs {
+            put(&mut json, output.name.as_str());
+            json.push(b':');
+            elements(&mut json, output, true)?;
+            json.push(b',');
+        }
+        // The model's name is always there, so the last character is a comma.
+        json.pop();
+        json.push(b'}');
+        Ok(json)
+    }
+}
+
+/// A server-sent event.
+fn event(json: &[u8]) -> Bytes {
+    [b"data: ", json, b"\n\n"].concat().into()
+}
+
+/// Responses as server-sent events.
+struct Stream {
+    first: Option<Bytes>,
+    /// `None` after an error.
+    responses: Option<Responses>,
+}
+
+impl http_body::Body for Stream {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        if let Some(first) = self.first.take() {
+            return Poll::Ready(Some(Ok(Frame::data(first))));
+        }
+        let Some(responses) = &mut self.responses else { return Poll::Ready(None) };
+        let Some(response) = ready!(responses.poll(context)) else {
+            self.responses = None;
+            return Poll::Ready(None);
+        };
+        let json = response.and_then(|response| responses.json(response));
+        let data = json.unwrap_or_else(|problem| {
+            // A client that reads no further events need not wait for them.
+            self.responses = None;
+            problem.json().into_bytes()
+        });
+        Poll::Ready(Some(Ok(Frame::data(event(&data)))))
+    }
+}
+
+/// What a request's JSON says to a model with these inputs.
+fn translate(
+    json: &[u8],
+    inputs: &[TensorConfig],
+    has_batch: bool,
+    limit: usize,
+) -> Result<hydrozoa_serve::Request, Problem> {
+    let fields: Fields<'_> = serde_json::from_slice(json).map_err(|error| {
+        Problem::bad(format!("failed to parse the request JSON buffer: {error}"))
+    })?;
+    let mut request = hydrozoa_serve::Request::default();
+    let mut add = |name: &str, value: &serde_json::value::RawValue| -> Result<(), Problem> {
+        match inputs.iter().find(|input| input.name == name) {
+            Some(config) => request.inputs.push(input(config, has_batch, value, limit)?),
+            None => request.parameters.push((name.to_owned(), parameter(name, value)?)),
+        }
+        Ok(())
+    };
+    let mut id = String::new();
+    for (name, value) in &fields.0 {
+        let is_input = inputs.iter().any(|input| input.name == *name);
+        match name.as_str() {
+            "parameters" if is_input => {
+                return Err(Problem::bad(
+                    "Keyword 'parameters' for nested schema also given as input tensor name",
+                ));
+            }
+            "parameters" => {
+                let nested: Fields<'_> = read(name, value)
+                    .map_err(|_| Problem::bad("Expected JSON object for keyword: 'parameters'"))?;
+                nested.0.iter().try_for_each(|(name, value)| add(name, value))?;
+            }
+            "id" if !is_input => id = read(name, value)?,
+            _ => add(name, value)?,
+        }
+    }
+    request.id = id;
+    Ok(request)
+}
+
+/// A value, or an array of values, as an input.
+fn input(
+    config: &TensorConfig,
+    has_batch: bool,
+    value: &serde_json::value::RawValue,
+    limit: usize,
+) -> Result<Input, Problem> {
+    let name = &config.name;
+    let listed;
+    let array = if value.get().starts_with('[') {
+        value
+    } else {
+        let text = format!("[{}]", value.get());
+        listed = serde_json::value::RawValue::from_string(text)
+            .map_err(|error| Problem::bad(format!("Unable to parse '{name}': {error}")))?;
+        &listed
+    };
+    let count = parse::length(array)?;
+    let batch: &[i64] = if has_batch { &[-1] } else { &[] };
+    let shape = shape(&[batch, &config.dims].concat(), count).ok_or_else(|| {
+        Problem::bad(format!(
+            "The schema can not convert input '{name}' to tensor with proper shape"
+        ))
+    })?;
+    let data = parse::elements(name, config.data_type, count, array, limit)?;
+    Ok(Input { name: name.clone(), data_type: config.data_type, shape, data })
+}
+
+/// The shape of so many elements: the innermost extent that may be any takes what the fixed ones leave.
+fn shape(extents: &[i64], count: usize) -> Option<Vec<i64>> {
+    let mut left = i64::try_from(count).ok()?;
+    for extent in extents.iter().filter(|extent| **extent >= 0) {
+        if *extent == 0 {
+            return (count == 0).then(|| extents.iter().map(|extent| (*extent).max(0)).collect());
+        }
+        if left % extent != 0 {
+            return None;
+        }
+        left /= extent;
+    }
+    let mut shape = extents.to_vec();
+    for extent in shape.iter_mut().rev().filter(|extent| **extent < 0) {
+        *extent = std::mem::replace(&mut left, 1);
+    }
+    (left == 1).then_some(shape)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::shape;
+
+    #[test]
+    fn a_shape_is_found_for_a_number_of_elements() {
+        assert_eq!(shape(&[-1, 1], 1), Some(vec![1, 1]));
+        assert_eq!(shape(&[-1, -1], 3), Some(vec![1, 3]));
+        assert_eq!(shape(&[-1, 2, 2], 8), Some(vec![2, 2, 2]));
+        assert_eq!(shape(&[2], 2), Some(vec![2]));
+        assert_eq!(shape(&[-1], 0), Some(vec![0]));
+        assert_eq!(shape(&[-1, 0], 0), Some(vec![0, 0]));
+        assert_eq!(shape(&[2], 3), None);
+        assert_eq!(shape(&[2], 4), None);
+        assert_eq!(shape(&[-1, 3], 4), None);
+        assert_eq!(shape(&[0], 1), None);
+    }
+}

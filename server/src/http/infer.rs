@@ -1,0 +1,185 @@
+//! `POST v2/models/M/infer`.
+
+use super::compression;
+use super::problem::Problem;
+use super::read::Reader;
+use super::reply::{HEADER_LENGTH, Reply};
+use super::request::{Planned, Wanted};
+use super::routes::{Front, Target};
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::Response;
+use hydrozoa_serve::{Code, Event, Failure, Input, Model};
+use std::sync::Arc;
+use tokio::sync::oneshot;
+
+pub(crate) async fn infer(
+    State(front): State<Front>,
+    target: Target,
+    request: Request,
+) -> Result<Response, Problem> {
+    let _permit = front.service.admit()?;
+    let model = front.service.server().model(&target.name, target.version)?;
+    if model.config().is_decoupled() {
+        let words = "HTTP end point doesn't support models with decoupled transaction policy; generate_stream does";
+        return Err(Problem::new(StatusCode::NOT_IMPLEMENTED, words));
+    }
+    let (parts, body) = request.into_parts();
+    let Planned { request, wanted, .. } = receive(&front, &model, &parts.headers, body).await?;
+    drop(model);
+    let id = request.id.clone();
+    let (model, response) = single(&front, &target, request).await?;
+    // Binary outputs cost nothing here.
+    let in_json = response.outputs.iter().filter(|output| !wanted.form(&output.name).binary);
+    let size = in_json.map(|output| output.data.len()).sum();
+    let reply = super::apart(size, move || Reply::new(&model, &id, response, &wanted)).await?;
+    reply.send(compression::of_response(&parts.headers)).await
+}
+
+/// Reads a request's body.
+async fn receive(
+    front: &Front,
+    model: &Model,
+    headers: &HeaderMap,
+    body: Body,
+) -> Result<Planned, Problem> {
+    let limit = front.limits.max_input_size;
+    let mut reader = Reader::decoded(body, headers, &front.limits).await?;
+    let length = header_length(headers, reader.size())?;
+    if length == Some(0) {
+        return raw(&mut reader, model).await;
+    }
+    let json = match length {
+        None => reader.rest().await?,
+        Some(length) => reader.take(length).await?.map_err(|short| {
+            Problem::bad(format!(
+                "unexpected size for request JSON, expecting {} more bytes",
+                short.missing
+            ))
+        })?,
+    };
+    let mut planned = super::apart(json.len(), move || Planned::parse(&json, limit)).await?;
+    for (input, size) in planned.request.inputs.iter_mut().zip(&planned.sizes) {
+        let Some(size) = *size else { continue };
+        if length.is_none() && size > 0 {
+            return Err(Problem::bad(
+                "must specify valid 'Infer-Header-Content-Length' in request header and 'binary_data_size' when passing \
+                 inputs in binary data format",
+            ));
+        }
+        input.data = reader.take(size).await?.map_err(|short| {
+            Problem::bad(format!(
+                "unexpected size for input '{}', expecting {} additional bytes for model '{}'",
+                input.name,
+                short.missing,
+                model.config().name()
+            ))
+        })?;
+    }
+    if !reader.is_over().await? {
+        let name = model.config().name();
+        return Err(Problem::bad(format!("unexpected additional input data for model '{name}'")));
+    }
+    Ok(planned)
+}
+
+/// The length of the JSON, if the request says it.
+fn header_length(headers: &HeaderMap, size: Option<usize>) -> Result<Option<usize>, Problem> {
+    let Some(value) = headers.get(HEADER_LENGTH) else { return Ok(None) };
+    let text = String::from_utf8_lossy(value.as_bytes());
+    let length: i128 = text.trim().parse().map_err(|_| {
+        Problem::bad(format!("Unable to parse Inference-Header-Content-Length, got: {text}"))
+    })?;
+    let most = size.unwrap_or(i32::MAX as usize);
+    usize::try_from(length).ok().filter(|length| *length <= most).map(Some).ok_or_else(|| {
+        Problem::bad(format!("inference header size should be in range (0, {most}), got: {text}"))
+    })
+}
+
+/// A request that is the only input's data and nothing else.
+async fn raw(reader: &mut Reader, model: &Model) -> Result<Planned, Problem> {
+    let config = model.config();
+    let [input] = config.inputs() else {
+        return Err(Problem::bad(format!(
+            "Raw request must only have 1 input (found {}) to be deduced but got {} inputs in '{}' model configuration",
+            config.inputs().len(),
+            config.inputs().len(),
+            config.name()
+        )));
+    };
+    let data = reader.rest().await?;
+    let mut shape = input.dims.clone();
+    let wild: Vec<_> = shape.iter().enumerate().filter(|(_, extent)| **extent < 0).collect();
+    match (input.data_type.size(), &wild[..]) {
+        (_, [_, _, ..]) | (None, [_]) => {
+            return Err(Problem::bad(format!(
+                "The shape of the raw input '{}' can not be deduced because there are more than one variable-sized dimension",
+                input.name
+            )));
+        }
+        (Some(size), [(place, _)]) => {
+            let place = *place;
+            let known: Option<i64> = shape
+                .iter()
+                .filter(|extent| **extent >= 0)
+                .try_fold(size as i64, |product, extent| product.checked_mul(*extent));
+            match known.map(|known| (known, data.len() as i64)) {
+                Some((known @ 1.., bytes)) if bytes % known == 0 => shape[place] = bytes / known,
+                _ => {
+                    return Err(Problem::bad(format!(
+                        "The shape of the raw input '{}' can not be deduced: its {} bytes are no whole number of elements",
+                        input.name,
+                        data.len()
+                    )));
+                }
+            }
+        }
+        (_, []) => {}
+    }
+    if config.max_batch_size() > 0 {
+        shape.insert(0, 1);
+    }
+    // The input is one text, and has no length in front.
+    let data = match input.data_type.size() {
+        Some(_) => data,
+        None => hydrozoa_serve::encode_bytes([&data[..]]),
+    };
+    let input = Input { name: input.name.clone(), data_type: input.data_type, shape, data };
+    Ok(Planned {
+        request: hydrozoa_serve::Request { inputs: vec![input], ..Default::default() },
+        sizes: Vec::new(),
+        wanted: Wanted { binary: true, ..Wanted::default() },
+    })
+}
+
+/// Runs a request that has one response. It is cancelled if nobody waits for it.
+async fn single(
+    front: &Front,
+    target: &Target,
+    request: hydrozoa_serve::Request,
+) -> Result<(Arc<Model>, hydrozoa_serve::Response), Problem> {
+    let (sender, answer) = oneshot::channel();
+    let (mut sender, mut first, mut count) = (Some(sender), None, 0);
+    let respond = move |event: Event| {
+        if let Some(response) = event.response {
+            count += 1;
+            first.get_or_insert(response);
+        }
+        if let (true, Some(sender)) = (event.is_final, sender.take()) {
+            let outcome = first.take().filter(|_| count == 1).unwrap_or_else(|| {
+                let words = format!("expected a single response, got {count}");
+                Err(Failure::new(Code::Internal, words))
+            });
+            // Nobody may wait any more.
+            drop(sender.send(outcome));
+        }
+    };
+    let server = front.service.server();
+    let (model, ticket) = server.infer(&target.name, target.version, request, respond)?;
+    let outcome = answer.await.unwrap_or_else(|_| {
+        Err(Failure::new(Code::Internal, "the model has ended without a response"))
+    });
+    drop(ticket);
+    Ok((model, outcome?))
+}

@@ -1,0 +1,104 @@
+//! Where a server listens.
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+
+/// Where clients reach a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Address {
+    /// A host and a port.
+    Tcp(String, u16),
+    /// A socket in the file system.
+    Unix(PathBuf),
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Address::Tcp(host, port) if host.contains(':') => write!(formatter, "[{host}]:{port}"),
+            Address::Tcp(host, port) => write!(formatter, "{host}:{port}"),
+            Address::Unix(path) => write!(formatter, "unix:{}", path.display()),
+        }
+    }
+}
+
+/// A socket that takes connections.
+#[derive(Debug)]
+pub struct Listener(Kind);
+
+#[derive(Debug)]
+enum Kind {
+    Tcp(TcpListener),
+    Unix(UnixListener, PathBuf),
+}
+
+/// A connection.
+pub(crate) enum Stream {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+impl Listener {
+    /// Binds an address. A socket in the file system that nobody listens on any more is replaced.
+    ///
+    /// # Errors
+    ///
+    /// Those of the system.
+    pub async fn bind(address: &Address) -> io::Result<Self> {
+        match address {
+            Address::Tcp(host, port) => {
+                let bound = TcpListener::bind((host.as_str(), *port)).await?;
+                Ok(Self(Kind::Tcp(bound)))
+            }
+            Address::Unix(path) => {
+                if is_abandoned(path).await {
+                    std::fs::remove_file(path)?;
+                }
+                Ok(Self(Kind::Unix(UnixListener::bind(path)?, path.clone())))
+            }
+        }
+    }
+
+    /// The port, if it has one. It is what the system has chosen if port 0 was bound.
+    pub fn local_addr(&self) -> Option<SocketAddr> {
+        match &self.0 {
+            Kind::Tcp(listener) => listener.local_addr().ok(),
+            Kind::Unix(..) => None,
+        }
+    }
+
+    pub(crate) async fn accept(&self) -> io::Result<Stream> {
+        match &self.0 {
+            Kind::Tcp(listener) => {
+                let (stream, _) = listener.accept().await?;
+                // A response is written in one piece. Nobody should wait for the client's acknowledgement.
+                stream.set_nodelay(true)?;
+                Ok(Stream::Tcp(stream))
+            }
+            Kind::Unix(listener, _) => Ok(Stream::Unix(listener.accept().await?.0)),
+        }
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if let Kind::Unix(_, path) = &self.0 {
+            // Another process may have removed it.
+            drop(std::fs::remove_file(path));
+        }
+    }
+}
+
+/// Whether a path is a socket that nobody listens on.
+async fn is_abandoned(path: &Path) -> bool {
+    let is_socket =
+        std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket());
+    is_socket
+        && UnixStream::connect(path)
+            .await
+            .is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+}

@@ -1,0 +1,260 @@
+//! The endpoints.
+
+use super::params::Fields;
+use super::problem::{JSON, Problem};
+use super::read::Reader;
+use super::{Limits, generate, infer};
+use crate::service::{Service, blocking};
+use axum::Router;
+use axum::extract::{FromRequestParts, RawPathParams, Request, State};
+use axum::http::request::Parts;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use bytes::BytesMut;
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// What the endpoints know.
+#[derive(Clone)]
+pub(crate) struct Front {
+    pub(crate) service: Service,
+    pub(crate) limits: Arc<Limits>,
+}
+
+/// The endpoints of the protocol and of its extensions, and `/metrics`.
+pub fn router(service: &Service, limits: &Limits) -> Router {
+    let mut router = Router::new()
+        .route("/v2", get(metadata))
+        .route("/v2/health/live", get(live))
+        .route("/v2/health/ready", get(ready))
+        .route("/v2/models/stats", get(all_statistics))
+        .route("/v2/repository/index", post(index))
+        .route("/v2/repository/{repository}/index", post(index))
+        .route("/v2/repository/models/{model}/load", post(load))
+        .route("/v2/repository/models/{model}/unload", post(unload))
+        .route("/v2/repository/{repository}/models/{model}/load", post(no_repository))
+        .route("/v2/repository/{repository}/models/{model}/unload", post(no_repository))
+        .route("/v2/logging", get(no_logging).post(no_logging))
+        .route("/v2/trace/setting", get(no_trace).post(no_trace))
+        .route("/v2/models/{model}/trace/setting", get(no_trace).post(no_trace));
+    for kind in ["systemsharedmemory", "cudasharedmemory"] {
+        router = router
+            .route(&format!("/v2/{kind}/status"), get(no_regions))
+            .route(&format!("/v2/{kind}/region/{{region}}/status"), get(no_region))
+            .route(&format!("/v2/{kind}/unregister"), post(no_memory))
+            .route(&format!("/v2/{kind}/region/{{region}}/register"), post(no_memory))
+            .route(&format!("/v2/{kind}/region/{{region}}/unregister"), post(no_memory));
+    }
+    for model in ["/v2/models/{model}", "/v2/models/{model}/versions/{version}"] {
+        router = router
+            .route(model, get(model_metadata))
+            .route(&format!("{model}/ready"), get(model_ready))
+            .route(&format!("{model}/config"), get(config))
+            .route(&format!("{model}/stats"), get(statistics))
+            .route(&format!("{model}/infer"), post(infer::infer))
+            .route(&format!("{model}/generate"), post(generate::generate))
+            .route(&format!("{model}/generate_stream"), post(generate::generate_stream));
+    }
+    finish(with_metrics(router), service, limits)
+}
+
+/// `/metrics` alone, for a port of its own.
+pub fn metrics_router(service: &Service, limits: &Limits) -> Router {
+    finish(with_metrics(Router::new()), service, limits)
+}
+
+fn with_metrics(router: Router<Front>) -> Router<Front> {
+    router.route("/metrics", get(metrics)).route("/metrics/", get(metrics))
+}
+
+fn finish(router: Router<Front>, service: &Service, limits: &Limits) -> Router {
+    let front = Front { service: service.clone(), limits: Arc::new(limits.clone()) };
+    router
+        .fallback(async || Problem::new(StatusCode::NOT_FOUND, "Not Found"))
+        .method_not_allowed_fallback(async || {
+            Problem::new(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed")
+        })
+        .with_state(front)
+}
+
+/// The model and the version that a path names.
+pub(crate) struct Target {
+    pub(crate) name: String,
+    pub(crate) version: Option<i64>,
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Target {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let params = RawPathParams::from_request_parts(parts, state)
+            .await
+            .map_err(|error| Problem::bad(format!("the path cannot be read: {error}")))?;
+        let of = |wanted: &str| {
+            params.iter().find(|(name, _)| *name == wanted).map(|(_, value)| value.to_owned())
+        };
+        let version = of("version").map(|text| version(&text)).transpose()?;
+        Ok(Self { name: of("model").unwrap_or_default(), version })
+    }
+}
+
+fn version(text: &str) -> Result<i64, Problem> {
+    if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(Problem::new(StatusCode::NOT_FOUND, "Not Found"));
+    }
+    text.parse().map_err(|_| {
+        Problem::bad(format!(
+            "failed to get model version from specified version string '{text}' (details: out of range), version should \
+             be an integral value > 0"
+        ))
+    })
+}
+
+fn json_response(status: StatusCode, value: &Value) -> Response {
+    (status, [(header::CONTENT_TYPE, JSON)], value.to_string()).into_response()
+}
+
+fn found(value: &Value) -> Response {
+    json_response(StatusCode::OK, value)
+}
+
+async fn live() -> Response {
+    found(&json!({ "live": true }))
+}
+
+async fn ready(State(front): State<Front>) -> Response {
+    let is_ready = front.service.is_ready();
+    let status = if is_ready { StatusCode::OK } else { StatusCode::BAD_REQUEST };
+    json_response(status, &json!({ "ready": is_ready }))
+}
+
+async fn metadata(State(front): State<Front>) -> Response {
+    found(&front.service.metadata())
+}
+
+async fn model_metadata(State(front): State<Front>, target: Target) -> Result<Response, Problem> {
+    Ok(found(&front.service.model_metadata(&target.name, target.version)?))
+}
+
+async fn model_ready(State(front): State<Front>, target: Target) -> Response {
+    match front.service.server().model(&target.name, target.version) {
+        Ok(_) => found(&json!({ "name": target.name, "ready": true })),
+        Err(failure) => {
+            let is_unknown = failure.code == hydrozoa_serve::Code::NotFound;
+            let status = if is_unknown { StatusCode::NOT_FOUND } else { StatusCode::BAD_REQUEST };
+            let words = if is_unknown { failure.message } else { "Model version not ready".into() };
+            json_response(status, &json!({ "name": target.name, "ready": false, "error": words }))
+        }
+    }
+}
+
+async fn config(State(front): State<Front>, target: Target) -> Result<Response, Problem> {
+    let model = front.service.server().model(&target.name, target.version)?;
+    Ok(found(model.config().json()))
+}
+
+async fn statistics(State(front): State<Front>, target: Target) -> Result<Response, Problem> {
+    Ok(found(&front.service.statistics(Some(&target.name), target.version)?))
+}
+
+async fn all_statistics(State(front): State<Front>) -> Result<Response, Problem> {
+    Ok(found(&front.service.statistics(None, None)?))
+}
+
+async fn metrics(State(front): State<Front>) -> Response {
+    let kind = "text/plain; version=0.0.4; charset=utf-8";
+    ([(header::CONTENT_TYPE, kind)], front.service.metrics()).into_response()
+}
+
+/// The fields of a request that may be empty.
+async fn fields<T>(
+    front: &Front,
+    request: Request,
+    read: impl FnOnce(Fields<'_>) -> Result<T, Problem>,
+) -> Result<T, Problem> {
+    let body: BytesMut = Reader::new(request.into_body(), &front.limits)?.rest().await?;
+    let json = if body.is_empty() { &b"{}"[..] } else { &body };
+    let fields = serde_json::from_slice(json).map_err(|error| {
+        Problem::bad(format!("failed to parse the request JSON buffer: {error}"))
+    })?;
+    read(fields)
+}
+
+async fn index(State(front): State<Front>, request: Request) -> Result<Response, Problem> {
+    let is_ready = fields(&front, request, |fields| fields.read("ready")).await?;
+    let service = front.service.clone();
+    // It reads the repositories' folders.
+    let index = blocking(move || service.index(is_ready.unwrap_or_default())).await;
+    Ok(found(&index))
+}
+
+async fn load(
+    State(front): State<Front>,
+    target: Target,
+    request: Request,
+) -> Result<Response, Problem> {
+    fields(&front, request, |fields| {
+        let Some(parameters) = fields.get("parameters") else { return Ok(()) };
+        let parameters: Fields<'_> = super::params::read("parameters", parameters)?;
+        match parameters.0.first() {
+            None => Ok(()),
+            Some((name, _)) => Err(Problem::new(
+                StatusCode::NOT_IMPLEMENTED,
+                format!(
+                    "this server loads models as their folders have them, and not with '{name}'"
+                ),
+            )),
+        }
+    })
+    .await?;
+    front.service.load(&target.name).await?;
+    Ok(done())
+}
+
+async fn unload(
+    State(front): State<Front>,
+    target: Target,
+    request: Request,
+) -> Result<Response, Problem> {
+    fields(&front, request, |fields| {
+        let Some(parameters) = fields.get("parameters") else { return Ok(()) };
+        let parameters: Fields<'_> = super::params::read("parameters", parameters)?;
+        // No model depends on others, so there is nothing further to unload.
+        parameters.read::<bool>("unload_dependents").map(drop)
+    })
+    .await?;
+    front.service.unload(&target.name).await?;
+    Ok(done())
+}
+
+fn done() -> Response {
+    [(header::CONTENT_TYPE, JSON)].into_response()
+}
+
+async fn no_repository() -> Problem {
+    Problem::new(StatusCode::NOT_IMPLEMENTED, "'repository_name' specification is not supported")
+}
+
+async fn no_logging() -> Problem {
+    let words = "the server does not support dynamic logging";
+    Problem::new(StatusCode::SERVICE_UNAVAILABLE, words)
+}
+
+async fn no_trace() -> Problem {
+    Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the server does not support tracing")
+}
+
+async fn no_regions() -> Response {
+    found(&json!([]))
+}
+
+async fn no_region(params: RawPathParams) -> Problem {
+    let region = params.iter().next().map(|(_, value)| value.to_owned()).unwrap_or_default();
+    let words = format!("Unable to find shared memory region: '{region}'");
+    Problem::new(StatusCode::NOT_FOUND, words)
+}
+
+async fn no_memory() -> Problem {
+    Problem::new(StatusCode::NOT_IMPLEMENTED, "Client shared memory is disabled.")
+}

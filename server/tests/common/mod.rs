@@ -1,0 +1,267 @@
+//! A server with models in a folder of its own, and clients of it.
+
+// Each test file uses some of it.
+#![allow(dead_code, reason = "each test file is a crate of its own, and uses some of this")]
+
+use hydrozoa_serve::{DataType, Server};
+use hydrozoa_server::http::{Address, Limits, Listener, router, serve};
+use hydrozoa_server::{Control, Service, Settings};
+use serde_json::Value;
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::time::Duration;
+use tokio::runtime::Runtime;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+/// As long as any response is waited for.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+pub struct Site {
+    folder: tempfile::TempDir,
+    pub service: Service,
+    pub address: SocketAddr,
+    runtime: Runtime,
+    end: Option<oneshot::Sender<Duration>>,
+    served: Option<JoinHandle<usize>>,
+}
+
+impl Site {
+    pub fn new() -> Self {
+        Self::with(Limits::default(), |settings| settings.control = Control::Clients)
+    }
+
+    pub fn with(limits: Limits, change: impl FnOnce(&mut Settings)) -> Self {
+        let venv = std::env::var_os("HYDROZOA_TEST_VENV").unwrap_or_else(|| {
+            panic!(
+                "HYDROZOA_TEST_VENV is not set: this test needs a virtual environment with numpy. `cargo xtask test` makes \
+                 one and runs all tests in it."
+            )
+        });
+        let folder = tempfile::tempdir().unwrap();
+        let server = Server::new(move || hydrozoa::Pool::builder().venv(&venv));
+        server.add_repository(folder.path());
+        let mut settings = Settings::default();
+        change(&mut settings);
+        let service = Service::new(server, settings);
+        service.open();
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+            .unwrap();
+        let listener = Address::Tcp("127.0.0.1".to_owned(), 0);
+        let listener = runtime.block_on(Listener::bind(&listener)).unwrap();
+        let address = listener.local_addr().unwrap();
+        let (end, ends) = oneshot::channel();
+        let router = router(&service, &limits);
+        let served = runtime.spawn(async move {
+            serve(listener, router, &limits, async { ends.await.unwrap_or_default() }).await
+        });
+        Self { folder, service, address, runtime, end: Some(end), served: Some(served) }
+    }
+
+    pub fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Writes a version of a model.
+    pub fn write(&self, name: &str, version: i64, config: &str, model: &str) {
+        let directory = self.path().join(name);
+        fs::create_dir_all(directory.join(version.to_string())).unwrap();
+        fs::write(directory.join("config.pbtxt"), config).unwrap();
+        fs::write(directory.join(version.to_string()).join("model.py"), model).unwrap();
+    }
+
+    /// Writes a model and loads it.
+    pub fn model(&self, name: &str, config: &str, model: &str) {
+        self.write(name, 1, config, model);
+        self.service.server().load(name).unwrap_or_else(|error| panic!("{error}"));
+    }
+
+    /// Takes no further connections, and waits for those that there are. Returns how many had a request at the end.
+    pub fn end(&mut self, patience: Duration) -> usize {
+        let _ = self.end.take().unwrap().send(patience);
+        self.runtime.block_on(self.served.take().unwrap()).unwrap()
+    }
+
+    pub fn get(&self, path: &str) -> Answer {
+        self.request("GET", path, &[], b"")
+    }
+
+    pub fn post(&self, path: &str, body: impl AsRef<[u8]>) -> Answer {
+        self.request("POST", path, &[], body.as_ref())
+    }
+
+    /// A request on a connection of its own.
+    pub fn request(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &[u8],
+    ) -> Answer {
+        let mut connection = self.connect();
+        let more: String =
+            headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+        let head = format!(
+            "{method} {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\nContent-Length: {}\r\n{more}\r\n",
+            body.len()
+        );
+        connection.write_all(head.as_bytes()).unwrap();
+        // The server may have answered and closed before it has read all.
+        drop(connection.write_all(body));
+        Answer::read(&mut connection)
+    }
+
+    pub fn connect(&self) -> TcpStream {
+        let connection = TcpStream::connect(self.address).unwrap();
+        connection.set_read_timeout(Some(PATIENCE)).unwrap();
+        connection
+    }
+
+    /// Sends bytes as they are, and reads until the server closes the connection.
+    pub fn raw(&self, bytes: &[u8]) -> Vec<u8> {
+        let mut connection = self.connect();
+        // The server may have answered and closed before it has read all.
+        drop(connection.write_all(bytes));
+        let mut answer = Vec::new();
+        drop(connection.read_to_end(&mut answer));
+        answer
+    }
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        drop(self.end.take());
+        self.service.server().unload_all();
+    }
+}
+
+/// A response.
+#[derive(Debug)]
+pub struct Answer {
+    pub status: u16,
+    pub headers: Vec<(String, String)>,
+    pub body: Vec<u8>,
+}
+
+impl Answer {
+    /// Reads a response until the connection ends.
+    pub fn read(connection: &mut TcpStream) -> Self {
+        let mut bytes = Vec::new();
+        let read = connection.read_to_end(&mut bytes);
+        Self::of(&bytes).unwrap_or_else(|| panic!("{read:?}: {}", String::from_utf8_lossy(&bytes)))
+    }
+
+    /// The first response of these bytes; `None` if they are not the whole of one.
+    pub fn of(bytes: &[u8]) -> Option<Self> {
+        let end = bytes.windows(4).position(|window| window == b"\r\n\r\n")?;
+        let head = str::from_utf8(&bytes[..end]).ok()?;
+        let mut lines = head.split("\r\n");
+        let status = lines.next()?.split(' ').nth(1)?.parse().ok()?;
+        let headers: Vec<(String, String)> = lines
+            .map(|line| line.split_once(": ").unwrap_or((line, "")))
+            .map(|(name, value)| (name.to_ascii_lowercase(), value.to_owned()))
+            .collect();
+        let mut answer = Self { status, headers, body: Vec::new() };
+        let body = &bytes[end + 4..];
+        answer.body = if answer.header("transfer-encoding") == Some("chunked") {
+            unchunked(body)?
+        } else {
+            let length = answer.header("content-length").map_or(0, |text| text.parse().unwrap());
+            body.get(..length)?.to_vec()
+        };
+        Some(answer)
+    }
+
+    pub fn header(&self, wanted: &str) -> Option<&str> {
+        self.headers.iter().find(|(name, _)| name == wanted).map(|(_, value)| value.as_str())
+    }
+
+    pub fn json(&self) -> Value {
+        serde_json::from_slice(&self.body)
+            .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&self.body)))
+    }
+
+    /// The body as JSON of a response that says OK.
+    pub fn ok(&self) -> Value {
+        assert_eq!(self.status, 200, "{}", String::from_utf8_lossy(&self.body));
+        self.json()
+    }
+
+    /// The message of a response that says that something is wrong.
+    pub fn error(&self, status: u16) -> String {
+        let text = String::from_utf8_lossy(&self.body);
+        assert_eq!(self.status, status, "{text}");
+        assert_eq!(self.header("content-type"), Some("application/json"));
+        self.json()["error"].as_str().unwrap_or_else(|| panic!("no error: {text}")).to_owned()
+    }
+}
+
+fn unchunked(mut body: &[u8]) -> Option<Vec<u8>> {
+    let mut all = Vec::new();
+    loop {
+        let end = body.windows(2).position(|window| window == b"\r\n")?;
+        let length = usize::from_str_radix(str::from_utf8(&body[..end]).ok()?, 16).ok()?;
+        if length == 0 {
+            return Some(all);
+        }
+        all.extend_from_slice(body.get(end + 2..end + 2 + length)?);
+        body = body.get(end + 2 + length + 2..)?;
+    }
+}
+
+/// A configuration with one input and one output of floats.
+pub const FLOATS: &str = r#"
+max_batch_size: 8
+input [ { name: "IN" data_type: TYPE_FP32 dims: [ -1 ] } ]
+output [ { name: "OUT" data_type: TYPE_FP32 dims: [ -1 ] } ]
+"#;
+
+/// Answers with its inputs, by the names of the outputs in their order.
+pub const ECHO: &str = "
+import json
+import triton_python_backend_utils as pb_utils
+
+class TritonPythonModel:
+    def initialize(self, args):
+        config = json.loads(args['model_config'])
+        self.names = [(i['name'], o['name']) for i, o in zip(config['input'], config['output'])]
+
+    def execute(self, requests):
+        responses = []
+        for request in requests:
+            wanted = request.requested_output_names()
+            tensors = []
+            for given, name in self.names:
+                tensor = pb_utils.get_input_tensor_by_name(request, given)
+                if tensor is None or name not in wanted:
+                    continue
+                if given == 'BF16':
+                    tensors.append(pb_utils.Tensor.from_dlpack(name, tensor))
+                else:
+                    tensors.append(pb_utils.Tensor(name, tensor.as_numpy()))
+            responses.append(pb_utils.InferenceResponse(tensors))
+        return responses
+";
+
+/// A configuration with an optional input and an output of the same name for each type.
+pub fn types() -> (Vec<DataType>, String) {
+    let names = [
+        "BOOL", "UINT8", "UINT16", "UINT32", "UINT64", "INT8", "INT16", "INT32", "INT64", "FP16",
+        "FP32", "FP64", "BF16", "BYTES",
+    ];
+    let types: Vec<_> = names.iter().map(|name| DataType::of_name(name).unwrap()).collect();
+    let config = types.iter().map(|data_type| {
+        let of = data_type.config_name();
+        format!(
+            "input {{ name: \"{data_type}\" data_type: {of} dims: [ -1 ] optional: true }}
+             output {{ name: \"{data_type}\" data_type: {of} dims: [ -1 ] }}\n"
+        )
+    });
+    let config = config.collect();
+    (types, config)
+}
