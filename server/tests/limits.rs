@@ -85,6 +85,33 @@ fn a_request_is_as_large_as_it_may_be() {
 }
 
 #[test]
+fn who_sends_all_before_it_reads_hears_what_is_wrong() {
+    let site = Site::new();
+    site.model("m", FLOATS, ECHO);
+    let large = vec![b' '; 48 << 20];
+    assert!(site.post("/v2/models/absent/infer", &large).error(404).contains("absent"));
+    assert!(site.post("/v2/models/m/infer", &large).error(400).contains("failed to parse"));
+    let huge = vec![b' '; 65 << 20];
+    let mut connection = site.connect();
+    let length = huge.len();
+    let head = format!(
+        "POST /v2/models/m/infer HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n"
+    );
+    connection.write_all(head.as_bytes()).unwrap();
+    connection.write_all(&huge).unwrap();
+    assert!(Answer::read(&mut connection).error(413).contains("--http-max-input-size"));
+    // A client that asks before it sends is told at once.
+    let mut connection = site.connect();
+    let head = format!(
+        "POST /v2/models/absent/infer HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: {length}\r\n\r\n"
+    );
+    connection.write_all(head.as_bytes()).unwrap();
+    let began = Instant::now();
+    assert!(Answer::read(&mut connection).error(404).contains("absent"));
+    assert!(began.elapsed() < Duration::from_secs(5));
+}
+
+#[test]
 fn headers_are_as_long_and_take_as_long_as_they_may() {
     let mut limits = Limits::default();
     limits.max_header_size = 8 << 10;

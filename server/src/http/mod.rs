@@ -6,6 +6,7 @@ mod accept;
 mod body;
 mod classes;
 mod compression;
+mod drain;
 mod encode;
 mod generate;
 mod infer;

@@ -1,5 +1,6 @@
 //! The endpoints.
 
+use super::drain::drain;
 use super::params::Fields;
 use super::problem::{JSON, Problem};
 use super::read::Reader;
@@ -9,6 +10,7 @@ use axum::Router;
 use axum::extract::{FromRequestParts, RawPathParams, Request, State};
 use axum::http::request::Parts;
 use axum::http::{StatusCode, header};
+use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use bytes::BytesMut;
@@ -75,6 +77,7 @@ fn finish(router: Router<Front>, service: &Service, limits: &Limits) -> Router {
         .method_not_allowed_fallback(async || {
             Problem::new(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed")
         })
+        .layer(from_fn_with_state(front.limits.clone(), drain))
         .with_state(front)
 }
 
