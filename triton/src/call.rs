@@ -16,18 +16,43 @@ use std::sync::{Arc, OnceLock};
 
 /// A request under way.
 struct UnderWay {
-    /// Null when Triton has let go of it.
-    request: Mutex<*mut InferenceRequest>,
+    request: Mutex<Owned>,
     /// `None` after the last response.
     respond: Mutex<Option<Respond>>,
     /// Triton reads them until it lets go of the request.
     inputs: Mutex<Vec<Input>>,
 }
 
-// SAFETY: the request is used under the lock.
-unsafe impl Send for UnderWay {}
-// SAFETY: as above.
-unsafe impl Sync for UnderWay {}
+/// A request that this library has to delete: when Triton has let go of it and its last response has come. A decoupled
+/// model's request is let go of earlier, and can be cancelled until then.
+struct Owned {
+    /// Null after that.
+    request: *mut InferenceRequest,
+    is_released: bool,
+    is_completed: bool,
+}
+
+// SAFETY: the request is used under the lock, by any thread.
+unsafe impl Send for Owned {}
+
+impl Owned {
+    fn delete(&mut self) {
+        let request = std::mem::replace(&mut self.request, null_mut());
+        if !request.is_null() {
+            // SAFETY: it is deleted once.
+            unsafe {
+                let error = (core().TRITONSERVER_InferenceRequestDelete)(request);
+                error::log("a request's end", error);
+            }
+        }
+    }
+
+    fn delete_if_over(&mut self) {
+        if self.is_released && self.is_completed {
+            self.delete();
+        }
+    }
+}
 
 impl UnderWay {
     fn respond(&self, event: Event) {
@@ -47,11 +72,11 @@ pub(crate) struct Handle(Arc<UnderWay>);
 
 impl Cancel for Handle {
     fn cancel(&self) {
-        let request = self.0.request.lock();
-        if !request.is_null() {
+        let owned = self.0.request.lock();
+        if !owned.request.is_null() && !owned.is_completed {
             // SAFETY: the request is deleted under this lock only.
             unsafe {
-                let error = (core().TRITONSERVER_InferenceRequestCancel)(*request);
+                let error = (core().TRITONSERVER_InferenceRequestCancel)(owned.request);
                 error::log("a call could not be cancelled", error);
             }
         }
@@ -87,14 +112,15 @@ pub(crate) fn begin(server: host::ServerPointer, call: Call) -> Result<Handle> {
         error::pointer(|place| new(place, server.0, name.as_ptr(), version))
     }?;
     let under_way = Arc::new(UnderWay {
-        request: Mutex::new(request),
+        request: Mutex::new(Owned { request, is_released: false, is_completed: false }),
         respond: Mutex::new(Some(call.respond)),
         inputs: Mutex::default(),
     });
     // SAFETY: the request is new, and nobody else has it.
     unsafe {
         if let Err(failure) = fill(request, call.request, &under_way) {
-            return Err(delete(request, &under_way, failure));
+            under_way.request.lock().delete();
+            return Err(failure);
         }
         // What the callbacks take: one for the release, one for the last response.
         let (released, completed) =
@@ -105,27 +131,11 @@ pub(crate) fn begin(server: host::ServerPointer, call: Call) -> Result<Handle> {
         if let Err(failure) = outcome {
             // Then none of the callbacks is called.
             drop((Arc::from_raw(released), Arc::from_raw(completed)));
-            return Err(delete(request, &under_way, failure));
+            under_way.request.lock().delete();
+            return Err(failure);
         }
     }
     Ok(Handle(under_way))
-}
-
-/// # Safety
-///
-/// Nobody else has the request.
-unsafe fn delete(
-    request: *mut InferenceRequest,
-    under_way: &UnderWay,
-    failure: Failure,
-) -> Failure {
-    let mut place = under_way.request.lock();
-    *place = null_mut();
-    // SAFETY: as the caller vouches.
-    unsafe {
-        error::log("a request's end", (core().TRITONSERVER_InferenceRequestDelete)(request));
-    }
-    failure
 }
 
 /// # Safety
@@ -206,20 +216,16 @@ unsafe fn callbacks(
 /// # Safety
 ///
 /// Triton calls it once, with what `callbacks` has given.
-unsafe extern "C" fn on_release(request: *mut InferenceRequest, flags: u32, data: *mut c_void) {
+unsafe extern "C" fn on_release(_: *mut InferenceRequest, flags: u32, data: *mut c_void) {
     if flags & sys::RELEASE_ALL == 0 {
         return;
     }
     // SAFETY: `callbacks` has given it, and this is the one call that takes it.
     let under_way = unsafe { Arc::from_raw(data.cast::<UnderWay>().cast_const()) };
-    let mut place = under_way.request.lock();
-    *place = null_mut();
-    // SAFETY: Triton gives the request back to its owner, which this is.
-    unsafe {
-        error::log("a request's end", (core().TRITONSERVER_InferenceRequestDelete)(request));
-    }
-    drop(place);
     under_way.inputs.lock().clear();
+    let mut owned = under_way.request.lock();
+    owned.is_released = true;
+    owned.delete_if_over();
 }
 
 /// A response has come.
@@ -238,6 +244,11 @@ unsafe extern "C" fn on_response(response: *mut InferenceResponse, flags: u32, d
         let under_way = Arc::from_raw(data);
         let response = (!response.is_null()).then(|| read(Arc::new(Received(response))));
         under_way.respond(Event { response, is_final });
+        if is_final {
+            let mut owned = under_way.request.lock();
+            owned.is_completed = true;
+            owned.delete_if_over();
+        }
     }
 }
 

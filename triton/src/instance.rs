@@ -38,20 +38,14 @@ impl Instance {
             )
         };
         let (text, config) = model.config()?;
+        let is_decoupled = settings::is_decoupled(&config);
         let instance = model.interpreter(&config)?;
         let kind = match kind {
             sys::KIND_GPU => "GPU",
             sys::KIND_MODEL => "MODEL",
             _ => "CPU",
         };
-        let decoupled = &config["model_transaction_policy"]["decoupled"];
-        let told = Told {
-            config: text,
-            name,
-            kind,
-            device,
-            is_decoupled: decoupled.as_bool() == Some(true),
-        };
+        let told = Told { config: text, name, kind, device, is_decoupled };
         instance.initialize(told).map_err(|error| error::python(&error))?;
         let reading = Reading {
             lends_inputs: settings::lends_inputs(&config)?,
@@ -61,16 +55,17 @@ impl Instance {
     }
 
     /// Runs requests, and reports and releases them.
-    fn execute(&self, pointer: *mut sys::Instance, requests: &[Arc<Held>]) {
+    fn execute(&self, pointer: *mut sys::Instance, requests: &[Held]) {
         let began = now();
         let mut batch = Vec::with_capacity(requests.len());
-        let mut outcomes = Vec::with_capacity(requests.len());
+        let (mut outcomes, mut uses) = (Vec::with_capacity(requests.len()), Vec::new());
         let mut total = 0;
         for held in requests {
             let read = request::read(held, self.reading);
             outcomes.push(read.as_ref().map(|read| read.has_failed.clone()));
             if let Some(read) = read {
                 total += read.size;
+                uses.push(read.uses);
                 batch.push(read.work);
             }
         }
@@ -82,6 +77,12 @@ impl Instance {
             tracing::error!("an execution: {error}");
         }
         let computed = now();
+        if uses.iter().any(|uses| Arc::strong_count(uses) > 1) {
+            tracing::error!(
+                "a model keeps an input that is lent to it: the memory is the server's again. \
+                 Leave out the model's parameter HYDROZOA_INPUTS, or copy the array"
+            );
+        }
         for (held, has_failed) in requests.iter().zip(outcomes) {
             let success = has_failed.is_some_and(|failed| !failed.load(Ordering::Relaxed));
             // SAFETY: Triton has called for this instance, and the request is held.
@@ -163,7 +164,7 @@ pub unsafe extern "C" fn TRITONBACKEND_ModelInstanceExecute(
             state::kept(|place| (core().TRITONBACKEND_ModelInstanceState)(instance, place))
         }?;
         // From here on the requests are the backend's: no error is returned.
-        let all: Vec<Arc<Held>> = (0..count as usize)
+        let all: Vec<Held> = (0..count as usize)
             // SAFETY: Triton gives so many requests, each to be released once.
             .map(|index| unsafe { Held::new(*requests.add(index)) })
             .collect();

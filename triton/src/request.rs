@@ -13,20 +13,15 @@ use std::slice;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A request that Triton has handed over. It is released when nobody has it.
+/// A request that Triton has handed over. Dropping it releases it.
 pub(crate) struct Held(*mut sys::Request);
-
-// SAFETY: any thread may release a request, and what is read of it before does not change.
-unsafe impl Send for Held {}
-// SAFETY: as above.
-unsafe impl Sync for Held {}
 
 impl Held {
     /// # Safety
     ///
     /// Triton has handed the request over, to be released once.
-    pub(crate) unsafe fn new(request: *mut sys::Request) -> Arc<Self> {
-        Arc::new(Self(request))
+    pub(crate) unsafe fn new(request: *mut sys::Request) -> Self {
+        Self(request)
     }
 
     pub(crate) fn pointer(&self) -> *mut sys::Request {
@@ -44,19 +39,21 @@ impl Drop for Held {
     }
 }
 
-/// Memory of a request's.
+/// Memory of a request's, which a model has been promised to use until its response only.
 struct Memory {
     start: *const u8,
     len: usize,
-    _request: Arc<Held>,
+    /// Whoever counts it sees whether the model keeps the memory.
+    _use: Arc<()>,
 }
 
-// SAFETY: nobody writes the memory while the request is there.
+// SAFETY: nobody writes the memory while the request waits for its response.
 unsafe impl Send for Memory {}
 
 impl AsRef<[u8]> for Memory {
     fn as_ref(&self) -> &[u8] {
-        // SAFETY: the request has these bytes, and is kept. An empty input is not lent.
+        // SAFETY: the request has these bytes. It waits for its response, and who has set HYDROZOA_INPUTS vouches that the
+        // model does not use them later. An empty input is not lent.
         unsafe { slice::from_raw_parts(self.start, self.len) }
     }
 }
@@ -77,10 +74,12 @@ pub(crate) struct Read {
     pub(crate) size: u64,
     /// Whether it has got an error.
     pub(crate) has_failed: Arc<AtomicBool>,
+    /// Has further owners while the model has lent inputs.
+    pub(crate) uses: Arc<()>,
 }
 
 /// Reads a request. If that fails, its client gets the error.
-pub(crate) fn read(held: &Arc<Held>, reading: Reading) -> Option<Read> {
+pub(crate) fn read(held: &Held, reading: Reading) -> Option<Read> {
     // SAFETY: the request is held.
     let factory = match unsafe { Factory::new(held.pointer()) } {
         Ok(factory) => Arc::new(factory),
@@ -89,7 +88,8 @@ pub(crate) fn read(held: &Arc<Held>, reading: Reading) -> Option<Read> {
             return None;
         }
     };
-    match parts(held, reading) {
+    let uses = Arc::new(());
+    match parts(held, reading, &uses) {
         Ok((request, lent)) => {
             let shapes = request.inputs.iter().map(|input| &input.shape);
             let mut shapes = shapes.chain(lent.iter().map(|input| &input.shape));
@@ -97,7 +97,7 @@ pub(crate) fn read(held: &Arc<Held>, reading: Reading) -> Option<Read> {
             let size = first.and_then(|extent| u64::try_from(*extent).ok());
             let size = size.filter(|_| reading.has_batches).unwrap_or(1);
             let has_failed = Arc::new(AtomicBool::new(false));
-            Some(Read { work: work(request, lent, factory, &has_failed), size, has_failed })
+            Some(Read { work: work(request, lent, factory, &has_failed), size, has_failed, uses })
         }
         Err(failure) => {
             factory.send(Event { response: Some(Err(failure)), is_final: true });
@@ -126,7 +126,7 @@ fn work(
     }
 }
 
-fn parts(held: &Arc<Held>, reading: Reading) -> Result<(Request, Vec<Lent>)> {
+fn parts(held: &Held, reading: Reading, uses: &Arc<()>) -> Result<(Request, Vec<Lent>)> {
     let (core, request) = (core(), held.pointer());
     // SAFETY: the request is held, and the places are valid.
     unsafe {
@@ -136,7 +136,7 @@ fn parts(held: &Arc<Held>, reading: Reading) -> Result<(Request, Vec<Lent>)> {
         for index in 0..error::value(|place| count(request, place))? {
             let get = core.TRITONBACKEND_RequestInputByIndex;
             let input = error::pointer(|place| get(request, index, place))?;
-            match read_input(input, held, reading.lends_inputs)? {
+            match read_input(input, reading.lends_inputs.then_some(uses))? {
                 Given::Lent(one) => lent.push(one),
                 Given::Copied(one) => inputs.push(one),
             }
@@ -190,7 +190,7 @@ enum Given {
 /// # Safety
 ///
 /// The input is one of the request's.
-unsafe fn read_input(input: *mut sys::Input, held: &Arc<Held>, lends: bool) -> Result<Given> {
+unsafe fn read_input(input: *mut sys::Input, lends: Option<&Arc<()>>) -> Result<Given> {
     let (mut name, mut kind, mut shape, mut dims): (*const c_char, c_int, *const i64, u32) =
         (null(), 0, null(), 0);
     let (mut size, mut count) = (0, 0);
@@ -218,12 +218,12 @@ unsafe fn read_input(input: *mut sys::Input, held: &Arc<Held>, lends: bool) -> R
     let parts = (0..count).map(|index| unsafe { buffer(input, index, &name) });
     let parts: Vec<(*const u8, usize)> = parts.collect::<Result<_>>()?;
     check_size(data_type, &shape, parts.iter().map(|part| part.1).sum(), &name)?;
-    if let (&[(start, len)], Some(element), true) = (&*parts, data_type.size(), lends)
+    if let (&[(start, len)], Some(element), Some(uses)) = (&*parts, data_type.size(), lends)
         && data_type != DataType::Bf16
         && len > 0
         && start.addr().is_multiple_of(element)
     {
-        let data = Bytes::from_owner(Memory { start, len, _request: held.clone() });
+        let data = Bytes::from_owner(Memory { start, len, _use: uses.clone() });
         return Ok(Given::Lent(Lent { name, data_type, shape, data }));
     }
     let mut data = BytesMut::with_capacity(usize::try_from(size).unwrap_or_default());

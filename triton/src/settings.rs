@@ -101,16 +101,21 @@ fn on_path(path: &OsStr) -> Option<Found> {
     }
 }
 
-/// Whether a model gets inputs as arrays over Triton's memory: parameter `HYDROZOA_INPUTS`.
+/// Whether a request of the model may have any number of responses.
+pub(crate) fn is_decoupled(config: &Value) -> bool {
+    config["model_transaction_policy"]["decoupled"].as_bool() == Some(true)
+}
+
+/// Whether a model gets inputs as arrays over Triton's memory: parameter `HYDROZOA_INPUTS`. That memory is the server's again
+/// with the response. What the server keeps until the release of a request differs from protocol to protocol.
 pub(crate) fn lends_inputs(config: &Value) -> Result<bool> {
-    match config["parameters"]["HYDROZOA_INPUTS"]["string_value"].as_str() {
-        None | Some("" | "copied") => Ok(false),
-        Some("lent") => Ok(true),
-        Some(other) => Err(Failure::new(
-            Code::InvalidArgument,
-            format!("parameter HYDROZOA_INPUTS is `{other}`; it may be `copied` or `lent`"),
-        )),
-    }
+    let problem = match config["parameters"]["HYDROZOA_INPUTS"]["string_value"].as_str() {
+        None | Some("" | "copied") => return Ok(false),
+        Some("lent") if !is_decoupled(config) => return Ok(true),
+        Some("lent") => "it is `lent`, and a decoupled model needs `copied`".to_owned(),
+        Some(other) => format!("it is `{other}`, and may be `copied` or `lent`"),
+    };
+    Err(Failure::new(Code::InvalidArgument, format!("parameter HYDROZOA_INPUTS: {problem}")))
 }
 
 #[cfg(test)]
@@ -157,5 +162,10 @@ mod tests {
         };
         assert_eq!((lends_inputs(&json!({})), of("lent")), (Ok(false), Ok(true)));
         assert!(of("moved").unwrap_err().message.contains("`copied` or `lent`"));
+        let decoupled = json!({
+            "parameters": {"HYDROZOA_INPUTS": {"string_value": "lent"}},
+            "model_transaction_policy": {"decoupled": true},
+        });
+        assert!(lends_inputs(&decoupled).unwrap_err().message.contains("needs `copied`"));
     }
 }
