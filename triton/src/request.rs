@@ -117,10 +117,9 @@ fn work(
         request,
         lent,
         respond: Box::new(move |event: Event| {
-            if matches!(event.response, Some(Err(_))) {
+            if !sender.send(event) {
                 has_failed.store(true, Ordering::Relaxed);
             }
-            sender.send(event);
         }),
         is_cancelled: Box::new(move || factory.is_cancelled()),
     }

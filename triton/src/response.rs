@@ -38,22 +38,24 @@ impl Factory {
         answer.unwrap_or(false)
     }
 
-    /// Sends what an event has.
-    pub(crate) fn send(&self, event: Event) {
+    /// Sends what an event has. Whether the client gets no error.
+    pub(crate) fn send(&self, event: Event) -> bool {
         let flags = if event.is_final { sys::FINAL } else { 0 };
         let sent = match event.response {
             // SAFETY: the factory is valid.
             None => unsafe {
                 error::check((core().TRITONBACKEND_ResponseFactorySendFlags)(self.0, flags))
+                    .map(|()| true)
             },
             Some(response) => self.respond(response, flags),
         };
-        if let Err(failure) = sent {
+        sent.unwrap_or_else(|failure| {
             tracing::error!("a response could not be sent: {failure}");
-        }
+            false
+        })
     }
 
-    fn respond(&self, response: Result<hydrozoa_serve::Response>, flags: u32) -> Result<()> {
+    fn respond(&self, response: Result<hydrozoa_serve::Response>, flags: u32) -> Result<bool> {
         // SAFETY: the factory is valid. The response is new, and Triton has it from `ResponseSend` on. The error is deleted
         // by who has made it.
         unsafe {
@@ -65,7 +67,8 @@ impl Factory {
             if !error.is_null() {
                 (core().TRITONSERVER_ErrorDelete)(error);
             }
-            error::check(sent)
+            error::check(sent)?;
+            Ok(failed.is_none())
         }
     }
 }

@@ -13,8 +13,8 @@ use crate::python::{self, Python};
 use crate::pythons::{self, Pythons};
 use crate::steps::{Count, Outcome, Steps};
 use crate::{
-    beside_pyo3, cache, demo, gpu, interface, large, lock, package, quick, tools, wheel, workloads,
-    workspace,
+    beside_pyo3, cache, demo, gpu, interface, large, lock, package, quick, tools, triton, wheel,
+    workloads, workspace,
 };
 
 /// Options of `cargo xtask test`.
@@ -156,6 +156,9 @@ fn all(
         });
         steps.join(programs);
         others(&mut steps, place, pythons, further);
+        steps.run("models in a real Triton, by the backend", || {
+            triton::short(python, place.environment.root())
+        });
         steps.run("movables raced by 16 threads, 15 seconds", || {
             check(&mut large::race_command(&place.compare, place.environment, 15.0, false))
         });
