@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
 
 const MODEL: &str = "
 import numpy as np
@@ -23,11 +24,20 @@ class TritonPythonModel:
         return pb_utils.InferenceResponse([pb_utils.Tensor('Y', np.sqrt(x))])
 ";
 
-/// What cargo has built for this package.
+/// The backend as `cargo xtask triton --install` installs it, once for this test program.
+fn backends() -> &'static Path {
+    static BACKENDS: OnceLock<PathBuf> = OnceLock::new();
+    BACKENDS.get_or_init(|| {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("backends");
+        let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+        cargo.args(["xtask", "triton", "--dev", "--as-python", "--install"]).arg(&folder);
+        run(cargo.current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()));
+        folder
+    })
+}
+
 fn built() -> PathBuf {
-    let program = std::env::current_exe().unwrap();
-    let folder = program.ancestors().nth(2).unwrap();
-    folder.join("libtriton_hydrozoa.so")
+    backends().join("hydrozoa/libtriton_hydrozoa.so")
 }
 
 fn run(command: &mut Command) -> String {
@@ -181,4 +191,7 @@ fn the_backend_exports_the_functions_of_the_interface_and_nothing_else() {
     assert_eq!(exported, [""; 0]);
     let needed: Vec<_> = library.libraries.iter().filter(|name| name.contains("triton")).collect();
     assert!(needed.is_empty(), "the core has another name in each build: {needed:?}");
+    // The server has the library once, by whatever name models ask for it.
+    let link = backends().join("python/libtriton_python.so");
+    assert_eq!(link.canonicalize().unwrap(), built().canonicalize().unwrap());
 }

@@ -31,6 +31,9 @@ pub struct Arguments {
     /// Install it in the place of the Python backend as well: `python/libtriton_python.so`
     #[arg(long, requires = "install")]
     as_python: bool,
+    /// Install a build with debug assertions, for tests
+    #[arg(long, requires = "install")]
+    dev: bool,
 }
 
 /// What both backends run with, before the packages of the suite's environment. The stub of the Python backend in the wheel
@@ -42,7 +45,7 @@ const FURTHER: usize = 4;
 
 pub fn run(arguments: &Arguments) -> Result<()> {
     if let Some(backends) = &arguments.install {
-        return install(&build(true)?, backends, arguments.as_python);
+        return install(&build(!arguments.dev)?, backends, arguments.as_python);
     }
     let environment = Environment::prepare(&arguments.environment)?;
     let python = environment.base().clone();
