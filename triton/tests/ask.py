@@ -62,11 +62,11 @@ def answers(server):
     check("only the outputs that are asked for", only, {"SUM": ([1, 2], [6, 9])})
     texts = server.infer("text", ("T", "BYTES", [1, 3], ["a", "h\u00e4", ""]))
     check("texts", texts, {"UPPER": ([1, 3], ["A", "H\u00c4", ""]), "LENGTH": ([1, 3], [1, 3, 0])})
-    root = server.infer("root", ("X", "FP32", [2], [4, 9]))
+    root = server.infer("square_root", ("X", "FP32", [2], [4, 9]))
     check("a model may write its inputs", root, {"Y": ([2], [2, 3])})
-    check("an error of a response", server.infer("root", ("X", "FP32", [1], [-1])), (400, "it is negative"))
-    words = "Failed to process the request(s) for model 'root_0', message: ValueError: nothing to do"
-    check("an exception", server.infer("root", ("X", "FP32", [0], [])), (500, words))
+    check("an error of a response", server.infer("square_root", ("X", "FP32", [1], [-1])), (400, "it is negative"))
+    words = "Failed to process the request(s) for model 'square_root_0', message: ValueError: nothing to do"
+    check("an exception", server.infer("square_root", ("X", "FP32", [0], [])), (500, words))
     status, _ = server.infer("identity", ("X", "FP64", [1, 1], [1]))
     check("what the server refuses", status, 400)
     check("calls of models", server.infer("calls", ("N", "INT32", [1], [5])), calls())
@@ -127,15 +127,15 @@ def of_the_server(server, port, metrics):
     lines = [line for line in text.splitlines() if line.startswith("own_")]
     expected = ['own_requests{model="add_sub"} 2', "own_sizes_count 2", 'own_sizes_bucket{le="1"} 2']
     check("metrics of models", [line for line in expected if line not in lines], [])
-    reload = [server.ask("POST", f"/v2/repository/models/root/{what}", {})[0] for what in ("unload", "load", "load")]
+    reload = [server.ask("POST", f"/v2/repository/models/square_root/{what}", {})[0] for what in ("unload", "load", "load")]
     check("unloads and loads", reload, [200, 200, 200])
-    again = server.infer("root", ("X", "FP32", [1], [16]))
+    again = server.infer("square_root", ("X", "FP32", [1], [16]))
     check("a model that was loaded again", again, {"Y": ([1], [4])})
 
 
 def counts(server):
     """How many requests have succeeded, and how many have failed."""
-    _, text = server.ask("GET", "/v2/models/root/stats")
+    _, text = server.ask("GET", "/v2/models/square_root/stats")
     stats = json.loads(text)["model_stats"][0]["inference_stats"]
     return stats["success"]["count"], stats["fail"]["count"]
 
@@ -157,7 +157,7 @@ def own(server):
     absent = "failed to load 'absent', failed to poll from model repository"
     check("a model loads a model of its own", loads, {"SAID": ([4], ["False", "True", "7.0", absent])})
     before = counts(server)
-    server.infer("root", ("X", "FP32", [1], [-1]))
+    server.infer("square_root", ("X", "FP32", [1], [-1]))
     limit = time.monotonic() + PATIENCE
     # They come after the response.
     while counts(server) == before and time.monotonic() < limit:

@@ -45,7 +45,9 @@ const FURTHER: usize = 4;
 
 pub fn run(arguments: &Arguments) -> Result<()> {
     if let Some(backends) = &arguments.install {
-        return install(&build(!arguments.dev)?, backends, arguments.as_python);
+        install(&build(!arguments.dev)?, backends, arguments.as_python)?;
+        println!("the backend is installed in {}", backends.display());
+        return Ok(());
     }
     let environment = Environment::prepare(&arguments.environment)?;
     let python = environment.base().clone();
@@ -81,7 +83,7 @@ pub fn short(python: &Python, venv: &Path) -> Result<Outcome> {
     install(&build(false)?, &place.backends(), true)?;
     place.copy("models")?;
     place.copy("own")?;
-    let server = place.start(&triton)?;
+    let server = place.start(&triton, &[])?;
     let outcome = place.answers(&server, true)?;
     server.end()?;
     Ok(outcome)
@@ -111,7 +113,6 @@ fn install(built: &Path, backends: &Path, as_python: bool) -> Result<()> {
         symlink("../hydrozoa/libtriton_hydrozoa.so", &link)
             .with_context(|| format!("making the link {}", link.display()))?;
     }
-    println!("{} is installed", own.display());
     Ok(())
 }
 
@@ -161,8 +162,9 @@ impl Place<'_> {
         Ok(())
     }
 
-    fn start(&self, triton: &Triton) -> Result<Server> {
-        triton.start(&self.backends(), &self.models(), self.venv, &self.folder.join("log"))
+    fn start(&self, triton: &Triton, options: &[&str]) -> Result<Server> {
+        let folders = [self.backends(), self.models()];
+        triton.start(folders, options, self.venv, &self.folder.join("log"))
     }
 
     fn ask(&self, arguments: &[String]) -> Command {
@@ -198,6 +200,23 @@ struct Both<'a> {
     scratch: &'a Path,
 }
 
+/// A backend with its settings.
+struct Contender {
+    name: &'static str,
+    backend: &'static str,
+    options: &'static [&'static str],
+}
+
+const CONTENDERS: [Contender; 3] = [
+    Contender { name: "python", backend: "python", options: &[] },
+    Contender { name: "hydrozoa", backend: "hydrozoa", options: &[] },
+    Contender {
+        name: "hydrozoa, torch shared",
+        backend: "hydrozoa",
+        options: &["--backend-config=python,torch=shared"],
+    },
+];
+
 /// What was measured of one backend with one model.
 struct Figures {
     first: f64,
@@ -227,7 +246,7 @@ impl Both<'_> {
             if is_ours {
                 place.copy("own")?;
             }
-            let server = place.start(&self.triton)?;
+            let server = place.start(&self.triton, &[])?;
             let outcome = place.answers(&server, is_ours)?;
             ensure!(outcome.failures.is_empty(), "{backend} has answered wrongly");
             digests.push(place.text("torch", &server, None)?);
@@ -239,27 +258,28 @@ impl Both<'_> {
             "\n| model | backend | first instance, MiB | each further one, MiB | a request, ms |"
         );
         println!("|---|---|---:|---:|---:|");
-        for (model, kind) in [("identity", "models"), ("mobilenet", "torch")] {
-            for backend in ["python", "hydrozoa"] {
-                let figures = self.figures(backend, model, kind)?;
-                println!(
-                    "| {model} | {backend} | {:.0} | {:.1} | {} |",
-                    figures.first, figures.further, figures.milliseconds
-                );
+        for (model, kind, contenders) in
+            [("identity", "models", &CONTENDERS[..2]), ("mobilenet", "torch", &CONTENDERS)]
+        {
+            for contender in contenders {
+                let Figures { first, further, milliseconds } =
+                    self.figures(contender, model, kind)?;
+                let name = contender.name;
+                println!("| {model} | {name} | {first:.0} | {further:.1} | {milliseconds} |");
             }
         }
         Ok(())
     }
 
-    fn figures(&self, backend: &str, model: &str, kind: &str) -> Result<Figures> {
+    fn figures(&self, contender: &Contender, model: &str, kind: &str) -> Result<Figures> {
         let mut measured = Vec::new();
         for instances in [0, 1, 1 + FURTHER] {
-            let place = self.place(backend, &format!("{model}-{instances}"))?;
+            let place = self.place(contender.backend, &format!("{model}-{instances}"))?;
             fs::create_dir_all(place.models())?;
             if instances > 0 {
                 self.only(&place, model, kind, instances)?;
             }
-            let server = place.start(&self.triton)?;
+            let server = place.start(&self.triton, contender.options)?;
             let time = match instances {
                 0 => String::new(),
                 _ => place.text("time", &server, Some(model))?,
@@ -267,6 +287,7 @@ impl Both<'_> {
             std::thread::sleep(Duration::from_secs(1));
             measured.push((memory::of_family(server.id())?, time));
             server.end()?;
+            fs::remove_dir_all(&place.folder)?;
         }
         let [none, one, many] = [0, 1, 2].map(|place| measured[place].0);
         let milliseconds = measured.swap_remove(1).1;

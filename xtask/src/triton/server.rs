@@ -72,8 +72,14 @@ impl Triton {
         Ok(())
     }
 
-    /// Starts a server with these backends and models. Its Python is that of the virtual environment, the first on PATH.
-    pub fn start(&self, backends: &Path, models: &Path, venv: &Path, log: &Path) -> Result<Server> {
+    /// Starts a server with folders of backends and of models. Its Python is that of the virtual environment, the first on PATH.
+    pub fn start(
+        &self,
+        [backends, models]: [PathBuf; 2],
+        options: &[&str],
+        venv: &Path,
+        log: &Path,
+    ) -> Result<Server> {
         let [http, metrics] = free_ports()?;
         let own = std::env::var_os("PATH").unwrap_or_default();
         let path = std::iter::once(venv.join("bin")).chain(std::env::split_paths(&own));
@@ -86,7 +92,10 @@ impl Triton {
             "--http-address=127.0.0.1",
             "--metrics-address=127.0.0.1",
         ]);
-        command.arg(format!("--http-port={http}")).arg(format!("--metrics-port={metrics}"));
+        command
+            .args(options)
+            .arg(format!("--http-port={http}"))
+            .arg(format!("--metrics-port={metrics}"));
         command.env("PATH", std::env::join_paths(path)?);
         // The library's folder of the stub of the Python backend, and that of the base Python.
         let library = libpython(venv)?;

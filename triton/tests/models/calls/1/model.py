@@ -31,6 +31,6 @@ class TritonPythonModel:
         values = np.arange(count, dtype=np.float32).reshape(1, -1)
         echo = array(call("identity", [pb_utils.Tensor("X", values)], ["Y"]), "Y")[0]
         negative = pb_utils.Tensor("X", np.array([-1], np.float32))
-        reasons = [why("absent", [n], ["Y"]), why("root", [negative], ["Y"]), why("stream", [n], ["OUT"])]
+        reasons = [why("absent", [n], ["Y"]), why("square_root", [negative], ["Y"]), why("stream", [n], ["OUT"])]
         outputs = {"SUM": np.array([total], np.int32), "ECHO": echo, "WHY": np.array(reasons, dtype=object)}
         return pb_utils.InferenceResponse([pb_utils.Tensor(name, value) for name, value in outputs.items()])
