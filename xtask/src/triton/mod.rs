@@ -25,6 +25,9 @@ use server::{Server, Triton};
 pub struct Arguments {
     #[command(flatten)]
     environment: environment::Arguments,
+    /// Only what `cargo xtask test` does: this backend, without torch, with the suite's environment
+    #[arg(long, conflicts_with = "install")]
+    short: bool,
     /// Only install the backend: in the folder `hydrozoa` of this folder of Triton's backends
     #[arg(long, value_name = "DIR")]
     install: Option<PathBuf>,
@@ -51,6 +54,11 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     }
     let environment = Environment::prepare(&arguments.environment)?;
     let python = environment.base().clone();
+    if arguments.short {
+        let outcome = short(&python, environment.root())?;
+        ensure!(outcome.failures.is_empty(), "the backend has answered wrongly");
+        return Ok(());
+    }
     let built = build(true)?;
     let triton = Triton::install(&python)?;
     let venv = with_old_numpy(&environment)?;
