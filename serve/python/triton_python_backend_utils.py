@@ -357,14 +357,12 @@ def _raise(problem):
 
 def load_model(model_name, config="", files=None):
     """Loads a model of the server's repository, or loads it again."""
-    if config or files:
-        raise TritonModelException("a model is loaded from the repository only, without a configuration or files of the call")
-    _raise(_server.load_model(model_name))
+    _raise(_server.load_model(model_name, config, dict(files or {})))
 
 
 def unload_model(model_name, unload_dependents=False):
     """Takes a model out of service."""
-    _raise(_server.unload_model(model_name))
+    _raise(_server.unload_model(model_name, bool(unload_dependents)))
 
 
 def is_model_ready(model_name, model_version=""):

@@ -38,7 +38,7 @@ const CODES: [Code; 8] = [
 
 impl Code {
     /// The code of a model's number (`TritonError.INTERNAL` and its kin).
-    pub(crate) fn of_number(number: i64) -> Self {
+    pub fn of_number(number: i64) -> Self {
         usize::try_from(number)
             .ok()
             .and_then(|place| CODES.get(place))
@@ -47,7 +47,7 @@ impl Code {
     }
 
     /// The number of [`Code::of_number`].
-    pub(crate) fn number(self) -> i64 {
+    pub fn number(self) -> i64 {
         CODES.iter().position(|code| *code == self).unwrap_or_default() as i64
     }
 }
@@ -65,6 +65,16 @@ impl Failure {
     /// A failure of this kind.
     pub fn new(code: Code, message: impl Into<String>) -> Self {
         Self { code, message: message.into() }
+    }
+
+    /// A decoupled model was called by who takes one response, in the words of Triton's Python backend.
+    pub fn needs_decoupled(model: &str) -> Self {
+        let words = format!(
+            "Model {model} is using the decoupled. The current BLS request call doesn't support models using the decoupled \
+             transaction policy. Please use 'decoupled=True' argument to the 'exec' or 'async_exec' calls for decoupled \
+             models.'"
+        );
+        Self::new(Code::Unsupported, words)
     }
 
     pub(crate) fn invalid(message: impl Into<String>) -> Self {

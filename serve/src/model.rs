@@ -4,7 +4,7 @@ use crate::check;
 use crate::config::{ConfigDraft, ConfigError, InstanceGroup, Kind, ModelConfig};
 use crate::failure::{Code, Failure};
 use crate::pending::Pending;
-use crate::python::{self, Context, Instance, Place};
+use crate::python::{self, Context, Instance, Place, Told};
 use crate::request::{Event, Request};
 use crate::schedule::Scheduler;
 use crate::statistics::{Counters, Statistics};
@@ -121,7 +121,17 @@ pub(crate) struct Source<'a> {
 }
 
 /// The parameter that names a model's virtual environment, as Triton's Python backend has it.
-const ENVIRONMENT: &str = "EXECUTION_ENV_PATH";
+pub(crate) const ENVIRONMENT: &str = "EXECUTION_ENV_PATH";
+
+/// The folder of a virtual environment that a model names.
+pub(crate) fn environment(text: &str, directory: &Path) -> Result<PathBuf, String> {
+    let directory = directory.to_string_lossy();
+    let path = PathBuf::from(text.replace("$$TRITON_MODEL_DIRECTORY", &directory));
+    if path.is_dir() {
+        return Ok(path);
+    }
+    Err(format!("{} is no folder; a virtual environment is one", path.display()))
+}
 
 impl Source<'_> {
     fn name(&self) -> &str {
@@ -144,13 +154,8 @@ impl Source<'_> {
     fn pool(&self, count: usize) -> Result<Pool, LoadError> {
         let mut builder = (self.builder)().interpreters(count);
         if let Some(environment) = self.draft.parameter(ENVIRONMENT) {
-            let directory = self.directory.to_string_lossy();
-            let path = PathBuf::from(environment.replace("$$TRITON_MODEL_DIRECTORY", &directory));
-            if !path.is_dir() {
-                let problem =
-                    format!("{} is no folder; a virtual environment is one", path.display());
-                return Err(self.configured(ConfigError::parameter(ENVIRONMENT, problem)));
-            }
+            let path = self::environment(environment, self.directory)
+                .map_err(|problem| self.configured(ConfigError::parameter(ENVIRONMENT, problem)))?;
             builder = builder.venv(path);
         }
         let pool = builder.build().map_err(|error| self.failed(error))?;
@@ -196,8 +201,12 @@ impl Model {
         let pool = source.pool(planned.max(1))?;
         let config = {
             let session = pool.acquire_on(0).map_err(|error| source.failed(error))?;
-            let completed =
-                python::complete(&session, &source.context, source.place(), source.draft.json());
+            let completed = python::complete(
+                &session,
+                &source.context,
+                source.place(),
+                &source.draft.json().to_string(),
+            );
             let completed = completed.map_err(|error| source.failed(error))?;
             ModelConfig::of_json(&completed, source.name())
                 .map_err(|error| source.configured(error))?
@@ -352,10 +361,10 @@ impl Drop for Model {
 }
 
 /// How long an unloaded model's interpreters are waited for.
-const CLOSE: Duration = Duration::from_secs(1);
+pub(crate) const CLOSE: Duration = Duration::from_secs(1);
 
 /// Bytes of an instance's stack, as main threads have.
-const STACK: usize = 8 << 20;
+pub(crate) const STACK: usize = 8 << 20;
 
 /// What an instance's thread needs.
 struct Runs {
@@ -385,13 +394,18 @@ impl Runs {
             version: self.version,
             file_name: self.config.file_name(),
         };
-        let device = (self.kind, self.device);
-        let instance =
-            match Instance::start(&session, &self.context, place, &self.config, &self.name, device)
-            {
-                Ok(instance) => instance,
-                Err(error) => return drop(started.send(Err(self.failed(error)))),
-            };
+        let told = Told {
+            model: self.config.name(),
+            config: &self.config.json().to_string(),
+            is_decoupled: self.config.is_decoupled(),
+            name: &self.name,
+            kind: self.kind,
+            device: self.device,
+        };
+        let instance = match Instance::start(&session, &self.context, place, told) {
+            Ok(instance) => instance,
+            Err(error) => return drop(started.send(Err(self.failed(error)))),
+        };
         let warm = self.samples.run(&instance, &self.name);
         let is_warm = warm.is_ok();
         // Nobody listens if another instance has failed. Then the scheduler is closed soon.

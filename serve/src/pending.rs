@@ -1,12 +1,13 @@
 //! A request that has no final response yet.
 
 use crate::failure::{Code, Failure};
+use crate::host::Respond;
 use crate::request::{Event, Response};
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Takes the events of a request, on whatever thread has them. It must not wait.
-pub(crate) type Respond = Box<dyn FnMut(Event) + Send>;
+/// Whether the client of another server's request has gone.
+pub(crate) type Gone = Box<dyn Fn() -> bool + Send>;
 
 /// The process that a server runs in.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -40,13 +41,22 @@ struct State {
     respond: Option<Respond>,
     /// Responses so far.
     count: usize,
+    /// What another server says of the client. It goes with the final event.
+    gone: Option<Gone>,
 }
 
 impl Pending {
     pub(crate) fn new(respond: Respond, is_decoupled: bool) -> Self {
-        let state = Mutex::new(State { respond: Some(respond), count: 0 });
+        let state = Mutex::new(State { respond: Some(respond), count: 0, gone: None });
         let process = Process::this();
         Self { state, is_cancelled: AtomicBool::new(false), is_decoupled, process }
+    }
+
+    /// One whose client another server knows.
+    pub(crate) fn with_gone(respond: Respond, is_decoupled: bool, gone: Gone) -> Self {
+        let pending = Self::new(respond, is_decoupled);
+        pending.state.lock().gone = Some(gone);
+        pending
     }
 
     /// Tells the model that nobody waits any more.
@@ -56,6 +66,7 @@ impl Pending {
 
     pub(crate) fn is_cancelled(&self) -> bool {
         self.is_cancelled.load(Ordering::Relaxed)
+            || self.state.lock().gone.as_ref().is_some_and(|gone| gone())
     }
 
     /// Gives a response, or says that there is no more. The rules and their words are those of Triton's Python backend.
@@ -88,7 +99,9 @@ impl Pending {
         state.count += usize::from(response.is_some());
         let mut respond = state.respond.take().expect("it was there just now");
         respond(Event { response, is_final });
-        if !is_final {
+        if is_final {
+            state.gone = None;
+        } else {
             state.respond = Some(respond);
         }
         Ok(())
@@ -99,7 +112,10 @@ impl Pending {
         if self.process.check().is_err() {
             return;
         }
-        let respond = self.state.lock().respond.take();
+        let (respond, _gone) = {
+            let mut state = self.state.lock();
+            (state.respond.take(), state.gone.take())
+        };
         if let Some(mut respond) = respond {
             respond(Event { response: Some(Err(failure)), is_final: true });
         }

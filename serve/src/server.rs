@@ -219,7 +219,7 @@ impl Server {
         let mut loaded = BTreeMap::new();
         for version in wanted {
             let context = Context {
-                server: WeakServer(Arc::downgrade(&self.0)),
+                server: Arc::new(WeakServer(Arc::downgrade(&self.0))),
                 model: name.to_owned(),
                 directory: directory.join(version.to_string()),
                 process: Process::this(),

@@ -30,6 +30,7 @@ mod suite;
 mod suites;
 mod tools;
 mod trials;
+mod triton;
 mod venv;
 mod wheel;
 mod workloads;
@@ -98,6 +99,8 @@ enum Task {
     Install(capi::install::Arguments),
     /// Builds the Python package as a wheel; with `--test` tries it on each CPython of the machine
     Wheel(wheel::Arguments),
+    /// The backend of Triton in a real server, beside its Python backend: answers, memory, time; with `--install` only installs it
+    Triton(triton::Arguments),
     /// Runs joblib's loops, scikit-learn, Dask, Ray and SPDL on interpreters, by the Python package
     Engines(engines::Arguments),
     /// Whether the published interfaces still serve the users of the last release
@@ -146,6 +149,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Header(arguments) => capi::header::run(&arguments),
         Task::Install(arguments) => capi::install::run(&arguments),
         Task::Wheel(arguments) => wheel::run(&arguments),
+        Task::Triton(arguments) => triton::run(&arguments),
         Task::Engines(arguments) => engines::run(&arguments),
         Task::Semver => semver::run(),
         Task::Lock(arguments) => lock::run(&arguments),

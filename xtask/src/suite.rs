@@ -13,8 +13,8 @@ use crate::python::{self, Python};
 use crate::pythons::{self, Pythons};
 use crate::steps::{Count, Outcome, Steps};
 use crate::{
-    beside_pyo3, cache, demo, gpu, interface, large, lock, package, quick, tools, wheel, workloads,
-    workspace,
+    beside_pyo3, cache, demo, gpu, interface, large, lock, package, quick, tools, triton, wheel,
+    workloads, workspace,
 };
 
 /// Options of `cargo xtask test`.
@@ -156,12 +156,7 @@ fn all(
         });
         steps.join(programs);
         others(&mut steps, place, pythons, further);
-        steps.run("movables raced by 16 threads, 15 seconds", || {
-            check(&mut large::race_command(&place.compare, place.environment, 15.0, false))
-        });
-        steps.run("all that may happen to a pool, at random, 20 seconds", || {
-            check(&mut large::mixed_command(&place.compare, place.environment, 20.0))
-        });
+        long_processes(&mut steps, place);
         steps.run("weights of BERT-base: time, memory, a second process", || {
             check(&mut large::weights_command(&place.compare, place.environment, 5)?)
         });
@@ -184,6 +179,19 @@ fn all(
         bail!("the tests failed");
     }
     Ok(())
+}
+
+/// The steps that run one process for many seconds: a server of others, and what may happen at random.
+fn long_processes(steps: &mut Steps, place: &Place<'_>) {
+    steps.run("models in a real Triton, by the backend", || {
+        triton::short(place.environment.base(), place.environment.root())
+    });
+    steps.run("movables raced by 16 threads, 15 seconds", || {
+        check(&mut large::race_command(&place.compare, place.environment, 15.0, false))
+    });
+    steps.run("all that may happen to a pool, at random, 20 seconds", || {
+        check(&mut large::mixed_command(&place.compare, place.environment, 20.0))
+    });
 }
 
 /// The steps on other versions of CPython than the suite's.

@@ -3,6 +3,7 @@
 use super::host::Live;
 use crate::datatype::DataType;
 use crate::failure::{Code, Failure};
+use crate::hosted::Lent;
 use crate::request::{CorrelationId, Input, Output, Parameter, Parameters, Request, Response};
 use bytes::{Bytes, BytesMut};
 use hydrozoa::{Buffer, Error, Object, Result, Session, Tensor, ToPython, Value};
@@ -113,10 +114,24 @@ fn input(session: &Session, input: Input) -> Result<Object<'_>> {
     received(session, &input.name, input.data_type, &input.shape, data)
 }
 
+/// An input over memory of another server's. Models may not write it.
+fn lent(session: &Session, lent: Lent) -> Result<Object<'_>> {
+    let (start, len) = (lent.data.as_ptr().cast_mut(), lent.data.len());
+    // SAFETY: the bytes do not move with their handle, which keeps them. Python may not write them.
+    let memory = unsafe { session.lend_raw(start, len, true, lent.data)? };
+    session.object_from(&(&*lent.name, lent.data_type.name(), &*lent.shape, memory))
+}
+
 /// A request as `InferenceRequest._received` takes it.
-pub(super) fn request(session: &Session, request: Request, live: Live) -> Result<Object<'_>> {
-    let inputs: Vec<Object<'_>> =
-        request.inputs.into_iter().map(|given| input(session, given)).collect::<Result<_>>()?;
+pub(super) fn request(
+    session: &Session,
+    request: Request,
+    others: Vec<Lent>,
+    live: Live,
+) -> Result<Object<'_>> {
+    let own = request.inputs.into_iter().map(|given| input(session, given));
+    let others = others.into_iter().map(|given| lent(session, given));
+    let inputs: Vec<Object<'_>> = own.chain(others).collect::<Result<_>>()?;
     let correlation_id = match &request.correlation_id {
         CorrelationId::Number(number) => session.object_from(number)?,
         CorrelationId::Text(text) => session.object_from(text.as_str())?,

@@ -2,11 +2,12 @@
 
 use super::convert;
 use crate::failure::Failure;
-use crate::metrics::{Family, Series};
+use crate::host::{self, Cancel, MetricFamily, MetricSeries, Overrides};
 use crate::pending::{Pending, Process};
 use crate::request::{Event, Response};
-use crate::server::{Server, WeakServer};
+use bytes::Bytes;
 use hydrozoa::{Class, ClassBuilder, Error, Instance, Object, Result, Session};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
@@ -14,7 +15,7 @@ use std::sync::mpsc::{Receiver, channel};
 /// What the instances of a model version know of where they are.
 #[derive(Clone)]
 pub(crate) struct Context {
-    pub(crate) server: WeakServer,
+    pub(crate) server: Arc<dyn host::Host>,
     pub(crate) model: String,
     /// The folder of the version.
     pub(crate) directory: PathBuf,
@@ -23,9 +24,9 @@ pub(crate) struct Context {
 
 impl Context {
     /// The server, or why there is none.
-    fn server(&self) -> Result<Server, String> {
+    fn server(&self) -> Result<&dyn host::Host, String> {
         self.process.check()?;
-        self.server.upgrade().ok_or_else(|| "the server ends".to_owned())
+        Ok(&*self.server)
     }
 }
 
@@ -62,24 +63,30 @@ impl Class for Host {
                 }
                 session.none()
             })
-            .method("load_model(name, /)", "", |host, session, arguments| {
-                let name: String = arguments.extract(0)?;
-                let outcome = session.without_gil(|| {
-                    host.0.server()?.load_for_model(&name).map_err(|error| error.to_string())
-                });
-                problem(session, outcome)
+            .method("load_model(name, config, files, /)", "", |host, session, arguments| {
+                let (name, config): (String, String) =
+                    (arguments.extract(0)?, arguments.extract(1)?);
+                let files: BTreeMap<String, Vec<u8>> = arguments.extract(2)?;
+                let files = files.into_iter().map(|(path, data)| (path, Bytes::from(data)));
+                let overrides = Overrides {
+                    config: (!config.is_empty()).then_some(config),
+                    files: files.collect(),
+                };
+                let load = || host.0.server()?.load_model(&name, overrides);
+                problem(session, session.without_gil(load))
             })
-            .method("unload_model(name, /)", "", |host, session, arguments| {
-                let name: String = arguments.extract(0)?;
-                let outcome = session.without_gil(|| {
-                    host.0.server()?.unload_for_model(&name).map_err(|error| error.to_string())
-                });
-                problem(session, outcome)
+            .method("unload_model(name, dependents, /)", "", |host, session, arguments| {
+                let (name, dependents): (String, bool) =
+                    (arguments.extract(0)?, arguments.extract(1)?);
+                let unload = || host.0.server()?.unload_model(&name, dependents);
+                problem(session, session.without_gil(unload))
             })
             .method("is_model_ready(name, version, /)", "", |host, session, arguments| {
                 let (name, version): (String, String) =
                     (arguments.extract(0)?, arguments.extract(1)?);
-                let is_ready = host.0.server().is_ok_and(|server| server.is_ready(&name, &version));
+                let is_ready = session.without_gil(|| {
+                    host.0.server().is_ok_and(|server| server.is_model_ready(&name, &version))
+                });
                 session.object_from(&is_ready)
             })
             .method(
@@ -88,14 +95,11 @@ impl Class for Host {
                 |host, session, arguments| {
                     let (name, version): (String, i64) =
                         (arguments.extract(0)?, arguments.extract(1)?);
+                    let decoupled = arguments.extract(2)?;
                     let request = convert::asked(&arguments.extract(3)?)?;
-                    let call = Call::begin(
-                        host.0.server(),
-                        &name,
-                        version,
-                        arguments.extract(2)?,
-                        request,
-                    );
+                    let call = session.without_gil(|| {
+                        Call::begin(host.0.server(), name, version, decoupled, request)
+                    });
                     session.object_from(&Instance::new(call))
                 },
             )
@@ -105,7 +109,7 @@ impl Class for Host {
                 let kind: String = arguments.extract(2)?;
                 let server = host.0.server();
                 let family =
-                    server.and_then(|server| server.metrics().family(&name, &description, &kind));
+                    server.and_then(|server| server.metric_family(&name, &description, &kind));
                 match family {
                     Ok(family) => session.object_from(&Instance::new(FamilyOf(family))),
                     Err(text) => session.object_from(text.as_str()),
@@ -139,42 +143,49 @@ impl Class for Live {
 /// A request that a model has made of another model.
 struct Call {
     events: parking_lot::Mutex<Receiver<Event>>,
-    ticket: Option<crate::model::Ticket>,
+    under_way: Option<Box<dyn Cancel>>,
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        self.cancel();
+    }
 }
 
 impl Call {
     fn begin(
-        server: Result<Server, String>,
-        name: &str,
+        server: Result<&dyn host::Host, String>,
+        model: String,
         version: i64,
         decoupled: bool,
         request: crate::Request,
     ) -> Self {
         let (sender, events) = channel();
-        let respond = move |event| drop(sender.send(event));
-        let version = (version >= 0).then_some(version);
-        let server = server.map_err(|words| Failure::new(crate::Code::Unavailable, words));
-        let outcome = server.and_then(|server| {
-            let model = server.model(name, version)?;
-            if model.config().is_decoupled() && !decoupled {
-                let words = format!(
-                    "Model {name} is using the decoupled. The current BLS request call doesn't support models using the \
-                     decoupled transaction policy. Please use 'decoupled=True' argument to the 'exec' or 'async_exec' calls \
-                     for decoupled models.'"
-                );
-                return Err(Failure::new(crate::Code::Unsupported, words));
-            }
-            let (_, ticket) = server.infer(name, version, request, respond.clone())?;
-            Ok(ticket)
-        });
-        let ticket = outcome.map_err(|failure| {
-            let words = format!("Model {name} - Error when running inference: {}", failure.message);
-            respond(Event {
-                response: Some(Err(Failure::new(failure.code, words))),
-                is_final: true,
+        let failed = sender.clone();
+        let outcome = server
+            .map_err(|words| Failure::new(crate::Code::Unavailable, words))
+            .and_then(|server| {
+                server.infer(host::Call {
+                    model: model.clone(),
+                    version: (version >= 0).then_some(version),
+                    decoupled,
+                    request,
+                    respond: Box::new(move |event| drop(sender.send(event))),
+                })
             });
+        let under_way = outcome.map_err(|failure| {
+            let words =
+                format!("Model {model} - Error when running inference: {}", failure.message);
+            let response = Some(Err(Failure::new(failure.code, words)));
+            drop(failed.send(Event { response, is_final: true }));
         });
-        Call { events: parking_lot::Mutex::new(events), ticket: ticket.ok() }
+        Call { events: parking_lot::Mutex::new(events), under_way: under_way.ok() }
+    }
+
+    fn cancel(&self) {
+        if let Some(under_way) = &self.under_way {
+            under_way.cancel();
+        }
     }
 
     /// The next response; `None` if there is no more. That there is no more comes as an empty one if the model says so
@@ -197,16 +208,14 @@ impl Class for Call {
                 None => session.none(),
             })
             .method("cancel()", "", |call, session, _| {
-                if let Some(ticket) = &call.ticket {
-                    ticket.cancel();
-                }
+                call.cancel();
                 session.none()
             });
     }
 }
 
 /// A family of metrics of a model.
-struct FamilyOf(Arc<Family>);
+struct FamilyOf(Arc<dyn MetricFamily>);
 
 impl Class for FamilyOf {
     const NAME: &'static str = "Family";
@@ -214,10 +223,11 @@ impl Class for FamilyOf {
 
     fn define(class: &mut ClassBuilder<'_, Self>) {
         class.method("series(labels, buckets, /)", "", |family, session, arguments| {
-            let labels: std::collections::BTreeMap<String, String> = arguments.extract(0)?;
+            let labels: BTreeMap<String, String> = arguments.extract(0)?;
             let buckets: Vec<f64> = arguments.extract(1)?;
             let series = family
                 .0
+                .clone()
                 .series(labels, buckets)
                 .map_err(|text| Error::raise("ValueError", &text))?;
             session.object_from(&Instance::new(SeriesOf(series)))
@@ -226,7 +236,7 @@ impl Class for FamilyOf {
 }
 
 /// A series of such a family.
-struct SeriesOf(Arc<Series>);
+struct SeriesOf(Arc<dyn MetricSeries>);
 
 impl Class for SeriesOf {
     const NAME: &'static str = "Series";
@@ -243,6 +253,9 @@ impl Class for SeriesOf {
             .method("observe(value, /)", "", |series, session, arguments| {
                 problem(session, series.0.observe(arguments.extract(0)?))
             })
-            .method("value()", "", |series, session, _| session.object_from(&series.0.value()));
+            .method("value()", "", |series, session, _| {
+                let value = series.0.value();
+                session.object_from(&value.map_err(|text| Error::raise("ValueError", &text))?)
+            });
     }
 }

@@ -2,10 +2,11 @@
 
 use super::convert;
 use super::host::{Context, Host, Live};
-use crate::config::ModelConfig;
 use crate::failure::{Code, Failure};
+use crate::hosted::Lent;
 use crate::pending::Pending;
 use crate::queue::Queued;
+use crate::request::Request;
 use crate::statistics::Counters;
 use hydrozoa::{Object, Result, Session};
 use serde_json::Value;
@@ -28,6 +29,24 @@ impl Place<'_> {
     }
 }
 
+/// What an instance is told of itself.
+#[derive(Clone, Copy)]
+pub(crate) struct Told<'a> {
+    /// The model's name.
+    pub(crate) model: &'a str,
+    /// The whole configuration, as JSON.
+    pub(crate) config: &'a str,
+    pub(crate) is_decoupled: bool,
+    /// The instance's name.
+    pub(crate) name: &'a str,
+    /// `CPU`, `GPU` or `MODEL`.
+    pub(crate) kind: &'a str,
+    pub(crate) device: i32,
+}
+
+/// A request, those of its inputs whose memory is somebody else's, and who waits.
+pub(crate) type Given = (Request, Vec<Lent>, Arc<Pending>);
+
 fn runner<'s>(session: &'s Session, context: &Context) -> Result<Object<'s>> {
     let host = hydrozoa::Instance::new(Host(context.clone()));
     session.import("triton_python_backend_utils")?.setattr("_server", host)?;
@@ -39,13 +58,12 @@ pub(crate) fn complete(
     session: &Session,
     context: &Context,
     place: Place<'_>,
-    config: &Value,
+    config: &str,
 ) -> Result<Value> {
     let (directory, version, file_name) = place.arguments();
     let runner = runner(session, context)?;
-    let text: String = runner
-        .call_method("complete", (directory, version, file_name, config.to_string()))?
-        .extract()?;
+    let text: String =
+        runner.call_method("complete", (directory, version, file_name, config))?.extract()?;
     serde_json::from_str(&text).map_err(hydrozoa::Error::host)
 }
 
@@ -62,29 +80,26 @@ impl<'s> Instance<'s> {
         session: &'s Session,
         context: &Context,
         place: Place<'_>,
-        config: &ModelConfig,
-        name: &str,
-        (kind, device): (&str, i32),
+        told: Told<'_>,
     ) -> Result<Self> {
         let runner = runner(session, context)?;
         let (directory, version, file_name) = place.arguments();
         let arguments = session.import("builtins")?.call_method("dict", ())?;
-        let (text, device) = (config.json().to_string(), device.to_string());
+        let device = told.device.to_string();
         for (key, value) in [
-            ("model_config", text.as_str()),
-            ("model_instance_kind", kind),
-            ("model_instance_name", name),
+            ("model_config", told.config),
+            ("model_instance_kind", told.kind),
+            ("model_instance_name", told.name),
             ("model_instance_device_id", &device),
             ("model_repository", &directory),
             ("model_version", &version),
-            ("model_name", config.name()),
+            ("model_name", told.model),
         ] {
             arguments.set_item(key, value)?;
         }
-        let decoupled = config.is_decoupled();
         runner.call_method(
             "initialize",
-            (directory.as_str(), version.as_str(), file_name, arguments, decoupled),
+            (directory.as_str(), version.as_str(), file_name, arguments, told.is_decoupled),
         )?;
         Ok(Self {
             session,
@@ -97,26 +112,29 @@ impl<'s> Instance<'s> {
     pub(crate) fn execute(&self, batch: Vec<Queued>, counters: &Counters) {
         let began = Instant::now();
         let counted = batch.iter().filter(|queued| !queued.is_stand_in);
-        let requests = counted.clone().count();
+        let count = counted.clone().count();
         counters.began(counted.map(|queued| began - queued.since));
-        let pending: Vec<Arc<Pending>> =
-            batch.iter().map(|queued| queued.pending.clone()).collect();
+        let given = |queued: Queued| (queued.request, Vec::new(), queued.pending);
+        self.execute_given(batch.into_iter().map(given).collect());
+        counters.returned(count, began.elapsed());
+    }
+
+    /// The same for requests that no queue of this crate had.
+    pub(crate) fn execute_given(&self, batch: Vec<Given>) {
+        let pending: Vec<_> = batch.iter().map(|given| given.2.clone()).collect();
         let outcome = self.session.with_gil(|| self.run(batch, &pending));
-        counters.returned(requests, began.elapsed());
         if let Err(failure) = outcome {
             pending.iter().for_each(|pending| pending.fail(failure.clone()));
         }
     }
 
-    fn run(
-        &self,
-        batch: Vec<Queued>,
-        pending: &[Arc<Pending>],
-    ) -> std::result::Result<(), Failure> {
+    fn run(&self, batch: Vec<Given>, pending: &[Arc<Pending>]) -> std::result::Result<(), Failure> {
         let failed = |error: hydrozoa::Error| Failure::new(Code::Internal, error.to_string());
         let requests = batch
             .into_iter()
-            .map(|queued| convert::request(self.session, queued.request, Live(queued.pending)))
+            .map(|(request, lent, pending)| {
+                convert::request(self.session, request, lent, Live(pending))
+            })
             .collect::<Result<Vec<_>>>();
         let answer =
             requests.and_then(|requests| self.execute.call((requests,))).map_err(failed)?;

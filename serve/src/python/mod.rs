@@ -5,7 +5,7 @@ mod host;
 mod instance;
 
 pub(crate) use host::Context;
-pub(crate) use instance::{Instance, Place, complete};
+pub(crate) use instance::{Instance, Place, Told, complete};
 
 use hydrozoa::Pool;
 

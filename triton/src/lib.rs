@@ -1,0 +1,39 @@
+//! A backend of Triton: `libtriton_hydrozoa.so`, also in the place of `libtriton_python.so`.
+//!
+//! The server keeps what it has: protocols, repositories, schedulers, metrics. Each instance of a Python model is an interpreter
+//! in the server's process. What models see, and how they run, is hydrozoa-serve's (`hosted`); docs/serving.md is the manual.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `sys` | Triton's functions |
+//! | `error` | failures, and where panics end |
+//! | `datatype`, `log`, `parameter` | elements, the log, parameters |
+//! | `metric` | metrics of models |
+//! | `call` | calls of other models |
+//! | `host` | what models may ask of the server |
+//! | `settings` | which Python a model gets |
+//! | `response`, `request` | what comes and goes |
+//! | `state`, `backend`, `model`, `instance` | the functions that Triton calls |
+//!
+//! A file uses those above it in this table.
+
+#![allow(
+    clippy::missing_safety_doc,
+    reason = "Triton calls the exported functions, by the rules of tritonbackend.h"
+)]
+
+mod backend;
+mod call;
+mod datatype;
+mod error;
+mod host;
+mod instance;
+mod log;
+mod metric;
+mod model;
+mod parameter;
+mod request;
+mod response;
+mod settings;
+mod state;
+mod sys;

@@ -1,0 +1,188 @@
+//! Settings: which Python a model's interpreters are of, and how they get inputs.
+
+use crate::error::Result;
+use hydrozoa::{Builder, Pool, TorchPolicy};
+use hydrozoa_serve::hosted;
+use hydrozoa_serve::{Code, Failure};
+use serde_json::Value;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+/// Settings of the backend: `--backend-config=hydrozoa,NAME=VALUE`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Settings {
+    venv: Option<PathBuf>,
+    python: Option<PathBuf>,
+    torch: TorchPolicy,
+}
+
+/// What Triton itself sets, and what its Python backend takes for its processes and their shared memory.
+const OTHERS: [&str; 10] = [
+    "auto-complete-config",
+    "backend-directory",
+    "min-compute-capability",
+    "default-max-batch-size",
+    "shm-default-byte-size",
+    "shm-growth-byte-size",
+    "shm-region-prefix-name",
+    "shm_message_queue_size",
+    "stub-timeout-seconds",
+    "thread-pool-size",
+];
+
+impl Settings {
+    /// The settings in the configuration that Triton gives.
+    pub(crate) fn of(config: &Value) -> Result<Self> {
+        let mut settings = Self::default();
+        for (name, value) in config["cmdline"].as_object().into_iter().flatten() {
+            let path = || value.as_str().map(PathBuf::from);
+            match name.as_str() {
+                "venv" => settings.venv = path(),
+                "python" => settings.python = path(),
+                "torch" => settings.torch = torch(value.as_str().unwrap_or_default())?,
+                other if OTHERS.contains(&other) => {}
+                other => tracing::warn!(
+                    "the backend has no setting `{other}`; it has `venv`, `python` and `torch`"
+                ),
+            }
+        }
+        Ok(settings)
+    }
+
+    /// What makes the interpreters of a model. In this order: the parameter EXECUTION_ENV_PATH of the model, the settings
+    /// `venv` and `python`, and `python3` on PATH, with its virtual environment if it is of one.
+    pub(crate) fn builder(&self, config: &Value, directory: &Path) -> Result<Builder> {
+        let builder = Pool::builder().torch(self.torch);
+        let environment = hosted::environment(config, directory).map_err(|problem| {
+            let words = format!("parameter EXECUTION_ENV_PATH: {problem}");
+            Failure::new(Code::InvalidArgument, words)
+        })?;
+        if let Some(environment) = environment {
+            return Ok(builder.venv(environment));
+        }
+        Ok(match (&self.venv, &self.python) {
+            (None, None) => {
+                let path = std::env::var_os("PATH").unwrap_or_default();
+                match on_path(&path) {
+                    Some(Found::Venv(venv)) => builder.venv(venv),
+                    Some(Found::Python(python)) => builder.python(python),
+                    None => builder,
+                }
+            }
+            (venv, python) => {
+                let builder = match python {
+                    Some(python) => builder.python(python),
+                    None => builder,
+                };
+                match venv {
+                    Some(venv) => builder.venv(venv),
+                    None => builder,
+                }
+            }
+        })
+    }
+}
+
+/// Whether interpreters have torch's C++ libraries in common.
+fn torch(policy: &str) -> Result<TorchPolicy> {
+    match policy {
+        "auto" => Ok(TorchPolicy::Auto),
+        "shared" => Ok(TorchPolicy::Shared),
+        "isolated" => Ok(TorchPolicy::Isolated),
+        other => Err(Failure::new(
+            Code::InvalidArgument,
+            format!("setting torch is `{other}`; it may be `auto`, `shared` or `isolated`"),
+        )),
+    }
+}
+
+#[derive(Debug, PartialEq)]
+enum Found {
+    Venv(PathBuf),
+    Python(PathBuf),
+}
+
+/// The first `python3` of these folders.
+fn on_path(path: &OsStr) -> Option<Found> {
+    let candidates = std::env::split_paths(path).map(|folder| folder.join("python3"));
+    let python = candidates.into_iter().find(|python| python.is_file())?;
+    let prefix = python.parent().and_then(Path::parent);
+    match prefix.filter(|prefix| prefix.join("pyvenv.cfg").is_file()) {
+        Some(prefix) => Some(Found::Venv(prefix.to_owned())),
+        None => Some(Found::Python(python)),
+    }
+}
+
+/// Whether a request of the model may have any number of responses.
+pub(crate) fn is_decoupled(config: &Value) -> bool {
+    config["model_transaction_policy"]["decoupled"].as_bool() == Some(true)
+}
+
+/// Whether a model gets inputs as arrays over Triton's memory: parameter `HYDROZOA_INPUTS`. That memory is the server's again
+/// with the response. What the server keeps until the release of a request differs from protocol to protocol.
+pub(crate) fn lends_inputs(config: &Value) -> Result<bool> {
+    let problem = match config["parameters"]["HYDROZOA_INPUTS"]["string_value"].as_str() {
+        None | Some("" | "copied") => return Ok(false),
+        Some("lent") if !is_decoupled(config) => return Ok(true),
+        Some("lent") => "it is `lent`, and a decoupled model needs `copied`".to_owned(),
+        Some(other) => format!("it is `{other}`, and may be `copied` or `lent`"),
+    };
+    Err(Failure::new(Code::InvalidArgument, format!("parameter HYDROZOA_INPUTS: {problem}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Found, Settings, lends_inputs, on_path};
+    use hydrozoa::TorchPolicy;
+    use serde_json::json;
+    use std::fs;
+
+    #[test]
+    fn settings_come_from_the_command_line() {
+        let config =
+            json!({"cmdline": {"venv": "/env", "auto-complete-config": "true", "torch": "shared"}});
+        let expected =
+            Settings { venv: Some("/env".into()), python: None, torch: TorchPolicy::Shared };
+        assert_eq!(Settings::of(&config), Ok(expected));
+        assert_eq!(Settings::of(&json!({})), Ok(Settings::default()));
+        let failure = Settings::of(&json!({"cmdline": {"torch": "one"}})).unwrap_err();
+        assert!(failure.message.contains("setting torch is `one`"));
+    }
+
+    #[test]
+    fn the_first_python_of_path_is_found_with_its_environment() {
+        let folder = tempfile::tempdir().unwrap();
+        let (plain, venv) = (folder.path().join("plain"), folder.path().join("venv"));
+        for bin in [plain.join("bin"), venv.join("bin")] {
+            fs::create_dir_all(&bin).unwrap();
+            fs::write(bin.join("python3"), "").unwrap();
+        }
+        fs::write(venv.join("pyvenv.cfg"), "").unwrap();
+        let path = |folders: &[&std::path::Path]| {
+            std::env::join_paths(folders.iter().map(|folder| folder.join("bin"))).unwrap()
+        };
+        assert_eq!(
+            on_path(&path(&[folder.path(), &venv, &plain])),
+            Some(Found::Venv(venv.clone()))
+        );
+        assert_eq!(
+            on_path(&path(&[&plain, &venv])),
+            Some(Found::Python(plain.join("bin/python3")))
+        );
+        assert_eq!(on_path(&path(&[folder.path()])), None);
+    }
+
+    #[test]
+    fn inputs_are_lent_if_the_model_says_so() {
+        let of = |value: &str| {
+            lends_inputs(&json!({"parameters": {"HYDROZOA_INPUTS": {"string_value": value}}}))
+        };
+        assert_eq!((lends_inputs(&json!({})), of("lent")), (Ok(false), Ok(true)));
+        assert!(of("moved").unwrap_err().message.contains("`copied` or `lent`"));
+        let decoupled = json!({
+            "parameters": {"HYDROZOA_INPUTS": {"string_value": "lent"}},
+            "model_transaction_policy": {"decoupled": true},
+        });
+        assert!(lends_inputs(&decoupled).unwrap_err().message.contains("needs `copied`"));
+    }
+}

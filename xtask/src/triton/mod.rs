@@ -1,0 +1,321 @@
+//! `cargo xtask triton`: the backend in a real Triton, beside Triton's own Python backend.
+
+mod memory;
+mod server;
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::environment::{self, Environment};
+use crate::python::Python;
+use crate::steps::Outcome;
+use crate::suite::check;
+use crate::venv::{self, Venv};
+use crate::{cache, workspace};
+
+use server::{Server, Triton};
+
+/// Options of `cargo xtask triton`.
+#[derive(clap::Args)]
+pub struct Arguments {
+    #[command(flatten)]
+    environment: environment::Arguments,
+    /// Only what `cargo xtask test` does: this backend, without torch, with the suite's environment
+    #[arg(long, conflicts_with = "install")]
+    short: bool,
+    /// Only install the backend: in the folder `hydrozoa` of this folder of Triton's backends
+    #[arg(long, value_name = "DIR")]
+    install: Option<PathBuf>,
+    /// Install it in the place of the Python backend as well: `python/libtriton_python.so`
+    #[arg(long, requires = "install")]
+    as_python: bool,
+    /// Install a build with debug assertions, for tests
+    #[arg(long, requires = "install")]
+    dev: bool,
+}
+
+/// What both backends run with, before the packages of the suite's environment. The stub of the Python backend in the wheel
+/// reads arrays of numpy 1 only.
+const NUMPY: &str = "numpy==1.26.4";
+
+/// Further instances whose memory is measured.
+const FURTHER: usize = 4;
+
+pub fn run(arguments: &Arguments) -> Result<()> {
+    if let Some(backends) = &arguments.install {
+        install(&build(!arguments.dev)?, backends, arguments.as_python)?;
+        println!("the backend is installed in {}", backends.display());
+        return Ok(());
+    }
+    let environment = Environment::prepare(&arguments.environment)?;
+    let python = environment.base().clone();
+    if arguments.short {
+        let outcome = short(&python, environment.root())?;
+        ensure!(outcome.failures.is_empty(), "the backend has answered wrongly");
+        return Ok(());
+    }
+    let built = build(true)?;
+    let triton = Triton::install(&python)?;
+    let venv = with_old_numpy(&environment)?;
+    let scratch = tempfile::tempdir()?;
+    let both = Both { triton, python, built, venv: venv.root(), scratch: scratch.path() };
+    both.compare()
+}
+
+/// An environment that sees the packages of another one, but for numpy.
+fn with_old_numpy(other: &Environment) -> Result<Venv> {
+    let minor = other.base().minor;
+    let entry = cache::Entry::open(&format!("triton-cp3{minor}"))?;
+    let venv = Venv::open(other.base(), entry.folder(), true)?;
+    if let Err(reason) = venv.install(&[NUMPY])? {
+        bail!("{NUMPY}, which both backends can use, cannot be installed for 3.{minor}: {reason}");
+    }
+    let packages = format!("lib/python3.{minor}/site-packages");
+    // Python also searches each folder that a line of a .pth file names (site's documentation).
+    let path = venv.root().join(&packages).join("hydrozoa-base.pth");
+    fs::write(&path, format!("{}\n", other.root().join(&packages).display()))
+        .with_context(|| format!("writing {}", path.display()))?;
+    Ok(venv)
+}
+
+/// The backend alone in a real server, with all models but torch's; part of `cargo xtask test`.
+pub fn short(python: &Python, venv: &Path) -> Result<Outcome> {
+    let triton = Triton::install(python)?;
+    let scratch = tempfile::tempdir()?;
+    let place = Place { folder: scratch.path().to_owned(), venv };
+    install(&build(false)?, &place.backends(), true)?;
+    place.copy("models")?;
+    place.copy("own")?;
+    let server = place.start(&triton, &[])?;
+    let outcome = place.answers(&server, true)?;
+    server.end()?;
+    Ok(outcome)
+}
+
+/// Builds the backend and returns its path.
+fn build(release: bool) -> Result<PathBuf> {
+    let mut command = workspace::cargo();
+    command.args(["build", "--quiet", "--lib", "--package", "hydrozoa-triton"]);
+    if release {
+        command.arg("--release");
+    }
+    let status = command.status().context("starting cargo")?;
+    ensure!(status.success(), "cargo cannot build the backend: {status}");
+    let folder = if release { "release" } else { "debug" };
+    Ok(workspace::target()?.join(folder).join("libtriton_hydrozoa.so"))
+}
+
+/// Puts the backend into a folder of backends.
+fn install(built: &Path, backends: &Path, as_python: bool) -> Result<()> {
+    let own = backends.join("hydrozoa/libtriton_hydrozoa.so");
+    put(built, &own)?;
+    if as_python {
+        // One file, so a server with models of both names has the library once.
+        let link = backends.join("python/libtriton_python.so");
+        make_room(&link)?;
+        symlink("../hydrozoa/libtriton_hydrozoa.so", &link)
+            .with_context(|| format!("making the link {}", link.display()))?;
+    }
+    Ok(())
+}
+
+fn put(from: &Path, to: &Path) -> Result<()> {
+    make_room(to)?;
+    fs::copy(from, to).with_context(|| format!("copying to {}", to.display()))?;
+    Ok(())
+}
+
+/// Makes the folder of a file, and removes the file. A server that runs it keeps it.
+fn make_room(path: &Path) -> Result<()> {
+    let folder = path.parent().context("a file has a folder")?;
+    fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("replacing {}", path.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The folders of one server.
+struct Place<'a> {
+    folder: PathBuf,
+    venv: &'a Path,
+}
+
+impl Place<'_> {
+    fn backends(&self) -> PathBuf {
+        self.folder.join("backends")
+    }
+
+    fn models(&self) -> PathBuf {
+        self.folder.join("models")
+    }
+
+    /// Copies the models of a folder of triton/tests. Python writes beside them.
+    fn copy(&self, kind: &str) -> Result<()> {
+        fs::create_dir_all(self.models())?;
+        let from = workspace::root().join("triton/tests").join(kind).join(".");
+        let status = Command::new("cp").arg("-r").arg(from).arg(self.models()).status();
+        ensure!(status.context("starting cp")?.success(), "cp failed");
+        // An ensemble has a version without files, and git keeps no empty folder.
+        for model in fs::read_dir(self.models())? {
+            fs::create_dir_all(model?.path().join("1"))?;
+        }
+        Ok(())
+    }
+
+    fn start(&self, triton: &Triton, options: &[&str]) -> Result<Server> {
+        let folders = [self.backends(), self.models()];
+        triton.start(folders, options, self.venv, &self.folder.join("log"))
+    }
+
+    fn ask(&self, arguments: &[String]) -> Command {
+        let mut command = venv::python(self.venv);
+        command.arg(workspace::root().join("triton/tests/ask.py")).args(arguments);
+        command
+    }
+
+    fn answers(&self, server: &Server, own: bool) -> Result<Outcome> {
+        let mut arguments =
+            vec!["answers".to_owned(), server.http.to_string(), server.metrics.to_string()];
+        arguments.extend(own.then(|| "--own".to_owned()));
+        check(&mut self.ask(&arguments))
+    }
+
+    /// What ask.py prints.
+    fn text(&self, what: &str, server: &Server, more: Option<&str>) -> Result<String> {
+        let mut arguments = vec![what.to_owned(), server.http.to_string()];
+        arguments.extend(more.map(str::to_owned));
+        let output = self.ask(&arguments).output().context("starting python")?;
+        let errors = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "ask.py {what} failed:\n{errors}");
+        Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    }
+}
+
+/// Both backends with the same server, models and packages.
+struct Both<'a> {
+    triton: Triton,
+    python: Python,
+    built: PathBuf,
+    venv: &'a Path,
+    scratch: &'a Path,
+}
+
+/// A backend with its settings.
+struct Contender {
+    name: &'static str,
+    backend: &'static str,
+    options: &'static [&'static str],
+}
+
+const CONTENDERS: [Contender; 3] = [
+    Contender { name: "python", backend: "python", options: &[] },
+    Contender { name: "hydrozoa", backend: "hydrozoa", options: &[] },
+    Contender {
+        name: "hydrozoa, torch shared",
+        backend: "hydrozoa",
+        options: &["--backend-config=python,torch=shared"],
+    },
+];
+
+/// What was measured of one backend with one model.
+struct Figures {
+    first: f64,
+    further: f64,
+    milliseconds: String,
+}
+
+impl Both<'_> {
+    fn place(&self, backend: &str, what: &str) -> Result<Place<'_>> {
+        let folder = self.scratch.join(format!("{backend}-{what}"));
+        let place = Place { folder, venv: self.venv };
+        match backend {
+            "hydrozoa" => install(&self.built, &place.backends(), true)?,
+            _ => self.triton.own_backend(self.python.minor, &place.backends())?,
+        }
+        Ok(place)
+    }
+
+    fn compare(&self) -> Result<()> {
+        let mut digests = Vec::new();
+        for backend in ["python", "hydrozoa"] {
+            println!("\n{backend}: answers");
+            let place = self.place(backend, "answers")?;
+            let is_ours = backend == "hydrozoa";
+            place.copy("models")?;
+            place.copy("torch")?;
+            if is_ours {
+                place.copy("own")?;
+            }
+            let server = place.start(&self.triton, &[])?;
+            let outcome = place.answers(&server, is_ours)?;
+            ensure!(outcome.failures.is_empty(), "{backend} has answered wrongly");
+            digests.push(place.text("torch", &server, None)?);
+            server.end()?;
+        }
+        ensure!(digests[0] == digests[1], "the scores of mobilenet differ: {digests:?}");
+        println!("ok mobilenet gives the same bits in both");
+        println!(
+            "\n| model | backend | first instance, MiB | each further one, MiB | a request, ms |"
+        );
+        println!("|---|---|---:|---:|---:|");
+        for (model, kind, contenders) in
+            [("identity", "models", &CONTENDERS[..2]), ("mobilenet", "torch", &CONTENDERS)]
+        {
+            for contender in contenders {
+                let Figures { first, further, milliseconds } =
+                    self.figures(contender, model, kind)?;
+                let name = contender.name;
+                println!("| {model} | {name} | {first:.0} | {further:.1} | {milliseconds} |");
+            }
+        }
+        Ok(())
+    }
+
+    fn figures(&self, contender: &Contender, model: &str, kind: &str) -> Result<Figures> {
+        let mut measured = Vec::new();
+        for instances in [0, 1, 1 + FURTHER] {
+            let place = self.place(contender.backend, &format!("{model}-{instances}"))?;
+            fs::create_dir_all(place.models())?;
+            if instances > 0 {
+                self.only(&place, model, kind, instances)?;
+            }
+            let server = place.start(&self.triton, contender.options)?;
+            let time = match instances {
+                0 => String::new(),
+                _ => place.text("time", &server, Some(model))?,
+            };
+            std::thread::sleep(Duration::from_secs(1));
+            measured.push((memory::of_family(server.id())?, time));
+            server.end()?;
+            fs::remove_dir_all(&place.folder)?;
+        }
+        let [none, one, many] = [0, 1, 2].map(|place| measured[place].0);
+        let milliseconds = measured.swap_remove(1).1;
+        Ok(Figures { first: one - none, further: (many - one) / FURTHER as f64, milliseconds })
+    }
+
+    /// One model with so many instances, each of which has had requests.
+    fn only(&self, place: &Place<'_>, model: &str, kind: &str, instances: usize) -> Result<()> {
+        place.copy(kind)?;
+        for other in fs::read_dir(place.models())? {
+            let path = other?.path();
+            if !path.ends_with(model) {
+                fs::remove_dir_all(path)?;
+            }
+        }
+        let path = place.models().join(model).join("config.pbtxt");
+        let mut text = fs::read_to_string(&path)?;
+        // A request that is alone does not wait for others.
+        text = text.replace("max_queue_delay_microseconds: 20000", "");
+        text.push_str(&format!("instance_group {{ kind: KIND_CPU count: {instances} }}\n"));
+        Ok(fs::write(&path, text)?)
+    }
+}
