@@ -7,10 +7,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::{ArgAction, ValueEnum};
+use hydrozoa_server::grpc;
 use hydrozoa_server::http::{self, Address, Limits, Listener};
 use hydrozoa_server::{Control, Service, Settings, Watch};
+use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
 use tracing::level_filters::LevelFilter;
 
 use crate::Choice;
@@ -26,8 +29,8 @@ pub struct Options {
     /// A folder of models, as tritonserver names it
     #[arg(long = "model-repository", alias = "model-store", value_name = "DIR")]
     more_repositories: Vec<PathBuf>,
-    /// What the server calls itself
-    #[arg(long, value_name = "NAME", default_value = "hydrozoa")]
+    /// What the server calls itself; clients of Triton expect `triton`
+    #[arg(long, value_name = "NAME", default_value = "triton")]
     id: String,
     #[command(flatten)]
     models: Models,
@@ -108,6 +111,26 @@ struct Network {
     /// Seconds in which a client may read nothing of its response
     #[arg(long, value_name = "N", default_value_t = Limits::default().write_timeout.as_secs())]
     http_write_timeout_secs: u64,
+    /// Have gRPC
+    #[arg(long, value_name = "BOOL", default_value_t = true, action = ArgAction::Set)]
+    allow_grpc: bool,
+    /// The address for gRPC
+    #[arg(
+        long,
+        value_name = "ADDRESS",
+        default_value = "0.0.0.0",
+        overrides_with = "grpc_address"
+    )]
+    grpc_address: String,
+    /// The port for gRPC; 0 for one that is free
+    #[arg(long, value_name = "PORT", default_value_t = 8001)]
+    grpc_port: u16,
+    /// Bytes of a request over gRPC
+    #[arg(long, value_name = "BYTES", default_value_t = grpc::Options::default().max_request_size)]
+    grpc_max_request_size: usize,
+    /// Compress responses over gRPC for clients that take gzip
+    #[arg(long, value_name = "BOOL", default_value_t = false, action = ArgAction::Set)]
+    grpc_infer_response_compression: bool,
     /// Requests under way at once; further ones are told to come later
     #[arg(long, value_name = "N", default_value_t = Settings::default().max_requests)]
     max_requests: usize,
@@ -196,6 +219,30 @@ async fn bind(what: &str, address: &Address) -> Result<Listener> {
     Ok(listener)
 }
 
+/// Serves gRPC until `end`, in a task of its own.
+async fn serve_grpc(
+    options: &Options,
+    service: &Service,
+    end: impl Future<Output = ()> + Send + 'static,
+) -> Result<Option<JoinHandle<Result<(), grpc::Error>>>> {
+    let network = &options.network;
+    if !network.allow_grpc {
+        return Ok(None);
+    }
+    let address = (network.grpc_address.as_str(), network.grpc_port);
+    let listener = TcpListener::bind(address).await;
+    let listener =
+        listener.with_context(|| format!("listening at {}:{} for gRPC", address.0, address.1))?;
+    tracing::info!("gRPC at {}", listener.local_addr().context("the address of gRPC")?);
+    let limits = grpc::Options {
+        max_request_size: network.grpc_max_request_size,
+        compress_responses: network.grpc_infer_response_compression,
+        drain: Duration::from_secs(options.models.exit_timeout_secs),
+        ..grpc::Options::default()
+    };
+    Ok(Some(tokio::spawn(grpc::serve(listener, service.clone(), limits, end))))
+}
+
 /// Returns the exit status.
 pub fn run(options: &Options) -> Result<i32> {
     options.log.start()?;
@@ -264,6 +311,11 @@ async fn serve(options: &Options, service: &Service) -> Result<Instant> {
         }
     }
     let (ends, is_ending) = watch::channel(None);
+    let mut grpc_is_ending = is_ending.clone();
+    let grpc = serve_grpc(options, service, async move {
+        drop(grpc_is_ending.wait_for(Option::is_some).await);
+    });
+    let grpc = grpc.await?;
     let patience = Duration::from_secs(options.models.exit_timeout_secs);
     let mut served = tokio::task::JoinSet::new();
     for (listener, router) in listeners {
@@ -317,6 +369,9 @@ async fn serve(options: &Options, service: &Service) -> Result<Instant> {
             0 => {}
             late => tracing::warn!("{late} requests have not ended in time, and are cancelled"),
         }
+    }
+    if let Some(grpc) = grpc {
+        grpc.await.context("serving")??;
     }
     Ok(began)
 }

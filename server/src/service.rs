@@ -34,7 +34,8 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Self {
-            id: "hydrozoa".to_owned(),
+            // Triton's own clients compare it.
+            id: "triton".to_owned(),
             control: Control::Program,
             strict_readiness: true,
             max_requests: 4096,

@@ -26,6 +26,7 @@ impl Process {
         let mut command = Command::new(of("HYDROZOA_TEST_COMMAND"));
         command.arg("serve").arg(repository).arg("--venv").arg(of("HYDROZOA_TEST_VENV"));
         command.args(["--http-address", "127.0.0.1", "--http-port", "0", "--metrics-port", "0"]);
+        command.args(["--grpc-address", "127.0.0.1", "--grpc-port", "0"]);
         let mut child = command.args(options).stderr(Stdio::piped()).spawn().unwrap();
         let log = BufReader::new(child.stderr.take().unwrap());
         Self { child, log, seen: String::new() }

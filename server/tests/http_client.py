@@ -43,7 +43,7 @@ def metadata(client):
     assert client.is_server_live() and client.is_server_ready()
     assert client.is_model_ready("floats") and client.is_model_ready("floats", "1")
     assert not client.is_model_ready("floats", "2") and not client.is_model_ready("absent")
-    assert client.get_server_metadata()["name"] == "hydrozoa"
+    assert client.get_server_metadata()["name"] == "triton"
     described = client.get_model_metadata("floats")
     assert described["inputs"] == [{"name": "IN", "datatype": "FP32", "shape": [-1, -1]}], described
     assert client.get_model_config("floats")["max_batch_size"] == 8

@@ -11,7 +11,7 @@ fn health_and_metadata_are_those_of_the_protocol() {
     assert_eq!(site.get("/v2/health/live").ok(), json!({ "live": true }));
     assert_eq!(site.get("/v2/health/ready").ok(), json!({ "ready": true }));
     let server = site.get("/v2").ok();
-    assert_eq!(server["name"], "hydrozoa");
+    assert_eq!(server["name"], "triton");
     assert!(server["extensions"].as_array().unwrap().contains(&json!("binary_tensor_data")));
     site.write("m", 1, &format!("{FLOATS} version_policy {{ all {{}} }}"), ECHO);
     site.write("m", 3, &format!("{FLOATS} version_policy {{ all {{}} }}"), ECHO);

@@ -2,6 +2,7 @@
 
 use super::Options;
 use super::life::Life;
+use crate::service;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -13,6 +14,9 @@ use tonic::server::NamedService;
 
 /// Counts what is under way.
 pub(super) struct Admission {
+    /// The service counts inferences of all protocols, and has their limit.
+    service: service::Service,
+    /// Those of this protocol.
     requests: Limit,
     streams: Limit,
 }
@@ -25,21 +29,22 @@ struct Limit {
 
 /// One place. It is free again when the last copy is dropped.
 #[derive(Clone)]
-pub(super) struct Permit(#[expect(dead_code, reason = "it is held")] Arc<OwnedSemaphorePermit>);
+pub(super) struct Permit(#[expect(dead_code, reason = "it is held")] Arc<Places>);
+
+type Places = (OwnedSemaphorePermit, Option<service::Permit>);
 
 impl Limit {
     fn new(most: u32, name: &'static str) -> Self {
         Self { places: Arc::new(Semaphore::new(most as usize)), most, name }
     }
 
-    fn enter(&self) -> Result<Permit, Status> {
-        match self.places.clone().try_acquire_owned() {
-            Ok(permit) => Ok(Permit(Arc::new(permit))),
-            Err(_) => Err(Status::resource_exhausted(format!(
+    fn enter(&self) -> Result<OwnedSemaphorePermit, Status> {
+        self.places.clone().try_acquire_owned().map_err(|_| {
+            Status::resource_exhausted(format!(
                 "the server has {} {} under way, as many as it may; try again later",
                 self.most, self.name
-            ))),
-        }
+            ))
+        })
     }
 
     /// Waits until all places are free.
@@ -50,16 +55,26 @@ impl Limit {
 }
 
 impl Admission {
-    pub(super) fn new(options: &Options) -> Self {
+    pub(super) fn new(service: &service::Service, options: &Options) -> Self {
+        let most = service.settings().max_requests.clamp(1, Semaphore::MAX_PERMITS);
         Self {
-            requests: Limit::new(options.max_requests, "inferences"),
+            service: service.clone(),
+            requests: Limit::new(u32::try_from(most).unwrap_or(u32::MAX), "inferences"),
             streams: Limit::new(options.max_streams, "streams"),
         }
     }
 
     /// A place for an inference, if one is free.
     pub(super) fn request(&self) -> Result<Permit, Status> {
-        self.requests.enter()
+        let own = self.requests.enter()?;
+        let shared = self.service.admit();
+        let shared = shared.map_err(|failure| Status::resource_exhausted(failure.message))?;
+        Ok(Permit(Arc::new((own, Some(shared)))))
+    }
+
+    /// A place for a stream, if one is free.
+    fn stream(&self) -> Result<Permit, Status> {
+        Ok(Permit(Arc::new((self.streams.enter()?, None))))
     }
 
     /// Waits until nothing is under way.
@@ -79,15 +94,18 @@ pub(super) struct Limited<S> {
 
 impl<S> Limited<S> {
     fn permit(&self, path: &str) -> Result<Option<Permit>, Status> {
-        let limit = match path.rsplit('/').next() {
-            Some("ModelInfer") => &self.admission.requests,
-            Some("ModelStreamInfer") => &self.admission.streams,
-            _ => return Ok(None),
-        };
+        let method = path.rsplit('/').next();
+        if !matches!(method, Some("ModelInfer" | "ModelStreamInfer")) {
+            return Ok(None);
+        }
         if !self.life.serves() {
             return Err(Life::refusal());
         }
-        limit.enter().map(Some)
+        match method {
+            Some("ModelInfer") => self.admission.request(),
+            _ => self.admission.stream(),
+        }
+        .map(Some)
     }
 }
 

@@ -26,8 +26,8 @@ fn response(status: ServingStatus) -> HealthCheckResponse {
     HealthCheckResponse { status: status.into() }
 }
 
-async fn state(readiness: &Readiness) -> ServingStatus {
-    if readiness.is_ready().await { ServingStatus::Serving } else { ServingStatus::NotServing }
+fn state(readiness: &Readiness) -> ServingStatus {
+    if readiness.is_ready() { ServingStatus::Serving } else { ServingStatus::NotServing }
 }
 
 #[tonic::async_trait]
@@ -41,7 +41,7 @@ impl Health for Checks {
         if !SERVICES.contains(&request.into_inner().service.as_str()) {
             return Err(Status::not_found("there is no service of this name"));
         }
-        Ok(Response::new(response(state(&self.readiness).await)))
+        Ok(Response::new(response(state(&self.readiness))))
     }
 
     /// Sends the state, and each change of it. The stream ends with the server.
@@ -55,8 +55,7 @@ impl Health for Checks {
         tokio::spawn(async move {
             let mut last = None;
             loop {
-                let now =
-                    if is_known { state(&readiness).await } else { ServingStatus::ServiceUnknown };
+                let now = if is_known { state(&readiness) } else { ServingStatus::ServiceUnknown };
                 if last != Some(now) && sender.send(Ok(response(now))).await.is_err() {
                     return;
                 }

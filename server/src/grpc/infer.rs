@@ -19,17 +19,23 @@ impl Inference {
     ) -> Result<Response<ModelInferResponse>, Status> {
         let _permit = request.extensions_mut().remove::<Permit>();
         let message = request.into_inner();
-        let model = request::model(&self.server, &message.model_name, &message.model_version)
-            .map_err(status)?;
+        let model =
+            request::model(self.service.server(), &message.model_name, &message.model_version)
+                .map_err(status)?;
         if model.config().is_decoupled() {
             let words = "ModelInfer RPC doesn't support models with decoupled transaction policy";
             return Err(Status::unimplemented(words));
         }
+        drop(model);
+        let name = message.model_name.clone();
+        let version = request::version(&message.model_version).map_err(status)?;
         let (request, wanted) = request::read(message).map_err(status)?;
         let id = request.id.clone();
         let (sender, events) = mpsc::unbounded_channel();
         // Nobody listens if the client has gone.
-        let ticket = model.infer(request, move |event| drop(sender.send(event)));
+        let respond = move |event| drop(sender.send(event));
+        let server = self.service.server();
+        let (model, ticket) = server.infer(&name, version, request, respond).map_err(status)?;
         let answer = tokio::select! {
             answer = only(events) => answer.map_err(status)?,
             () = self.life.reaches(Stage::Ended) => return Err(Life::cut()),

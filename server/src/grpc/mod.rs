@@ -3,10 +3,10 @@
 //! ```no_run
 //! use hydrozoa_server::grpc;
 //!
-//! # async fn f(server: hydrozoa_serve::Server) -> Result<(), Box<dyn std::error::Error>> {
+//! # async fn f(service: hydrozoa_server::Service) -> Result<(), Box<dyn std::error::Error>> {
 //! let listener = tokio::net::TcpListener::bind("0.0.0.0:8001").await?;
 //! let shutdown = async { drop(tokio::signal::ctrl_c().await) };
-//! grpc::serve(listener, server, grpc::Options::default(), shutdown).await?;
+//! grpc::serve(listener, service, grpc::Options::default(), shutdown).await?;
 //! # Ok(()) }
 //! ```
 
@@ -28,8 +28,8 @@ mod service;
 mod status;
 mod stream;
 
+use crate::service::Service;
 use admission::{Admission, Limited};
-use hydrozoa_serve::Server;
 use life::{Life, Stage};
 use proto::inference::grpc_inference_service_server::GrpcInferenceServiceServer;
 use ready::Readiness;
@@ -37,7 +37,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::oneshot;
 use tonic::codec::CompressionEncoding;
 use tonic::service::Routes;
 use tonic::transport::server::TcpIncoming;
@@ -45,14 +45,10 @@ use tonic::transport::server::TcpIncoming;
 /// Limits and habits of a server.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The server's name in its metadata: Triton's, because clients check it.
-    pub name: String,
     /// Bytes of the largest request.
     pub max_request_size: usize,
     /// Bytes of the largest response.
     pub max_response_size: usize,
-    /// Inferences at a time. Others are refused with RESOURCE_EXHAUSTED.
-    pub max_requests: u32,
     /// Streams of inferences at a time. Others are refused with RESOURCE_EXHAUSTED.
     pub max_streams: u32,
     /// Calls at a time on one connection. Others wait in the client.
@@ -61,8 +57,6 @@ pub struct Options {
     pub max_unread_responses: usize,
     /// Whether responses are compressed for clients that take gzip.
     pub compress_responses: bool,
-    /// Whether the server is only ready if all models that were loaded serve.
-    pub strict_readiness: bool,
     /// How long a connection is silent before the server asks whether the client is there. `None`: it never asks.
     pub keepalive_interval: Option<Duration>,
     /// How long the server waits for that answer before it closes the connection.
@@ -76,15 +70,12 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
-            name: "triton".to_owned(),
             max_request_size: 256 << 20,
             max_response_size: i32::MAX as usize,
-            max_requests: 4096,
             max_streams: 1024,
             max_calls_per_connection: 1024,
             max_unread_responses: 4096,
             compress_responses: false,
-            strict_readiness: true,
             keepalive_interval: Some(Duration::from_secs(7200)),
             keepalive_timeout: Duration::from_secs(20),
             max_connection_age: None,
@@ -102,19 +93,14 @@ pub struct Error(#[source] Box<dyn std::error::Error + Send + Sync>);
 const CLOSE: Duration = Duration::from_secs(2);
 
 /// The services of a server.
-fn routes(server: &Server, options: &Options, admission: &Arc<Admission>, life: &Life) -> Routes {
-    let readiness = Readiness {
-        server: server.clone(),
-        life: life.clone(),
-        is_strict: options.strict_readiness,
-    };
+fn routes(service: &Service, options: &Options, admission: &Arc<Admission>, life: &Life) -> Routes {
+    let readiness = Readiness { service: service.clone(), life: life.clone() };
     let service = service::Inference {
-        server: server.clone(),
+        service: service.clone(),
         options: Arc::new(options.clone()),
         admission: admission.clone(),
         life: life.clone(),
         readiness: readiness.clone(),
-        changes: Arc::new(Semaphore::new(service::CHANGES)),
     };
     let mut inference = GrpcInferenceServiceServer::new(service)
         .max_decoding_message_size(options.max_request_size)
@@ -137,12 +123,12 @@ fn routes(server: &Server, options: &Options, admission: &Arc<Admission>, life: 
 /// [`Error`] if the listener fails.
 pub async fn serve(
     listener: TcpListener,
-    server: Server,
+    service: Service,
     options: Options,
     shutdown: impl Future<Output = ()> + Send,
 ) -> Result<(), Error> {
     let (stage, life) = Life::new();
-    let admission = Arc::new(Admission::new(&options));
+    let admission = Arc::new(Admission::new(&service, &options));
     let mut transport = tonic::transport::Server::builder()
         .max_concurrent_streams(options.max_calls_per_connection)
         .http2_keepalive_interval(options.keepalive_interval)
@@ -153,7 +139,7 @@ pub async fn serve(
     }
     let (close, closed) = oneshot::channel::<()>();
     let ended = transport
-        .add_routes(routes(&server, &options, &admission, &life))
+        .add_routes(routes(&service, &options, &admission, &life))
         .serve_with_incoming_shutdown(
             TcpIncoming::from(listener).with_nodelay(Some(true)),
             async { drop(closed.await) },

@@ -11,7 +11,7 @@ use super::proto::inference::{
 use super::request;
 use super::status::invalid;
 use hydrozoa_serve::config::TensorConfig;
-use hydrozoa_serve::{Code, Failure, Indexed, LoadError, Model, Server, State};
+use hydrozoa_serve::{Code, Failure, Indexed, Model, Server, State};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -151,9 +151,8 @@ pub(super) fn index(
 
 type Parameters = BTreeMap<String, ModelRepositoryParameter>;
 
-/// Loads a model, or loads it again.
-pub(super) fn load(
-    server: &Server,
+/// Whether a model can be loaded with these parameters.
+pub(super) fn check_load(
     repository: &str,
     name: &str,
     parameters: &Parameters,
@@ -180,18 +179,11 @@ pub(super) fn load(
             ),
         ));
     }
-    server
-        .load(name)
-        .map_err(|error| Failure::new(Code::Internal, format!("failed to load '{name}', {error}")))
+    Ok(())
 }
 
-/// Takes a model out of service.
-pub(super) fn unload(
-    server: &Server,
-    repository: &str,
-    name: &str,
-    parameters: &Parameters,
-) -> Result<(), Failure> {
+/// Whether a model can be unloaded with these parameters.
+pub(super) fn check_unload(repository: &str, parameters: &Parameters) -> Result<(), Failure> {
     one_repository(repository)?;
     // No model depends on another one here.
     if let Some(value) = parameters.get("unload_dependents")
@@ -201,11 +193,5 @@ pub(super) fn unload(
             "invalid value type for 'unload_dependents' parameter, expected bool_param.",
         ));
     }
-    match server.unload(name) {
-        // A model that was never loaded need not be unloaded. So it is with Triton.
-        Ok(()) | Err(LoadError::Unknown { .. }) => Ok(()),
-        Err(error) => {
-            Err(Failure::new(Code::Internal, format!("failed to unload '{name}', {error}")))
-        }
-    }
+    Ok(())
 }

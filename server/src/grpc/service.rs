@@ -10,38 +10,22 @@ use super::ready::Readiness;
 use super::request;
 use super::status::{invalid, status};
 use super::stream;
+use crate::metadata::EXTENSIONS;
+use crate::service::Service;
 use hydrozoa_serve::{Code, Failure, Server};
 use std::sync::Arc;
-use tokio::sync::Semaphore;
 use tonic::codegen::BoxStream;
 use tonic::{Request, Response, Status, Streaming};
 
 /// Answers calls.
 #[derive(Clone)]
 pub(super) struct Inference {
-    pub(super) server: Server,
+    pub(super) service: Service,
     pub(super) options: Arc<Options>,
     pub(super) admission: Arc<Admission>,
     pub(super) life: Life,
     pub(super) readiness: Readiness,
-    /// Places for loads and unloads. Who finds none waits without a thread.
-    pub(super) changes: Arc<Semaphore>,
 }
-
-/// Loads and unloads at a time.
-pub(super) const CHANGES: usize = 16;
-
-/// What the server does of Triton's extensions to the protocol.
-const EXTENSIONS: [&str; 8] = [
-    "classification",
-    "sequence",
-    "model_repository",
-    "schedule_policy",
-    "model_configuration",
-    "binary_tensor_data",
-    "parameters",
-    "statistics",
-];
 
 impl Inference {
     /// Does what may wait, on a thread that may.
@@ -49,22 +33,9 @@ impl Inference {
         &self,
         work: impl FnOnce(&Server) -> Result<T, Failure> + Send + 'static,
     ) -> Result<T, Status> {
-        let server = self.server.clone();
+        let server = self.service.server().clone();
         let outcome = tokio::task::spawn_blocking(move || work(&server)).await;
         outcome.map_err(|error| Status::internal(error.to_string()))?.map_err(status)
-    }
-
-    /// Loads or unloads a model. It goes on if the client goes away.
-    async fn change(
-        &self,
-        work: impl FnOnce(&Server) -> Result<(), Failure> + Send + 'static,
-    ) -> Result<(), Status> {
-        let place = self.changes.clone().acquire_owned().await;
-        self.blocking(move |server| {
-            let _place = place;
-            work(server)
-        })
-        .await
     }
 }
 
@@ -95,7 +66,7 @@ impl GrpcInferenceService for Inference {
         &self,
         _: Request<ServerReadyRequest>,
     ) -> Result<Response<ServerReadyResponse>, Status> {
-        Ok(Response::new(ServerReadyResponse { ready: self.readiness.is_ready().await }))
+        Ok(Response::new(ServerReadyResponse { ready: self.readiness.is_ready() }))
     }
 
     async fn model_ready(
@@ -104,7 +75,7 @@ impl GrpcInferenceService for Inference {
     ) -> Result<Response<ModelReadyResponse>, Status> {
         let ModelReadyRequest { name, version } = request.into_inner();
         let version = request::version(&version).map_err(status)?;
-        let ready = self.server.model(&name, version).is_ok();
+        let ready = self.service.server().model(&name, version).is_ok();
         Ok(Response::new(ModelReadyResponse { ready }))
     }
 
@@ -113,7 +84,7 @@ impl GrpcInferenceService for Inference {
         _: Request<ServerMetadataRequest>,
     ) -> Result<Response<ServerMetadataResponse>, Status> {
         Ok(Response::new(ServerMetadataResponse {
-            name: self.options.name.clone(),
+            name: self.service.settings().id.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             extensions: EXTENSIONS.map(str::to_owned).to_vec(),
         }))
@@ -182,8 +153,8 @@ impl GrpcInferenceService for Inference {
     ) -> Result<Response<RepositoryModelLoadResponse>, Status> {
         let RepositoryModelLoadRequest { repository_name, model_name, parameters } =
             request.into_inner();
-        self.change(move |server| models::load(server, &repository_name, &model_name, &parameters))
-            .await?;
+        models::check_load(&repository_name, &model_name, &parameters).map_err(status)?;
+        self.service.load(&model_name).await.map_err(status)?;
         Ok(Response::new(RepositoryModelLoadResponse {}))
     }
 
@@ -193,10 +164,13 @@ impl GrpcInferenceService for Inference {
     ) -> Result<Response<RepositoryModelUnloadResponse>, Status> {
         let RepositoryModelUnloadRequest { repository_name, model_name, parameters } =
             request.into_inner();
-        self.change(move |server| {
-            models::unload(server, &repository_name, &model_name, &parameters)
-        })
-        .await?;
+        models::check_unload(&repository_name, &parameters).map_err(status)?;
+        match self.service.unload(&model_name).await {
+            Ok(()) => {}
+            // A model that was never loaded need not be unloaded. So it is with Triton.
+            Err(failure) if failure.code == Code::NotFound => {}
+            Err(failure) => return Err(status(failure)),
+        }
         Ok(Response::new(RepositoryModelUnloadResponse {}))
     }
 

@@ -133,13 +133,13 @@ impl Conversation {
         let number = self.next;
         self.next += 1;
         let id = message.id.clone();
-        let server = &self.service.server;
+        let server = self.service.service.server();
         let model = request::model(server, &message.model_name, &message.model_version);
         let is_decoupled = model.as_ref().is_ok_and(|model| model.config().is_decoupled());
         if !is_decoupled {
             self.order.push_back(number);
         }
-        let begun = model.map_err(status).and_then(|model| self.begin(number, model, message));
+        let begun = model.map_err(status).and_then(|_| self.begin(number, message));
         match begun {
             Ok(call) => drop(self.calls.insert(number, call)),
             Err(failed) => {
@@ -151,14 +151,10 @@ impl Conversation {
         Ok(())
     }
 
-    fn begin(
-        &self,
-        number: u64,
-        model: Arc<Model>,
-        message: ModelInferRequest,
-    ) -> Result<Call, Status> {
+    fn begin(&self, number: u64, message: ModelInferRequest) -> Result<Call, Status> {
         let permit = self.service.admission.request()?;
-        let version = message.model_version.clone();
+        let (name, version) = (message.model_name.clone(), message.model_version.clone());
+        let wanted_version = request::version(&version).map_err(status)?;
         let (request, wanted) = request::read(message).map_err(status)?;
         let id = request.id.clone();
         let (happens, unread) = (self.happens.clone(), self.unread.clone());
@@ -166,7 +162,9 @@ impl Conversation {
             let counted = event.response.is_some().then(|| unread.count());
             drop(happens.send((number, event, counted)));
         };
-        let ticket = model.infer(request, respond);
+        let server = self.service.service.server();
+        let (model, ticket) =
+            server.infer(&name, wanted_version, request, respond).map_err(status)?;
         Ok(Call { model, id, version, wanted, held: None, _ticket: ticket, _permit: permit })
     }
 

@@ -2,6 +2,7 @@
 
 use hydrozoa_serve::Server;
 use hydrozoa_server::grpc::{self, Options};
+use hydrozoa_server::{Control, Settings};
 use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -54,6 +55,11 @@ pub struct Service {
 
 impl Service {
     pub async fn start(options: Options) -> Self {
+        Self::start_with(Settings::default().max_requests, options).await
+    }
+
+    /// A server that has at most so many inferences at a time.
+    pub async fn start_with(max_requests: usize, options: Options) -> Self {
         let venv = std::env::var_os("HYDROZOA_TEST_VENV").unwrap_or_else(|| {
             panic!(
                 "HYDROZOA_TEST_VENV is not set: this test needs a virtual environment with numpy. `cargo xtask test` makes \
@@ -67,7 +73,12 @@ impl Service {
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel();
         let shutdown = async { drop(stopped.await) };
-        let task = tokio::spawn(grpc::serve(listener, server.clone(), options, shutdown));
+        let mut settings = Settings::default();
+        settings.control = Control::Clients;
+        settings.max_requests = max_requests;
+        let service = hydrozoa_server::Service::new(server.clone(), settings);
+        service.open();
+        let task = tokio::spawn(grpc::serve(listener, service, options, shutdown));
         Self { folder, server, address, stop: Some(stop), task: Some(task) }
     }
 

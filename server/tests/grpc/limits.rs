@@ -31,8 +31,7 @@ async fn messages_that_are_too_large_are_refused() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn more_than_the_server_may_have_at_a_time_are_refused() {
-    let service =
-        Service::start(Options { max_requests: 2, max_streams: 1, ..Options::default() }).await;
+    let service = Service::start_with(2, Options { max_streams: 1, ..Options::default() }).await;
     service.model("gate", FLOATS, GATE);
     let gate = service.path().join("open");
     let client = service.client().await;

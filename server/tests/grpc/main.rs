@@ -1,6 +1,7 @@
 //! The Open Inference Protocol over gRPC, as a client sees it.
 
 mod calls;
+mod command;
 mod common;
 mod endings;
 mod limits;

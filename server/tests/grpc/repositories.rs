@@ -113,7 +113,7 @@ async fn models_are_loaded_and_unloaded() {
 
     // A model that cannot be loaded makes the server unready until it is unloaded.
     let (code, words) = refused(client.repository_model_load(load("broken")).await);
-    assert_eq!(code, Code::Internal);
+    assert_eq!(code, Code::InvalidArgument);
     assert!(
         words.starts_with("failed to load 'broken'") && words.contains("nothing_of_this_name"),
         "{words}"
@@ -135,7 +135,7 @@ async fn models_are_loaded_and_unloaded() {
     // What was never loaded need not be unloaded.
     client.repository_model_unload(unload("no")).await.unwrap();
     let (code, words) = refused(client.repository_model_load(load("../double")).await);
-    assert_eq!(code, Code::Internal);
+    assert_eq!(code, Code::NotFound);
     assert!(words.starts_with("failed to load '../double'"), "{words}");
 }
 
