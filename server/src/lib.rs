@@ -4,6 +4,7 @@
 
 #![warn(missing_docs)]
 
+mod classes;
 pub mod grpc;
 pub mod http;
 mod metadata;

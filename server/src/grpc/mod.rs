@@ -11,7 +11,6 @@
 //! ```
 
 mod admission;
-mod classify;
 mod codec;
 mod contents;
 mod health;

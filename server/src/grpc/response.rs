@@ -1,11 +1,11 @@
 //! Responses as the client gets them.
 
-use super::classify;
 use super::parameters;
 use super::proto::inference::ModelInferResponse;
 use super::proto::inference::model_infer_response::InferOutputTensor;
 use super::request::Wanted;
 use super::status::invalid;
+use crate::classes;
 use hydrozoa_serve::{Failure, Model, Output, Response};
 use prost::Message;
 
@@ -38,7 +38,7 @@ pub(super) fn write(
     for output in response.outputs {
         let output = match origin.wanted.classes.get(&output.name) {
             Some(count) => {
-                classify::classes(&output, *count, origin.model.config().max_batch_size() > 0)?
+                classes::classes(&output, *count, origin.model.config().max_batch_size() > 0)?
             }
             None => output,
         };

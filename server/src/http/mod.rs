@@ -4,7 +4,6 @@
 
 mod accept;
 mod body;
-mod classes;
 mod compression;
 mod drain;
 mod encode;

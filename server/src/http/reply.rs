@@ -1,11 +1,11 @@
 //! Responses of models as responses of HTTP.
 
 use super::body::Pieces;
-use super::classes::classes;
 use super::compression::{self, Encoding};
 use super::encode::{elements, parameter, put};
 use super::problem::{JSON, Problem};
 use super::request::Wanted;
+use crate::classes::classes;
 use axum::http::{HeaderName, HeaderValue, header};
 use axum::response::Response;
 use bytes::Bytes;

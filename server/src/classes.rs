@@ -1,7 +1,6 @@
-//! Outputs as classes: the places of the greatest elements, each as `VALUE:PLACE`.
+//! The classification extension: the places of the greatest elements, each as `VALUE:PLACE`.
 
-use super::status::invalid;
-use hydrozoa_serve::{DataType, Failure, Output, encode_bytes};
+use hydrozoa_serve::{Code, DataType, Failure, Output, encode_bytes};
 use std::fmt::Display;
 
 /// Elements of an output that is classified, at most, as with Triton.
@@ -12,7 +11,7 @@ const MOST: usize = 1_000_000;
 /// # Errors
 ///
 /// [`hydrozoa_serve::Code::InvalidArgument`] if the elements have no order or are too many, in Triton's words.
-pub(super) fn classes(output: &Output, count: usize, is_batch: bool) -> Result<Output, Failure> {
+pub(crate) fn classes(output: &Output, count: usize, is_batch: bool) -> Result<Output, Failure> {
     let size = output.data_type.size().ok_or_else(|| unsupported(output.data_type))?;
     let batch = match output.shape.first() {
         Some(batch) if is_batch => Some(usize::try_from(*batch).unwrap_or_default()),
@@ -20,7 +19,7 @@ pub(super) fn classes(output: &Output, count: usize, is_batch: bool) -> Result<O
     };
     let all = output.data.len() / size;
     if all > MOST {
-        return Err(invalid("classification output tensor too large"));
+        return Err(Failure::new(Code::InvalidArgument, "classification output tensor too large"));
     }
     let items = batch.unwrap_or(1).max(1);
     // A batch without elements has items without classes.
@@ -43,7 +42,9 @@ pub(super) fn classes(output: &Output, count: usize, is_batch: bool) -> Result<O
 }
 
 fn unsupported(data_type: DataType) -> Failure {
-    invalid(format!("class result not available for output due to unsupported type '{data_type}'"))
+    let words =
+        format!("class result not available for output due to unsupported type '{data_type}'");
+    Failure::new(Code::InvalidArgument, words)
 }
 
 fn greatest(item: &[u8], data_type: DataType, count: usize) -> Result<Vec<String>, Failure> {
@@ -110,6 +111,20 @@ mod tests {
         let one = classes(&output(&[f32::NAN, 1.0, -1.0], &[3]), 9, false).unwrap();
         assert_eq!(texts(&one), ["1.000000:1", "-1.000000:2", "NaN:0"]);
         assert_eq!(one.shape, [3]);
+    }
+
+    #[test]
+    fn integers_are_written_whole() {
+        let data = Bytes::from(vec![1, 255, 2]);
+        let all = Output { data_type: DataType::Int8, data, ..output(&[], &[3]) };
+        assert_eq!(texts(&classes(&all, 9, false).unwrap()), ["2:2", "1:0", "-1:1"]);
+    }
+
+    #[test]
+    fn more_than_a_million_elements_are_refused() {
+        let data = Bytes::from(vec![0; 1_000_001]);
+        let large = Output { data_type: DataType::Int8, data, ..output(&[], &[1_000_001]) };
+        assert!(classes(&large, 1, false).unwrap_err().message.contains("too large"));
     }
 
     #[test]
