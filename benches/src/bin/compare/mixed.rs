@@ -88,6 +88,32 @@ struct Turns {
     deadlines: Mutex<Vec<f64>>,
     stop: AtomicBool,
     ended: AtomicU64,
+    eaters: Eaters,
+}
+
+/// Calls that take all memory that an interpreter may have: those that have begun and those under way, by the interpreter's name.
+/// Another thread in the same interpreter meets the ceiling, too, until the memory is free again.
+#[derive(Default)]
+struct Eaters(Mutex<BTreeMap<String, (u64, u64)>>);
+
+impl Eaters {
+    fn of(&self, interpreter: &str) -> (u64, u64) {
+        lock(&self.0).get(interpreter).copied().unwrap_or_default()
+    }
+
+    /// Runs such a call.
+    fn during<T>(&self, interpreter: &str, call: impl FnOnce() -> T) -> T {
+        let change = |by: i64| {
+            let mut all = lock(&self.0);
+            let (begun, active) = all.entry(interpreter.to_owned()).or_default();
+            *begun += u64::from(by > 0);
+            *active = active.wrapping_add_signed(by);
+        };
+        change(1);
+        let outcome = call();
+        change(-1);
+        outcome
+    }
 }
 
 /// Signals that the program's handler has had.
@@ -166,6 +192,25 @@ fn turn(
     random: &mut Random,
 ) -> Result<&'static str> {
     let session = pool.acquire()?;
+    let name = session.interpreter().name().to_owned();
+    let before = turns.eaters.of(&name);
+    act(pool, session, slots, turns, random).or_else(|error| {
+        let is_memory = matches!(
+            error.downcast_ref(),
+            Some(Error::Python { type_name, .. }) if type_name == "MemoryError"
+        );
+        let had_an_eater = before.1 > 0 || turns.eaters.of(&name).0 > before.0;
+        if is_memory && had_an_eater { Ok("neighbours at the ceiling") } else { Err(error) }
+    })
+}
+
+fn act(
+    pool: &Pool,
+    session: Session,
+    slots: &[Mutex<Option<Movable>>],
+    turns: &Turns,
+    random: &mut Random,
+) -> Result<&'static str> {
     let mixed = session.import("mixed")?;
     Ok(match random.below(200) {
         0..80 => {
@@ -188,7 +233,9 @@ fn turn(
         120..135 => deadline(&session, &mixed, turns, random)?,
         135..138 => blocks(&session, &mixed, random)?,
         138..141 => {
-            let Err(Error::Python { type_name, .. }) = mixed.call_method("eat", ()) else {
+            let eat = || mixed.call_method("eat", ()).map(drop);
+            let outcome = turns.eaters.during(session.interpreter().name(), eat);
+            let Err(Error::Python { type_name, .. }) = outcome else {
                 bail!("there is no ceiling")
             };
             ensure!(type_name == "MemoryError", "{type_name} at the ceiling");
