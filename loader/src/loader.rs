@@ -70,7 +70,12 @@ impl LoaderBuilder {
         interposition: Interposition,
     ) -> LoaderBuilder {
         let address = interposition.address().expect("a function without a context");
-        self.everywhere.push(Everywhere { symbol: symbol.to_owned(), of: None, address });
+        self.everywhere.push(Everywhere {
+            symbol: symbol.to_owned(),
+            of: None,
+            within: None,
+            address,
+        });
         self
     }
 
@@ -85,8 +90,11 @@ impl LoaderBuilder {
         unwind::install(&SYSTEM)?;
         debugger::prepare(&SYSTEM);
         let policy = Arc::new(self.policy);
-        let everywhere: Arc<[Everywhere]> =
-            statics::everywhere().into_iter().chain(self.everywhere).collect();
+        let everywhere: Arc<[Everywhere]> = statics::everywhere()
+            .into_iter()
+            .chain([dl::threads::everywhere()])
+            .chain(self.everywhere)
+            .collect();
         let commons =
             DomainBuilder::new("commons", policy.clone(), None, everywhere.clone()).build()?;
         Ok(Loader { policy, commons, everywhere })
@@ -248,15 +256,17 @@ impl DomainBuilder {
         }
         if self.program {
             // A redirected object stays loaded, and a program may close what it has opened.
-            self.everywhere =
-                self.everywhere.iter().filter(|entry| entry.of.is_none()).cloned().collect();
+            let is_for_replicas =
+                |entry: &&Everywhere| entry.of.is_none() && entry.within.is_none();
+            self.everywhere = self.everywhere.iter().filter(is_for_replicas).cloned().collect();
         }
         let mut table: HashMap<String, Interposition> =
             dl::interpositions(id, is_one_of_many, environment.as_deref())
                 .into_iter()
                 .map(|(name, entry)| (name.to_owned(), entry))
                 .collect();
-        for Everywhere { symbol, of, address } in self.everywhere.iter() {
+        let for_replicas = self.everywhere.iter().filter(|entry| entry.within.is_none());
+        for Everywhere { symbol, of, address, .. } in for_replicas {
             // SAFETY: whoever made the interposition has vouched for it.
             let entry = unsafe { Interposition::function(*address as *const c_void) };
             match of {

@@ -13,7 +13,7 @@ mod locale;
 mod mappings;
 mod open;
 mod symbol;
-mod threads;
+pub(crate) mod threads;
 mod words;
 
 pub(crate) use self::environment::steady as steady_environ;

@@ -1,4 +1,7 @@
 //! `pthread_create`: a thread begins in the domain of the code that creates it.
+//!
+//! C++ code creates threads by `std::thread`, which calls `pthread_create` within libstdc++. That is one object for all
+//! domains, so the object that a new thread is given says whose code it runs.
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
@@ -10,12 +13,15 @@ use crate::locale;
 use crate::sys::guard;
 use crate::sys::thread::{self, Start};
 use crate::tls::Pattern;
+use crate::visible::publish;
+use crate::visible::redirect::Everywhere;
 
 struct Birth {
     start: Start,
     argument: *mut c_void,
-    domain: DomainId,
-    /// The same, where the thread is noted.
+    /// The domain whose code the thread runs; `None` for code that is no domain's.
+    domain: Option<DomainId>,
+    /// The domain that the thread belongs to, where it is noted.
     creator: Option<Domain>,
     pattern: Pattern,
 }
@@ -32,7 +38,56 @@ pub(super) unsafe extern "C" fn pthread_create(
     context: usize,
 ) -> c_int {
     let domain = DomainId(context as u32);
-    let creator = domain::by_id(domain);
+    // SAFETY: the caller's promise.
+    unsafe { create(thread, attributes, start, argument, Some(domain), domain::by_id(domain)) }
+}
+
+/// What stands for `pthread_create` in libstdc++.
+pub(crate) fn everywhere() -> Everywhere {
+    let address = create_for_cxx as *const c_void as usize;
+    Everywhere {
+        symbol: "pthread_create".into(),
+        of: None,
+        within: Some("libstdc++.so.6"),
+        address,
+    }
+}
+
+/// `pthread_create`, as `std::thread` calls it.
+///
+/// # Safety
+/// As pthread_create(3). `argument` is a `std::thread::_State`.
+unsafe extern "C" fn create_for_cxx(
+    thread: *mut libc::pthread_t,
+    attributes: *const libc::pthread_attr_t,
+    start: Start,
+    argument: *mut c_void,
+) -> c_int {
+    // An object of the code that has made the thread, and with virtual functions: it begins with the address of their
+    // table (libstdc++, src/c++11/thread.cc; Itanium C++ ABI, 2.4).
+    // SAFETY: by contract.
+    let table = unsafe { *argument.cast::<usize>() };
+    let (domain, creator) = match publish::find(table) {
+        Some(replica) => (Some(replica.domain), domain::by_id(replica.domain)),
+        // A shared library's own thread. It may work on what the domain has that it was created for.
+        None => (None, current::domain().and_then(domain::by_id)),
+    };
+    // SAFETY: the caller's promise.
+    unsafe { create(thread, attributes, start, argument, domain, creator) }
+}
+
+/// Creates a thread that runs code of `domain` and belongs to `creator`.
+///
+/// # Safety
+/// As pthread_create(3).
+unsafe fn create(
+    thread: *mut libc::pthread_t,
+    attributes: *const libc::pthread_attr_t,
+    start: Start,
+    argument: *mut c_void,
+    domain: Option<DomainId>,
+    creator: Option<Domain>,
+) -> c_int {
     if let Some(creator) = &creator {
         creator.0.belongings.begin_thread();
     }
@@ -41,7 +96,7 @@ pub(super) unsafe extern "C" fn pthread_create(
     // SAFETY: the caller's promise; `begin` takes the box over.
     let status = unsafe { thread::create(thread, attributes, begin, birth.cast()) };
     if status != 0 {
-        // SAFETY: no thread was created that could have taken it.
+        // SAFETY: no thread was created that could have taken it over.
         let birth = unsafe { Box::from_raw(birth) };
         birth.creator.iter().for_each(|creator| creator.0.belongings.no_thread());
     }
@@ -49,7 +104,7 @@ pub(super) unsafe extern "C" fn pthread_create(
 }
 
 extern "C-unwind" fn begin(birth: *mut c_void) -> *mut c_void {
-    // SAFETY: made by `pthread_create` above for this thread alone.
+    // SAFETY: made by `create` above for this thread alone.
     let Birth { start, argument, domain, creator, pattern } =
         *unsafe { Box::from_raw(birth.cast::<Birth>()) };
     pattern.refresh();
@@ -59,8 +114,8 @@ extern "C-unwind" fn begin(birth: *mut c_void) -> *mut c_void {
     }
     // Not a guard: the start routine may end by pthread_exit, which unwinds by force.
     // SAFETY: the thread runs the domain's code from its begin to its end.
-    unsafe { current::replace(Some(domain)) };
-    if is_one_of_many {
+    unsafe { current::replace(domain) };
+    if let Some(domain) = domain.filter(|_| is_one_of_many) {
         locale::begin_thread(domain);
     }
     let arguments = [argument.expose_provenance(), 0, 0];

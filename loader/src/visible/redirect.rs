@@ -18,6 +18,8 @@ pub(crate) struct Everywhere {
     pub symbol: String,
     /// It stands for the definition in the system object with this soname, in code that needs that. Otherwise for all.
     pub of: Option<&'static str>,
+    /// It stands there in the calls of the system object with this soname. Otherwise in those of all.
+    pub within: Option<&'static str>,
     pub address: usize,
 }
 
@@ -30,9 +32,10 @@ pub(crate) fn everywhere(object: &SystemObject, functions: &[Everywhere]) -> Res
         return Ok(());
     }
     let is_meant = |function: &&Everywhere| {
-        function.of.is_none_or(|soname| {
-            SYSTEM.by_name(soname).is_some_and(|definer| object.needs(&definer))
-        })
+        function.within.is_none_or(|soname| object.soname == soname)
+            && function.of.is_none_or(|soname| {
+                SYSTEM.by_name(soname).is_some_and(|definer| object.needs(&definer))
+            })
     };
     let functions: Vec<&Everywhere> = functions.iter().filter(is_meant).collect();
     // Two threads may do the same at once: each writes the same.

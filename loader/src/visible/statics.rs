@@ -29,7 +29,12 @@ pub(crate) fn everywhere() -> Vec<Everywhere> {
         ("__cxa_guard_abort", abort as *const () as usize),
     ];
     functions
-        .map(|(symbol, address)| Everywhere { symbol: symbol.into(), of: Some(SONAME), address })
+        .map(|(symbol, address)| Everywhere {
+            symbol: symbol.into(),
+            of: Some(SONAME),
+            within: None,
+            address,
+        })
         .into()
 }
 
