@@ -117,6 +117,7 @@ pub struct DomainBuilder {
     environment: Option<Vec<CString>>,
     /// The soname of the replica with a steady `environ`.
     steady: Option<String>,
+    keeps_constants: bool,
 }
 
 /// The name whose references are bound to the form that is shortest for each object.
@@ -140,6 +141,7 @@ impl DomainBuilder {
             everywhere,
             environment: None,
             steady: None,
+            keeps_constants: false,
         }
     }
 
@@ -206,6 +208,15 @@ impl DomainBuilder {
     #[must_use]
     pub fn steady_environ(mut self, soname: &str) -> DomainBuilder {
         self.steady = Some(soname.to_owned());
+        self
+    }
+
+    /// Keeps what is read-only after relocation (RELRO) when the domain has retired: tables of virtual functions and
+    /// type information, which a system object may still have addresses of ([`Domain::retire`]). The next domain that
+    /// gets the places writes the same there, but for a moment in which it relocates them.
+    #[must_use]
+    pub fn keep_constants(mut self) -> DomainBuilder {
+        self.keeps_constants = true;
         self
     }
 
@@ -319,6 +330,7 @@ impl DomainBuilder {
             belongings: Belongings::none(),
             inherited: Mutex::new(Rank::Inherited, Inheritance::default()),
             data_was_replaced: AtomicBool::new(false),
+            keeps_constants: self.keeps_constants,
         });
         let domain = Domain(inner);
         domain::register(&domain);

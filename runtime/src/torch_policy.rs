@@ -68,19 +68,20 @@ impl Place {
     /// # Safety
     /// No code of the domain runs, except in threads that it has created itself. Nobody uses what it has from now on.
     pub(crate) unsafe fn end(self) {
-        let domain = match self.libtorch {
-            // The libtorch that interpreters share has pointers into their replicas of libtorch_python: classes that
-            // are keys, tables of virtual functions.
-            Libtorch::Shared(_) => None,
-            Libtorch::Own(_) => Some(self.domain.clone()),
-        };
-        let heap = self.heap;
+        let (domain, heap, libtorch) = (self.domain.clone(), self.heap, self.libtorch);
         drop(self);
-        if let Some(domain) = domain {
+        // Where the libtorch that interpreters share has objects of it, it stays as it is.
+        let is_kept = matches!(libtorch, Libtorch::Shared(member) if member.is_kept());
+        if !is_kept {
             let give_back = move || {
-                if let Some(heap) = heap {
-                    // SAFETY: the domain has ended, with the threads that its code has created.
-                    unsafe { heap.give_back() };
+                let Some(heap) = heap else { return };
+                // SAFETY: the domain has ended, with the threads that its code has created.
+                unsafe {
+                    match libtorch {
+                        Libtorch::Own(_) => heap.give_back(),
+                        // libtorch may hold shared objects, whose owners it counts down when the process ends.
+                        Libtorch::Shared(_) => heap.leave(),
+                    }
                 }
             };
             // SAFETY: the caller's promise.
@@ -202,8 +203,11 @@ impl Torch {
         for (soname, symbol, interposition) in heap.into_iter().flat_map(heap::references) {
             builder = builder.interpose_in(soname, symbol, interposition);
         }
+        if self.is_shared() {
+            builder = builder.keep_constants();
+        }
         let libtorch = match self {
-            Self::Shared { adapter, strict } => Libtorch::Shared(adapter.join(*strict)),
+            Self::Shared { adapter, strict } => Libtorch::Shared(adapter.join(*strict, heap)),
             Self::Isolated | Self::Unshared => Libtorch::Own(Box::leak(Box::default())),
         };
         for (symbol, interposition) in libtorch.interpositions() {

@@ -107,6 +107,8 @@ pub(crate) struct DomainInner {
     pub inherited: Mutex<Inheritance>,
     /// Whether pages of its replicas' data may be others than the loader has mapped.
     pub data_was_replaced: AtomicBool,
+    /// Whether what is read-only after relocation stays after its end.
+    pub keeps_constants: bool,
 }
 
 /// The symbol scope of one program among several. Its replicas see each other, and not those of other

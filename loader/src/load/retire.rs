@@ -109,7 +109,7 @@ unsafe fn end(domain: &Domain) {
     publish::withdraw(&replicas);
     let was_replaced = domain.0.data_was_replaced.load(Ordering::Relaxed);
     for replica in &replicas {
-        map::give_back(&replica.image, &replica.memory, was_replaced);
+        map::give_back(&replica.image, &replica.memory, was_replaced, domain.0.keeps_constants);
     }
     domain.leave_inheritance(replicas);
     domain::forget(domain.id());

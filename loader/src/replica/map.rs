@@ -291,11 +291,22 @@ fn file_offset(segment: &Segment, at: usize) -> usize {
 }
 
 /// Gives the memory of an ended replica's data back to the system. What is there then is what the file has there, and
-/// zeroes. Where pages of others may be in their place, they are unmapped, and zeroes are there.
-pub(crate) fn give_back(image: &Image, memory: &Reservation, was_replaced: bool) {
-    for segment in image.segments.iter().filter(|segment| segment.write) {
+/// zeroes. Where pages of others may be in their place, they are unmapped, and zeroes are there. With `keeps_constants`
+/// the pages that are read-only after relocation stay as they are.
+pub(crate) fn give_back(
+    image: &Image,
+    memory: &Reservation,
+    was_replaced: bool,
+    keeps_constants: bool,
+) {
+    let kept = image.relro.filter(|_| keeps_constants).unwrap_or_default();
+    let parts = image.segments.iter().filter(|segment| segment.write).flat_map(|segment| {
         let start = page_down(segment.address);
         let end = page_up(segment.address + segment.memory_size).expect("the span was validated");
+        let (low, high) = (kept.0.clamp(start, end), kept.1.clamp(start, end));
+        [(start, low), (high, end)]
+    });
+    for (start, end) in parts.filter(|(start, end)| start < end) {
         if was_replaced {
             match memory.map_zeroes(start, end - start, Protection::ReadWrite) {
                 Ok(()) => continue,

@@ -108,6 +108,45 @@ fn the_next_domain_gets_the_addresses_with_fresh_data_and_no_mapping_more() {
 }
 
 #[test]
+fn what_is_read_only_after_relocation_stays_if_it_should() {
+    alone(PATIENCE, || {
+        let shop = Workshop::new("constants");
+        let path = shop.build(
+            "libconstants.so",
+            "static int one = 1, other = 2; int *const table[512] = { &one, &other };
+             int many[65536]; const void *constants(void) { return table; } int *data(void) { return &many[60000]; }",
+            &["-Wl,-z,relro,-z,now"],
+        );
+        let loader = loader();
+        for keeps in [true, false] {
+            let mut builder = loader.domain("short");
+            if keeps {
+                builder = builder.keep_constants();
+            }
+            let domain = builder.build().unwrap();
+            let library = opened(&domain, &path);
+            // SAFETY: declared as `const void *(void)` and `int *(void)`.
+            let (constants, data): (
+                extern "C" fn() -> *const usize,
+                extern "C" fn() -> *mut c_int,
+            ) = unsafe { (function(&library, "constants"), function(&library, "data")) };
+            let (table, data) = (constants(), data());
+            // SAFETY: an array of addresses, and a variable of the library, both mapped beyond the end of the domain.
+            unsafe {
+                let before = [table.read_volatile(), table.add(1).read_volatile()];
+                assert!(before.iter().all(|word| *word > library.base()));
+                data.write_volatile(1);
+                drop(library);
+                retire(domain);
+                assert_eq!(data.read_volatile(), 0, "variables begin anew");
+                let after = [table.read_volatile(), table.add(1).read_volatile()];
+                assert_eq!(after == before, keeps, "{before:x?} {after:x?}");
+            }
+        }
+    });
+}
+
+#[test]
 fn domains_that_live_at_once_never_share_a_place() {
     alone(PATIENCE, || {
         let shop = Workshop::new("apart");

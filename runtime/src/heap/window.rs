@@ -1,6 +1,7 @@
 //! The addresses of a heap.
 
 use super::Heap;
+use crate::leaf::Leaf;
 use dlmalloc::Allocator;
 use std::ffi::{c_int, c_void};
 use std::ops::Range;
@@ -21,6 +22,33 @@ const PAGE: usize = 4096;
 static HEAPS: [AtomicPtr<Heap>; 1 << (47 - SHIFT)] =
     [const { AtomicPtr::new(ptr::null_mut()) }; 1 << (47 - SHIFT)];
 
+/// So many windows are reserved side by side: those that are left become one mapping.
+const AT_ONCE: usize = 16;
+
+/// The windows that are reserved and nobody's.
+static STOCK: Leaf<Range<usize>> = Leaf::new(0..0);
+
+/// Addresses for so many windows.
+fn reserved(windows: usize) -> Option<Range<usize>> {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    let length = windows * LENGTH;
+    // SAFETY: a mapping at an address of the kernel's choice replaces nothing.
+    let mapped =
+        unsafe { libc::mmap(ptr::null_mut(), length + LENGTH, libc::PROT_NONE, flags, -1, 0) };
+    if mapped == libc::MAP_FAILED {
+        return None;
+    }
+    let mapped = mapped.expose_provenance();
+    let start = mapped.next_multiple_of(LENGTH);
+    for rest in [mapped..start, start + length..mapped + length + LENGTH] {
+        if !rest.is_empty() {
+            // SAFETY: a part of the mapping, which nobody knows.
+            unsafe { libc::munmap(ptr::with_exposed_provenance_mut(rest.start), rest.len()) };
+        }
+    }
+    Some(start..start + length)
+}
+
 /// A window of addresses. Its first bytes are in use.
 #[derive(Debug)]
 pub(super) struct Window {
@@ -31,21 +59,13 @@ pub(super) struct Window {
 impl Window {
     /// A window, if the kernel grants it: there may be a limit on address space (`RLIMIT_AS`).
     pub(super) fn reserve() -> Option<&'static Self> {
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-        // SAFETY: a mapping at an address of the kernel's choice replaces nothing.
-        let mapped =
-            unsafe { libc::mmap(ptr::null_mut(), 2 * LENGTH, libc::PROT_NONE, flags, -1, 0) };
-        if mapped == libc::MAP_FAILED {
-            return None;
-        }
-        let mapped = mapped.expose_provenance();
-        let start = mapped.next_multiple_of(LENGTH);
-        for rest in [mapped..start, start + LENGTH..mapped + 2 * LENGTH] {
-            if !rest.is_empty() {
-                // SAFETY: a part of the mapping, which nobody knows.
-                unsafe { libc::munmap(ptr::with_exposed_provenance_mut(rest.start), rest.len()) };
+        let start = STOCK.with(|stock| {
+            if Range::is_empty(stock) {
+                *stock = reserved(AT_ONCE).or_else(|| reserved(1))?;
             }
-        }
+            stock.end -= LENGTH;
+            Some(stock.end)
+        })?;
         (start >> SHIFT < HEAPS.len())
             .then(|| &*Box::leak(Box::new(Self { start, used: AtomicUsize::new(0) })))
     }
@@ -70,6 +90,31 @@ impl Window {
     /// Gives all pages back to the system.
     pub(super) fn empty(&self) {
         self.shrink(0);
+    }
+
+    /// Gives all pages back to the system. All addresses can be read and written from now on, and have zeros. Windows side
+    /// by side become one mapping.
+    pub(super) fn leave(&self) {
+        self.map_anew(libc::PROT_READ | libc::PROT_WRITE);
+    }
+
+    /// What a new window is: nothing of it is in use.
+    pub(super) fn reset(&self) {
+        self.map_anew(libc::PROT_NONE);
+    }
+
+    fn map_anew(&self, protection: c_int) {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
+        let place = ptr::with_exposed_provenance_mut(self.start);
+        // SAFETY: the pages are the window's, and what is in them is free.
+        let mapped = unsafe { libc::mmap(place, LENGTH, protection, flags, -1, 0) };
+        if mapped == libc::MAP_FAILED {
+            // The kernel refuses so much (vm.overcommit_memory), and has left what was there.
+            let error = std::io::Error::last_os_error();
+            tracing::debug!(%error, "the memory of C++ objects of an interpreter that has ended stays");
+            return;
+        }
+        self.used.store(0, Ordering::Relaxed);
     }
 
     fn shrink(&self, keeps: usize) -> bool {

@@ -6,7 +6,9 @@ use std::ffi::{CString, c_void};
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
-use hydrozoa_loader::{Domain, DomainId, Library, Loader};
+use hydrozoa_loader::{Domain, DomainId, Library, Loader, ReplicaInfo};
+
+use crate::heap::Heap;
 
 use super::libpython::LibPython;
 pub(super) use super::locks::lock;
@@ -199,7 +201,12 @@ impl Adapter {
     /// a finalized interpreter stay mapped, and their destructors may call its thunks.
     ///
     /// A `strict` member must not change a setting of the process while others live.
-    pub(crate) fn join(self: &Arc<Adapter>, strict: bool) -> &'static Member {
+    /// Its C++ objects are in `heap`, if it has one.
+    pub(crate) fn join(
+        self: &Arc<Adapter>,
+        strict: bool,
+        heap: Option<&'static Heap>,
+    ) -> &'static Member {
         let mut members = lock(&self.members);
         let index = members.used.iter().position(|used| !used).unwrap_or(members.used.len());
         if index == members.used.len() {
@@ -214,8 +221,11 @@ impl Adapter {
             index,
             serial,
             strict,
-            domain: OnceLock::new(),
+            heap,
+            identity: OnceLock::new(),
+            domain: Mutex::new(None),
             retired: AtomicBool::new(false),
+            kept: AtomicBool::new(false),
             interpreter: AtomicPtr::new(std::ptr::null_mut()),
             libpython: OnceLock::new(),
         }))
@@ -258,8 +268,13 @@ pub(crate) struct Member {
     /// Its number in the process, which no other interpreter ever gets.
     serial: u64,
     strict: bool,
-    domain: OnceLock<Domain>,
+    heap: Option<&'static Heap>,
+    /// Its domain's number and name.
+    identity: OnceLock<(DomainId, String)>,
+    /// Its domain, until it retires: a domain that has ended may give back what it has.
+    domain: Mutex<Option<Domain>>,
     retired: AtomicBool,
+    kept: AtomicBool,
     /// The `c10::impl::PyInterpreter` of the interpreter's libtorch_python.
     pub(super) interpreter: AtomicPtr<c_void>,
     libpython: OnceLock<LibPython>,
@@ -274,7 +289,9 @@ impl Member {
     pub(crate) fn attach(&'static self, domain: &Domain) {
         let adapter = adapter();
         lock(&adapter.members).by_domain.insert(domain.id(), self);
-        self.domain.set(domain.clone()).expect("a member has one domain");
+        let identity = (domain.id(), domain.name().to_owned());
+        self.identity.set(identity).expect("a member has one domain");
+        *lock(&self.domain) = Some(domain.clone());
     }
 
     /// Notes the interpreter's libpython, before anything that calls it is opened in the domain.
@@ -306,10 +323,23 @@ impl Member {
         self.interpreter.store(std::ptr::null_mut(), Ordering::Release);
         let adapter = adapter();
         let mut members = lock(&adapter.members);
-        if let Some(domain) = self.domain.get() {
-            members.by_domain.remove(&domain.id());
+        if let Some(domain) = self.domain_id() {
+            members.by_domain.remove(&domain);
         }
         members.used[self.index] = false;
+        drop(members);
+        let domain = lock(&self.domain).take();
+        drop(domain);
+    }
+
+    /// Notes that libtorch may keep objects of the interpreter beyond its end, which use its code and its data.
+    pub(super) fn keep(&self) {
+        self.kept.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether libtorch may keep objects of the interpreter beyond its end.
+    pub(crate) fn is_kept(&self) -> bool {
+        self.kept.load(Ordering::Relaxed)
     }
 
     pub(super) fn is_retired(&self) -> bool {
@@ -328,15 +358,26 @@ impl Member {
         self.strict
     }
 
-    pub(super) fn domain(&self) -> Option<&Domain> {
-        self.domain.get()
+    /// Its domain's number, also after the end.
+    pub(super) fn domain_id(&self) -> Option<DomainId> {
+        Some(self.identity.get()?.0)
+    }
+
+    /// The replicas of its domain.
+    pub(super) fn replicas(&self) -> Vec<ReplicaInfo> {
+        let domain = lock(&self.domain).clone();
+        domain.map_or_else(Vec::new, |domain| domain.replicas())
+    }
+
+    /// Memory of its heap, which ends with the interpreter; null where it has none, or that has no room.
+    pub(super) fn allocate(&self, bytes: usize) -> *mut u8 {
+        self.heap.map_or(std::ptr::null_mut(), |heap| heap.allocate(bytes).cast())
     }
 
     /// Its name in messages.
     pub(super) fn name(&self) -> String {
-        self.domain
-            .get()
-            .map_or_else(|| format!("#{}", self.index), |domain| domain.name().to_owned())
+        let identity = self.identity.get();
+        identity.map_or_else(|| format!("#{}", self.index), |(_, name)| name.clone())
     }
 }
 

@@ -1,23 +1,34 @@
 //! Custom classes (`torch::class_`, torch/custom_class.h), per interpreter.
 //!
 //! The methods of a class that a replica registers are the replica's code and use its static data.
-//! libtorch keeps one class for each name, in tables without a lock. The first interpreter's class
-//! goes there. Each further interpreter gets a `ClassType` of its own with the same name, and its
-//! replicas find that one by name and by C++ type. Needed in every release.
+//! libtorch keeps one class for each name, in tables without a lock, until the process ends. A class
+//! without methods goes there. Each interpreter gets a `ClassType` of its own with the same name. Lookups
+//! by name and by C++ type find that one, in replicas and in libtorch itself ([`super::slots`]). Needed
+//! in every release.
 //!
-//! libtorch's own lookups by name find the first interpreter's class. They concern the type in an
-//! operator's schema, where types are compared by name, and a class that is unpickled from a
-//! TorchScript archive.
+//! An interpreter's methods end with it. The type in the schema of an operator may outlive it, where
+//! another interpreter has defined the operator too. TorchScript code may call a method of that type. So
+//! an interpreter stays mapped for good if an extension of its own registers classes
+//! ([`Member::keep`]). libtorch_python's own are in no schema.
 
 use std::collections::HashMap;
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
 use std::sync::Mutex;
 
+use hydrozoa_loader::ReplicaInfo;
+
 use super::adapter::{Member, adapter, current, lock, symbols};
 use super::cxx::{Allocator, CxxShared, CxxString, CxxVector, OwnedString, type_name};
-use super::exported::{Answer, Exported};
+use super::exported::{Answer, Exported, Stand};
 use super::symbols::EXPORTS;
+
+/// What stands for libtorch's functions.
+pub(super) fn stands() -> [Stand; 2] {
+    // SAFETY: each function does for the calling thread's interpreter what the symbol that its documentation names
+    // does for the process.
+    unsafe { [EXPORTS.class_by_name.means(by_name), EXPORTS.class_by_type.means(by_type)] }
+}
 
 /// What the domain of `member` interposes.
 pub(super) fn interpositions(member: &'static Member) -> Vec<Answer> {
@@ -27,10 +38,8 @@ pub(super) fn interpositions(member: &'static Member) -> Vec<Answer> {
         vec![
             EXPORTS.class_new.answered_without_context(construct),
             COMPLETE_CONSTRUCTOR.answered_without_context(construct),
-            EXPORTS.class_by_name.answered_by(by_name, member),
-            EXPORTS.class_by_type.answered_by(by_type, member),
             EXPORTS.class_check.answered_by(check, member),
-            EXPORTS.class_method.answered_by(keep_method, member),
+            METHOD.answered_by(keep_method, member),
         ]
     }
 }
@@ -42,6 +51,15 @@ const COMPLETE_CONSTRUCTOR: Exported<Constructor> =
     unsafe {
         Exported::new(
             "_ZN5torch6detail10class_baseC1ERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEES9_S7_RKSt9type_infoSC_",
+        )
+    };
+
+/// `torch::registerCustomClassMethod(std::unique_ptr<jit::Function>)`.
+const METHOD: Exported<unsafe extern "C-unwind" fn(*mut *mut c_void)> =
+    // SAFETY: the name states one parameter, which has a destructor and so goes by address.
+    unsafe {
+        Exported::new(
+            "_ZN5torch25registerCustomClassMethodESt10unique_ptrINS_3jit8FunctionESt14default_deleteIS2_EE",
         )
     };
 
@@ -57,8 +75,7 @@ type Constructor = unsafe extern "C-unwind" fn(
 /// The classes that replicas registered.
 #[derive(Default)]
 struct Classes {
-    /// By qualified name, then interpreter. A name stays when its interpreters are gone: libtorch
-    /// keeps the first one's class.
+    /// By qualified name, then interpreter. A name stays when its interpreters are gone, as in libtorch.
     by_name: HashMap<String, HashMap<u64, CxxShared>>,
     /// By interpreter and the name of a C++ type.
     by_type: HashMap<(u64, String), CxxShared>,
@@ -91,14 +108,21 @@ unsafe extern "C-unwind" fn construct(
     // SAFETY: live strings of the caller.
     let qualified =
         unsafe { format!("__torch__.torch.classes.{}.{}", (*namespace).text(), (*name).text()) };
+    if !is_of_torch(member, pointer_type) {
+        member.keep();
+    }
     let mut classes = lock(&CLASSES);
     let classes = classes.get_or_insert_default();
     let taken = classes.by_name.get(&qualified);
-    if taken.is_none_or(|taken| taken.contains_key(&member.serial())) {
-        // The first of its name, or a repetition, which libtorch refuses.
+    if taken.is_some_and(|taken| taken.contains_key(&member.serial())) {
+        // A repetition, which libtorch refuses.
         // SAFETY: the caller's arguments.
         unsafe { real(object, namespace, name, doc, pointer_type, capsule_type) };
     } else {
+        if taken.is_none() {
+            // SAFETY: live strings and types of the caller.
+            unsafe { register_name(namespace, name, pointer_type, capsule_type) };
+        }
         // SAFETY: room for the object, which is written whole.
         unsafe {
             CxxString::write(&raw mut (*base).name, &qualified, symbols().allocator());
@@ -114,6 +138,37 @@ unsafe extern "C-unwind" fn construct(
             classes.by_type.insert((member.serial(), type_name(info)), class.retain());
         }
     }
+}
+
+/// Has libtorch note a name for good, with a class that has no methods. It refuses a name that is not free.
+///
+/// # Safety
+/// `class_base::class_base`'s, without the documentation.
+unsafe fn register_name(
+    namespace: *const CxxString,
+    name: *const CxxString,
+    pointer_type: *const c_void,
+    capsule_type: *const c_void,
+) {
+    let mut doc = OwnedString::new("", symbols().allocator());
+    let mut object = Box::new(MaybeUninit::<ClassBase>::uninit());
+    // SAFETY: the caller's arguments, and room for the object. The types are keys: libtorch copies their addresses, and
+    // reads the names behind them, which stay mapped with the replica's constants.
+    unsafe {
+        let place = object.as_mut_ptr().cast();
+        (symbols().class_new)(place, namespace, name, doc.as_mut_ptr(), pointer_type, capsule_type);
+    }
+    // libtorch's tables have the class; nobody needs the object that has registered it.
+    Box::leak(object);
+}
+
+/// Whether a type is one of the interpreter's libtorch_python.
+fn is_of_torch(member: &Member, pointer_type: *const c_void) -> bool {
+    let is_of = |replica: &ReplicaInfo| {
+        (replica.base..replica.base + replica.size).contains(&pointer_type.addr())
+            && replica.path.file_name().is_some_and(|name| name == "libtorch_python.so")
+    };
+    member.replicas().iter().any(is_of)
 }
 
 /// `std::optional<c10::QualifiedName>`: the name's parts, and itself in three cuts.
@@ -195,17 +250,14 @@ unsafe fn write_atoms(place: *mut CxxVector, qualified: &str, allocator: Allocat
 unsafe extern "C-unwind" fn by_name(
     result: *mut CxxShared,
     name: *const CxxString,
-    member: &'static Member,
 ) -> *mut CxxShared {
     // SAFETY: a live string of the caller.
     let text = unsafe { (*name).text() };
-    let known = {
+    let known = current().and_then(|member| {
         let classes = lock(&CLASSES);
-        classes
-            .as_ref()
-            .and_then(|classes| classes.by_name.get(&text))
-            .map(|all| all.get(&member.serial()).map_or(CxxShared::NULL, CxxShared::retain))
-    };
+        let all = classes.as_ref()?.by_name.get(&text)?;
+        Some(all.get(&member.serial()).map_or(CxxShared::NULL, CxxShared::retain))
+    });
     match known {
         Some(class) => {
             // SAFETY: room for the result.
@@ -221,14 +273,12 @@ unsafe extern "C-unwind" fn by_name(
 unsafe extern "C-unwind" fn by_type(
     result: *mut CxxShared,
     index: *const *const c_void,
-    member: &'static Member,
 ) -> *mut CxxShared {
-    // SAFETY: a `std::type_index` holds the address of its type information.
-    let key = (member.serial(), unsafe { type_name(*index) });
-    let own = lock(&CLASSES)
-        .as_ref()
-        .and_then(|classes| classes.by_type.get(&key))
-        .map(CxxShared::retain);
+    let own = current().and_then(|member| {
+        // SAFETY: a `std::type_index` holds the address of its type information.
+        let key = (member.serial(), unsafe { type_name(*index) });
+        lock(&CLASSES).as_ref()?.by_type.get(&key).map(CxxShared::retain)
+    });
     match own {
         Some(class) => {
             // SAFETY: room for the result.
@@ -268,12 +318,11 @@ unsafe extern "C-unwind" fn check(
     unsafe { (symbols().class_check)(expected, actual) };
 }
 
-/// `torch::registerCustomClassMethod(std::unique_ptr<jit::Function>)`: keeps a method alive, in a
-/// vector that libtorch does not lock.
+/// `torch::registerCustomClassMethod(std::unique_ptr<jit::Function>)`: keeps a method alive. libtorch would keep it to the
+/// end of the process, and destroy it then. It ends with the memory of its interpreter instead.
 unsafe extern "C-unwind" fn keep_method(method: *mut *mut c_void, _member: &'static Member) {
-    let _one_at_a_time = lock(&CLASSES);
-    // SAFETY: the caller's argument.
-    unsafe { (symbols().class_method)(method) };
+    // SAFETY: the caller's argument, a `std::unique_ptr` that is moved from.
+    unsafe { method.write(std::ptr::null_mut()) };
 }
 
 /// Forgets an interpreter's classes. Its types stay: objects may hold them.

@@ -57,7 +57,7 @@ thread_local! {
 
 /// Marks the thread as running `member`; remembers where a visitor comes from.
 fn arrive(member: &Member, by_state: bool) {
-    let Some(host) = member.domain().map(hydrozoa_loader::Domain::id) else { return };
+    let Some(host) = member.domain_id() else { return };
     // SAFETY: the thread runs the member's code next; `leave` sets the domain again.
     let home = unsafe { current::replace(Some(host)) };
     // At thread exit the list is gone, and so is the code to return to.
@@ -97,7 +97,7 @@ enum End {
 
 /// Ends the innermost visit, if it is one to `member` that ends so.
 fn leave(member: &Member, end: End) {
-    let Some(host) = member.domain().map(hydrozoa_loader::Domain::id) else { return };
+    let Some(host) = member.domain_id() else { return };
     let _ = VISITS.try_with(|visits| {
         let mut visits = visits.borrow_mut();
         let by_state = end == End::State;
@@ -173,7 +173,7 @@ unsafe extern "C-unwind" fn engine_thread(
     member: &'static Member,
 ) {
     // SAFETY: the engine's thread runs the member's code until it ends.
-    let _serves = member.domain().map(|domain| unsafe { current::enter(domain.id()) });
+    let _serves = member.domain_id().map(|domain| unsafe { current::enter(domain) });
     // SAFETY: the caller's arguments.
     unsafe { (symbols().engine_thread)(engine, device, queue, increment) };
 }

@@ -77,6 +77,7 @@ unsafe extern "C-unwind" fn register(operator: *mut c_void, member: &'static Mem
             let number = operators.keys().filter(|(_, is_creator)| *is_creator).count();
             let Some(operations) = CREATORS.get(number) else {
                 // There is no forwarder left: the first interpreter's creator serves all.
+                member.keep();
                 tracing::warn!(
                     operator = key.0,
                     "a TorchScript operator's creator cannot be kept per interpreter"

@@ -3,6 +3,7 @@
 //! These layouts hold from torch 2.9 (which added `tokens`) to 2.15.
 
 use std::ffi::{c_char, c_void};
+use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::cxx::{Allocator, CxxString, CxxVector};
@@ -106,7 +107,35 @@ pub(super) struct CppFunction {
     cpp_signature: [usize; 2],
     /// `std::unique_ptr<FunctionSchema>`: the schema inferred from the C++ function's type.
     pub(super) inferred_schema: *mut c_void,
-    debug: [usize; 4],
+    debug: CxxString,
+}
+
+impl CppFunction {
+    /// Moves what libtorch will own to memory of the process. The code that made it takes memory of its interpreter, and
+    /// the registration of a kernel may outlive that: it ends with the last interpreter that has a kernel.
+    ///
+    /// # Safety
+    /// `schema_size` is that of a `c10::FunctionSchema`. The objects were made by `operator new`.
+    pub(super) unsafe fn leave_interpreter(&mut self, schema_size: usize, allocator: Allocator) {
+        let schema = self.inferred_schema;
+        if !schema.is_null() {
+            let own = allocator.allocate(schema_size);
+            // SAFETY: by contract. A schema begins with its name, whose strings hold addresses of themselves; the rest
+            // may be moved by copying its bytes.
+            unsafe {
+                ptr::copy_nonoverlapping(schema.cast(), own, schema_size);
+                OperatorName::relocate(schema.cast(), own.cast());
+                allocator.free(schema.cast());
+            }
+            self.inferred_schema = own.cast();
+        }
+        let debug = self.debug.text();
+        // SAFETY: a live string, which is written anew.
+        unsafe {
+            CxxString::destroy(&raw mut self.debug, allocator);
+            CxxString::write(&raw mut self.debug, &debug, allocator);
+        }
+    }
 }
 
 /// `torch::Library`.

@@ -156,6 +156,7 @@ impl Member {
         if !self.begin_retirement() {
             return;
         }
+        engines::forget(self);
         profiler::forget(self);
         callbacks::forget(self);
         hooks::forget(self);

@@ -147,6 +147,8 @@ pub(super) struct Layout {
     pub(super) composite_implicit: u16,
     /// The index byte of `std::variant<OperatorName, FunctionSchema>`.
     pub(super) name_or_schema_index: usize,
+    /// The size of a `c10::FunctionSchema`.
+    pub(super) schema_size: usize,
     /// `torch::jit::Operator`: index byte of its variant (1 is `JitOnlyOperator`).
     pub(super) jit_operator_index: usize,
     /// In a `JitOnlyOperator`: index byte of its schema's variant (0 is parsed, 1 is text).
@@ -186,6 +188,7 @@ static TORCH_2_11: Layout = Layout {
     per_backend: [1, 5, 8, 9, 10, 22],
     composite_implicit: 152,
     name_or_schema_index: 120,
+    schema_size: 120,
     jit_operator_index: 168,
     jit_schema_index: 120,
     jit_operation: 128,

@@ -10,7 +10,7 @@ use std::sync::Mutex;
 
 use super::adapter::{Adapter, Member, lock};
 use super::exported::{Answer, Stand};
-use super::{engines, forward_ad, groups, state, switches, tables};
+use super::{classes, engines, forward_ad, groups, state, switches, tables};
 
 /// The system objects that call such functions (torch 2.11).
 const OBJECTS: [&str; 5] = [
@@ -28,6 +28,7 @@ fn stands() -> Vec<Stand> {
         &forward_ad::stands(),
         &groups::stands(),
         &engines::stands(),
+        &classes::stands(),
         &tables::stands(),
     ]
     .concat()

@@ -8,6 +8,7 @@
 
 use std::alloc::{Layout, alloc_zeroed, handle_alloc_error};
 use std::ffi::c_void;
+use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU16, Ordering};
 
 use super::adapter::{Member, adapter, current, symbols};
@@ -80,15 +81,32 @@ unsafe extern "C-unwind" fn context() -> *mut c_void {
     once(&state.context, || {
         // Libraries that torch has loaded since its first function was called.
         adapter().notice_libraries();
-        // SAFETY: the size is not zero.
-        let place = unsafe { alloc_zeroed(CONTEXT) };
-        if place.is_null() {
-            handle_alloc_error(CONTEXT);
-        }
+        let place = zeroed_of_current(CONTEXT);
         // SAFETY: zeroed memory, as that of libtorch's own static object, and large enough.
         unsafe { (symbols().context_new)(place.cast()) };
         place.cast()
     })
+}
+
+/// Zeros of the calling thread's interpreter, or of the process.
+fn zeroed_of_current(layout: Layout) -> *mut u8 {
+    let own = current().map_or(ptr::null_mut(), |member| {
+        member.allocate(layout.size() + layout.align()).map_addr(|start| match start {
+            0 => 0,
+            start => start.next_multiple_of(layout.align()),
+        })
+    });
+    if !own.is_null() {
+        // SAFETY: a new block with so many bytes from there.
+        unsafe { own.write_bytes(0, layout.size()) };
+        return own;
+    }
+    // SAFETY: the size is not zero.
+    let place = unsafe { alloc_zeroed(layout) };
+    if place.is_null() {
+        handle_alloc_error(layout);
+    }
+    place
 }
 
 /// `at::detail::getDefaultCPUGenerator()`.

@@ -124,9 +124,6 @@ exports! {
     /// `c10::getCustomClassTypeImpl(const std::type_index&)`.
     class_by_type: "_ZN3c1022getCustomClassTypeImplERKSt10type_index"
         => unsafe extern "C-unwind" fn(*mut CxxShared, *const *const c_void) -> *mut CxxShared,
-    /// `torch::registerCustomClassMethod(std::unique_ptr<jit::Function>)`.
-    class_method: "_ZN5torch25registerCustomClassMethodESt10unique_ptrINS_3jit8FunctionESt14default_deleteIS2_EE"
-        => unsafe extern "C-unwind" fn(*mut *mut c_void),
     /// `c10::ivalue::checkCustomClassType(const ClassType*, const Type*)`.
     class_check: "_ZN3c106ivalue20checkCustomClassTypeEPKNS_9ClassTypeEPKNS_4TypeE"
         => unsafe extern "C-unwind" fn(*const c_void, *const c_void),
@@ -314,6 +311,8 @@ exports! {
     engine_initialize: "_ZN5torch8autograd6Engine30initialize_device_threads_poolEv" => unsafe extern "C-unwind" fn(*mut c_void),
     /// `torch::autograd::Engine::start_device_threads()`.
     engine_start: "_ZN5torch8autograd6Engine20start_device_threadsEv" => unsafe extern "C-unwind" fn(*mut c_void),
+    /// `torch::autograd::Engine::stop()`.
+    engine_stop: "_ZN5torch8autograd6Engine4stopEv" => unsafe extern "C-unwind" fn(*mut c_void),
     /// `torch::autograd::Engine::get_base_engine()`.
     base_engine: "_ZN5torch8autograd6Engine15get_base_engineEv" => *const c_void,
     /// `torch::jit::getDefaultPrintHandler()`.

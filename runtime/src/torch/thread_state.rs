@@ -109,7 +109,7 @@ struct States {
 
 impl States {
     fn owner(&self, member: &'static Member) -> Owner {
-        match member.domain().map(hydrozoa_loader::Domain::id) {
+        match member.domain_id() {
             Some(domain) if self.thread_of == Some(domain) => Owner::Thread,
             _ => Owner::Visited(member),
         }
@@ -250,7 +250,7 @@ mod tests {
     fn a_thread_forgets_the_state_of_interpreters_that_have_ended() {
         let adapter = adapter();
         for _ in 0..50 {
-            let member = adapter.join(false);
+            let member = adapter.join(false, None);
             drop(ThreadState::enter(member, None));
             member.retire();
             let kept = with_states(|states| states.set_aside.len()).unwrap();
@@ -261,7 +261,7 @@ mod tests {
     #[test]
     fn each_visit_has_the_state_of_its_interpreter_and_gives_it_back() {
         let adapter = adapter();
-        let [one, other] = [adapter.join(false), adapter.join(false)];
+        let [one, other] = [adapter.join(false, None), adapter.join(false, None)];
         let in_place = || with_states(|states| states.in_place).unwrap();
         let outer = ThreadState::enter(one, None);
         let inner = ThreadState::enter(other, None);

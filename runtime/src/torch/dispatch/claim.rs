@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::super::adapter::Member;
+use super::super::adapter::{Member, adapter, symbols};
 use super::super::kernel::{CppFunction, KernelFunction};
 use super::owned::OwnedKernel;
 use super::registry::{HostLibrary, Registered, Slot};
@@ -41,6 +41,10 @@ pub(super) unsafe fn register(
         if request == Request::Kernel {
             // The dispatcher warns of a second kernel, and refuses a second fallback.
             undo.slot.withdraw();
+        }
+        // SAFETY: by contract; the size is the release's.
+        unsafe {
+            (*function).leave_interpreter(adapter().layout().schema_size, symbols().allocator());
         }
         let library = register(undo.slot);
         undo.slot.library = Some(library);

@@ -8,11 +8,12 @@
 use std::collections::HashMap;
 use std::ffi::{c_char, c_void};
 use std::mem::MaybeUninit;
+use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use super::super::adapter::{Member, lock, symbols};
-use super::super::cxx::{CxxFunction, CxxString, OwnedString};
+use super::super::adapter::{Member, current, lock, symbols};
+use super::super::cxx::{Allocator, CxxFunction, CxxString, OwnedString};
 use super::super::kernel::{KernelFunction, LibraryLayout, OptionalKey};
 use super::owned::{OwnedKernel, is_fallthrough};
 use super::router::{Entries, Router};
@@ -225,8 +226,17 @@ pub(super) unsafe fn attach(library: *mut LibraryLayout, member: &'static Member
     // SAFETY: `RegistrationHandleRAII` is a `std::function<void()>` that its destructor calls.
     unsafe {
         let function = CxxFunction::owned(registration, deregister as *const c_void);
-        (*library).registrars.push(function, symbols().allocator());
+        (*library)
+            .registrars
+            .push(function, Allocator { new: own_memory, ..symbols().allocator() });
     }
+}
+
+/// `operator new` of the calling thread's interpreter. Objects of Python keep most libraries to its end, and CPython frees
+/// none of those.
+unsafe extern "C-unwind" fn own_memory(bytes: usize) -> *mut u8 {
+    let own = current().map_or(ptr::null_mut(), |member| member.allocate(bytes));
+    if own.is_null() { symbols().allocator().allocate(bytes) } else { own }
 }
 
 /// The invoker of those functions.
@@ -285,8 +295,8 @@ impl Registry {
         }
     }
 
-    /// Removes everything of an interpreter that is gone. Its kernels leak: destroying them would call
-    /// its Python.
+    /// Removes everything of an interpreter that is gone. Its kernels are not destroyed: that would call its
+    /// Python. They end with its memory.
     pub(super) fn forget(&mut self, member: &Member) {
         let serial = member.serial();
         let slots = self.operators.values_mut().flat_map(|operator| &mut operator.slots);
@@ -298,7 +308,9 @@ impl Registry {
                 .map(|claim| claim.number)
                 .collect();
             for number in numbers {
-                std::mem::forget(slot.release(member, number));
+                if let Some(kernel) = slot.release(member, number).and_then(Arc::into_inner) {
+                    std::mem::forget(kernel);
+                }
             }
         }
         for operator in self.operators.values_mut() {
