@@ -253,7 +253,7 @@ impl Inner {
 impl Inner {
     /// Finalizes the interpreter, and waits for that if `waits`. If this thread is inside the interpreter, it does not
     /// wait: the interpreter is finalized after this thread has left. Its replicas are left to the next one
-    /// (see [`Domain::retire`]), except with a libtorch that interpreters share.
+    /// (see [`Domain::retire`]).
     fn end(&mut self, waits: bool) {
         // This is the last reference: no session is attached or can attach any more.
         let Some(main) = self.main.take() else { return };
