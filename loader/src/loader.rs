@@ -123,6 +123,17 @@ pub struct DomainBuilder {
 /// The name whose references are bound to the form that is shortest for each object.
 const TLS_GET_ADDR: &str = "__tls_get_addr";
 
+/// What stands for definitions in replicas alone. A redirected object stays loaded, and a program may close what it has
+/// opened.
+fn for_replicas(everywhere: &[Everywhere]) -> Arc<[Everywhere]> {
+    not_within(everywhere).filter(|entry| entry.of.is_none()).cloned().collect()
+}
+
+/// What stands for definitions in more than the calls of one system object.
+fn not_within(everywhere: &[Everywhere]) -> impl Iterator<Item = &Everywhere> {
+    everywhere.iter().filter(|entry| entry.within.is_none())
+}
+
 impl DomainBuilder {
     fn new(
         name: &str,
@@ -266,18 +277,14 @@ impl DomainBuilder {
             }
         }
         if self.program {
-            // A redirected object stays loaded, and a program may close what it has opened.
-            let is_for_replicas =
-                |entry: &&Everywhere| entry.of.is_none() && entry.within.is_none();
-            self.everywhere = self.everywhere.iter().filter(is_for_replicas).cloned().collect();
+            self.everywhere = for_replicas(&self.everywhere);
         }
         let mut table: HashMap<String, Interposition> =
             dl::interpositions(id, is_one_of_many, environment.as_deref())
                 .into_iter()
                 .map(|(name, entry)| (name.to_owned(), entry))
                 .collect();
-        let for_replicas = self.everywhere.iter().filter(|entry| entry.within.is_none());
-        for Everywhere { symbol, of, address, .. } in for_replicas {
+        for Everywhere { symbol, of, address, .. } in not_within(&self.everywhere) {
             // SAFETY: whoever made the interposition has vouched for it.
             let entry = unsafe { Interposition::function(*address as *const c_void) };
             match of {
