@@ -4,11 +4,11 @@ use hdrhistogram::Histogram;
 use parking_lot::Mutex;
 use std::time::{Duration, Instant};
 
-/// How long the oldest part of a window is kept at least, less one part.
-const PART: Duration = Duration::from_secs(12);
+/// The length of a window's parts.
+pub(crate) const PART: Duration = Duration::from_secs(12);
 
 /// The parts of a window: the oldest one is forgotten as a whole. Triton's summaries have as many.
-const PARTS: usize = 5;
+pub(crate) const PARTS: usize = 5;
 
 /// Longer durations count as this one.
 const LONGEST: Duration = Duration::from_secs(3600);

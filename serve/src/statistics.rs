@@ -19,6 +19,10 @@ pub struct Statistics {
     pub inferences: u64,
     /// Calls of the model.
     pub executions: u64,
+    /// Requests that calls have begun with. They may have ended or not.
+    pub taken: u64,
+    /// Requests with which the model's `execute` has returned.
+    pub computed: u64,
     /// Time that requests have waited, taken together.
     pub queue: Duration,
     /// Time from the begin of a call to the begin of the model's `execute`, for each of its requests, taken together: the
@@ -58,8 +62,12 @@ pub struct Latencies {
     pub request: Latency,
     /// In the queue.
     pub queue: Latency,
-    /// Each call of the model, for each of its requests.
+    /// Up to the model's `execute`, as [`Statistics::compute_input`].
+    pub compute_input: Latency,
+    /// In the model's `execute`, for each of its requests.
     pub compute: Latency,
+    /// After it, as [`Statistics::compute_output`].
+    pub compute_output: Latency,
 }
 
 /// How a request has ended.
@@ -94,6 +102,8 @@ pub(crate) struct Counters {
     other: AtomicU64,
     inferences: AtomicU64,
     executions: AtomicU64,
+    taken: AtomicU64,
+    computed: AtomicU64,
     queue: AtomicU64,
     compute_input: AtomicU64,
     compute: AtomicU64,
@@ -103,7 +113,9 @@ pub(crate) struct Counters {
     last_inference: AtomicU64,
     recent_requests: Recent,
     recent_waits: Recent,
+    recent_inputs: Recent,
     recent_calls: Recent,
+    recent_outputs: Recent,
 }
 
 impl Counters {
@@ -111,6 +123,7 @@ impl Counters {
     pub(crate) fn began(&self, waited: impl Iterator<Item = Duration>) {
         self.executions.fetch_add(1, Ordering::Relaxed);
         for waited in waited {
+            self.taken.fetch_add(1, Ordering::Relaxed);
             add(&self.queue, waited, 1);
             self.recent_waits.record(waited, 1);
         }
@@ -118,14 +131,17 @@ impl Counters {
 
     /// `execute` has returned from a call with so many requests: how long it took before, and how long inside.
     pub(crate) fn computed(&self, requests: usize, before: Duration, inside: Duration) {
+        self.computed.fetch_add(requests as u64, Ordering::Relaxed);
         add(&self.compute_input, before, requests);
         add(&self.compute, inside, requests);
+        self.recent_inputs.record(before, requests);
         self.recent_calls.record(inside, requests);
     }
 
     /// A call with so many requests has ended, so long after `execute` has returned.
     pub(crate) fn sent(&self, requests: usize, took: Duration) {
         add(&self.compute_output, took, requests);
+        self.recent_outputs.record(took, requests);
     }
 
     /// A request of this batch size has ended, so long after it began.
@@ -152,7 +168,9 @@ impl Counters {
         Latencies {
             request: self.recent_requests.read(),
             queue: self.recent_waits.read(),
+            compute_input: self.recent_inputs.read(),
             compute: self.recent_calls.read(),
+            compute_output: self.recent_outputs.read(),
         }
     }
 
@@ -172,6 +190,8 @@ impl Counters {
             failures,
             inferences: of(&self.inferences),
             executions: of(&self.executions),
+            taken: of(&self.taken),
+            computed: of(&self.computed),
             queue: time(&self.queue),
             compute_input: time(&self.compute_input),
             compute: time(&self.compute),

@@ -7,9 +7,12 @@
 mod classes;
 pub mod grpc;
 pub mod http;
+mod memory;
 mod metadata;
 mod metrics;
+mod page;
 mod service;
+mod status;
 
 pub use hydrozoa_serve::{LoadError, Server, Watch};
 pub use service::{Control, Permit, Service, Settings};
