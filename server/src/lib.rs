@@ -13,6 +13,7 @@ mod metrics;
 mod page;
 mod service;
 mod status;
+mod trace;
 
 pub use hydrozoa_serve::{LoadError, Server, Watch};
 pub use service::{Control, Permit, Service, Settings};

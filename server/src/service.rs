@@ -1,6 +1,7 @@
 //! What the protocols share: models, readiness, and how many requests are under way.
 
 use crate::memory::Memory;
+use crate::trace::Tracer;
 use hydrozoa_serve::{Code, Failure, LoadError, Server, State, Watch};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -60,6 +61,7 @@ struct Shared {
     is_open: AtomicBool,
     began: Instant,
     memory: Memory,
+    tracer: Tracer,
 }
 
 /// As long as it lives, a request counts as under way.
@@ -71,6 +73,9 @@ const CHANGES: usize = 4;
 
 impl Service {
     /// What clients reach of a server's models. It is not ready before [`Service::open`].
+    ///
+    /// With the feature `otel` requests are traced by the tracer provider that the process has now
+    /// (`opentelemetry::global::set_tracer_provider`).
     pub fn new(server: Server, settings: Settings) -> Self {
         let requests = settings.max_requests.clamp(1, Semaphore::MAX_PERMITS);
         Self(Arc::new(Shared {
@@ -80,6 +85,7 @@ impl Service {
             is_open: AtomicBool::new(false),
             began: Instant::now(),
             memory: Memory::default(),
+            tracer: Tracer::default(),
             settings,
         }))
     }
@@ -167,6 +173,11 @@ impl Service {
     pub(crate) fn under_way(&self) -> usize {
         let most = self.0.settings.max_requests.clamp(1, Semaphore::MAX_PERMITS);
         most - self.0.requests.available_permits()
+    }
+
+    /// Traces requests.
+    pub(crate) fn tracer(&self) -> &Tracer {
+        &self.0.tracer
     }
 
     /// What is known of the interpreters' memory.
