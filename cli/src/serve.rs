@@ -38,7 +38,7 @@ pub struct Options {
     network: Network,
     #[cfg(feature = "otel")]
     #[command(flatten)]
-    traces: crate::traces::Options,
+    traces: crate::traces::TraceOptions,
     #[command(flatten)]
     log: Log,
 }

@@ -8,7 +8,7 @@ use opentelemetry_sdk::trace::{Sampler, SdkTracerProvider};
 
 #[derive(clap::Args)]
 #[command(next_help_heading = "Traces")]
-pub struct Options {
+pub struct TraceOptions {
     /// Send traces to a collector of OpenTelemetry, by OTLP over gRPC: `http://HOST:4317`
     #[arg(long, value_name = "URL")]
     otlp_endpoint: Option<String>,
@@ -20,7 +20,7 @@ pub struct Options {
 /// Traces that are sent until [`Traces::end`].
 pub struct Traces(Option<SdkTracerProvider>);
 
-impl Options {
+impl TraceOptions {
     /// Begins, in a runtime of tokio, before there is a service. `name` is that of the server.
     pub fn start(&self, name: &str) -> Result<Traces> {
         let Some(endpoint) = &self.otlp_endpoint else { return Ok(Traces(None)) };

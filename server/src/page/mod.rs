@@ -120,7 +120,7 @@ fn does(page: &mut String, model: &Serving) {
     let (statistics, request) = (&model.statistics, &model.latencies.request);
     let took = |time| if request.count > 0 { duration(time) } else { "\u{2013}".to_owned() };
     let waits = match model.longest_wait {
-        Some(longest) => format!("{}, longest {}", model.waiting, duration(longest)),
+        Some(longest) => format!("{} ({})", model.waiting, duration(longest)),
         None => model.waiting.to_string(),
     };
     let list = [
