@@ -285,7 +285,7 @@ impl TraceService for Collector {
     ) -> Result<tonic::Response<ExportTraceServiceResponse>, tonic::Status> {
         // The test may have seen what it waits for.
         let _ = self.0.send(request.into_inner());
-        Ok(tonic::Response::default())
+        Ok(tonic::Response::new(ExportTraceServiceResponse::default()))
     }
 }
 

@@ -108,7 +108,7 @@ fn queues_and_executions_are_seen_while_they_last() {
         post(3.0).error(503);
         std::fs::write(site.path().join("gated/1/open"), "").unwrap();
         first.join().unwrap().ok();
-        others.map(|other| other.join().unwrap());
+        others.into_iter().for_each(|other| drop(other.join().unwrap()));
     });
     let seen = wait(&site, "all have ended", |model| {
         model["queue"]["length"] == 0 && model["instances"][0]["executing_seconds"].is_null()

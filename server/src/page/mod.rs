@@ -98,10 +98,13 @@ fn card(page: &mut String, model: &ModelStatus, greatest: u64) {
         "UNAVAILABLE" => "bad",
         _ => "quiet",
     };
-    let version = model.serving.as_ref().map(|serving| format!("version {}", serving.version));
+    let version = model
+        .serving
+        .as_ref()
+        .map(|serving| format!(" <span class=\"quiet\">version {}</span>", serving.version));
     let _ = writeln!(
         page,
-        "<section class=\"card\"><div class=\"top\"><h2>{}</h2> <span class=\"quiet\">{}</span> <span class=\"state {class}\">{}</span></div>",
+        "<section class=\"card\"><div class=\"top\"><h2>{}</h2>{} <span class=\"state {class}\">{}</span></div>",
         escaped(&model.name),
         version.unwrap_or_default(),
         model.state.to_lowercase()
