@@ -12,6 +12,8 @@ mod inspect;
 mod package;
 mod python;
 mod serve;
+#[cfg(feature = "otel")]
+mod traces;
 
 use std::path::PathBuf;
 

@@ -1,7 +1,7 @@
 //! `hydrozoa serve`: serves repositories of models, as Triton does.
 
 use std::fs::File;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
@@ -23,7 +23,7 @@ use crate::Choice;
 pub struct Options {
     #[command(flatten)]
     choice: Choice,
-    /// Folders of models
+    /// Folders of models; without any, /mnt/models, where KServe puts them
     #[arg(value_name = "REPOSITORY")]
     repositories: Vec<PathBuf>,
     /// A folder of models, as tritonserver names it
@@ -36,9 +36,15 @@ pub struct Options {
     models: Models,
     #[command(flatten)]
     network: Network,
+    #[cfg(feature = "otel")]
+    #[command(flatten)]
+    traces: crate::traces::TraceOptions,
     #[command(flatten)]
     log: Log,
 }
+
+/// Where KServe puts models.
+const MODELS: &str = "/mnt/models";
 
 #[derive(clap::Args)]
 #[command(next_help_heading = "Models")]
@@ -134,6 +140,9 @@ struct Network {
     /// Requests under way at once; further ones are told to come later
     #[arg(long, value_name = "N", default_value_t = Settings::default().max_requests)]
     max_requests: usize,
+    /// Have a page for people at `/`, and its figures at `/status`
+    #[arg(long, value_name = "BOOL", default_value_t = true, action = ArgAction::Set)]
+    allow_page: bool,
     /// Have metrics on a port of their own, too
     #[arg(long, value_name = "BOOL", default_value_t = true, action = ArgAction::Set)]
     allow_metrics: bool,
@@ -246,14 +255,22 @@ async fn serve_grpc(
 /// Returns the exit status.
 pub fn run(options: &Options) -> Result<i32> {
     options.log.start()?;
-    let service = service(options)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(options.network.http_thread_count.max(1))
         .thread_name("http")
         .enable_all()
         .build()
         .context("starting threads")?;
+    #[cfg(feature = "otel")]
+    let traces = {
+        let _entered = runtime.enter();
+        options.traces.start(&options.id)?
+    };
+    let service = service(options)?;
     let outcome = runtime.block_on(serve(options, &service));
+    // Its threads send the last ones.
+    #[cfg(feature = "otel")]
+    traces.end();
     runtime.shutdown_background();
     let patience = Duration::from_secs(options.models.exit_timeout_secs);
     let began = match &outcome {
@@ -275,9 +292,17 @@ pub fn run(options: &Options) -> Result<i32> {
 
 /// The models that there are, none of them loaded.
 fn service(options: &Options) -> Result<Service> {
-    let repositories: Vec<_> =
-        options.repositories.iter().chain(&options.more_repositories).collect();
-    ensure!(!repositories.is_empty(), "no repository of models is named: `hydrozoa serve FOLDER`");
+    let mut repositories: Vec<&Path> = Vec::new();
+    repositories.extend(options.repositories.iter().map(PathBuf::as_path));
+    repositories.extend(options.more_repositories.iter().map(PathBuf::as_path));
+    if repositories.is_empty() {
+        ensure!(
+            Path::new(MODELS).is_dir(),
+            "no repository of models is named, and there is no {MODELS}: `hydrozoa serve FOLDER` serves the models of a \
+             folder, each in a folder MODEL with MODEL/1/model.py"
+        );
+        repositories.push(Path::new(MODELS));
+    }
     let choice = options.choice.clone();
     let server = hydrozoa_server::Server::new(move || choice.builder());
     for repository in repositories {
@@ -289,6 +314,7 @@ fn service(options: &Options) -> Result<Service> {
     settings.id.clone_from(&options.id);
     settings.strict_readiness = options.models.strict_readiness;
     settings.max_requests = options.network.max_requests;
+    settings.page = options.network.allow_page;
     if options.models.model_control_mode == Mode::Explicit {
         settings.control = Control::Clients;
     }

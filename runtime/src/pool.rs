@@ -129,28 +129,30 @@ impl Changes {
 
     /// The next interpreter at `index`.
     fn start(&mut self, index: usize) -> Result<Interpreter> {
-        let name = self.name(index);
-        start(index, &name, &self.configuration)
+        let (generation, name) = self.next(index);
+        start((index, generation), &name, &self.configuration)
     }
 
     /// A thread that starts it.
     fn starting(&mut self, index: usize) -> Result<Thread<Result<Interpreter>>> {
-        let (name, configuration) = (self.name(index), self.configuration.clone());
+        let ((generation, name), configuration) = (self.next(index), self.configuration.clone());
         let text = name.clone();
-        Thread::start("start", move || start(index, &name, &configuration))
+        Thread::start("start", move || start((index, generation), &name, &configuration))
             .map_err(|error| Error::no_thread(&text, &error))
     }
 
-    fn name(&mut self, index: usize) -> String {
+    /// How many interpreters were at `index` before the next one, and its name.
+    fn next(&mut self, index: usize) -> (usize, String) {
         if self.generations.len() <= index {
             self.generations.resize(index + 1, 0);
         }
         let generation = self.generations[index];
         self.generations[index] += 1;
-        match generation {
+        let name = match generation {
             0 => format!("interpreter {index}"),
             number => format!("interpreter {index} (replacement {number})"),
-        }
+        };
+        (generation, name)
     }
 
     /// Gives an interpreter what the pool's others have.

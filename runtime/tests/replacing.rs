@@ -43,6 +43,7 @@ fn an_interpreter_is_replaced_while_its_sessions_and_movables_go_on() {
             drop((before, replaced));
             let now = &pool.interpreters()[0];
             assert_eq!((now.index(), now.name()), (0, "interpreter 0 (replacement 1)"));
+            assert_eq!(now.generation(), 1);
             assert!(!movable.is_loaded(now) && movable.is_loaded(old.interpreter()));
             // The old one goes on for those who have it.
             assert_eq!(list.len().unwrap(), 3);

@@ -22,6 +22,7 @@
 
 #![warn(missing_docs)]
 
+mod activity;
 mod check;
 pub mod config;
 mod datatype;
@@ -34,6 +35,7 @@ mod own;
 mod pending;
 mod python;
 mod queue;
+mod recent;
 mod request;
 mod schedule;
 mod sequences;
@@ -42,14 +44,16 @@ mod statistics;
 mod warmup;
 mod watch;
 
+pub use activity::InstanceState;
 pub use datatype::DataType;
 pub use failure::{Code, Failure};
 pub use metrics::Metrics;
 pub use model::{LoadError, Model, Ticket};
+pub use recent::Latency;
 pub use request::{
     CorrelationId, Event, Input, Output, Parameter, Parameters, Request, Response, decode_bytes,
     encode_bytes,
 };
 pub use server::{Indexed, Server, State};
-pub use statistics::Statistics;
+pub use statistics::{Failures, Latencies, Statistics};
 pub use watch::{Changes, Watch};

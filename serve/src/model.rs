@@ -1,13 +1,14 @@
 //! One version of a model: its interpreters, its queue, and the threads that bring them together.
 
+use crate::activity::{Activity, InstanceState};
 use crate::check;
 use crate::config::{ConfigDraft, ConfigError, InstanceGroup, Kind, ModelConfig};
 use crate::failure::{Code, Failure};
-use crate::pending::Pending;
+use crate::pending::{Begun, Pending};
 use crate::python::{self, Context, Instance, Place, Told};
 use crate::request::{Event, Request};
 use crate::schedule::Scheduler;
-use crate::statistics::{Counters, Statistics};
+use crate::statistics::{Counters, Ended, Latencies, Statistics};
 use crate::warmup::Samples;
 use hydrozoa::{Builder, Pool};
 use parking_lot::Mutex;
@@ -104,6 +105,8 @@ pub struct Model {
     version: i64,
     scheduler: Arc<Scheduler>,
     counters: Arc<Counters>,
+    /// What the instances do, in the order of their interpreters.
+    activities: Vec<Arc<Activity>>,
     instances: Mutex<Vec<JoinHandle<()>>>,
     /// `None` after the end.
     pool: Mutex<Option<Pool>>,
@@ -211,9 +214,11 @@ impl Model {
             ModelConfig::of_json(&completed, source.name())
                 .map_err(|error| source.configured(error))?
         };
-        let count = instances(config.instance_groups()).len();
+        let names = instances(config.instance_groups()).into_iter().map(|(name, ..)| name);
+        let activities: Vec<_> = names.map(|name| Arc::new(Activity::new(name))).collect();
         let model = Arc::new(Self {
-            scheduler: Arc::new(Scheduler::new(&config, count)),
+            scheduler: Arc::new(Scheduler::new(&config, activities.len())),
+            activities,
             config,
             version: source.version,
             counters: Arc::default(),
@@ -250,6 +255,7 @@ impl Model {
                 samples: samples.clone(),
                 scheduler: self.scheduler.clone(),
                 counters: self.counters.clone(),
+                activity: self.activities[index].clone(),
             };
             let sender = sender.clone();
             let thread = thread::Builder::new()
@@ -287,6 +293,29 @@ impl Model {
         self.scheduler.len()
     }
 
+    /// For how long the request has waited that has waited longest. `None` if none waits.
+    pub fn longest_wait(&self) -> Option<Duration> {
+        self.scheduler.oldest().map(|since| since.elapsed())
+    }
+
+    /// How long its requests have taken in the last minute.
+    pub fn latencies(&self) -> Latencies {
+        self.counters.latencies()
+    }
+
+    /// What its instances do, in the order of their interpreters.
+    pub fn instances(&self) -> Vec<InstanceState> {
+        let pool = self.pool();
+        let interpreters = pool.as_ref().map(Pool::interpreters);
+        let all = self.activities.iter().enumerate();
+        all.map(|(index, activity)| {
+            let interpreter = interpreters.as_ref().and_then(|all| all.get(index));
+            let restarts = interpreter.map_or(0, |interpreter| interpreter.generation() as u64);
+            activity.read(index, restarts)
+        })
+        .collect()
+    }
+
     /// What it has done so far.
     pub fn statistics(&self) -> Statistics {
         self.counters.read()
@@ -321,18 +350,24 @@ impl Model {
             request.outputs =
                 self.config.outputs().iter().map(|output| output.name.clone()).collect();
         }
-        let counters = self.counters.clone();
+        let (counters, begun) = (self.counters.clone(), Begun::default());
+        let taken = begun.clone();
         let respond = move |event: Event| {
             if event.is_final {
-                let is_success = !matches!(event.response, Some(Err(_)));
-                counters.ended(size, is_success, began.elapsed());
+                let ended = match &event.response {
+                    Some(Err(failure)) => Ended::of(failure.code, taken.at().is_some()),
+                    _ => Ended::Success,
+                };
+                counters.ended(size, ended, began.elapsed());
             }
             respond(event);
         };
-        let pending = Arc::new(Pending::new(Box::new(respond), self.config.is_decoupled()));
+        let is_decoupled = self.config.is_decoupled();
+        let pending = Pending::with_begun(Box::new(respond), is_decoupled, begun.clone());
+        let pending = Arc::new(pending);
         let put = |size| self.scheduler.put(self.config.name(), request, pending.clone(), size);
         let refused = checked.and_then(put).err();
-        Admitted { pending, refused }
+        Admitted { pending, begun, refused }
     }
 
     /// Takes no further requests, serves those that wait, and ends the instances and their interpreters.
@@ -380,6 +415,7 @@ struct Runs {
     samples: Arc<Samples>,
     scheduler: Arc<Scheduler>,
     counters: Arc<Counters>,
+    activity: Arc<Activity>,
 }
 
 impl Runs {
@@ -412,7 +448,7 @@ impl Runs {
         drop(started.send(warm));
         if is_warm {
             while let Some(batch) = self.scheduler.next(self.index) {
-                instance.execute(batch, &self.counters);
+                instance.execute(batch, &self.counters, &self.activity);
             }
         }
         if let Err(error) = instance.finalize() {
@@ -437,13 +473,14 @@ impl Runs {
 /// A request in the queue, or one that cannot be there.
 pub(crate) struct Admitted {
     pending: Arc<Pending>,
+    begun: Begun,
     refused: Option<Failure>,
 }
 
 impl Admitted {
     /// Tells the client if the request was refused.
     pub(crate) fn ticket(self) -> Ticket {
-        let ticket = Ticket(Arc::downgrade(&self.pending));
+        let ticket = Ticket { request: Arc::downgrade(&self.pending), begun: self.begun };
         if let Some(failure) = self.refused {
             self.pending.fail(failure);
         }
@@ -454,19 +491,27 @@ impl Admitted {
 /// A request under way. Dropping it cancels the request.
 #[derive(Debug)]
 #[must_use = "dropping it cancels the request"]
-pub struct Ticket(Weak<Pending>);
+pub struct Ticket {
+    request: Weak<Pending>,
+    begun: Begun,
+}
 
 impl Ticket {
     /// Tells the model that nobody waits any more. A request that still waits in the queue leaves it.
     pub fn cancel(&self) {
-        if let Some(pending) = self.0.upgrade() {
+        if let Some(pending) = self.request.upgrade() {
             pending.cancel();
         }
     }
 
     /// Whether its last response was given.
     pub fn has_ended(&self) -> bool {
-        self.0.upgrade().is_none_or(|pending| pending.has_ended())
+        self.request.upgrade().is_none_or(|pending| pending.has_ended())
+    }
+
+    /// When an instance has taken it out of the queue. `None` before.
+    pub fn begun(&self) -> Option<Instant> {
+        self.begun.at()
     }
 }
 

@@ -5,6 +5,8 @@ use crate::host::Respond;
 use crate::request::{Event, Response};
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
 
 /// Whether the client of another server's request has gone.
 pub(crate) type Gone = Box<dyn Fn() -> bool + Send>;
@@ -34,6 +36,17 @@ pub(crate) struct Pending {
     is_cancelled: AtomicBool,
     is_decoupled: bool,
     process: Process,
+    begun: Begun,
+}
+
+/// When an instance has taken a request. It is known longer than the request.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Begun(Arc<OnceLock<Instant>>);
+
+impl Begun {
+    pub(crate) fn at(&self) -> Option<Instant> {
+        self.0.get().copied()
+    }
 }
 
 struct State {
@@ -49,7 +62,15 @@ impl Pending {
     pub(crate) fn new(respond: Respond, is_decoupled: bool) -> Self {
         let state = Mutex::new(State { respond: Some(respond), count: 0, gone: None });
         let process = Process::this();
-        Self { state, is_cancelled: AtomicBool::new(false), is_decoupled, process }
+        let is_cancelled = AtomicBool::new(false);
+        Self { state, is_cancelled, is_decoupled, process, begun: Begun::default() }
+    }
+
+    /// One that notes there when an instance takes it.
+    pub(crate) fn with_begun(respond: Respond, is_decoupled: bool, begun: Begun) -> Self {
+        let mut pending = Self::new(respond, is_decoupled);
+        pending.begun = begun;
+        pending
     }
 
     /// One whose client another server knows.
@@ -57,6 +78,12 @@ impl Pending {
         let pending = Self::new(respond, is_decoupled);
         pending.state.lock().gone = Some(gone);
         pending
+    }
+
+    /// An instance takes it.
+    pub(crate) fn begin(&self, now: Instant) {
+        // It is taken once.
+        let _ = self.begun.0.set(now);
     }
 
     /// Tells the model that nobody waits any more.

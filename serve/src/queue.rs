@@ -141,6 +141,17 @@ impl Queue {
         self.state.lock().lines.values().map(Line::len).sum()
     }
 
+    /// Since when the one has waited that has waited longest.
+    pub(crate) fn oldest(&self) -> Option<Instant> {
+        let state = self.state.lock();
+        let firsts = |line: &Line| {
+            let first = line.waiting.front().map(|queued| queued.since);
+            // Those who were delayed have no order of their own.
+            first.into_iter().chain(line.delayed.iter().map(|queued| queued.since)).min()
+        };
+        state.lines.values().filter_map(firsts).min()
+    }
+
     /// Puts a request into the queue.
     ///
     /// # Errors

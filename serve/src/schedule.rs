@@ -7,6 +7,7 @@ use crate::queue::{Queue, Queued, Rules};
 use crate::request::Request;
 use crate::sequences::Sequences;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// Requests that wait for the instances of a model.
 pub(crate) enum Scheduler {
@@ -41,6 +42,14 @@ impl Scheduler {
         match self {
             Scheduler::Queue(queue) => queue.len(),
             Scheduler::Sequences(sequences) => sequences.len(),
+        }
+    }
+
+    /// Since when the request has waited that has waited longest.
+    pub(crate) fn oldest(&self) -> Option<Instant> {
+        match self {
+            Scheduler::Queue(queue) => queue.oldest(),
+            Scheduler::Sequences(sequences) => sequences.oldest(),
         }
     }
 

@@ -1,5 +1,7 @@
 //! What a model has done.
 
+use crate::failure::Code;
+use crate::recent::{Latency, Recent};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
@@ -11,14 +13,25 @@ pub struct Statistics {
     pub success: u64,
     /// Requests that have failed.
     pub failed: u64,
+    /// The same by the reason.
+    pub failures: Failures,
     /// Inferences: the batch sizes of the requests that succeeded, taken together.
     pub inferences: u64,
     /// Calls of the model.
     pub executions: u64,
+    /// Requests that calls have begun with. They may have ended or not.
+    pub taken: u64,
+    /// Requests with which the model's `execute` has returned.
+    pub computed: u64,
     /// Time that requests have waited, taken together.
     pub queue: Duration,
-    /// Time that requests have been in the model, taken together.
+    /// Time from the begin of a call to the begin of the model's `execute`, for each of its requests, taken together: the
+    /// GIL is waited for, and the requests become Python objects.
+    pub compute_input: Duration,
+    /// Time that requests have been in the model's `execute`, taken together.
     pub compute: Duration,
+    /// Time from the end of `execute` to the end of the call, for each of its requests, taken together: responses are sent.
+    pub compute_output: Duration,
     /// Time from a request to its last response, of those that succeeded, taken together.
     pub success_time: Duration,
     /// The same of those that have failed.
@@ -27,63 +40,185 @@ pub struct Statistics {
     pub last_inference: Duration,
 }
 
+/// Why requests have failed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Failures {
+    /// The queue was full, they have waited too long in it, or the model was being unloaded.
+    pub rejected: u64,
+    /// Nobody waited any more.
+    pub cancelled: u64,
+    /// The model has answered with an error.
+    pub model: u64,
+    /// They did not fit the model.
+    pub other: u64,
+}
+
+/// How long requests have taken in the last minute.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct Latencies {
+    /// From a request to its last response, of those that succeeded.
+    pub request: Latency,
+    /// In the queue.
+    pub queue: Latency,
+    /// Up to the model's `execute`, as [`Statistics::compute_input`].
+    pub compute_input: Latency,
+    /// In the model's `execute`, for each of its requests.
+    pub compute: Latency,
+    /// After it, as [`Statistics::compute_output`].
+    pub compute_output: Latency,
+}
+
+/// How a request has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    Success,
+    Rejected,
+    Cancelled,
+    ByModel,
+    Other,
+}
+
+impl Ended {
+    /// A failure, of a request that an instance has taken or has not.
+    pub(crate) fn of(code: Code, has_begun: bool) -> Self {
+        match (code, has_begun) {
+            (Code::Cancelled, _) => Self::Cancelled,
+            (_, true) => Self::ByModel,
+            (Code::Unavailable, false) => Self::Rejected,
+            _ => Self::Other,
+        }
+    }
+}
+
 /// Counters behind [`Statistics`].
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Counters {
     success: AtomicU64,
-    failed: AtomicU64,
+    rejected: AtomicU64,
+    cancelled: AtomicU64,
+    by_model: AtomicU64,
+    other: AtomicU64,
     inferences: AtomicU64,
     executions: AtomicU64,
+    taken: AtomicU64,
+    computed: AtomicU64,
     queue: AtomicU64,
+    compute_input: AtomicU64,
     compute: AtomicU64,
+    compute_output: AtomicU64,
     success_time: AtomicU64,
     failed_time: AtomicU64,
     last_inference: AtomicU64,
+    recent_requests: Recent,
+    recent_waits: Recent,
+    recent_inputs: Recent,
+    recent_calls: Recent,
+    recent_outputs: Recent,
 }
 
 impl Counters {
     /// A call of the model with requests that have waited for so long.
     pub(crate) fn began(&self, waited: impl Iterator<Item = Duration>) {
         self.executions.fetch_add(1, Ordering::Relaxed);
-        self.queue.fetch_add(waited.map(nanoseconds).sum(), Ordering::Relaxed);
+        for waited in waited {
+            self.taken.fetch_add(1, Ordering::Relaxed);
+            add(&self.queue, waited, 1);
+            self.recent_waits.record(waited, 1);
+        }
     }
 
-    /// The model has returned from a call with so many requests.
-    pub(crate) fn returned(&self, requests: usize, took: Duration) {
-        self.compute
-            .fetch_add(nanoseconds(took).saturating_mul(requests as u64), Ordering::Relaxed);
+    /// `execute` has returned from a call with so many requests: how long it took before, and how long inside.
+    pub(crate) fn computed(&self, requests: usize, before: Duration, inside: Duration) {
+        self.computed.fetch_add(requests as u64, Ordering::Relaxed);
+        add(&self.compute_input, before, requests);
+        add(&self.compute, inside, requests);
+        self.recent_inputs.record(before, requests);
+        self.recent_calls.record(inside, requests);
+    }
+
+    /// A call with so many requests has ended, so long after `execute` has returned.
+    pub(crate) fn sent(&self, requests: usize, took: Duration) {
+        add(&self.compute_output, took, requests);
+        self.recent_outputs.record(took, requests);
     }
 
     /// A request of this batch size has ended, so long after it began.
-    pub(crate) fn ended(&self, size: usize, is_success: bool, took: Duration) {
-        if is_success {
-            self.success.fetch_add(1, Ordering::Relaxed);
-            self.inferences.fetch_add(size as u64, Ordering::Relaxed);
-            self.success_time.fetch_add(nanoseconds(took), Ordering::Relaxed);
-            let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-            self.last_inference.fetch_max(now.as_millis() as u64, Ordering::Relaxed);
-        } else {
-            self.failed.fetch_add(1, Ordering::Relaxed);
-            self.failed_time.fetch_add(nanoseconds(took), Ordering::Relaxed);
+    pub(crate) fn ended(&self, size: usize, ended: Ended, took: Duration) {
+        let counter = match ended {
+            Ended::Success => &self.success,
+            Ended::Rejected => &self.rejected,
+            Ended::Cancelled => &self.cancelled,
+            Ended::ByModel => &self.by_model,
+            Ended::Other => &self.other,
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+        if ended != Ended::Success {
+            return add(&self.failed_time, took, 1);
+        }
+        self.inferences.fetch_add(size as u64, Ordering::Relaxed);
+        add(&self.success_time, took, 1);
+        self.recent_requests.record(took, 1);
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        self.last_inference.fetch_max(now.as_millis() as u64, Ordering::Relaxed);
+    }
+
+    pub(crate) fn latencies(&self) -> Latencies {
+        Latencies {
+            request: self.recent_requests.read(),
+            queue: self.recent_waits.read(),
+            compute_input: self.recent_inputs.read(),
+            compute: self.recent_calls.read(),
+            compute_output: self.recent_outputs.read(),
         }
     }
 
     pub(crate) fn read(&self) -> Statistics {
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let time = |counter: &AtomicU64| Duration::from_nanos(of(counter));
+        let failures = Failures {
+            rejected: of(&self.rejected),
+            cancelled: of(&self.cancelled),
+            model: of(&self.by_model),
+            other: of(&self.other),
+        };
+        let Failures { rejected, cancelled, model, other } = failures;
         Statistics {
             success: of(&self.success),
-            failed: of(&self.failed),
+            failed: rejected + cancelled + model + other,
+            failures,
             inferences: of(&self.inferences),
             executions: of(&self.executions),
-            queue: Duration::from_nanos(of(&self.queue)),
-            compute: Duration::from_nanos(of(&self.compute)),
-            success_time: Duration::from_nanos(of(&self.success_time)),
-            failed_time: Duration::from_nanos(of(&self.failed_time)),
+            taken: of(&self.taken),
+            computed: of(&self.computed),
+            queue: time(&self.queue),
+            compute_input: time(&self.compute_input),
+            compute: time(&self.compute),
+            compute_output: time(&self.compute_output),
+            success_time: time(&self.success_time),
+            failed_time: time(&self.failed_time),
             last_inference: Duration::from_millis(of(&self.last_inference)),
         }
     }
 }
 
-fn nanoseconds(duration: Duration) -> u64 {
-    duration.as_nanos().try_into().unwrap_or(u64::MAX)
+/// Adds a duration for each of so many requests.
+fn add(counter: &AtomicU64, time: Duration, requests: usize) {
+    counter.fetch_add((time.as_nanos() as u64).saturating_mul(requests as u64), Ordering::Relaxed);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Code, Ended};
+
+    #[test]
+    fn a_failure_has_a_reason() {
+        assert_eq!(Ended::of(Code::Unavailable, false), Ended::Rejected);
+        assert_eq!(Ended::of(Code::Unavailable, true), Ended::ByModel);
+        assert_eq!(Ended::of(Code::InvalidArgument, false), Ended::Other);
+        assert_eq!(Ended::of(Code::InvalidArgument, true), Ended::ByModel);
+        assert_eq!(Ended::of(Code::Cancelled, false), Ended::Cancelled);
+        assert_eq!(Ended::of(Code::Cancelled, true), Ended::Cancelled);
+    }
 }

@@ -1,5 +1,6 @@
 //! Requests that an instance runs before its model serves (`model_warmup`).
 
+use crate::activity::Activity;
 use crate::check;
 use crate::config::{ModelConfig, Warmup, WarmupData, WarmupInput};
 use crate::datatype::DataType;
@@ -125,7 +126,8 @@ impl Sample {
                 is_stand_in: false,
             }
         });
-        instance.execute(batch.collect(), &Counters::default());
+        let (counters, activity) = (Counters::default(), Activity::new(String::new()));
+        instance.execute(batch.collect(), &counters, &activity);
         drop(sender);
         // The channel is closed when all requests have got their last responses.
         let errors = events.iter().filter_map(|event| event.response?.err());

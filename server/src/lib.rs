@@ -7,9 +7,13 @@
 mod classes;
 pub mod grpc;
 pub mod http;
+mod memory;
 mod metadata;
 mod metrics;
+mod page;
 mod service;
+mod status;
+mod trace;
 
 pub use hydrozoa_serve::{LoadError, Server, Watch};
 pub use service::{Control, Permit, Service, Settings};

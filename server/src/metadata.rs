@@ -136,7 +136,7 @@ impl Service {
 }
 
 /// A state by Triton's name, and the reason for it.
-fn state(version: Option<i64>, state: State) -> (&'static str, String) {
+pub(crate) fn state(version: Option<i64>, state: State) -> (&'static str, String) {
     match (version, state) {
         // A version that serves is ready, whatever becomes of a later load.
         (Some(_), _) | (None, State::Ready) => ("READY", String::new()),
@@ -170,10 +170,9 @@ fn model_statistics(model: &Model) -> Value {
             "success": of(statistics.success, statistics.success_time),
             "fail": of(statistics.failed, statistics.failed_time),
             "queue": of(statistics.success, statistics.queue),
-            // The interpreter gets the request's own memory and gives its own: there is nothing to measure apart.
-            "compute_input": none,
+            "compute_input": of(statistics.success, statistics.compute_input),
             "compute_infer": of(statistics.success, statistics.compute),
-            "compute_output": none,
+            "compute_output": of(statistics.success, statistics.compute_output),
             "cache_hit": none,
             "cache_miss": none,
         },

@@ -1,9 +1,11 @@
 //! What the protocols share: models, readiness, and how many requests are under way.
 
+use crate::memory::Memory;
+use crate::trace::Tracer;
 use hydrozoa_serve::{Code, Failure, LoadError, Server, State, Watch};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 
@@ -27,6 +29,8 @@ pub struct Settings {
     pub control: Control,
     /// Whether the server is ready only if all models that it should serve are.
     pub strict_readiness: bool,
+    /// Whether `/` is a page for people, and `/status` its figures as JSON.
+    pub page: bool,
     /// Requests that are under way at once. Further ones are refused with a code that says "later".
     pub max_requests: usize,
 }
@@ -38,6 +42,7 @@ impl Default for Settings {
             id: "triton".to_owned(),
             control: Control::Program,
             strict_readiness: true,
+            page: true,
             max_requests: 4096,
         }
     }
@@ -54,6 +59,9 @@ struct Shared {
     /// Loads and unloads that clients have asked for.
     changes: Semaphore,
     is_open: AtomicBool,
+    began: Instant,
+    memory: Memory,
+    tracer: Tracer,
 }
 
 /// As long as it lives, a request counts as under way.
@@ -65,6 +73,9 @@ const CHANGES: usize = 4;
 
 impl Service {
     /// What clients reach of a server's models. It is not ready before [`Service::open`].
+    ///
+    /// With the feature `otel` requests are traced by the tracer provider that the process has now
+    /// (`opentelemetry::global::set_tracer_provider`).
     pub fn new(server: Server, settings: Settings) -> Self {
         let requests = settings.max_requests.clamp(1, Semaphore::MAX_PERMITS);
         Self(Arc::new(Shared {
@@ -72,6 +83,9 @@ impl Service {
             requests: Arc::new(Semaphore::new(requests)),
             changes: Semaphore::new(CHANGES),
             is_open: AtomicBool::new(false),
+            began: Instant::now(),
+            memory: Memory::default(),
+            tracer: Tracer::default(),
             settings,
         }))
     }
@@ -148,6 +162,27 @@ impl Service {
             })
             .await;
         }
+    }
+
+    /// How long it has been there.
+    pub(crate) fn age(&self) -> Duration {
+        self.0.began.elapsed()
+    }
+
+    /// Requests that are under way.
+    pub(crate) fn under_way(&self) -> usize {
+        let most = self.0.settings.max_requests.clamp(1, Semaphore::MAX_PERMITS);
+        most - self.0.requests.available_permits()
+    }
+
+    /// Traces requests.
+    pub(crate) fn tracer(&self) -> &Tracer {
+        &self.0.tracer
+    }
+
+    /// What is known of the interpreters' memory.
+    pub(crate) fn figures(&self) -> &Memory {
+        &self.0.memory
     }
 
     /// Counts a request.

@@ -3,12 +3,19 @@
 mod common;
 
 use common::{Answer, ECHO, FLOATS};
+use opentelemetry_proto::tonic::collector::trace::v1::trace_service_server::{
+    TraceService, TraceServiceServer,
+};
+use opentelemetry_proto::tonic::collector::trace::v1::{
+    ExportTraceServiceRequest, ExportTraceServiceResponse,
+};
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
 
 struct Process {
@@ -218,11 +225,112 @@ fn clients_of_the_command_load_models_if_they_may() {
     process.line("the server is ready");
     let ready = |name: &str| get(http, &format!("/v2/models/{name}/ready")).status;
     assert_eq!((ready("first"), ready("second")), (200, 404));
+    // KServe's agent writes a model's folder and then asks for it.
+    write(folder.path(), "later", ECHO);
+    for name in ["second", "later"] {
+        let mut connection = TcpStream::connect(http).unwrap();
+        let head = format!("POST /v2/repository/models/{name}/load HTTP/1.1\r\nHost: x");
+        let request = format!("{head}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n");
+        connection.write_all(request.as_bytes()).unwrap();
+        assert_eq!(Answer::read(&mut connection).status, 200);
+        assert_eq!(ready(name), 200);
+    }
+}
+
+#[test]
+fn the_command_without_a_repository_says_what_to_do() {
+    let command = std::env::var_os("HYDROZOA_TEST_COMMAND").expect("the suite sets it");
+    // A namespace of its own has another /mnt, whatever the machine has.
+    let in_namespace = |script: &str| {
+        let mut unshare = Command::new("unshare");
+        unshare.args(["--user", "--map-root-user", "--mount", "sh", "-c"]);
+        unshare.arg(format!("mount -t tmpfs none /mnt && {script}")).arg(&command);
+        unshare.stdin(Stdio::null()).output().unwrap()
+    };
+    let output = in_namespace("exec \"$0\" serve");
+    let words = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{words}");
+    assert!(
+        words.contains("no repository of models is named, and there is no /mnt/models"),
+        "{words}"
+    );
+    assert!(words.contains("`hydrozoa serve FOLDER`"), "{words}");
+    // With one it comes as far as the next wrong option.
+    let output = in_namespace(
+        "mkdir /mnt/models && exec \"$0\" serve --load-model m --http-port 0 --grpc-port 0 --metrics-port 0",
+    );
+    let words = String::from_utf8(output.stderr).unwrap();
+    assert!(words.contains("--load-model needs --model-control-mode=explicit"), "{words}");
+}
+
+#[test]
+fn the_command_has_a_page_unless_it_should_have_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut process = Process::start(folder.path(), &[]);
+    let http = process.address("HTTP at ");
+    assert_eq!((get(http, "/").status, get(http, "/status").status), (200, 200));
+    let mut process = Process::start(folder.path(), &["--allow-page=false"]);
+    let http = process.address("HTTP at ");
+    assert_eq!((get(http, "/").status, get(http, "/status").status), (404, 404));
+}
+
+/// A collector of traces.
+struct Collector(Sender<ExportTraceServiceRequest>);
+
+#[tonic::async_trait]
+impl TraceService for Collector {
+    async fn export(
+        &self,
+        request: tonic::Request<ExportTraceServiceRequest>,
+    ) -> Result<tonic::Response<ExportTraceServiceResponse>, tonic::Status> {
+        // The test may have seen what it waits for.
+        let _ = self.0.send(request.into_inner());
+        Ok(tonic::Response::new(ExportTraceServiceResponse::default()))
+    }
+}
+
+#[test]
+fn the_command_sends_traces_to_a_collector() {
+    let folder = tempfile::tempdir().unwrap();
+    write(folder.path(), "m", ECHO);
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
+    let endpoint = format!("http://{}", listener.local_addr().unwrap());
+    let (sender, received) = channel();
+    let incoming = tonic::transport::server::TcpIncoming::from(listener);
+    let collector = TraceServiceServer::new(Collector(sender));
+    runtime.spawn(
+        tonic::transport::Server::builder().add_service(collector).serve_with_incoming(incoming),
+    );
+    let options = ["--otlp-endpoint", &endpoint, "--id", "mine"];
+    let mut process = Process::start(folder.path(), &options);
+    let http = process.address("HTTP at ");
+    process.line("the server is ready");
     let mut connection = TcpStream::connect(http).unwrap();
-    let request = "POST /v2/repository/models/second/load HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
-    connection.write_all(request.as_bytes()).unwrap();
-    assert_eq!(Answer::read(&mut connection).status, 200);
-    assert_eq!(ready("second"), 200);
+    let head = "POST /v2/models/m/infer HTTP/1.1\r\nHost: x\r\nConnection: close";
+    let head = format!("{head}\r\nContent-Length: {}\r\n\r\n", REQUEST.len());
+    connection.write_all(format!("{head}{REQUEST}").as_bytes()).unwrap();
+    Answer::read(&mut connection).ok();
+    // What is left is sent at the end.
+    process.signal("TERM");
+    process.line("the server has ended");
+    let request = received.recv_timeout(common::PATIENCE).unwrap();
+    let [of_resource] = &request.resource_spans[..] else { panic!("{request:#?}") };
+    assert!(format!("{:?}", of_resource.resource).contains("mine"), "{request:#?}");
+    let spans = of_resource.scope_spans.iter().flat_map(|scope| &scope.spans);
+    let mut names: Vec<&str> = spans.map(|span| span.name.as_str()).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["compute", "queue", "request"]);
+
+    for (options, words) in [
+        (
+            &["--otlp-endpoint", "https://x"][..],
+            "--otlp-endpoint https://x: it must begin with http://",
+        ),
+        (&["--otlp-endpoint", "http://x", "--trace-rate", "0"], "--trace-rate must be 1 or more"),
+    ] {
+        Process::start(folder.path(), options).line(words);
+    }
 }
 
 #[test]

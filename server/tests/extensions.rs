@@ -2,17 +2,12 @@
 
 mod common;
 
-use common::{Answer, ECHO, FLOATS, Site};
+use common::{Answer, ECHO, FLOATS, Site, floats};
 use flate2::Compression;
 use flate2::read::{GzDecoder, ZlibDecoder};
 use flate2::write::{GzEncoder, ZlibEncoder};
 use serde_json::{Value, json};
 use std::io::{Read, Write};
-
-/// A request with floats in JSON.
-fn floats(shape: &[i64], data: &[f32]) -> Value {
-    json!({ "inputs": [{ "name": "IN", "datatype": "FP32", "shape": shape, "data": data }] })
-}
 
 /// A request whose JSON has binary data behind it.
 fn binary(site: &Site, path: &str, head: &Value, data: &[u8]) -> Answer {
@@ -245,7 +240,8 @@ fn statistics_and_metrics_have_tritons_names() {
     for line in [
         "# TYPE nv_inference_request_success counter",
         "nv_inference_request_success{model=\"m\",version=\"1\"} 1",
-        "nv_inference_request_failure{model=\"m\",version=\"1\"} 1",
+        "nv_inference_request_failure{model=\"m\",version=\"1\",reason=\"OTHER\"} 1",
+        "nv_inference_request_failure{model=\"m\",version=\"1\",reason=\"REJECTED\"} 0",
         "nv_inference_count{model=\"m\",version=\"1\"} 2",
         "nv_inference_exec_count{model=\"m\",version=\"1\"} 1",
         "nv_inference_pending_request_count{model=\"m\",version=\"1\"} 0",

@@ -20,6 +20,7 @@ mod limited;
 mod lock;
 mod models;
 mod package;
+mod page;
 mod python;
 mod pythons;
 mod quick;
@@ -101,6 +102,8 @@ enum Task {
     Wheel(wheel::Arguments),
     /// The backend of Triton in a real server, beside its Python backend: answers, memory, time; with `--install` only installs it
     Triton(triton::Arguments),
+    /// The page of `hydrozoa serve` in Chromium, with models under load: what it shows, and pictures of it
+    Page(page::Arguments),
     /// Runs joblib's loops, scikit-learn, Dask, Ray and SPDL on interpreters, by the Python package
     Engines(engines::Arguments),
     /// Whether the published interfaces still serve the users of the last release
@@ -124,6 +127,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Demo(arguments) => demo::run(&arguments),
         Task::Test(arguments) => suite::run(&arguments),
         Task::Soak(arguments) => soak::run(&arguments),
+        Task::Page(arguments) => page::run(&arguments),
         Task::Weights(arguments) => large::weights(&arguments),
         Task::Race(arguments) => large::race(&arguments),
         Task::Mixed(arguments) => large::mixed(&arguments),

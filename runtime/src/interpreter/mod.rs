@@ -55,6 +55,8 @@ pub struct Interpreter(pub(crate) Arc<Inner>);
 pub(crate) struct Inner {
     /// Position in its pool, from 0.
     index: usize,
+    /// How many interpreters were there before.
+    generation: usize,
     name: Arc<str>,
     python: Installation,
     table: PayloadTable,
@@ -86,6 +88,11 @@ impl Interpreter {
     /// Its position in its pool, from 0.
     pub fn index(&self) -> usize {
         self.0.index
+    }
+
+    /// How many interpreters its pool has had at this position before ([`Pool::replace`](crate::Pool::replace)).
+    pub fn generation(&self) -> usize {
+        self.0.generation
     }
 
     /// Its name in messages: `interpreter 1` for index 1.

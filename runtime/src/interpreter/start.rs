@@ -96,9 +96,9 @@ impl Configuration {
     }
 }
 
-/// Starts an interpreter for place `index` of a pool.
+/// Starts an interpreter for place `index` of a pool, at which there were so many before.
 pub(crate) fn start(
-    index: usize,
+    (index, generation): (usize, usize),
     name: &str,
     configuration: &Configuration,
 ) -> Result<Interpreter> {
@@ -108,6 +108,7 @@ pub(crate) fn start(
     let main = MainThread::start(name, place, table, configuration, Ending(end.clone()))?;
     let inner = Arc::new(Inner {
         index,
+        generation,
         name: name.into(),
         python: configuration.python.clone(),
         table,

@@ -2,6 +2,7 @@
 
 use super::convert;
 use super::host::{Context, Host, Live};
+use crate::activity::Activity;
 use crate::failure::{Code, Failure};
 use crate::hosted::Lent;
 use crate::pending::Pending;
@@ -10,9 +11,10 @@ use crate::request::Request;
 use crate::statistics::Counters;
 use hydrozoa::{Object, Result, Session};
 use serde_json::Value;
+use std::cell::Cell;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Where a model's code lies.
 #[derive(Clone, Copy)]
@@ -42,6 +44,14 @@ pub(crate) struct Told<'a> {
     /// `CPU`, `GPU` or `MODEL`.
     pub(crate) kind: &'a str,
     pub(crate) device: i32,
+}
+
+/// Who is told how far an execution is.
+struct Clock<'a> {
+    /// It has the GIL.
+    attached: &'a dyn Fn(),
+    /// The model's `execute` has returned, after so long.
+    computed: &'a dyn Fn(Duration),
 }
 
 /// A request, those of its inputs whose memory is somebody else's, and who waits.
@@ -109,26 +119,52 @@ impl<'s> Instance<'s> {
     }
 
     /// Runs a batch. Each of its requests gets its responses, or an error.
-    pub(crate) fn execute(&self, batch: Vec<Queued>, counters: &Counters) {
+    pub(crate) fn execute(&self, batch: Vec<Queued>, counters: &Counters, activity: &Activity) {
         let began = Instant::now();
         let counted = batch.iter().filter(|queued| !queued.is_stand_in);
         let count = counted.clone().count();
         counters.began(counted.map(|queued| began - queued.since));
+        batch.iter().for_each(|queued| queued.pending.begin(began));
+        let _running = activity.begin(count);
         let given = |queued: Queued| (queued.request, Vec::new(), queued.pending);
-        self.execute_given(batch.into_iter().map(given).collect());
-        counters.returned(count, began.elapsed());
+        let returned = Cell::new(None);
+        let clock = Clock {
+            attached: &|| activity.waited(began.elapsed()),
+            // Before a response is sent: whoever has one can see what it took.
+            computed: &|inside| {
+                returned.set(Some(Instant::now()));
+                counters.computed(count, began.elapsed().saturating_sub(inside), inside);
+            },
+        };
+        self.run(batch.into_iter().map(given).collect(), &clock);
+        match returned.get() {
+            Some(returned) => counters.sent(count, returned.elapsed()),
+            None => counters.computed(count, began.elapsed(), Duration::ZERO),
+        }
     }
 
     /// The same for requests that no queue of this crate had.
     pub(crate) fn execute_given(&self, batch: Vec<Given>) {
+        self.run(batch, &Clock { attached: &|| (), computed: &|_| () });
+    }
+
+    fn run(&self, batch: Vec<Given>, clock: &Clock<'_>) {
         let pending: Vec<_> = batch.iter().map(|given| given.2.clone()).collect();
-        let outcome = self.session.with_gil(|| self.run(batch, &pending));
+        let outcome = self.session.with_gil(|| {
+            (clock.attached)();
+            self.answer(batch, &pending, clock)
+        });
         if let Err(failure) = outcome {
             pending.iter().for_each(|pending| pending.fail(failure.clone()));
         }
     }
 
-    fn run(&self, batch: Vec<Given>, pending: &[Arc<Pending>]) -> std::result::Result<(), Failure> {
+    fn answer(
+        &self,
+        batch: Vec<Given>,
+        pending: &[Arc<Pending>],
+        clock: &Clock<'_>,
+    ) -> std::result::Result<(), Failure> {
         let failed = |error: hydrozoa::Error| Failure::new(Code::Internal, error.to_string());
         let requests = batch
             .into_iter()
@@ -136,8 +172,11 @@ impl<'s> Instance<'s> {
                 convert::request(self.session, request, lent, Live(pending))
             })
             .collect::<Result<Vec<_>>>();
-        let answer =
-            requests.and_then(|requests| self.execute.call((requests,))).map_err(failed)?;
+        let requests = requests.map_err(failed)?;
+        let called = Instant::now();
+        let answer = self.execute.call((requests,));
+        (clock.computed)(called.elapsed());
+        let answer = answer.map_err(failed)?;
         if answer.type_name() == "str" {
             return Err(Failure::new(Code::Internal, answer.extract::<String>().map_err(failed)?));
         }

@@ -118,6 +118,11 @@ impl Sequences {
         self.state.lock().len()
     }
 
+    /// Since when the request has waited that has waited longest.
+    pub(crate) fn oldest(&self) -> Option<Instant> {
+        self.state.lock().longest_wait_since()
+    }
+
     /// Puts a request behind those of its sequence.
     ///
     /// # Errors

@@ -126,6 +126,11 @@ impl State {
         self.sequences.values().map(|sequence| sequence.waiting.len()).sum()
     }
 
+    pub(super) fn longest_wait_since(&self) -> Option<Instant> {
+        let firsts = self.sequences.values().filter_map(|sequence| sequence.waiting.front());
+        firsts.map(|queued| queued.since).min()
+    }
+
     pub(super) fn is_closed(&self) -> bool {
         self.is_closed
     }

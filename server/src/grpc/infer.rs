@@ -18,6 +18,7 @@ impl Inference {
         mut request: Request<ModelInferRequest>,
     ) -> Result<Response<ModelInferResponse>, Status> {
         let _permit = request.extensions_mut().remove::<Permit>();
+        let mut trace = self.service.tracer().begin(request.metadata().as_ref(), "grpc");
         let message = request.into_inner();
         let model =
             request::model(self.service.server(), &message.model_name, &message.model_version)
@@ -36,11 +37,14 @@ impl Inference {
         let respond = move |event| drop(sender.send(event));
         let server = self.service.server();
         let (model, ticket) = server.infer(&name, version, request, respond).map_err(status)?;
+        trace.queued(&model, &id);
         let answer = tokio::select! {
-            answer = only(events) => answer.map_err(status)?,
+            answer = only(events) => answer,
             () = self.life.reaches(Stage::Ended) => return Err(Life::cut()),
         };
+        trace.end(&ticket, answer.as_ref().err());
         drop(ticket);
+        let answer = answer.map_err(status)?;
         let most = self.options.max_response_size;
         let origin = Origin { model: &model, id: &id, wanted: &wanted, most };
         response::write(&origin, answer).map(Response::new).map_err(status)

@@ -82,13 +82,12 @@ fn statistics_of(model: &Model) -> ModelStatistics {
         inference_count: done.inferences,
         execution_count: done.executions,
         inference_stats: Some(InferStatistics {
-            success: duration(done.success, done.queue + done.compute),
-            fail: duration(done.failed, Duration::ZERO),
+            success: duration(done.success, done.success_time),
+            fail: duration(done.failed, done.failed_time),
             queue: duration(done.success, done.queue),
-            // Inputs and outputs are not copied, so they take no time of their own.
-            compute_input: duration(done.success, Duration::ZERO),
+            compute_input: duration(done.success, done.compute_input),
             compute_infer: duration(done.success, done.compute),
-            compute_output: duration(done.success, Duration::ZERO),
+            compute_output: duration(done.success, done.compute_output),
             cache_hit: none,
             cache_miss: none,
         }),

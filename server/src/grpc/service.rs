@@ -134,7 +134,9 @@ impl GrpcInferenceService for Inference {
         let permit = request.extensions_mut().remove::<Permit>();
         let ends_at_error =
             request.metadata().get("triton_grpc_error").is_some_and(|value| value == "true");
-        Ok(Response::new(stream::start(self, request.into_inner(), permit, ends_at_error)))
+        let headers = request.metadata().as_ref().clone();
+        let inbound = request.into_inner();
+        Ok(Response::new(stream::start(self, headers, inbound, permit, ends_at_error)))
     }
 
     async fn repository_index(

@@ -13,11 +13,13 @@ use super::request::{self, Wanted};
 use super::response::{self, Origin};
 use super::service::Inference;
 use super::status::status;
+use crate::trace::Trace;
 use hydrozoa_serve::{Event, Failure, Model, Response, Ticket};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use tokio::sync::mpsc;
 use tonic::codegen::BoxStream;
+use tonic::codegen::http::HeaderMap;
 use tonic::{Status, Streaming};
 use unread::{Counted, Items, Unread};
 
@@ -39,12 +41,15 @@ struct Call {
     /// The response of a usual model. It is sent when the request has ended.
     held: Option<(Answer, Counted)>,
     /// Dropping it cancels the request.
-    _ticket: Ticket,
+    ticket: Ticket,
+    trace: Trace,
     _permit: Permit,
 }
 
 struct Conversation {
     service: Inference,
+    /// What the client says of the stream.
+    headers: HeaderMap,
     ends_at_error: bool,
     unread: Arc<Unread>,
     calls: BTreeMap<u64, Call>,
@@ -61,6 +66,7 @@ struct Conversation {
 /// `ends_at_error` lets the first error end the stream, with its status.
 pub(super) fn start(
     service: &Inference,
+    headers: HeaderMap,
     inbound: Streaming<ModelInferRequest>,
     permit: Option<Permit>,
     ends_at_error: bool,
@@ -69,6 +75,7 @@ pub(super) fn start(
     let (out, items) = mpsc::unbounded_channel();
     let conversation = Conversation {
         service: service.clone(),
+        headers,
         ends_at_error,
         unread: Arc::default(),
         calls: BTreeMap::new(),
@@ -153,6 +160,7 @@ impl Conversation {
 
     fn begin(&self, number: u64, message: ModelInferRequest) -> Result<Call, Status> {
         let permit = self.service.admission.request()?;
+        let mut trace = self.service.service.tracer().begin(&self.headers, "grpc");
         let (name, version) = (message.model_name.clone(), message.model_version.clone());
         let wanted_version = request::version(&version).map_err(status)?;
         let (request, wanted) = request::read(message).map_err(status)?;
@@ -165,13 +173,15 @@ impl Conversation {
         let server = self.service.service.server();
         let (model, ticket) =
             server.infer(&name, wanted_version, request, respond).map_err(status)?;
-        Ok(Call { model, id, version, wanted, held: None, _ticket: ticket, _permit: permit })
+        trace.queued(&model, &id);
+        Ok(Call { model, id, version, wanted, held: None, ticket, trace, _permit: permit })
     }
 
     /// Something has happened to a request.
     fn event(&mut self, number: u64, event: Event, counted: Option<Counted>) -> Result<(), Status> {
         let Some(call) = self.calls.get(&number) else { return Ok(()) };
         let is_decoupled = call.model.config().is_decoupled();
+        let failure = event.response.as_ref().and_then(|response| response.as_ref().err().cloned());
         let is_final = event.is_final || !is_decoupled;
         let most = self.service.options.max_response_size;
         let answer = match event.response {
@@ -190,8 +200,10 @@ impl Conversation {
             call.held = call.held.take().or(answer);
             answer = if event.is_final { call.held.take() } else { None };
         }
-        if event.is_final {
-            self.calls.remove(&number);
+        if event.is_final
+            && let Some(call) = self.calls.remove(&number)
+        {
+            call.trace.end(&call.ticket, failure.as_ref());
         }
         if let Some(answer) = answer {
             self.answer(number, is_decoupled, answer);

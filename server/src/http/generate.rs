@@ -8,6 +8,7 @@ use super::read::Reader;
 use super::reply::field;
 use super::routes::{Front, Target};
 use crate::service::Permit;
+use crate::trace::Trace;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{HeaderValue, header};
@@ -67,6 +68,7 @@ async fn begin(front: &Front, target: &Target, request: Request) -> Result<Respo
     let permit = front.service.admit()?;
     let model = front.service.server().model(&target.name, target.version)?;
     let (parts, body) = request.into_parts();
+    let mut trace = front.service.tracer().begin(&parts.headers, "http");
     let mut reader = Reader::decoded(body, &parts.headers, &front.limits).await?;
     let json = reader.rest().await?;
     let limit = front.limits.max_input_size;
@@ -98,6 +100,7 @@ async fn begin(front: &Front, target: &Target, request: Request) -> Result<Respo
     };
     let server = front.service.server();
     let (model, ticket) = server.infer(&target.name, target.version, request, respond)?;
+    trace.queued(&model, &id);
     Ok(Responses {
         id,
         model,
@@ -105,7 +108,9 @@ async fn begin(front: &Front, target: &Target, request: Request) -> Result<Respo
         waiting,
         limit,
         is_over: false,
-        _ticket: ticket,
+        failure: None,
+        trace: Some(trace),
+        ticket,
         _permit: permit,
     })
 }
@@ -134,7 +139,11 @@ struct Responses {
     waiting: Arc<AtomicUsize>,
     limit: usize,
     is_over: bool,
-    _ticket: Ticket,
+    /// The last error.
+    failure: Option<Failure>,
+    /// `None` when it has ended.
+    trace: Option<Trace>,
+    ticket: Ticket,
     _permit: Permit,
 }
 
@@ -153,10 +162,14 @@ impl Responses {
         Poll::Ready(match ready!(self.events.poll_recv(context)) {
             Some(Sent::Response(response)) => {
                 self.waiting.fetch_sub(size(&response), Ordering::Relaxed);
+                self.failure = response.as_ref().err().cloned();
                 Some(response.map_err(Problem::from))
             }
             Some(Sent::End) => {
                 self.is_over = true;
+                if let Some(trace) = self.trace.take() {
+                    trace.end(&self.ticket, self.failure.as_ref());
+                }
                 None
             }
             None => {

@@ -6,6 +6,7 @@ use super::read::Reader;
 use super::reply::{HEADER_LENGTH, Reply};
 use super::request::{Planned, Wanted};
 use super::routes::{Front, Target};
+use crate::trace::Trace;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode};
@@ -26,10 +27,18 @@ pub(crate) async fn infer(
         return Err(Problem::new(StatusCode::NOT_IMPLEMENTED, words));
     }
     let (parts, body) = request.into_parts();
-    let Planned { request, wanted, .. } = receive(&front, &model, &parts.headers, body).await?;
+    let trace = front.service.tracer().begin(&parts.headers, "http");
+    let received = receive(&front, &model, &parts.headers, body).await;
+    let Planned { request, wanted, .. } = match received {
+        Ok(planned) => planned,
+        Err(problem) => {
+            trace.refuse(&problem.message);
+            return Err(problem);
+        }
+    };
     drop(model);
     let id = request.id.clone();
-    let (model, response) = single(&front, &target, request).await?;
+    let (model, response) = single(&front, &target, request, trace).await?;
     // Binary outputs cost nothing here.
     let in_json = response.outputs.iter().filter(|output| !wanted.form(&output.name).binary);
     let size = in_json.map(|output| output.data.len()).sum();
@@ -158,7 +167,9 @@ async fn single(
     front: &Front,
     target: &Target,
     request: hydrozoa_serve::Request,
+    mut trace: Trace,
 ) -> Result<(Arc<Model>, hydrozoa_serve::Response), Problem> {
+    let id = request.id.clone();
     let (sender, answer) = oneshot::channel();
     let (mut sender, mut first, mut count) = (Some(sender), None, 0);
     let respond = move |event: Event| {
@@ -177,9 +188,11 @@ async fn single(
     };
     let server = front.service.server();
     let (model, ticket) = server.infer(&target.name, target.version, request, respond)?;
+    trace.queued(&model, &id);
     let outcome = answer.await.unwrap_or_else(|_| {
         Err(Failure::new(Code::Internal, "the model has ended without a response"))
     });
+    trace.end(&ticket, outcome.as_ref().err());
     drop(ticket);
     Ok((model, outcome?))
 }

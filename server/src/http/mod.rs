@@ -10,6 +10,7 @@ mod encode;
 mod generate;
 mod infer;
 mod listen;
+mod page;
 mod params;
 mod parse;
 mod patience;

@@ -4,7 +4,7 @@ use super::drain::drain;
 use super::params::Fields;
 use super::problem::{JSON, Problem};
 use super::read::Reader;
-use super::{Limits, generate, infer};
+use super::{Limits, generate, infer, page};
 use crate::service::{Service, blocking};
 use axum::Router;
 use axum::extract::{FromRequestParts, RawPathParams, Request, State};
@@ -24,7 +24,7 @@ pub(crate) struct Front {
     pub(crate) limits: Arc<Limits>,
 }
 
-/// The endpoints of the protocol and of its extensions, and `/metrics`.
+/// The endpoints of the protocol and of its extensions, `/metrics`, and the page of [`Settings::page`](crate::Settings::page).
 pub fn router(service: &Service, limits: &Limits) -> Router {
     let mut router = Router::new()
         .route("/v2", get(metadata))
@@ -57,6 +57,9 @@ pub fn router(service: &Service, limits: &Limits) -> Router {
             .route(&format!("{model}/infer"), post(infer::infer))
             .route(&format!("{model}/generate"), post(generate::generate))
             .route(&format!("{model}/generate_stream"), post(generate::generate_stream));
+    }
+    if service.settings().page {
+        router = router.route("/", get(page::page)).route("/status", get(page::status));
     }
     finish(with_metrics(router), service, limits)
 }

@@ -6,7 +6,7 @@
 use hydrozoa_serve::{DataType, Server};
 use hydrozoa_server::http::{Address, Limits, Listener, router, serve};
 use hydrozoa_server::{Control, Service, Settings};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -212,6 +212,11 @@ fn unchunked(mut body: &[u8]) -> Option<Vec<u8>> {
         all.extend_from_slice(body.get(end + 2..end + 2 + length)?);
         body = body.get(end + 2 + length + 2..)?;
     }
+}
+
+/// A request with floats in JSON.
+pub fn floats(shape: &[i64], data: &[f32]) -> Value {
+    json!({ "inputs": [{ "name": "IN", "datatype": "FP32", "shape": shape, "data": data }] })
 }
 
 /// A configuration with one input and one output of floats.

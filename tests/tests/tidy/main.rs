@@ -4,6 +4,7 @@
 //! nothing. A rule that reads words reads the text ([`sources`]).
 
 mod capi_floors;
+mod deploy;
 mod documents;
 mod errors;
 mod layers;
