@@ -134,6 +134,10 @@ struct Network {
     /// Requests under way at once; further ones are told to come later
     #[arg(long, value_name = "N", default_value_t = Settings::default().max_requests)]
     max_requests: usize,
+    /// Let clients on this machine have inputs and outputs in POSIX shared memory; they can read and write all of it that this
+    /// process can
+    #[arg(long, value_name = "BOOL", default_value_t = false, action = ArgAction::Set)]
+    allow_client_shm: bool,
     /// Have metrics on a port of their own, too
     #[arg(long, value_name = "BOOL", default_value_t = true, action = ArgAction::Set)]
     allow_metrics: bool,
@@ -289,6 +293,7 @@ fn service(options: &Options) -> Result<Service> {
     settings.id.clone_from(&options.id);
     settings.strict_readiness = options.models.strict_readiness;
     settings.max_requests = options.network.max_requests;
+    settings.client_shared_memory = options.network.allow_client_shm;
     if options.models.model_control_mode == Mode::Explicit {
         settings.control = Control::Clients;
     }

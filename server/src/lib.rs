@@ -7,6 +7,7 @@
 mod classes;
 pub mod grpc;
 pub mod http;
+mod memory;
 mod metadata;
 mod metrics;
 mod service;

@@ -1,5 +1,6 @@
 //! What the protocols share: models, readiness, and how many requests are under way.
 
+use crate::memory::Regions;
 use hydrozoa_serve::{Code, Failure, LoadError, Server, State, Watch};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,6 +30,9 @@ pub struct Settings {
     pub strict_readiness: bool,
     /// Requests that are under way at once. Further ones are refused with a code that says "later".
     pub max_requests: usize,
+    /// Whether clients on the same machine may name objects of POSIX shared memory, which the server reads inputs from and writes
+    /// outputs to. Who may, can read and write all such objects that the server's user can.
+    pub client_shared_memory: bool,
 }
 
 impl Default for Settings {
@@ -39,6 +43,7 @@ impl Default for Settings {
             control: Control::Program,
             strict_readiness: true,
             max_requests: 4096,
+            client_shared_memory: false,
         }
     }
 }
@@ -53,6 +58,7 @@ struct Shared {
     requests: Arc<Semaphore>,
     /// Loads and unloads that clients have asked for.
     changes: Semaphore,
+    regions: Regions,
     is_open: AtomicBool,
 }
 
@@ -71,6 +77,7 @@ impl Service {
             server,
             requests: Arc::new(Semaphore::new(requests)),
             changes: Semaphore::new(CHANGES),
+            regions: Regions::new(settings.client_shared_memory),
             is_open: AtomicBool::new(false),
             settings,
         }))
@@ -84,6 +91,11 @@ impl Service {
     /// The settings.
     pub fn settings(&self) -> &Settings {
         &self.0.settings
+    }
+
+    /// The memory that clients share with the server.
+    pub(crate) fn regions(&self) -> &Regions {
+        &self.0.regions
     }
 
     /// From now on the service is ready if its models are.

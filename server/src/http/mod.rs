@@ -15,6 +15,7 @@ mod parse;
 mod patience;
 mod problem;
 mod read;
+mod regions;
 mod reply;
 mod request;
 mod routes;

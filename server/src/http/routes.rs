@@ -4,7 +4,7 @@ use super::drain::drain;
 use super::params::Fields;
 use super::problem::{JSON, Problem};
 use super::read::Reader;
-use super::{Limits, generate, infer};
+use super::{Limits, generate, infer, regions};
 use crate::service::{Service, blocking};
 use axum::Router;
 use axum::extract::{FromRequestParts, RawPathParams, Request, State};
@@ -40,14 +40,7 @@ pub fn router(service: &Service, limits: &Limits) -> Router {
         .route("/v2/logging", get(no_logging).post(no_logging))
         .route("/v2/trace/setting", get(no_trace).post(no_trace))
         .route("/v2/models/{model}/trace/setting", get(no_trace).post(no_trace));
-    for kind in ["systemsharedmemory", "cudasharedmemory"] {
-        router = router
-            .route(&format!("/v2/{kind}/status"), get(no_regions))
-            .route(&format!("/v2/{kind}/region/{{region}}/status"), get(no_region))
-            .route(&format!("/v2/{kind}/unregister"), post(no_memory))
-            .route(&format!("/v2/{kind}/region/{{region}}/register"), post(no_memory))
-            .route(&format!("/v2/{kind}/region/{{region}}/unregister"), post(no_memory));
-    }
+    router = regions::routes(router);
     for model in ["/v2/models/{model}", "/v2/models/{model}/versions/{version}"] {
         router = router
             .route(model, get(model_metadata))
@@ -118,7 +111,7 @@ fn json_response(status: StatusCode, value: &Value) -> Response {
     (status, [(header::CONTENT_TYPE, JSON)], value.to_string()).into_response()
 }
 
-fn found(value: &Value) -> Response {
+pub(crate) fn found(value: &Value) -> Response {
     json_response(StatusCode::OK, value)
 }
 
@@ -171,7 +164,7 @@ async fn metrics(State(front): State<Front>) -> Response {
 }
 
 /// The fields of a request that may be empty.
-async fn fields<T>(
+pub(crate) async fn fields<T>(
     front: &Front,
     request: Request,
     read: impl FnOnce(Fields<'_>) -> Result<T, Problem>,
@@ -231,7 +224,7 @@ async fn unload(
     Ok(done())
 }
 
-fn done() -> Response {
+pub(crate) fn done() -> Response {
     [(header::CONTENT_TYPE, JSON)].into_response()
 }
 
@@ -246,18 +239,4 @@ async fn no_logging() -> Problem {
 
 async fn no_trace() -> Problem {
     Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the server does not support tracing")
-}
-
-async fn no_regions() -> Response {
-    found(&json!([]))
-}
-
-async fn no_region(params: RawPathParams) -> Problem {
-    let region = params.iter().next().map(|(_, value)| value.to_owned()).unwrap_or_default();
-    let words = format!("Unable to find shared memory region: '{region}'");
-    Problem::new(StatusCode::NOT_FOUND, words)
-}
-
-async fn no_memory() -> Problem {
-    Problem::new(StatusCode::NOT_IMPLEMENTED, "Client shared memory is disabled.")
 }

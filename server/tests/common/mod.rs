@@ -192,6 +192,13 @@ impl Answer {
         self.json()
     }
 
+    /// A response that says OK and nothing else.
+    #[track_caller]
+    pub fn ok_empty(&self) {
+        let text = String::from_utf8_lossy(&self.body);
+        assert!(self.status == 200 && text.is_empty(), "{}: {text}", self.status);
+    }
+
     /// The message of a response that says that something is wrong.
     pub fn error(&self, status: u16) -> String {
         let text = String::from_utf8_lossy(&self.body);
