@@ -1,6 +1,7 @@
 //! What the protocols share: models, readiness, and how many requests are under way.
 
 use crate::memory::Regions;
+use hydrozoa_serve::host::Overrides;
 use hydrozoa_serve::{Code, Failure, LoadError, Server, State, Watch};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -178,13 +179,14 @@ impl Service {
         })
     }
 
-    /// Loads a model for a client.
+    /// Loads a model for a client, with what the client has sent in the place of the repository's.
     ///
     /// # Errors
     ///
     /// With words for the client.
-    pub async fn load(&self, name: &str) -> Result<(), Failure> {
-        self.change(name, Server::load, "load").await
+    pub async fn load(&self, name: &str, overrides: Overrides) -> Result<(), Failure> {
+        let load = move |server: &Server, name: &str| server.load_with(name, &overrides);
+        self.change(name, load, "load").await
     }
 
     /// Unloads a model for a client, when what waits for it is served.
@@ -199,7 +201,7 @@ impl Service {
     async fn change(
         &self,
         name: &str,
-        change: fn(&Server, &str) -> Result<(), LoadError>,
+        change: impl FnOnce(&Server, &str) -> Result<(), LoadError> + Send + 'static,
         verb: &str,
     ) -> Result<(), Failure> {
         if self.0.settings.control != Control::Clients {
@@ -213,7 +215,7 @@ impl Service {
             let code = match &error {
                 LoadError::Unknown { .. } => Code::NotFound,
                 LoadError::Busy { .. } => Code::Unavailable,
-                LoadError::Thread { .. } => Code::Internal,
+                LoadError::Thread { .. } | LoadError::File { .. } => Code::Internal,
                 _ => Code::InvalidArgument,
             };
             Failure::new(code, format!("failed to {verb} '{name}', {error}"))

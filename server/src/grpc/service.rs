@@ -151,8 +151,8 @@ impl GrpcInferenceService for Inference {
     ) -> Result<Response<RepositoryModelLoadResponse>, Status> {
         let RepositoryModelLoadRequest { repository_name, model_name, parameters } =
             request.into_inner();
-        models::check_load(&repository_name, &model_name, &parameters).map_err(status)?;
-        self.service.load(&model_name).await.map_err(status)?;
+        let overrides = models::overrides(&repository_name, parameters).map_err(status)?;
+        self.service.load(&model_name, overrides).await.map_err(status)?;
         Ok(Response::new(RepositoryModelLoadResponse {}))
     }
 

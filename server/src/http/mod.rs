@@ -17,6 +17,7 @@ mod problem;
 mod read;
 mod regions;
 mod reply;
+mod repository;
 mod request;
 mod routes;
 

@@ -68,7 +68,7 @@ async fn register(
     let missing = |field: &str| {
         Problem::bad(format!("Shared memory register request has no '{field}' field"))
     };
-    let (key, offset, size) = fields(&front, request, |fields| {
+    let (key, offset, size) = fields(&front, request, move |fields| {
         let key: Option<String> = fields.read("key")?;
         let offset: Option<u64> = fields.read("offset")?;
         let size: Option<u64> = fields.read("byte_size")?;

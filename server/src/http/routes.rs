@@ -4,8 +4,8 @@ use super::drain::drain;
 use super::params::Fields;
 use super::problem::{JSON, Problem};
 use super::read::Reader;
-use super::{Limits, generate, infer, regions};
-use crate::service::{Service, blocking};
+use super::{Limits, generate, infer, regions, repository};
+use crate::service::Service;
 use axum::Router;
 use axum::extract::{FromRequestParts, RawPathParams, Request, State};
 use axum::http::request::Parts;
@@ -31,16 +31,10 @@ pub fn router(service: &Service, limits: &Limits) -> Router {
         .route("/v2/health/live", get(live))
         .route("/v2/health/ready", get(ready))
         .route("/v2/models/stats", get(all_statistics))
-        .route("/v2/repository/index", post(index))
-        .route("/v2/repository/{repository}/index", post(index))
-        .route("/v2/repository/models/{model}/load", post(load))
-        .route("/v2/repository/models/{model}/unload", post(unload))
-        .route("/v2/repository/{repository}/models/{model}/load", post(no_repository))
-        .route("/v2/repository/{repository}/models/{model}/unload", post(no_repository))
         .route("/v2/logging", get(no_logging).post(no_logging))
         .route("/v2/trace/setting", get(no_trace).post(no_trace))
         .route("/v2/models/{model}/trace/setting", get(no_trace).post(no_trace));
-    router = regions::routes(router);
+    router = repository::routes(regions::routes(router));
     for model in ["/v2/models/{model}", "/v2/models/{model}/versions/{version}"] {
         router = router
             .route(model, get(model_metadata))
@@ -164,72 +158,25 @@ async fn metrics(State(front): State<Front>) -> Response {
 }
 
 /// The fields of a request that may be empty.
-pub(crate) async fn fields<T>(
+pub(crate) async fn fields<T: Send + 'static>(
     front: &Front,
     request: Request,
-    read: impl FnOnce(Fields<'_>) -> Result<T, Problem>,
+    read: impl FnOnce(Fields<'_>) -> Result<T, Problem> + Send + 'static,
 ) -> Result<T, Problem> {
     let body: BytesMut = Reader::new(request.into_body(), &front.limits)?.rest().await?;
-    let json = if body.is_empty() { &b"{}"[..] } else { &body };
-    let fields = serde_json::from_slice(json).map_err(|error| {
-        Problem::bad(format!("failed to parse the request JSON buffer: {error}"))
-    })?;
-    read(fields)
-}
-
-async fn index(State(front): State<Front>, request: Request) -> Result<Response, Problem> {
-    let is_ready = fields(&front, request, |fields| fields.read("ready")).await?;
-    let service = front.service.clone();
-    // It reads the repositories' folders.
-    let index = blocking(move || service.index(is_ready.unwrap_or_default())).await;
-    Ok(found(&index))
-}
-
-async fn load(
-    State(front): State<Front>,
-    target: Target,
-    request: Request,
-) -> Result<Response, Problem> {
-    fields(&front, request, |fields| {
-        let Some(parameters) = fields.get("parameters") else { return Ok(()) };
-        let parameters: Fields<'_> = super::params::read("parameters", parameters)?;
-        match parameters.0.first() {
-            None => Ok(()),
-            Some((name, _)) => Err(Problem::new(
-                StatusCode::NOT_IMPLEMENTED,
-                format!(
-                    "this server loads models as their folders have them, and not with '{name}'"
-                ),
-            )),
-        }
-    })
-    .await?;
-    front.service.load(&target.name).await?;
-    Ok(done())
-}
-
-async fn unload(
-    State(front): State<Front>,
-    target: Target,
-    request: Request,
-) -> Result<Response, Problem> {
-    fields(&front, request, |fields| {
-        let Some(parameters) = fields.get("parameters") else { return Ok(()) };
-        let parameters: Fields<'_> = super::params::read("parameters", parameters)?;
-        // No model depends on others, so there is nothing further to unload.
-        parameters.read::<bool>("unload_dependents").map(drop)
-    })
-    .await?;
-    front.service.unload(&target.name).await?;
-    Ok(done())
+    let size = body.len();
+    let parse = move || {
+        let json = if body.is_empty() { &b"{}"[..] } else { &body };
+        let fields = serde_json::from_slice(json).map_err(|error| {
+            Problem::bad(format!("failed to parse the request JSON buffer: {error}"))
+        })?;
+        read(fields)
+    };
+    super::apart(size, parse).await
 }
 
 pub(crate) fn done() -> Response {
     [(header::CONTENT_TYPE, JSON)].into_response()
-}
-
-async fn no_repository() -> Problem {
-    Problem::new(StatusCode::NOT_IMPLEMENTED, "'repository_name' specification is not supported")
 }
 
 async fn no_logging() -> Problem {
