@@ -11,6 +11,10 @@ mod memory;
 mod metadata;
 mod metrics;
 mod service;
+mod tls;
+mod tokens;
 
 pub use hydrozoa_serve::{LoadError, Server, Watch};
 pub use service::{Control, Permit, Service, Settings};
+pub use tls::{Tls, TlsError};
+pub use tokens::{TokenError, Tokens};

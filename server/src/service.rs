@@ -1,6 +1,8 @@
 //! What the protocols share: models, readiness, and how many requests are under way.
 
 use crate::memory::Regions;
+use crate::tokens::Tokens;
+use axum::http::HeaderValue;
 use hydrozoa_serve::host::Overrides;
 use hydrozoa_serve::{Code, Failure, LoadError, Server, State, Watch};
 use std::sync::Arc;
@@ -34,6 +36,8 @@ pub struct Settings {
     /// Whether clients on the same machine may name objects of POSIX shared memory, which the server reads inputs from and writes
     /// outputs to. Who may, can read and write all such objects that the server's user can.
     pub client_shared_memory: bool,
+    /// Tokens, of which clients must show one. Only whether the server lives and is ready is told to all.
+    pub tokens: Option<Tokens>,
 }
 
 impl Default for Settings {
@@ -45,6 +49,7 @@ impl Default for Settings {
             strict_readiness: true,
             max_requests: 4096,
             client_shared_memory: false,
+            tokens: None,
         }
     }
 }
@@ -161,6 +166,11 @@ impl Service {
             })
             .await;
         }
+    }
+
+    /// Whether a client that has sent this header may ask for more than the server's health.
+    pub(crate) fn knows(&self, authorization: Option<&HeaderValue>) -> bool {
+        self.settings().tokens.as_ref().is_none_or(|tokens| tokens.admit(authorization))
     }
 
     /// Counts a request.

@@ -10,7 +10,7 @@ use axum::Router;
 use axum::extract::{FromRequestParts, RawPathParams, Request, State};
 use axum::http::request::Parts;
 use axum::http::{StatusCode, header};
-use axum::middleware::from_fn_with_state;
+use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use bytes::BytesMut;
@@ -64,8 +64,22 @@ fn finish(router: Router<Front>, service: &Service, limits: &Limits) -> Router {
         .method_not_allowed_fallback(async || {
             Problem::new(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed")
         })
+        .layer(from_fn_with_state(front.clone(), authorize))
         .layer(from_fn_with_state(front.limits.clone(), drain))
         .with_state(front)
+}
+
+/// What is told to everybody.
+const OPEN: [&str; 2] = ["/v2/health/live", "/v2/health/ready"];
+
+/// Refuses who has no token, if the server wants one.
+async fn authorize(State(front): State<Front>, request: Request, next: Next) -> Response {
+    let shown = request.headers().get(header::AUTHORIZATION);
+    if OPEN.contains(&request.uri().path()) || front.service.knows(shown) {
+        return next.run(request).await;
+    }
+    let words = "the server wants a token that it knows, in the header `Authorization: Bearer TOKEN`";
+    Problem::new(StatusCode::UNAUTHORIZED, words).into_response()
 }
 
 /// The model and the version that a path names.
