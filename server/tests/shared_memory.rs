@@ -137,7 +137,7 @@ fn inputs_and_outputs_may_be_in_shared_memory() {
 }
 
 #[test]
-fn shared_memory_that_makes_no_sense_is_refused_in_tritons_words() {
+fn regions_that_make_no_sense_are_refused_in_tritons_words() {
     let site = site();
     let object = Object::new("wrong", 64);
     let link = Object::new("link", 0);
@@ -227,6 +227,10 @@ fn shared_memory_that_makes_no_sense_is_refused_in_tritons_words() {
         let message = register(&site, name, key, offset, size).error(400);
         assert!(message.contains(words), "{message}");
     }
+    bodies_that_make_no_sense_are_refused(&site);
+}
+
+fn bodies_that_make_no_sense_are_refused(site: &Site) {
     let register = "/v2/systemsharedmemory/region/n/register";
     for (body, words) in [
         ("", "Shared memory register request has no 'key' field"),
@@ -238,6 +242,13 @@ fn shared_memory_that_makes_no_sense_is_refused_in_tritons_words() {
     }
     let message = site.post("/v2/systemsharedmemory/register", "{\"key\":\"k\",\"byte_size\":1}");
     assert!(message.error(400).starts_with("'region name' is necessary"));
+}
+
+#[test]
+fn tensors_that_do_not_fit_shared_memory_are_refused_in_tritons_words() {
+    let site = site();
+    let object = Object::new("small", 64);
+    register(&site, "r", &object.key, json!(16), json!(32)).ok_empty();
     let right = part("r", 0, 8);
     for (input, output, words) in [
         (part("r", 32, 0), json!({}), "Invalid offset for shared memory region: 'r'"),

@@ -53,7 +53,9 @@ pub async fn serve(
                 let tls = listener.tls().cloned();
                 connections.spawn(async move {
                     match stream {
-                        Stream::Tcp(stream) => secured(stream, tls, router, &limits, is_ending).await,
+                        Stream::Tcp(stream) => {
+                            secured(stream, tls, router, &limits, is_ending).await
+                        }
                         Stream::Unix(stream) => {
                             secured(stream, tls, router, &limits, is_ending).await
                         }

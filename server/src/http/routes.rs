@@ -78,7 +78,8 @@ async fn authorize(State(front): State<Front>, request: Request, next: Next) -> 
     if OPEN.contains(&request.uri().path()) || front.service.knows(shown) {
         return next.run(request).await;
     }
-    let words = "the server wants a token that it knows, in the header `Authorization: Bearer TOKEN`";
+    let words =
+        "the server wants a token that it knows, in the header `Authorization: Bearer TOKEN`";
     Problem::new(StatusCode::UNAUTHORIZED, words).into_response()
 }
 
