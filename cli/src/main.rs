@@ -11,6 +11,7 @@ mod doctor;
 mod inspect;
 mod package;
 mod python;
+mod security;
 mod serve;
 #[cfg(feature = "otel")]
 mod traces;

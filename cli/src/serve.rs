@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::{ArgAction, ValueEnum};
 use hydrozoa_server::grpc;
 use hydrozoa_server::http::{self, Address, Limits, Listener};
-use hydrozoa_server::{Control, Service, Settings, Watch};
+use hydrozoa_server::{Control, Service, Settings, Tls, Watch};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
@@ -17,6 +17,7 @@ use tokio::task::JoinHandle;
 use tracing::level_filters::LevelFilter;
 
 use crate::Choice;
+use crate::security::Security;
 
 /// Options that tritonserver has too have its names.
 #[derive(clap::Args)]
@@ -39,6 +40,8 @@ pub struct Options {
     #[cfg(feature = "otel")]
     #[command(flatten)]
     traces: crate::traces::TraceOptions,
+    #[command(flatten)]
+    security: Security,
     #[command(flatten)]
     log: Log,
 }
@@ -143,6 +146,10 @@ struct Network {
     /// Have a page for people at `/`, and its figures at `/status`
     #[arg(long, value_name = "BOOL", default_value_t = true, action = ArgAction::Set)]
     allow_page: bool,
+    /// Let clients on this machine have inputs and outputs in POSIX shared memory; they can read and write all of it that this
+    /// process can
+    #[arg(long, value_name = "BOOL", default_value_t = false, action = ArgAction::Set)]
+    allow_client_shm: bool,
     /// Have metrics on a port of their own, too
     #[arg(long, value_name = "BOOL", default_value_t = true, action = ArgAction::Set)]
     allow_metrics: bool,
@@ -217,7 +224,7 @@ fn address(host: &str, port: u16) -> Address {
     }
 }
 
-async fn bind(what: &str, address: &Address) -> Result<Listener> {
+async fn bind(what: &str, address: &Address, tls: &Option<Tls>) -> Result<Listener> {
     let listener = Listener::bind(address)
         .await
         .with_context(|| format!("listening at {address} for {what}"))?;
@@ -225,7 +232,10 @@ async fn bind(what: &str, address: &Address) -> Result<Listener> {
         Some(bound) => tracing::info!("{what} at {bound}"),
         None => tracing::info!("{what} at {address}"),
     }
-    Ok(listener)
+    Ok(match tls {
+        Some(tls) => listener.with_tls(tls.clone()),
+        None => listener,
+    })
 }
 
 /// Serves gRPC until `end`, in a task of its own.
@@ -238,6 +248,12 @@ async fn serve_grpc(
     if !network.allow_grpc {
         return Ok(None);
     }
+    let tls = options.security.grpc()?;
+    if options.security.has_tokens() && tls.is_none() {
+        tracing::warn!(
+            "tokens for gRPC go over the network unencrypted; --grpc-use-ssl encrypts them"
+        );
+    }
     let address = (network.grpc_address.as_str(), network.grpc_port);
     let listener = TcpListener::bind(address).await;
     let listener =
@@ -247,6 +263,7 @@ async fn serve_grpc(
         max_request_size: network.grpc_max_request_size,
         compress_responses: network.grpc_infer_response_compression,
         drain: Duration::from_secs(options.models.exit_timeout_secs),
+        tls,
         ..grpc::Options::default()
     };
     Ok(Some(tokio::spawn(grpc::serve(listener, service.clone(), limits, end))))
@@ -315,6 +332,8 @@ fn service(options: &Options) -> Result<Service> {
     settings.strict_readiness = options.models.strict_readiness;
     settings.max_requests = options.network.max_requests;
     settings.page = options.network.allow_page;
+    settings.tokens = options.security.tokens()?;
+    settings.client_shared_memory = options.network.allow_client_shm;
     if options.models.model_control_mode == Mode::Explicit {
         settings.control = Control::Clients;
     }
@@ -326,13 +345,19 @@ async fn serve(options: &Options, service: &Service) -> Result<Instant> {
     let (network, limits) = (&options.network, options.network.limits());
     let mut terminate = signal(SignalKind::terminate()).context("SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("SIGINT")?;
-    let http = bind("HTTP", &address(&network.http_address, network.http_port)).await?;
+    let tls = options.security.http()?;
+    if options.security.has_tokens() && tls.is_none() {
+        tracing::warn!(
+            "tokens for HTTP go over the network unencrypted; --http-use-ssl encrypts them"
+        );
+    }
+    let http = bind("HTTP", &address(&network.http_address, network.http_port), &tls).await?;
     let mut listeners = vec![(http, http::router(service, &limits))];
     if network.allow_metrics {
         let host = network.metrics_address.as_ref().unwrap_or(&network.http_address);
         // A socket in the file system is that of HTTP, which has the metrics.
         if !host.starts_with("unix:") || network.metrics_address.is_some() {
-            let metrics = bind("metrics", &address(host, network.metrics_port)).await?;
+            let metrics = bind("metrics", &address(host, network.metrics_port), &tls).await?;
             listeners.push((metrics, http::metrics_router(service, &limits)));
         }
     }

@@ -37,7 +37,8 @@ pub trait Cancel: Send + Sync {
 pub struct Overrides {
     /// A configuration as JSON, in the place of the file's.
     pub config: Option<String>,
-    /// Files in the place of the repository's, by their paths in the model's folder.
+    /// Files in the place of the repository's, by their paths in the model's folder behind `file:`, as `file:1/model.py`. They need a
+    /// configuration.
     pub files: Vec<(String, Bytes)>,
 }
 

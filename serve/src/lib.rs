@@ -31,6 +31,7 @@ pub mod host;
 pub mod hosted;
 mod metrics;
 mod model;
+mod overrides;
 mod own;
 mod pending;
 mod python;

@@ -18,6 +18,7 @@ use std::sync::{Arc, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use std::{fs, io};
+use tempfile::TempDir;
 
 /// Why a model could not be loaded.
 #[derive(Debug, thiserror::Error)]
@@ -89,6 +90,26 @@ pub enum LoadError {
         /// The model.
         model: String,
     },
+    /// What the load itself has cannot be used.
+    #[error("model `{model}`: the load's {problem}")]
+    Override {
+        /// The model.
+        model: String,
+        /// What it is, and what may be.
+        problem: String,
+    },
+    /// A file that the load itself has cannot be written. The words are Triton's.
+    #[error(
+        "failed to poll from model repository: model `{model}`: writing the load's file `{file}`: {source}"
+    )]
+    File {
+        /// The model.
+        model: String,
+        /// The file's path in the model's folder.
+        file: String,
+        /// Why.
+        source: io::Error,
+    },
     /// The system gave no thread.
     #[error("model `{model}`: the system gives no thread: {source}")]
     Thread {
@@ -110,6 +131,8 @@ pub struct Model {
     instances: Mutex<Vec<JoinHandle<()>>>,
     /// `None` after the end.
     pool: Mutex<Option<Pool>>,
+    /// The folder that was made for it, if the load had files.
+    _made: Option<Arc<TempDir>>,
 }
 
 /// What a version is loaded from.
@@ -121,6 +144,8 @@ pub(crate) struct Source<'a> {
     /// Makes the interpreters of a model.
     pub(crate) builder: &'a (dyn Fn() -> Builder + Send + Sync),
     pub(crate) context: Context,
+    /// The folder, if it was made for the load.
+    pub(crate) made: Option<Arc<TempDir>>,
 }
 
 /// The parameter that names a model's virtual environment, as Triton's Python backend has it.
@@ -224,6 +249,7 @@ impl Model {
             counters: Arc::default(),
             instances: Mutex::default(),
             pool: Mutex::new(Some(pool.clone())),
+            _made: source.made.clone(),
         });
         match model.start(source, &pool) {
             Ok(()) => Ok(model),

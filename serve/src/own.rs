@@ -34,10 +34,7 @@ impl Host for WeakServer {
     }
 
     fn load_model(&self, name: &str, overrides: Overrides) -> Result<(), String> {
-        if overrides.config.is_some() || !overrides.files.is_empty() {
-            return Err("a model is loaded from the repository only, without a configuration or files of the call".to_owned());
-        }
-        self.server()?.load_for_model(name).map_err(|error| error.to_string())
+        self.server()?.load_for_model(name, &overrides).map_err(|error| error.to_string())
     }
 
     fn unload_model(&self, name: &str, _dependents: bool) -> Result<(), String> {

@@ -1,9 +1,10 @@
 //! The models of a process.
 
-use crate::config::ConfigDraft;
 use crate::failure::{Code, Failure};
+use crate::host::Overrides;
 use crate::metrics::Metrics;
 use crate::model::{LoadError, Model, Source, Ticket, versions};
+use crate::overrides::Origin;
 use crate::pending::Process;
 use crate::python::Context;
 use crate::request::{Event, Request};
@@ -130,9 +131,7 @@ impl Server {
     /// The folder of a model.
     pub(crate) fn find(&self, name: &str) -> Result<PathBuf, LoadError> {
         let repositories = self.0.repositories.read();
-        // A name is one folder, and never a way out of the repository.
-        let is_name =
-            Path::new(name).file_name().is_some_and(|file| file == name) && !name.starts_with('.');
+        let is_name = is_name(name);
         let found = repositories
             .iter()
             .map(|repository| repository.join(name))
@@ -158,28 +157,55 @@ impl Server {
     ///
     /// [`LoadError`]. Then the versions that served go on.
     pub fn load(&self, name: &str) -> Result<(), LoadError> {
-        let change = self.change_of_model(name)?;
-        let former = self.replace(name, &change.lock())?;
+        self.load_with(name, &Overrides::default())
+    }
+
+    /// As [`Server::load`], with a configuration in the place of the file's, or with a configuration and all files of the model. With
+    /// files no repository need have the model. A later load without them takes the repository's again.
+    ///
+    /// # Errors
+    ///
+    /// As [`Server::load`].
+    pub fn load_with(&self, name: &str, overrides: &Overrides) -> Result<(), LoadError> {
+        let change = self.change_of_model(name, overrides)?;
+        let former = self.replace(name, overrides, &change.lock())?;
         former.end();
         Ok(())
     }
 
-    /// As [`Server::load`], for a model that calls it. It waits for nobody who might wait for the model itself.
-    pub(crate) fn load_for_model(&self, name: &str) -> Result<(), LoadError> {
-        let change = self.change_of_model(name)?;
+    /// As [`Server::load_with`], for a model that calls it. It waits for nobody who might wait for the model itself.
+    pub(crate) fn load_for_model(
+        &self,
+        name: &str,
+        overrides: &Overrides,
+    ) -> Result<(), LoadError> {
+        let change = self.change_of_model(name, overrides)?;
         let change = change.try_lock().ok_or_else(|| LoadError::Busy { model: name.to_owned() })?;
-        self.replace(name, &change)?.end_elsewhere(name)
+        self.replace(name, overrides, &change)?.end_elsewhere(name)
     }
 
     /// Nothing is kept of a name that no repository has.
-    fn change_of_model(&self, name: &str) -> Result<Arc<Mutex<()>>, LoadError> {
-        self.find(name).map(|_| self.change(name))
+    fn change_of_model(
+        &self,
+        name: &str,
+        overrides: &Overrides,
+    ) -> Result<Arc<Mutex<()>>, LoadError> {
+        if !(overrides.is_whole() && is_name(name)) {
+            self.find(name)?;
+        }
+        Ok(self.change(name))
     }
 
     /// Loads a model, and returns what served until now.
-    fn replace(&self, name: &str, _change: &MutexGuard<'_, ()>) -> Result<Former, LoadError> {
+    fn replace(
+        &self,
+        name: &str,
+        overrides: &Overrides,
+        _change: &MutexGuard<'_, ()>,
+    ) -> Result<Former, LoadError> {
         self.0.models.write().entry(name.to_owned()).or_default().state = State::Loading;
-        let loaded = self.load_versions(name);
+        let loaded =
+            Origin::new(self, name, overrides).and_then(|origin| self.load_versions(name, &origin));
         let mut models = self.0.models.write();
         let entry = models.entry(name.to_owned()).or_default();
         match loaded {
@@ -194,17 +220,13 @@ impl Server {
         }
     }
 
-    fn load_versions(&self, name: &str) -> Result<BTreeMap<i64, Arc<Model>>, LoadError> {
-        let directory = self.find(name)?;
-        // Models are told absolute paths.
-        let directory = std::path::absolute(&directory).map_err(|source| LoadError::Read {
-            model: name.to_owned(),
-            path: directory.clone(),
-            source,
-        })?;
-        let draft = ConfigDraft::of_folder(&directory)
-            .map_err(|source| LoadError::Config { model: name.to_owned(), source })?;
-        let available = versions(&directory, draft.file_name()).map_err(|source| {
+    fn load_versions(
+        &self,
+        name: &str,
+        origin: &Origin,
+    ) -> Result<BTreeMap<i64, Arc<Model>>, LoadError> {
+        let Origin { directory, draft, made } = origin;
+        let available = versions(directory, draft.file_name()).map_err(|source| {
             LoadError::Read { model: name.to_owned(), path: directory.clone(), source }
         })?;
         let wanted = draft.version_policy().choose(&available);
@@ -212,7 +234,7 @@ impl Server {
             let file_name = draft.file_name().to_owned();
             return Err(LoadError::NoVersion {
                 model: name.to_owned(),
-                path: directory,
+                path: directory.clone(),
                 file_name,
             });
         }
@@ -225,7 +247,8 @@ impl Server {
                 process: Process::this(),
             };
             let builder = &*self.0.builder;
-            let source = Source { directory: &directory, draft: &draft, version, builder, context };
+            let made = made.clone();
+            let source = Source { directory, draft, version, builder, context, made };
             match Model::load(&source) {
                 Ok(model) => drop(loaded.insert(version, model)),
                 Err(error) => {
@@ -371,6 +394,11 @@ impl Server {
     pub fn metrics(&self) -> &Metrics {
         &self.0.metrics
     }
+}
+
+/// Whether a text can be a model's name: it is one folder, and never a way out of the repository.
+fn is_name(name: &str) -> bool {
+    Path::new(name).file_name().is_some_and(|file| file == name) && !name.starts_with('.')
 }
 
 /// A version that serves; without a number the greatest.

@@ -3,6 +3,7 @@
 mod common;
 
 use common::{FLOATS, Repository, answer, failure, floats, response};
+use hydrozoa_serve::host::Overrides;
 use hydrozoa_serve::{Code, Event, LoadError, State};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -323,6 +324,12 @@ fn a_model_loads_and_unloads_models() {
 import numpy as np
 import triton_python_backend_utils as pb_utils
 
+SOURCE = b'''
+class TritonPythonModel:
+    def execute(self, requests):
+        pass
+'''
+
 class TritonPythonModel:
     def execute(self, requests):
         seen = [pb_utils.is_model_ready('m')]
@@ -330,6 +337,8 @@ class TritonPythonModel:
         seen += [pb_utils.is_model_ready('m'), pb_utils.is_model_ready('m', '1'), pb_utils.is_model_ready('m', '2')]
         pb_utils.unload_model('m')
         seen.append(pb_utils.is_model_ready('m'))
+        pb_utils.load_model('own', config='{}', files={'file:1/model.py': SOURCE})
+        seen.append(pb_utils.is_model_ready('own'))
         try:
             pb_utils.load_model('absent')
         except pb_utils.TritonModelException as error:
@@ -339,7 +348,84 @@ class TritonPythonModel:
         return [pb_utils.InferenceResponse([pb_utils.Tensor('OUT', np.array(seen, np.float32))])]
 ";
     let model = repository.model("loads", FLOATS, code);
-    assert_eq!(answer(&model, floats(&[0.0])), [0.0, 1.0, 1.0, 0.0, 0.0]);
+    assert_eq!(answer(&model, floats(&[0.0])), [0.0, 1.0, 1.0, 0.0, 0.0, 1.0]);
+}
+
+#[test]
+fn a_load_may_have_a_configuration_and_files_of_its_own() {
+    let repository = Repository::new();
+    let server = &repository.server;
+    repository.model("m", FLOATS, &constant(1.0));
+    let json = |more: &str| {
+        let tensor = |name| {
+            format!("[{{ \"name\": \"{name}\", \"data_type\": \"TYPE_FP32\", \"dims\": [ -1 ] }}]")
+        };
+        format!("{{ \"input\": {}, \"output\": {} {more} }}", tensor("IN"), tensor("OUT"))
+    };
+    let with = |config: Option<String>, files: &[(&str, &str)]| {
+        let files = files.iter().map(|(name, text)| ((*name).to_owned(), text.to_string().into()));
+        Overrides { config, files: files.collect() }
+    };
+    // A number may be a text, as in all JSON of protocol buffers.
+    let config = with(Some(json(", \"max_batch_size\": \"16\"")), &[]);
+    server.load_with("m", &config).unwrap();
+    assert_eq!(server.model("m", None).unwrap().config().max_batch_size(), 16);
+    assert_eq!(of_version(&repository, None), 1.0);
+
+    let changed = constant(2.0)
+        + "
+    def initialize(self, args):
+        self.folder = args['model_repository']
+        open(self.folder + '/1/notes', 'w').close()
+";
+    let files = with(
+        Some(json(", \"max_batch_size\": 8")),
+        &[("file:1/model.py", &changed), ("file:3/model.py", &constant(3.0))],
+    );
+    for name in ["m", "new"] {
+        let all = json(", \"max_batch_size\": 8, \"version_policy\": { \"all\": {} }");
+        server.load_with(name, &Overrides { config: Some(all), ..files.clone() }).unwrap();
+        let of = |version| answer(&server.model(name, Some(version)).unwrap(), floats(&[0.0]))[0];
+        assert_eq!((of(1), of(3)), (2.0, 3.0));
+    }
+    let made = || {
+        let temporary = std::fs::read_dir(std::env::temp_dir()).unwrap().flatten();
+        temporary.filter(|entry| entry.path().join("new/1/notes").exists()).count()
+    };
+    assert_eq!(made(), 1);
+    server.unload("new").unwrap();
+    assert_eq!(made(), 0, "the files go with the model");
+    assert!(matches!(server.load("new"), Err(LoadError::Unknown { .. })));
+    // The repository's again.
+    server.load("m").unwrap();
+    assert_eq!(of_version(&repository, None), 1.0);
+    assert_eq!(server.versions("m"), [1]);
+
+    let long = format!("file:{}", "A".repeat(256));
+    let config = || Some("{}".to_owned());
+    for (name, overrides, words) in [
+        ("absent", with(config(), &[]), "no repository has a model `absent`"),
+        ("m", with(Some("\"parameters\": {".to_owned()), &[]), "the load's `config`: "),
+        ("m", with(Some("{ \"max_batch_sizes\": 1 }".to_owned()), &[]), "max_batch_sizes"),
+        ("m", with(Some("{ \"name\": \"n\" }".to_owned()), &[]), "both must be the same"),
+        ("m", with(None, &[("file:1/model.py", "")]), "the load's files need a `config`"),
+        ("m", with(config(), &[("1/model.py", "")]), "parameter '1/model.py' is unknown"),
+        ("m", with(config(), &[("file:../1/model.py", "")]), "`../1/model.py` is no path within"),
+        ("m", with(config(), &[("file:/tmp/model.py", "")]), "`/tmp/model.py` is no path within"),
+        ("m", with(config(), &[("file:", "")]), "file `` is no path within the model's folder"),
+        (
+            "m",
+            with(config(), &[(&long, "a")]),
+            "failed to poll from model repository: model `m`: writing",
+        ),
+        ("m", with(config(), &[("file:model.py", "")]), "has no version to serve"),
+        ("../m", with(config(), &[("file:1/model.py", "")]), "no repository has a model `../m`"),
+        ("new", with(config(), &[("file:1/model.py", "raise OSError('no')")]), "OSError: no"),
+    ] {
+        let error = server.load_with(name, &overrides).unwrap_err().to_string();
+        assert!(error.contains(words), "{error}");
+        assert_eq!(of_version(&repository, None), 1.0, "what served goes on");
+    }
 }
 
 #[test]

@@ -12,8 +12,13 @@ mod metadata;
 mod metrics;
 mod page;
 mod service;
+mod shared_memory;
 mod status;
+mod tls;
+mod tokens;
 mod trace;
 
 pub use hydrozoa_serve::{LoadError, Server, Watch};
 pub use service::{Control, Permit, Service, Settings};
+pub use tls::{Tls, TlsError};
+pub use tokens::{TokenError, Tokens};

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// The extensions of the protocol, by Triton's names.
-pub(crate) const EXTENSIONS: [&str; 9] = [
+const EXTENSIONS: [&str; 9] = [
     "classification",
     "sequence",
     "model_repository",
@@ -26,8 +26,14 @@ impl Service {
         json!({
             "name": self.settings().id,
             "version": env!("CARGO_PKG_VERSION"),
-            "extensions": EXTENSIONS,
+            "extensions": self.extensions(),
         })
+    }
+
+    /// The extensions of the protocol that it has.
+    pub(crate) fn extensions(&self) -> Vec<&'static str> {
+        let shared = self.settings().client_shared_memory.then_some("system_shared_memory");
+        EXTENSIONS.into_iter().chain(shared).collect()
     }
 
     /// A model's metadata, as JSON of the protocol.

@@ -1,7 +1,11 @@
 //! What the protocols share: models, readiness, and how many requests are under way.
 
 use crate::memory::Memory;
+use crate::shared_memory::Regions;
+use crate::tokens::Tokens;
 use crate::trace::Tracer;
+use axum::http::HeaderValue;
+use hydrozoa_serve::host::Overrides;
 use hydrozoa_serve::{Code, Failure, LoadError, Server, State, Watch};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -33,6 +37,11 @@ pub struct Settings {
     pub page: bool,
     /// Requests that are under way at once. Further ones are refused with a code that says "later".
     pub max_requests: usize,
+    /// Whether clients on the same machine may name objects of POSIX shared memory, which the server reads inputs from and writes
+    /// outputs to. Who may, can read and write all such objects that the server's user can.
+    pub client_shared_memory: bool,
+    /// Tokens, of which clients must show one. Only whether the server lives and is ready is told to all.
+    pub tokens: Option<Tokens>,
 }
 
 impl Default for Settings {
@@ -44,6 +53,8 @@ impl Default for Settings {
             strict_readiness: true,
             page: true,
             max_requests: 4096,
+            client_shared_memory: false,
+            tokens: None,
         }
     }
 }
@@ -58,6 +69,7 @@ struct Shared {
     requests: Arc<Semaphore>,
     /// Loads and unloads that clients have asked for.
     changes: Semaphore,
+    regions: Regions,
     is_open: AtomicBool,
     began: Instant,
     memory: Memory,
@@ -82,6 +94,7 @@ impl Service {
             server,
             requests: Arc::new(Semaphore::new(requests)),
             changes: Semaphore::new(CHANGES),
+            regions: Regions::new(settings.client_shared_memory),
             is_open: AtomicBool::new(false),
             began: Instant::now(),
             memory: Memory::default(),
@@ -98,6 +111,11 @@ impl Service {
     /// The settings.
     pub fn settings(&self) -> &Settings {
         &self.0.settings
+    }
+
+    /// The memory that clients share with the server.
+    pub(crate) fn regions(&self) -> &Regions {
+        &self.0.regions
     }
 
     /// From now on the service is ready if its models are.
@@ -185,6 +203,11 @@ impl Service {
         &self.0.memory
     }
 
+    /// Whether a client that has sent this header may ask for more than the server's health.
+    pub(crate) fn knows(&self, authorization: Option<&HeaderValue>) -> bool {
+        self.settings().tokens.as_ref().is_none_or(|tokens| tokens.admit(authorization))
+    }
+
     /// Counts a request.
     ///
     /// # Errors
@@ -201,13 +224,14 @@ impl Service {
         })
     }
 
-    /// Loads a model for a client.
+    /// Loads a model for a client, with what the client has sent in the place of the repository's.
     ///
     /// # Errors
     ///
     /// With words for the client.
-    pub async fn load(&self, name: &str) -> Result<(), Failure> {
-        self.change(name, Server::load, "load").await
+    pub async fn load(&self, name: &str, overrides: Overrides) -> Result<(), Failure> {
+        let load = move |server: &Server, name: &str| server.load_with(name, &overrides);
+        self.change(name, load, "load").await
     }
 
     /// Unloads a model for a client, when what waits for it is served.
@@ -222,7 +246,7 @@ impl Service {
     async fn change(
         &self,
         name: &str,
-        change: fn(&Server, &str) -> Result<(), LoadError>,
+        change: impl FnOnce(&Server, &str) -> Result<(), LoadError> + Send + 'static,
         verb: &str,
     ) -> Result<(), Failure> {
         if self.0.settings.control != Control::Clients {
@@ -236,7 +260,7 @@ impl Service {
             let code = match &error {
                 LoadError::Unknown { .. } => Code::NotFound,
                 LoadError::Busy { .. } => Code::Unavailable,
-                LoadError::Thread { .. } => Code::Internal,
+                LoadError::Thread { .. } | LoadError::File { .. } => Code::Internal,
                 _ => Code::InvalidArgument,
             };
             Failure::new(code, format!("failed to {verb} '{name}', {error}"))

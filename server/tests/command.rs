@@ -17,6 +17,9 @@ use std::path::Path;
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
+use tokio_rustls::rustls::pki_types::CertificateDer;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
 struct Process {
     child: Child,
@@ -350,4 +353,60 @@ fn the_command_follows_changes_of_files_if_it_should() {
     fs::remove_dir_all(folder.path().join("first")).unwrap();
     process.line("`first` is gone, and is unloaded");
     assert_eq!(get(http, "/v2/models/first/ready").status, 400);
+}
+
+#[test]
+fn the_command_has_tls_and_tokens() {
+    let folder = tempfile::tempdir().unwrap();
+    write(folder.path(), "good", ECHO);
+    let papers = tempfile::tempdir().unwrap();
+    let path = |name: &str| papers.path().join(name).display().to_string();
+    let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+    fs::write(path("cert"), made.cert.pem()).unwrap();
+    fs::write(path("key"), made.signing_key.serialize_pem()).unwrap();
+    fs::write(path("tokens"), "secret\n").unwrap();
+    let (cert, key, tokens) = (path("cert"), path("key"), path("tokens"));
+    for (options, words) in [
+        (
+            &["--http-use-ssl=true"][..],
+            "--http-use-ssl needs --http-server-cert and --http-server-key",
+        ),
+        (&["--grpc-server-cert", &cert], "--grpc-server-cert needs --grpc-use-ssl=true"),
+        (
+            &["--grpc-use-ssl-mutual=true", "--grpc-server-cert", &cert, "--grpc-server-key", &key],
+            "--grpc-use-ssl-mutual and --grpc-root-cert need each other",
+        ),
+        (
+            &["--http-use-ssl=true", "--http-server-cert", &key, "--http-server-key", &key],
+            "has no certificate in PEM",
+        ),
+        (&["--auth-token-file", "/no/such/file"], "reading /no/such/file"),
+    ] {
+        let mut process = Process::start(folder.path(), options);
+        process.line(words);
+        assert_eq!(process.wait().code(), Some(1));
+    }
+
+    let options = ["--http-use-ssl=true", "--http-server-cert", &cert, "--http-server-key", &key];
+    let more = ["--auth-token-file", &tokens];
+    let mut process = Process::start(folder.path(), &[&options[..], &more].concat());
+    let address = process.address("HTTP at ");
+    process.line("tokens for gRPC go over the network unencrypted");
+    process.line("the server is ready");
+    let root = CertificateDer::from_pem_file(&cert).unwrap();
+    let ask = |token: &str| {
+        let mut roots = RootCertStore::empty();
+        roots.add(root.clone()).unwrap();
+        let config = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
+        let name = "localhost".try_into().unwrap();
+        let client = ClientConnection::new(config.into(), name).unwrap();
+        let mut stream = StreamOwned::new(client, TcpStream::connect(address).unwrap());
+        let request = format!(
+            "GET /v2/models/good HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Bearer {token}\r\n\r\n"
+        );
+        stream.write_all(request.as_bytes()).unwrap();
+        Answer::read(&mut stream)
+    };
+    assert_eq!(ask("secret").ok()["name"], "good");
+    ask("other").error(401);
 }

@@ -196,9 +196,47 @@ fn clients_load_and_unload_models_if_they_may() {
     assert!(site.post("/v2/repository/index", "{\"ready\": 1}").error(400).contains("'ready'"));
     assert_eq!(site.post("/v2/repository/models/m/load", "").status, 200);
     assert_eq!(index("{}"), json!([{ "name": "m", "version": "1", "state": "READY" }]));
-    let config = "{\"parameters\": {\"config\": \"{}\"}}";
-    let message = site.post("/v2/repository/models/m/load", config).error(501);
-    assert!(message.contains("'config'"), "{message}");
+    let load = |parameters: Value| {
+        let body = json!({ "parameters": parameters }).to_string();
+        site.post("/v2/repository/models/m/load", body)
+    };
+    for (parameters, status, words) in [
+        (json!({ "config": 1 }), 400, "Unable to parse 'config'"),
+        (
+            json!({ "config": "{" }),
+            400,
+            "failed to load 'm', model `m`: config.pbtxt: the load's `config`",
+        ),
+        (
+            json!({ "config": "{}", "file:1/model.py": "no!" }),
+            400,
+            "'file:1/model.py': it is no base64",
+        ),
+        (
+            json!({ "file:1/model.py": "" }),
+            400,
+            "failed to load 'm', model `m`: the load's files need",
+        ),
+        (json!({ "config": "{}", "file:1/\0": "" }), 400, "no path within the model's folder"),
+        (
+            json!({ "config": "{}", "file:1/model.py/x": "", "file:1/model.py": "" }),
+            500,
+            "failed to poll",
+        ),
+        (json!({ "other": "" }), 400, "unrecognized load parameter 'other'."),
+    ] {
+        let message = load(parameters).error(status);
+        assert!(message.contains(words), "{message}");
+    }
+    let tensor = |name| json!([{ "name": name, "data_type": "TYPE_FP32", "dims": [-1] }]);
+    let config = json!({ "max_batch_size": "16", "input": tensor("IN"), "output": tensor("OUT") });
+    load(json!({ "config": config.to_string() })).ok_empty();
+    assert_eq!(site.get("/v2/models/m/config").ok()["max_batch_size"], 16);
+    let given = "Y2xhc3MgVHJpdG9uUHl0aG9uTW9kZWw6CiAgICBkZWYgZXhlY3V0ZShzZWxmLCByZXF1ZXN0cyk6CiAgICAgICAgcmFpc2UgT1NFcnJvcignZ2l2ZW4nKQo=";
+    load(json!({ "config": config.to_string(), "file:1/model.py": given })).ok_empty();
+    let message = site.post("/v2/models/m/infer", floats(&[1, 1], &[0.0]).to_string()).error(500);
+    assert!(message.contains("given"), "{message}");
+    assert_eq!(site.post("/v2/repository/models/m/load", "").status, 200);
     let dependents = "{\"parameters\": {\"unload_dependents\": true}}";
     assert_eq!(site.post("/v2/repository/models/m/unload", dependents).status, 200);
     assert!(site.get("/v2/models/m/ready").error(400).contains("not ready"));

@@ -1,9 +1,12 @@
 """What programs do with tritonclient, at the server of the first argument. It needs the models of tritonclient.rs."""
 
+import json
+import os
 import sys
 
 import numpy as np
 import tritonclient.http as http
+import tritonclient.utils.shared_memory as shm
 from tritonclient.utils import InferenceServerException
 
 TYPES = {
@@ -104,15 +107,52 @@ def infer(client):
     assert statistics["inference_stats"]["success"]["count"] == 25, statistics
 
 
+def shared(client):
+    size = 24
+    key = f"/hydrozoa_client_{os.getpid()}"
+    memory = shm.create_shared_memory_region("both", key, 2 * size)
+    try:
+        array = np.arange(6, dtype=np.float32).reshape(2, 3)
+        shm.set_shared_memory_region(memory, [array])
+        client.register_system_shared_memory("both", key, 2 * size)
+        status = client.get_system_shared_memory_status()
+        assert status == [{"name": "both", "key": key, "offset": 0, "byte_size": 2 * size}], status
+        tensor = http.InferInput("IN", [2, 3], "FP32")
+        tensor.set_shared_memory("both", size)
+        output = http.InferRequestedOutput("OUT")
+        output.set_shared_memory("both", size, offset=size)
+        result = client.infer("floats", [tensor], outputs=[output])
+        assert result.get_output("OUT")["shape"] == [2, 3] and result.as_numpy("OUT") is None
+        assert (shm.get_contents_as_numpy(memory, np.float32, [2, 3], offset=size) == array).all()
+        raises("already in manager", 400, client.register_system_shared_memory, "both", key, size)
+        client.unregister_system_shared_memory("both")
+        raises("Unable to find shared memory region: 'both'", 404, client.infer, "floats", [tensor])
+        client.unregister_system_shared_memory()
+        client.unregister_cuda_shared_memory()
+    finally:
+        shm.destroy_shared_memory_region(memory)
+
+
 def repository(client):
     client.unload_model("floats")
     assert not client.is_model_ready("floats")
     client.load_model("floats")
     assert client.is_model_ready("floats")
     raises("failed to load 'absent'", 404, client.load_model, "absent")
+    raises("failed to load 'floats'", 400, client.load_model, "floats", config='"parameters": {')
+    own = {"input": "IN", "output": "OUT"}
+    own = {field: [{"name": name, "data_type": "TYPE_FP32", "dims": [-1]}] for field, name in own.items()}
+    config = json.dumps({"max_batch_size": "16", **own})
+    client.load_model("floats", config=config)
+    assert client.get_model_config("floats")["max_batch_size"] == 16
+    model = b"class TritonPythonModel:\n    def execute(self, requests):\n        raise OSError('sent')\n"
+    client.load_model("sent", config=config, files={"file:1/model.py": model})
+    tensor = given("IN", "FP32", np.zeros((1, 1), np.float32))
+    raises("sent", 500, client.infer, "sent", [tensor])
+    client.unload_model("sent")
 
 
 with http.InferenceServerClient(sys.argv[1], concurrency=4) as client:
-    for part in (metadata, types, infer, repository):
+    for part in (metadata, types, infer, shared, repository):
         part(client)
 print("passed")

@@ -3,6 +3,7 @@
 mod common;
 
 use common::{ECHO, FLOATS, Site, types};
+use hydrozoa_server::Control;
 use std::process::Command;
 
 #[test]
@@ -13,7 +14,10 @@ fn tritonclient_works_unmodified() {
              geventhttpclient. `cargo xtask test` makes one."
         )
     });
-    let site = Site::new();
+    let site = Site::with(Default::default(), |settings| {
+        settings.control = Control::Clients;
+        settings.client_shared_memory = true;
+    });
     site.model("floats", FLOATS, ECHO);
     site.model("types", &types().1, ECHO);
     let program = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/http_client.py");

@@ -258,7 +258,19 @@ impl ConfigDraft {
     ///
     /// As [`ConfigDraft::of_folder`].
     pub fn of_text(text: &str, name: &str) -> Result<Self, ConfigError> {
-        let mut json = schema::of_text(text)?;
+        Self::completed(schema::of_text(text)?, name)
+    }
+
+    /// The same as JSON, by the names of `config.pbtxt`.
+    ///
+    /// # Errors
+    ///
+    /// As [`ConfigDraft::of_folder`].
+    pub fn of_json(json: &Value, name: &str) -> Result<Self, ConfigError> {
+        Self::completed(schema::of_json(json)?, name)
+    }
+
+    fn completed(mut json: Value, name: &str) -> Result<Self, ConfigError> {
         complete(&mut json, name);
         let fields = DraftFields::deserialize(&json)
             .map_err(|error| ConfigError::Text(error.to_string()))?;

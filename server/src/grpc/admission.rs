@@ -93,6 +93,19 @@ pub(super) struct Limited<S> {
 }
 
 impl<S> Limited<S> {
+    /// A place for an inference or a stream. Who has no token is refused, if the server wants one.
+    fn check(&self, request: &http::Request<Body>) -> Result<Option<Permit>, Status> {
+        let path = request.uri().path();
+        let is_open = matches!(path.rsplit('/').next(), Some("ServerLive" | "ServerReady"));
+        let shown = request.headers().get(http::header::AUTHORIZATION);
+        if !is_open && !self.admission.service.knows(shown) {
+            return Err(Status::unauthenticated(
+                "the server wants a token that it knows, in the metadata `authorization: Bearer TOKEN`",
+            ));
+        }
+        self.permit(path)
+    }
+
     fn permit(&self, path: &str) -> Result<Option<Permit>, Status> {
         let method = path.rsplit('/').next();
         if !matches!(method, Some("ModelInfer" | "ModelStreamInfer")) {
@@ -127,7 +140,7 @@ where
     }
 
     fn call(&mut self, mut request: http::Request<Body>) -> Self::Future {
-        match self.permit(request.uri().path()) {
+        match self.check(&request) {
             Ok(None) => {}
             Ok(Some(permit)) => drop(request.extensions_mut().insert(permit)),
             Err(status) => return Box::pin(async { Ok(status.into_http()) }),

@@ -7,6 +7,7 @@ use super::request;
 use super::response::{self, Origin};
 use super::service::Inference;
 use super::status::status;
+use crate::shared_memory;
 use hydrozoa_serve::{Code, Event, Failure};
 use tokio::sync::mpsc;
 use tonic::{Request, Response, Status};
@@ -30,7 +31,8 @@ impl Inference {
         drop(model);
         let name = message.model_name.clone();
         let version = request::version(&message.model_version).map_err(status)?;
-        let (request, wanted) = request::read(message).map_err(status)?;
+        let (regions, most) = (self.service.regions(), self.options.max_request_size);
+        let (request, wanted) = request::read(message, regions, most).await.map_err(status)?;
         let id = request.id.clone();
         let (sender, events) = mpsc::unbounded_channel();
         // Nobody listens if the client has gone.
@@ -45,6 +47,7 @@ impl Inference {
         trace.end(&ticket, answer.as_ref().err());
         drop(ticket);
         let answer = answer.map_err(status)?;
+        let answer = shared_memory::deliver(answer, &wanted.places).await.map_err(status)?;
         let most = self.options.max_response_size;
         let origin = Origin { model: &model, id: &id, wanted: &wanted, most };
         response::write(&origin, answer).map(Response::new).map_err(status)

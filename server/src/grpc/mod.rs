@@ -28,6 +28,7 @@ mod status;
 mod stream;
 
 use crate::service::Service;
+use crate::tls::Tls;
 use admission::{Admission, Limited};
 use life::{Life, Stage};
 use proto::inference::grpc_inference_service_server::GrpcInferenceServiceServer;
@@ -64,6 +65,8 @@ pub struct Options {
     pub max_connection_age: Option<Duration>,
     /// How long the server waits for what is under way when it ends.
     pub drain: Duration,
+    /// The certificate of connections with TLS. `None`: connections have none.
+    pub tls: Option<Tls>,
 }
 
 impl Default for Options {
@@ -79,6 +82,7 @@ impl Default for Options {
             keepalive_timeout: Duration::from_secs(20),
             max_connection_age: None,
             drain: Duration::from_secs(30),
+            tls: None,
         }
     }
 }
@@ -87,6 +91,9 @@ impl Default for Options {
 #[derive(Debug, thiserror::Error)]
 #[error("serving gRPC: {0}")]
 pub struct Error(#[source] Box<dyn std::error::Error + Send + Sync>);
+
+/// How long a connection may take for the handshake of TLS.
+const HANDSHAKE: Duration = Duration::from_secs(10);
 
 /// How long open connections are waited for when nothing is under way.
 const CLOSE: Duration = Duration::from_secs(2);
@@ -135,6 +142,10 @@ pub async fn serve(
         .http2_adaptive_window(Some(true));
     if let Some(age) = options.max_connection_age {
         transport = transport.max_connection_age(age);
+    }
+    if let Some(tls) = &options.tls {
+        let config = tls.grpc().timeout(HANDSHAKE);
+        transport = transport.tls_config(config).map_err(|error| Error(error.into()))?;
     }
     let (close, closed) = oneshot::channel::<()>();
     let ended = transport

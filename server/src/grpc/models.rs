@@ -11,6 +11,7 @@ use super::proto::inference::{
 use super::request;
 use super::status::invalid;
 use hydrozoa_serve::config::TensorConfig;
+use hydrozoa_serve::host::Overrides;
 use hydrozoa_serve::{Code, Failure, Indexed, Model, Server, State};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -150,18 +151,21 @@ pub(super) fn index(
 
 type Parameters = BTreeMap<String, ModelRepositoryParameter>;
 
-/// Whether a model can be loaded with these parameters.
-pub(super) fn check_load(
-    repository: &str,
-    name: &str,
-    parameters: &Parameters,
-) -> Result<(), Failure> {
+/// What the parameters of a load have in the place of the repository's.
+pub(super) fn overrides(repository: &str, parameters: Parameters) -> Result<Overrides, Failure> {
     one_repository(repository)?;
+    let mut overrides = Overrides::default();
     for (parameter, value) in parameters {
-        let expected = match (parameter.as_str(), &value.parameter_choice) {
-            ("config", Some(Choice::StringParam(_))) => continue,
+        let expected = match (parameter.as_str(), value.parameter_choice) {
+            ("config", Some(Choice::StringParam(config))) => {
+                overrides.config = Some(config);
+                continue;
+            }
             ("config", _) => "string_param",
-            (file, Some(Choice::BytesParam(_))) if file.starts_with("file:") => continue,
+            (file, Some(Choice::BytesParam(data))) if file.starts_with("file:") => {
+                overrides.files.push((parameter, data));
+                continue;
+            }
             (file, _) if file.starts_with("file:") => "bytes_param",
             _ => return Err(invalid(format!("unrecognized load parameter '{parameter}'."))),
         };
@@ -169,16 +173,7 @@ pub(super) fn check_load(
             "invalid value type for load parameter '{parameter}', expected {expected}."
         )));
     }
-    if let Some(parameter) = parameters.keys().next() {
-        return Err(Failure::new(
-            Code::Unsupported,
-            format!(
-                "failed to load '{name}', this server takes configurations and files from repositories only, not as load \
-                 parameter '{parameter}'"
-            ),
-        ));
-    }
-    Ok(())
+    Ok(overrides)
 }
 
 /// Whether a model can be unloaded with these parameters.

@@ -3,6 +3,7 @@
 use super::proto::inference::InferParameter;
 use super::proto::inference::infer_parameter::ParameterChoice as Choice;
 use super::status::invalid;
+use crate::shared_memory::{Place, Regions};
 use hydrozoa_serve::{Code, CorrelationId, Failure, Parameter, Parameters, Request};
 use std::collections::BTreeMap;
 
@@ -123,33 +124,43 @@ pub(super) fn write(parameters: Parameters) -> Result<Given, Failure> {
     parameters.into_iter().map(one).collect()
 }
 
-/// What an input or output says of memory that client and server share. This server has none.
+/// The shared memory that an input or output names, if it names one.
 ///
 /// # Errors
 ///
-/// [`Code::NotFound`] for a region, [`Code::InvalidArgument`] for what makes no sense, in Triton's words.
-pub(super) fn no_shared_memory(tensor: &str, given: &Given) -> Result<(), Failure> {
+/// [`Code::NotFound`] for a region that nobody has registered, [`Code::InvalidArgument`] for what makes no sense, in Triton's
+/// words.
+pub(super) fn shared_memory(
+    tensor: &str,
+    given: &Given,
+    regions: &Regions,
+) -> Result<Option<Place>, Failure> {
     let region = given.get("shared_memory_region").map(|region| &region.parameter_choice);
-    for name in ["shared_memory_offset", "shared_memory_byte_size"] {
-        let Some(value) = given.get(name) else { continue };
+    let number = |name: &str| -> Result<Option<u64>, Failure> {
+        let Some(value) = given.get(name) else { return Ok(None) };
         if region.is_none() {
             return Err(invalid(format!(
                 "'{name}' can not be specified without 'shared_memory_region' parameter for tensor '{tensor}'"
             )));
         }
-        if !matches!(value.parameter_choice, Some(Choice::Int64Param(_))) {
-            return Err(invalid(format!(
+        match value.parameter_choice {
+            // No region has so much as a negative number stands for.
+            Some(Choice::Int64Param(number)) => Ok(Some(number.cast_unsigned())),
+            _ => Err(invalid(format!(
                 "invalid value type for '{name}' parameter for tensor '{tensor}', expected int64_param."
-            )));
+            ))),
         }
-    }
-    match region {
-        None => Ok(()),
-        Some(Some(Choice::StringParam(region))) => Err(Failure::new(
-            Code::NotFound,
-            format!("Unable to find shared memory region: '{region}'"),
-        )),
-        Some(_) => Err(invalid(format!(
+    };
+    let (offset, size) = (number("shared_memory_offset")?, number("shared_memory_byte_size")?);
+    match (region, size) {
+        (None, _) => Ok(None),
+        (Some(Some(Choice::StringParam(_))), None) => Err(invalid(format!(
+            "'shared_memory_byte_size' must be specified along with 'shared_memory_region' parameter for tensor '{tensor}'"
+        ))),
+        (Some(Some(Choice::StringParam(region))), Some(size)) => {
+            regions.place(region, offset.unwrap_or_default(), size).map(Some)
+        }
+        (Some(_), _) => Err(invalid(format!(
             "invalid value type for 'shared_memory_region' parameter for tensor '{tensor}', expected string_param."
         ))),
     }

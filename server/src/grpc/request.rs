@@ -5,6 +5,7 @@ use super::parameters;
 use super::proto::inference::ModelInferRequest;
 use super::proto::inference::model_infer_request::InferInputTensor;
 use super::status::invalid;
+use crate::shared_memory::{self, Place, Places, Regions};
 use bytes::{Bytes, BytesMut};
 use hydrozoa_serve::{DataType, Failure, Input, Model, Request, Server};
 use std::collections::BTreeMap;
@@ -17,6 +18,8 @@ pub(super) struct Wanted {
     pub(super) classes: BTreeMap<String, usize>,
     /// Whether an empty response says that there is no more.
     pub(super) empty_final: bool,
+    /// Outputs that go to memory that the client shares.
+    pub(super) places: Places,
 }
 
 /// The number of a version; `None` for any.
@@ -49,12 +52,33 @@ pub(super) fn model(server: &Server, name: &str, number: &str) -> Result<Arc<Mod
     server.model(name, version(number)?)
 }
 
-/// What a message asks for.
+/// What a message asks for. Inputs in shared memory have at most `limit` bytes.
 ///
 /// # Errors
 ///
 /// [`hydrozoa_serve::Code::InvalidArgument`], mostly in Triton's words.
-pub(super) fn read(message: ModelInferRequest) -> Result<(Request, Wanted), Failure> {
+pub(super) async fn read(
+    message: ModelInferRequest,
+    regions: &Regions,
+    limit: usize,
+) -> Result<(Request, Wanted), Failure> {
+    let Read { mut request, wanted, shared } = describe(message, regions)?;
+    let (numbers, places): (Vec<_>, Vec<_>) = shared.into_iter().unzip();
+    for (number, data) in numbers.into_iter().zip(shared_memory::read(places, limit).await?) {
+        request.inputs[number].data = data;
+    }
+    Ok((request, wanted))
+}
+
+/// What a message says.
+struct Read {
+    request: Request,
+    wanted: Wanted,
+    /// The inputs whose data is in shared memory, by their numbers.
+    shared: Vec<(usize, Place)>,
+}
+
+fn describe(message: ModelInferRequest, regions: &Regions) -> Result<Read, Failure> {
     let ModelInferRequest {
         model_name, id, parameters, inputs, outputs, raw_input_contents, ..
     } = message;
@@ -62,34 +86,48 @@ pub(super) fn read(message: ModelInferRequest) -> Result<(Request, Wanted), Fail
     let mut wanted =
         Wanted { empty_final: parameters::read(parameters, &mut request)?, ..Wanted::default() };
     let is_raw = !raw_input_contents.is_empty();
-    if is_raw && raw_input_contents.len() > inputs.len() {
+    let is_shared =
+        |input: &&InferInputTensor| input.parameters.contains_key("shared_memory_region");
+    let most = inputs.len() - inputs.iter().filter(is_shared).count();
+    if raw_input_contents.len() > most {
         return Err(invalid(format!(
-            "{} raw_input_contents for {} inputs of model '{model_name}'",
-            raw_input_contents.len(),
-            inputs.len()
+            "{} raw_input_contents for {most} inputs of model '{model_name}'",
+            raw_input_contents.len()
         )));
     }
     let mut raw = raw_input_contents.into_iter();
+    let mut shared = Vec::new();
     for tensor in inputs {
-        request.inputs.push(input(tensor, is_raw, &mut raw, &model_name)?);
+        let place = parameters::shared_memory(&tensor.name, &tensor.parameters, regions)?;
+        let is_shared = place.is_some();
+        shared.extend(place.map(|place| (request.inputs.len(), place)));
+        request.inputs.push(input(tensor, is_raw, is_shared, &mut raw, &model_name)?);
     }
     for output in outputs {
-        parameters::no_shared_memory(&output.name, &output.parameters)?;
+        let place = parameters::shared_memory(&output.name, &output.parameters, regions)?;
         if let Some(count) = parameters::classification(&output.parameters)? {
+            if place.is_some() {
+                let words = "output can't set both 'shared_memory_region' and 'classification'";
+                return Err(invalid(words));
+            }
             wanted.classes.insert(output.name.clone(), count);
+        }
+        if let Some(place) = place {
+            wanted.places.insert(output.name.clone(), place);
         }
         request.outputs.push(output.name);
     }
-    Ok((request, wanted))
+    Ok(Read { request, wanted, shared })
 }
 
 fn input(
     tensor: InferInputTensor,
     is_raw: bool,
+    is_shared: bool,
     raw: &mut impl Iterator<Item = Bytes>,
     model: &str,
 ) -> Result<Input, Failure> {
-    let InferInputTensor { name, datatype, shape, parameters, contents } = tensor;
+    let InferInputTensor { name, datatype, shape, contents, .. } = tensor;
     let data_type = DataType::of_name(&datatype).ok_or_else(|| {
         invalid(format!(
             "inference input '{name}' data-type is '{datatype}', which is no data-type, for model '{model}'"
@@ -100,8 +138,14 @@ fn input(
             "unexpected shape for input '{name}' for model '{model}': {extent} is negative"
         )));
     }
-    parameters::no_shared_memory(&name, &parameters)?;
     let data = match contents {
+        Some(_) if is_shared => {
+            return Err(invalid(format!(
+                "unexpected 'content' provided when using shared memory for input tensor '{name}' for model '{model}'"
+            )));
+        }
+        // It is read when all of the message has been.
+        None if is_shared => BytesMut::new(),
         Some(_) if is_raw => {
             return Err(invalid(format!(
                 "contents field must not be specified when using raw_input_contents for '{name}' for model '{model}'"

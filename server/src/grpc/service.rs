@@ -5,14 +5,16 @@ use super::admission::{Admission, Permit};
 use super::life::Life;
 use super::models;
 use super::proto::inference::grpc_inference_service_server::GrpcInferenceService;
+use super::proto::inference::system_shared_memory_status_response::RegionStatus;
 use super::proto::inference::*;
 use super::ready::Readiness;
 use super::request;
-use super::status::{invalid, status};
+use super::status::status;
 use super::stream;
-use crate::metadata::EXTENSIONS;
 use crate::service::Service;
+use crate::shared_memory;
 use hydrozoa_serve::{Code, Failure, Server};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use tonic::codegen::BoxStream;
 use tonic::{Request, Response, Status, Streaming};
@@ -44,13 +46,9 @@ fn without(feature: &str) -> Status {
     Status::unavailable(format!("the server does not support {feature}"))
 }
 
-fn no_region(kind: &str, name: &str) -> Status {
-    let words = format!("Unable to find {kind} shared memory region: '{name}'");
-    status(Failure::new(Code::NotFound, words))
-}
-
-fn no_client_memory() -> Status {
-    Status::unimplemented("Client shared memory is disabled.")
+/// A name, or all.
+fn named(name: &str) -> Option<&str> {
+    Some(name).filter(|name| !name.is_empty())
 }
 
 #[tonic::async_trait]
@@ -86,7 +84,7 @@ impl GrpcInferenceService for Inference {
         Ok(Response::new(ServerMetadataResponse {
             name: self.service.settings().id.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            extensions: EXTENSIONS.map(str::to_owned).to_vec(),
+            extensions: self.service.extensions().into_iter().map(str::to_owned).collect(),
         }))
     }
 
@@ -155,8 +153,8 @@ impl GrpcInferenceService for Inference {
     ) -> Result<Response<RepositoryModelLoadResponse>, Status> {
         let RepositoryModelLoadRequest { repository_name, model_name, parameters } =
             request.into_inner();
-        models::check_load(&repository_name, &model_name, &parameters).map_err(status)?;
-        self.service.load(&model_name).await.map_err(status)?;
+        let overrides = models::overrides(&repository_name, parameters).map_err(status)?;
+        self.service.load(&model_name, overrides).await.map_err(status)?;
         Ok(Response::new(RepositoryModelLoadResponse {}))
     }
 
@@ -180,26 +178,36 @@ impl GrpcInferenceService for Inference {
         &self,
         request: Request<SystemSharedMemoryStatusRequest>,
     ) -> Result<Response<SystemSharedMemoryStatusResponse>, Status> {
-        match request.into_inner().name {
-            name if name.is_empty() => {
-                Ok(Response::new(SystemSharedMemoryStatusResponse::default()))
-            }
-            name => Err(no_region("system", &name)),
-        }
+        let SystemSharedMemoryStatusRequest { name } = request.into_inner();
+        let found = self.service.regions().status(named(&name)).map_err(status)?;
+        let message = |region: &shared_memory::Region| RegionStatus {
+            name: region.name.clone(),
+            key: region.key.clone(),
+            offset: region.offset,
+            byte_size: region.byte_size,
+        };
+        let regions: BTreeMap<_, _> =
+            found.iter().map(|region| (region.name.clone(), message(region))).collect();
+        Ok(Response::new(SystemSharedMemoryStatusResponse { regions }))
     }
 
     async fn system_shared_memory_register(
         &self,
-        _: Request<SystemSharedMemoryRegisterRequest>,
+        request: Request<SystemSharedMemoryRegisterRequest>,
     ) -> Result<Response<SystemSharedMemoryRegisterResponse>, Status> {
-        Err(no_client_memory())
+        let SystemSharedMemoryRegisterRequest { name, key, offset, byte_size } =
+            request.into_inner();
+        self.service.regions().register(&name, &key, offset, byte_size).map_err(status)?;
+        Ok(Response::new(SystemSharedMemoryRegisterResponse {}))
     }
 
     async fn system_shared_memory_unregister(
         &self,
-        _: Request<SystemSharedMemoryUnregisterRequest>,
+        request: Request<SystemSharedMemoryUnregisterRequest>,
     ) -> Result<Response<SystemSharedMemoryUnregisterResponse>, Status> {
-        Err(no_client_memory())
+        let SystemSharedMemoryUnregisterRequest { name } = request.into_inner();
+        self.service.regions().unregister(named(&name)).map_err(status)?;
+        Ok(Response::new(SystemSharedMemoryUnregisterResponse {}))
     }
 
     async fn cuda_shared_memory_status(
@@ -208,7 +216,7 @@ impl GrpcInferenceService for Inference {
     ) -> Result<Response<CudaSharedMemoryStatusResponse>, Status> {
         match request.into_inner().name {
             name if name.is_empty() => Ok(Response::new(CudaSharedMemoryStatusResponse::default())),
-            name => Err(no_region("cuda", &name)),
+            name => Err(status(shared_memory::not_found("cuda shared memory", &name))),
         }
     }
 
@@ -216,17 +224,17 @@ impl GrpcInferenceService for Inference {
         &self,
         request: Request<CudaSharedMemoryRegisterRequest>,
     ) -> Result<Response<CudaSharedMemoryRegisterResponse>, Status> {
-        Err(status(invalid(format!(
-            "failed to register CUDA shared memory region: '{}', GPUs not supported",
-            request.into_inner().name
-        ))))
+        self.service.regions().check().map_err(status)?;
+        Err(status(shared_memory::no_cuda(&request.into_inner().name)))
     }
 
     async fn cuda_shared_memory_unregister(
         &self,
         _: Request<CudaSharedMemoryUnregisterRequest>,
     ) -> Result<Response<CudaSharedMemoryUnregisterResponse>, Status> {
-        Err(no_client_memory())
+        self.service.regions().check().map_err(status)?;
+        // There is none, so none is left.
+        Ok(Response::new(CudaSharedMemoryUnregisterResponse {}))
     }
 
     async fn trace_setting(

@@ -13,6 +13,7 @@ use super::request::{self, Wanted};
 use super::response::{self, Origin};
 use super::service::Inference;
 use super::status::status;
+use crate::shared_memory;
 use crate::trace::Trace;
 use hydrozoa_serve::{Event, Failure, Model, Response, Ticket};
 use std::collections::{BTreeMap, VecDeque};
@@ -115,12 +116,12 @@ impl Conversation {
             tokio::select! {
                 message = inbound.message(), if is_open && serves && has_room => {
                     match message.map_err(too_large)? {
-                        Some(message) => self.take(message)?,
+                        Some(message) => self.take(message).await?,
                         None => is_open = false,
                     }
                 }
                 Some((number, event, counted)) = happened.recv() => {
-                    self.event(number, event, counted)?;
+                    self.event(number, event, counted).await?;
                     if unread.len() > most.max(1) {
                         return Err(Status::resource_exhausted(format!(
                             "the client has left {most} responses of the stream unread, as many as it may"
@@ -136,7 +137,7 @@ impl Conversation {
     }
 
     /// Begins a request.
-    fn take(&mut self, message: ModelInferRequest) -> Result<(), Status> {
+    async fn take(&mut self, message: ModelInferRequest) -> Result<(), Status> {
         let number = self.next;
         self.next += 1;
         let id = message.id.clone();
@@ -146,7 +147,10 @@ impl Conversation {
         if !is_decoupled {
             self.order.push_back(number);
         }
-        let begun = model.map_err(status).and_then(|_| self.begin(number, message));
+        let begun = match model.map_err(status) {
+            Ok(_) => self.begin(number, message).await,
+            Err(failed) => Err(failed),
+        };
         match begun {
             Ok(call) => drop(self.calls.insert(number, call)),
             Err(failed) => {
@@ -158,12 +162,14 @@ impl Conversation {
         Ok(())
     }
 
-    fn begin(&self, number: u64, message: ModelInferRequest) -> Result<Call, Status> {
+    async fn begin(&mut self, number: u64, message: ModelInferRequest) -> Result<Call, Status> {
         let permit = self.service.admission.request()?;
         let mut trace = self.service.service.tracer().begin(&self.headers, "grpc");
         let (name, version) = (message.model_name.clone(), message.model_version.clone());
         let wanted_version = request::version(&version).map_err(status)?;
-        let (request, wanted) = request::read(message).map_err(status)?;
+        let service = &self.service;
+        let (regions, most) = (service.service.regions(), service.options.max_request_size);
+        let (request, wanted) = request::read(message, regions, most).await.map_err(status)?;
         let id = request.id.clone();
         let (happens, unread) = (self.happens.clone(), self.unread.clone());
         let respond = move |event: Event| {
@@ -178,7 +184,19 @@ impl Conversation {
     }
 
     /// Something has happened to a request.
-    fn event(&mut self, number: u64, event: Event, counted: Option<Counted>) -> Result<(), Status> {
+    async fn event(
+        &mut self,
+        number: u64,
+        event: Event,
+        counted: Option<Counted>,
+    ) -> Result<(), Status> {
+        let Some(call) = self.calls.get(&number) else { return Ok(()) };
+        let places = call.wanted.places.clone();
+        let response = match event.response {
+            Some(Ok(response)) => Some(shared_memory::deliver(response, &places).await),
+            other => other,
+        };
+        let event = Event { response, ..event };
         let Some(call) = self.calls.get(&number) else { return Ok(()) };
         let is_decoupled = call.model.config().is_decoupled();
         let failure = event.response.as_ref().and_then(|response| response.as_ref().err().cloned());

@@ -3,6 +3,7 @@
 use super::Limits;
 use super::listen::{Listener, Stream};
 use super::patience::Patient;
+use crate::tls::Tls;
 use axum::Router;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -13,7 +14,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 /// How long no connection is taken after the system has refused one, e.g. for want of descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -49,11 +50,14 @@ pub async fn serve(
             Ok(stream) => {
                 let (router, limits, is_ending) =
                     (router.clone(), limits.clone(), is_ending.clone());
+                let tls = listener.tls().cloned();
                 connections.spawn(async move {
                     match stream {
-                        Stream::Tcp(stream) => connection(stream, router, &limits, is_ending).await,
+                        Stream::Tcp(stream) => {
+                            secured(stream, tls, router, &limits, is_ending).await
+                        }
                         Stream::Unix(stream) => {
-                            connection(stream, router, &limits, is_ending).await
+                            secured(stream, tls, router, &limits, is_ending).await
                         }
                     }
                     drop(place);
@@ -86,6 +90,28 @@ fn is_of_one_connection(error: &io::Error) -> bool {
     )
 }
 
+/// Serves a connection, with TLS if there is a certificate.
+async fn secured(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    tls: Option<Tls>,
+    router: Router,
+    limits: &Limits,
+    mut is_ending: watch::Receiver<bool>,
+) {
+    let stream = Patient::new(stream, limits.write_timeout);
+    let Some(tls) = tls else { return connection(stream, router, limits, is_ending).await };
+    // Nothing was asked for yet, so the end of the server waits for no handshake.
+    let shaken = tokio::select! {
+        shaken = timeout(limits.header_timeout, tls.http().accept(stream)) => shaken,
+        _ = is_ending.wait_for(|is_ending| *is_ending) => return,
+    };
+    match shaken {
+        Ok(Ok(stream)) => connection(stream, router, limits, is_ending).await,
+        Ok(Err(error)) => tracing::debug!("a handshake of TLS has failed: {error}"),
+        Err(_) => tracing::debug!("a handshake of TLS has taken too long"),
+    }
+}
+
 async fn connection(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     router: Router,
@@ -98,7 +124,7 @@ async fn connection(
         .header_read_timeout(limits.header_timeout)
         .max_buf_size(limits.max_header_size.max(LEAST_BUFFER));
     let service = TowerToHyperService::new(router);
-    let stream = TokioIo::new(Patient::new(stream, limits.write_timeout));
+    let stream = TokioIo::new(stream);
     let mut connection = std::pin::pin!(builder.serve_connection(stream, service));
     let ending = async move { drop(is_ending.wait_for(|is_ending| *is_ending).await) };
     let ended = tokio::select! {

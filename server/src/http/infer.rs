@@ -4,8 +4,9 @@ use super::compression;
 use super::problem::Problem;
 use super::read::Reader;
 use super::reply::{HEADER_LENGTH, Reply};
-use super::request::{Planned, Wanted};
+use super::request::{Planned, Source, Wanted};
 use super::routes::{Front, Target};
+use crate::shared_memory;
 use crate::trace::Trace;
 use axum::body::Body;
 use axum::extract::{Request, State};
@@ -39,6 +40,7 @@ pub(crate) async fn infer(
     drop(model);
     let id = request.id.clone();
     let (model, response) = single(&front, &target, request, trace).await?;
+    let response = shared_memory::deliver(response, &wanted.places).await?;
     // Binary outputs cost nothing here.
     let in_json = response.outputs.iter().filter(|output| !wanted.form(&output.name).binary);
     let size = in_json.map(|output| output.data.len()).sum();
@@ -68,9 +70,11 @@ async fn receive(
             ))
         })?,
     };
-    let mut planned = super::apart(json.len(), move || Planned::parse(&json, limit)).await?;
-    for (input, size) in planned.request.inputs.iter_mut().zip(&planned.sizes) {
-        let Some(size) = *size else { continue };
+    let (service, json_size) = (front.service.clone(), json.len());
+    let parse = move || Planned::parse(&json, limit, service.regions());
+    let mut planned = super::apart(json_size, parse).await?;
+    for (input, source) in planned.request.inputs.iter_mut().zip(&planned.sources) {
+        let Source::Body(size) = *source else { continue };
         if length.is_none() && size > 0 {
             return Err(Problem::bad(
                 "must specify valid 'Infer-Header-Content-Length' in request header and 'binary_data_size' when passing \
@@ -90,7 +94,22 @@ async fn receive(
         let name = model.config().name();
         return Err(Problem::bad(format!("unexpected additional input data for model '{name}'")));
     }
+    shared(&mut planned, limit).await?;
     Ok(planned)
+}
+
+/// Reads the inputs that are in shared memory.
+async fn shared(planned: &mut Planned, limit: usize) -> Result<(), Problem> {
+    let of_input = |(number, source): (usize, &Source)| match source {
+        Source::Memory(place) => Some((number, place.clone())),
+        Source::Json | Source::Body(_) => None,
+    };
+    let found = planned.sources.iter().enumerate().filter_map(of_input);
+    let (numbers, places): (Vec<_>, Vec<_>) = found.unzip();
+    for (number, data) in numbers.into_iter().zip(shared_memory::read(places, limit).await?) {
+        planned.request.inputs[number].data = data;
+    }
+    Ok(())
 }
 
 /// The length of the JSON, if the request says it.
@@ -157,7 +176,7 @@ async fn raw(reader: &mut Reader, model: &Model) -> Result<Planned, Problem> {
     let input = Input { name: input.name.clone(), data_type: input.data_type, shape, data };
     Ok(Planned {
         request: hydrozoa_serve::Request { inputs: vec![input], ..Default::default() },
-        sizes: Vec::new(),
+        sources: Vec::new(),
         wanted: Wanted { binary: true, ..Wanted::default() },
     })
 }

@@ -1,5 +1,6 @@
 //! Where a server listens.
 
+use crate::tls::Tls;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
@@ -28,7 +29,10 @@ impl fmt::Display for Address {
 
 /// A socket that takes connections.
 #[derive(Debug)]
-pub struct Listener(Kind);
+pub struct Listener {
+    kind: Kind,
+    tls: Option<Tls>,
+}
 
 #[derive(Debug)]
 enum Kind {
@@ -52,27 +56,39 @@ impl Listener {
         match address {
             Address::Tcp(host, port) => {
                 let bound = TcpListener::bind((host.as_str(), *port)).await?;
-                Ok(Self(Kind::Tcp(bound)))
+                Ok(Self { kind: Kind::Tcp(bound), tls: None })
             }
             Address::Unix(path) => {
                 if is_abandoned(path).await {
                     std::fs::remove_file(path)?;
                 }
-                Ok(Self(Kind::Unix(UnixListener::bind(path)?, path.clone())))
+                let bound = Kind::Unix(UnixListener::bind(path)?, path.clone());
+                Ok(Self { kind: bound, tls: None })
             }
         }
     }
 
+    /// The same socket, whose connections have TLS.
+    #[must_use]
+    pub fn with_tls(mut self, tls: Tls) -> Self {
+        self.tls = Some(tls);
+        self
+    }
+
+    pub(crate) fn tls(&self) -> Option<&Tls> {
+        self.tls.as_ref()
+    }
+
     /// The port, if it has one. It is what the system has chosen if port 0 was bound.
     pub fn local_addr(&self) -> Option<SocketAddr> {
-        match &self.0 {
+        match &self.kind {
             Kind::Tcp(listener) => listener.local_addr().ok(),
             Kind::Unix(..) => None,
         }
     }
 
     pub(crate) async fn accept(&self) -> io::Result<Stream> {
-        match &self.0 {
+        match &self.kind {
             Kind::Tcp(listener) => {
                 let (stream, _) = listener.accept().await?;
                 // A response is written in one piece. Nobody should wait for the client's acknowledgement.
@@ -86,7 +102,7 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        if let Kind::Unix(_, path) = &self.0 {
+        if let Kind::Unix(_, path) = &self.kind {
             // Another process may have removed it.
             drop(std::fs::remove_file(path));
         }

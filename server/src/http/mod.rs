@@ -16,7 +16,9 @@ mod parse;
 mod patience;
 mod problem;
 mod read;
+mod regions;
 mod reply;
+mod repository;
 mod request;
 mod routes;
 

@@ -62,7 +62,9 @@ impl Reply {
             field(&mut json, "datatype", output.data_type.name());
             json.extend_from_slice(b"\"shape\":");
             put(&mut json, &output.shape);
-            if form.binary {
+            if form.is_shared {
+                // The client knows where it is.
+            } else if form.binary {
                 json.extend_from_slice(b",\"parameters\":{\"binary_data_size\":");
                 put(&mut json, &output.data.len());
                 json.push(b'}');

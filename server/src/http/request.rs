@@ -3,7 +3,7 @@
 use super::params::{Few, Fields, parameter, read};
 use super::parse;
 use super::problem::Problem;
-use axum::http::StatusCode;
+use crate::shared_memory::{Place, Places, Regions};
 use bytes::BytesMut;
 use hydrozoa_serve::{CorrelationId, DataType, Input, Request};
 use serde::Deserialize;
@@ -14,9 +14,20 @@ use serde_json::value::RawValue;
 pub(crate) struct Planned {
     /// The request. Inputs that are binary have no data yet.
     pub(crate) request: Request,
-    /// The sizes of binary inputs, by their places.
-    pub(crate) sizes: Vec<Option<usize>>,
+    /// Where the data of the inputs is.
+    pub(crate) sources: Vec<Source>,
     pub(crate) wanted: Wanted,
+}
+
+/// Where an input's data is.
+#[derive(Debug)]
+pub(crate) enum Source {
+    /// In the JSON, and thus in the request.
+    Json,
+    /// Behind the JSON, with so many bytes.
+    Body(usize),
+    /// In memory that the client shares.
+    Memory(Place),
 }
 
 /// How the client wants its outputs.
@@ -26,6 +37,8 @@ pub(crate) struct Wanted {
     pub(crate) outputs: Vec<(String, Form)>,
     /// All outputs, if it names none.
     pub(crate) binary: bool,
+    /// Outputs that go to memory that the client shares.
+    pub(crate) places: Places,
 }
 
 /// How an output is sent.
@@ -34,12 +47,14 @@ pub(crate) struct Form {
     pub(crate) binary: bool,
     /// The number of classes; 0 for the output itself.
     pub(crate) classes: usize,
+    /// Whether it goes to shared memory.
+    pub(crate) is_shared: bool,
 }
 
 impl Wanted {
     pub(crate) fn form(&self, name: &str) -> Form {
         let named = self.outputs.iter().find(|(known, _)| known == name).map(|(_, form)| *form);
-        named.unwrap_or(Form { binary: self.binary, classes: 0 })
+        named.unwrap_or(Form { binary: self.binary, ..Form::default() })
     }
 }
 
@@ -72,7 +87,7 @@ struct Tensor<'a> {
 
 impl Planned {
     /// What a request's JSON says. An input in JSON takes at most `limit` bytes.
-    pub(crate) fn parse(json: &[u8], limit: usize) -> Result<Self, Problem> {
+    pub(crate) fn parse(json: &[u8], limit: usize, regions: &Regions) -> Result<Self, Problem> {
         let head: Head<'_> = serde_json::from_slice(json).map_err(|error| {
             Problem::bad(format!("failed to parse the request JSON buffer: {error}"))
         })?;
@@ -87,13 +102,16 @@ impl Planned {
             .inputs
             .ok_or_else(|| Problem::bad("Unable to parse 'inputs': the request has none"))?;
         for tensor in &inputs.0 {
-            let (input, size) = input(tensor, limit)?;
+            let (input, source) = input(tensor, limit, regions)?;
             planned.request.inputs.push(input);
-            planned.sizes.push(size);
+            planned.sources.push(source);
         }
         for tensor in head.outputs.iter().flat_map(|outputs| &outputs.0) {
             let name: String = required("name", tensor.name)?;
-            let form = form(tensor)?;
+            let (form, place) = form(tensor, regions)?;
+            if let Some(place) = place {
+                planned.wanted.places.insert(name.clone(), place);
+            }
             planned.request.outputs.push(name.clone());
             planned.wanted.outputs.push((name, form));
         }
@@ -131,8 +149,8 @@ fn required<'v, T: Deserialize<'v>>(name: &str, value: Option<&'v RawValue>) -> 
     read(name, value)
 }
 
-/// An input, and its size if it is binary. Then its data is not here.
-fn input(tensor: &Tensor<'_>, limit: usize) -> Result<(Input, Option<usize>), Problem> {
+/// An input, and where its data is.
+fn input(tensor: &Tensor<'_>, limit: usize, regions: &Regions) -> Result<(Input, Source), Problem> {
     let none = Fields(Vec::new());
     let parameters = tensor.parameters.as_ref().unwrap_or(&none);
     check_source(tensor, parameters)?;
@@ -148,20 +166,32 @@ fn input(tensor: &Tensor<'_>, limit: usize) -> Result<(Input, Option<usize>), Pr
             i64::MAX
         ))
     })?;
-    if let Some(region) = parameters.read::<String>("shared_memory_region")? {
-        return Err(no_region(&region));
-    }
     let size = parameters.read::<u64>("binary_data_size")?;
     let size = size.map(usize::try_from).transpose();
     let size = size.map_err(|_| Problem::bad(format!("input '{name}' is larger than memory")))?;
-    let data = match tensor.data {
-        Some(data) if size.is_none() => {
-            let count = parse::count(&name, &shape)?;
-            parse::elements(&name, data_type, count, data, limit)?
+    let mut data = BytesMut::new();
+    let source = match (place(parameters, regions)?, size, tensor.data) {
+        (Some(place), ..) => Source::Memory(place),
+        (None, Some(size), _) => Source::Body(size),
+        (None, None, elements) => {
+            if let Some(elements) = elements {
+                let count = parse::count(&name, &shape)?;
+                data = parse::elements(&name, data_type, count, elements, limit)?;
+            }
+            Source::Json
         }
-        _ => BytesMut::new(),
     };
-    Ok((Input { name, data_type, shape, data }, size))
+    Ok((Input { name, data_type, shape, data }, source))
+}
+
+/// The shared memory that parameters name, if they name one.
+fn place(parameters: &Fields<'_>, regions: &Regions) -> Result<Option<Place>, Problem> {
+    let Some(region) = parameters.read::<String>("shared_memory_region")? else {
+        return Ok(None);
+    };
+    let offset = parameters.read::<u64>("shared_memory_offset")?.unwrap_or_default();
+    let size = parameters.read::<u64>("shared_memory_byte_size")?.unwrap_or_default();
+    Ok(Some(regions.place(&region, offset, size)?))
 }
 
 /// There is one place where an input's data is.
@@ -184,20 +214,21 @@ fn check_source(tensor: &Tensor<'_>, parameters: &Fields<'_>) -> Result<(), Prob
     )))
 }
 
-/// Clients have no shared memory with this server, so no region is known.
-fn no_region(name: &str) -> Problem {
-    let words = format!("Unable to find shared memory region: '{name}'");
-    Problem::new(StatusCode::NOT_FOUND, words)
-}
-
-fn form(tensor: &Tensor<'_>) -> Result<Form, Problem> {
-    let Some(parameters) = &tensor.parameters else { return Ok(Form::default()) };
-    if let Some(region) = parameters.read::<String>("shared_memory_region")? {
-        return Err(no_region(&region));
-    }
-    let classes = parameters.read::<u64>("classification")?.unwrap_or_default();
-    Ok(Form {
+/// How an output is sent, and where in shared memory it goes, if it goes there.
+fn form(tensor: &Tensor<'_>, regions: &Regions) -> Result<(Form, Option<Place>), Problem> {
+    let Some(parameters) = &tensor.parameters else { return Ok(Default::default()) };
+    let place = place(parameters, regions)?;
+    let classes = parameters.read::<u64>("classification")?;
+    let form = Form {
         binary: parameters.read("binary_data")?.unwrap_or_default(),
-        classes: usize::try_from(classes).unwrap_or(usize::MAX),
-    })
+        classes: usize::try_from(classes.unwrap_or_default()).unwrap_or(usize::MAX),
+        is_shared: place.is_some(),
+    };
+    let others = [("classification", classes.is_some()), ("binary_data", form.binary)];
+    match others.iter().find(|(_, is_set)| *is_set && form.is_shared) {
+        Some((other, _)) => {
+            Err(Problem::bad(format!("Output can't set both 'shared_memory_region' and '{other}'")))
+        }
+        None => Ok((form, place)),
+    }
 }

@@ -4,13 +4,13 @@ use super::drain::drain;
 use super::params::Fields;
 use super::problem::{JSON, Problem};
 use super::read::Reader;
-use super::{Limits, generate, infer, page};
-use crate::service::{Service, blocking};
+use super::{Limits, generate, infer, page, regions, repository};
+use crate::service::Service;
 use axum::Router;
 use axum::extract::{FromRequestParts, RawPathParams, Request, State};
 use axum::http::request::Parts;
 use axum::http::{StatusCode, header};
-use axum::middleware::from_fn_with_state;
+use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use bytes::BytesMut;
@@ -31,23 +31,10 @@ pub fn router(service: &Service, limits: &Limits) -> Router {
         .route("/v2/health/live", get(live))
         .route("/v2/health/ready", get(ready))
         .route("/v2/models/stats", get(all_statistics))
-        .route("/v2/repository/index", post(index))
-        .route("/v2/repository/{repository}/index", post(index))
-        .route("/v2/repository/models/{model}/load", post(load))
-        .route("/v2/repository/models/{model}/unload", post(unload))
-        .route("/v2/repository/{repository}/models/{model}/load", post(no_repository))
-        .route("/v2/repository/{repository}/models/{model}/unload", post(no_repository))
         .route("/v2/logging", get(no_logging).post(no_logging))
         .route("/v2/trace/setting", get(no_trace).post(no_trace))
         .route("/v2/models/{model}/trace/setting", get(no_trace).post(no_trace));
-    for kind in ["systemsharedmemory", "cudasharedmemory"] {
-        router = router
-            .route(&format!("/v2/{kind}/status"), get(no_regions))
-            .route(&format!("/v2/{kind}/region/{{region}}/status"), get(no_region))
-            .route(&format!("/v2/{kind}/unregister"), post(no_memory))
-            .route(&format!("/v2/{kind}/region/{{region}}/register"), post(no_memory))
-            .route(&format!("/v2/{kind}/region/{{region}}/unregister"), post(no_memory));
-    }
+    router = repository::routes(regions::routes(router));
     for model in ["/v2/models/{model}", "/v2/models/{model}/versions/{version}"] {
         router = router
             .route(model, get(model_metadata))
@@ -80,8 +67,23 @@ fn finish(router: Router<Front>, service: &Service, limits: &Limits) -> Router {
         .method_not_allowed_fallback(async || {
             Problem::new(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed")
         })
+        .layer(from_fn_with_state(front.clone(), authorize))
         .layer(from_fn_with_state(front.limits.clone(), drain))
         .with_state(front)
+}
+
+/// What is told to everybody.
+const OPEN: [&str; 2] = ["/v2/health/live", "/v2/health/ready"];
+
+/// Refuses who has no token, if the server wants one.
+async fn authorize(State(front): State<Front>, request: Request, next: Next) -> Response {
+    let shown = request.headers().get(header::AUTHORIZATION);
+    if OPEN.contains(&request.uri().path()) || front.service.knows(shown) {
+        return next.run(request).await;
+    }
+    let words =
+        "the server wants a token that it knows, in the header `Authorization: Bearer TOKEN`";
+    Problem::new(StatusCode::UNAUTHORIZED, words).into_response()
 }
 
 /// The model and the version that a path names.
@@ -121,7 +123,7 @@ fn json_response(status: StatusCode, value: &Value) -> Response {
     (status, [(header::CONTENT_TYPE, JSON)], value.to_string()).into_response()
 }
 
-fn found(value: &Value) -> Response {
+pub(crate) fn found(value: &Value) -> Response {
     json_response(StatusCode::OK, value)
 }
 
@@ -174,72 +176,25 @@ async fn metrics(State(front): State<Front>) -> Response {
 }
 
 /// The fields of a request that may be empty.
-async fn fields<T>(
+pub(crate) async fn fields<T: Send + 'static>(
     front: &Front,
     request: Request,
-    read: impl FnOnce(Fields<'_>) -> Result<T, Problem>,
+    read: impl FnOnce(Fields<'_>) -> Result<T, Problem> + Send + 'static,
 ) -> Result<T, Problem> {
     let body: BytesMut = Reader::new(request.into_body(), &front.limits)?.rest().await?;
-    let json = if body.is_empty() { &b"{}"[..] } else { &body };
-    let fields = serde_json::from_slice(json).map_err(|error| {
-        Problem::bad(format!("failed to parse the request JSON buffer: {error}"))
-    })?;
-    read(fields)
+    let size = body.len();
+    let parse = move || {
+        let json = if body.is_empty() { &b"{}"[..] } else { &body };
+        let fields = serde_json::from_slice(json).map_err(|error| {
+            Problem::bad(format!("failed to parse the request JSON buffer: {error}"))
+        })?;
+        read(fields)
+    };
+    super::apart(size, parse).await
 }
 
-async fn index(State(front): State<Front>, request: Request) -> Result<Response, Problem> {
-    let is_ready = fields(&front, request, |fields| fields.read("ready")).await?;
-    let service = front.service.clone();
-    // It reads the repositories' folders.
-    let index = blocking(move || service.index(is_ready.unwrap_or_default())).await;
-    Ok(found(&index))
-}
-
-async fn load(
-    State(front): State<Front>,
-    target: Target,
-    request: Request,
-) -> Result<Response, Problem> {
-    fields(&front, request, |fields| {
-        let Some(parameters) = fields.get("parameters") else { return Ok(()) };
-        let parameters: Fields<'_> = super::params::read("parameters", parameters)?;
-        match parameters.0.first() {
-            None => Ok(()),
-            Some((name, _)) => Err(Problem::new(
-                StatusCode::NOT_IMPLEMENTED,
-                format!(
-                    "this server loads models as their folders have them, and not with '{name}'"
-                ),
-            )),
-        }
-    })
-    .await?;
-    front.service.load(&target.name).await?;
-    Ok(done())
-}
-
-async fn unload(
-    State(front): State<Front>,
-    target: Target,
-    request: Request,
-) -> Result<Response, Problem> {
-    fields(&front, request, |fields| {
-        let Some(parameters) = fields.get("parameters") else { return Ok(()) };
-        let parameters: Fields<'_> = super::params::read("parameters", parameters)?;
-        // No model depends on others, so there is nothing further to unload.
-        parameters.read::<bool>("unload_dependents").map(drop)
-    })
-    .await?;
-    front.service.unload(&target.name).await?;
-    Ok(done())
-}
-
-fn done() -> Response {
+pub(crate) fn done() -> Response {
     [(header::CONTENT_TYPE, JSON)].into_response()
-}
-
-async fn no_repository() -> Problem {
-    Problem::new(StatusCode::NOT_IMPLEMENTED, "'repository_name' specification is not supported")
 }
 
 async fn no_logging() -> Problem {
@@ -249,18 +204,4 @@ async fn no_logging() -> Problem {
 
 async fn no_trace() -> Problem {
     Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the server does not support tracing")
-}
-
-async fn no_regions() -> Response {
-    found(&json!([]))
-}
-
-async fn no_region(params: RawPathParams) -> Problem {
-    let region = params.iter().next().map(|(_, value)| value.to_owned()).unwrap_or_default();
-    let words = format!("Unable to find shared memory region: '{region}'");
-    Problem::new(StatusCode::NOT_FOUND, words)
-}
-
-async fn no_memory() -> Problem {
-    Problem::new(StatusCode::NOT_IMPLEMENTED, "Client shared memory is disabled.")
 }

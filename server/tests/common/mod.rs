@@ -5,7 +5,7 @@
 
 use hydrozoa_serve::{DataType, Server};
 use hydrozoa_server::http::{Address, Limits, Listener, router, serve};
-use hydrozoa_server::{Control, Service, Settings};
+use hydrozoa_server::{Control, Service, Settings, Tls};
 use serde_json::{Value, json};
 use std::fs;
 use std::io::{Read, Write};
@@ -34,6 +34,10 @@ impl Site {
     }
 
     pub fn with(limits: Limits, change: impl FnOnce(&mut Settings)) -> Self {
+        Self::with_tls(None, limits, change)
+    }
+
+    pub fn with_tls(tls: Option<Tls>, limits: Limits, change: impl FnOnce(&mut Settings)) -> Self {
         let venv = std::env::var_os("HYDROZOA_TEST_VENV").unwrap_or_else(|| {
             panic!(
                 "HYDROZOA_TEST_VENV is not set: this test needs a virtual environment with numpy. `cargo xtask test` makes \
@@ -55,6 +59,10 @@ impl Site {
         let listener = Address::Tcp("127.0.0.1".to_owned(), 0);
         let listener = runtime.block_on(Listener::bind(&listener)).unwrap();
         let address = listener.local_addr().unwrap();
+        let listener = match tls {
+            Some(tls) => listener.with_tls(tls),
+            None => listener,
+        };
         let (end, ends) = oneshot::channel();
         let router = router(&service, &limits);
         let served = runtime.spawn(async move {
@@ -150,7 +158,7 @@ pub struct Answer {
 
 impl Answer {
     /// Reads a response until the connection ends.
-    pub fn read(connection: &mut TcpStream) -> Self {
+    pub fn read(connection: &mut impl Read) -> Self {
         let mut bytes = Vec::new();
         let read = connection.read_to_end(&mut bytes);
         Self::of(&bytes).unwrap_or_else(|| panic!("{read:?}: {}", String::from_utf8_lossy(&bytes)))
@@ -190,6 +198,13 @@ impl Answer {
     pub fn ok(&self) -> Value {
         assert_eq!(self.status, 200, "{}", String::from_utf8_lossy(&self.body));
         self.json()
+    }
+
+    /// A response that says OK and nothing else.
+    #[track_caller]
+    pub fn ok_empty(&self) {
+        let text = String::from_utf8_lossy(&self.body);
+        assert!(self.status == 200 && text.is_empty(), "{}: {text}", self.status);
     }
 
     /// The message of a response that says that something is wrong.

@@ -60,6 +60,10 @@ impl Service {
 
     /// A server that has at most so many inferences at a time.
     pub async fn start_with(max_requests: usize, options: Options) -> Self {
+        Self::start_for(|settings| settings.max_requests = max_requests, options).await
+    }
+
+    pub async fn start_for(change: impl FnOnce(&mut Settings), options: Options) -> Self {
         let venv = std::env::var_os("HYDROZOA_TEST_VENV").unwrap_or_else(|| {
             panic!(
                 "HYDROZOA_TEST_VENV is not set: this test needs a virtual environment with numpy. `cargo xtask test` makes \
@@ -75,7 +79,7 @@ impl Service {
         let shutdown = async { drop(stopped.await) };
         let mut settings = Settings::default();
         settings.control = Control::Clients;
-        settings.max_requests = max_requests;
+        change(&mut settings);
         let service = hydrozoa_server::Service::new(server.clone(), settings);
         service.open();
         let task = tokio::spawn(grpc::serve(listener, service, options, shutdown));

@@ -7,4 +7,5 @@ mod endings;
 mod limits;
 mod malformed;
 mod repositories;
+mod shared_memory;
 mod streams;

@@ -320,13 +320,24 @@ fn mutated(number: u64) -> Vec<u8> {
         random ^= random << 17;
         (random % below.max(1) as u64) as usize
     };
-    let mut bytes = right().encode_to_vec();
+    let mut bytes = match next(3) {
+        0 => typed(InferTensorContents { fp32_contents: vec![1.0; 2], ..Default::default() }),
+        _ => right(),
+    }
+    .encode_to_vec();
     for _ in 0..=next(4) {
         let place = next(bytes.len());
-        match next(4) {
+        match next(6) {
             0 => bytes.truncate(place),
             1 => bytes.insert(place, next(256) as u8),
             2 if !bytes.is_empty() => drop(bytes.remove(place)),
+            // A length or an extent that nothing has.
+            3 => drop(bytes.splice(place..place, [0xff; 9].into_iter().take(1 + next(9)))),
+            4 => {
+                let end = (place + 1 + next(20)).min(bytes.len());
+                let again = bytes[place..end].to_vec();
+                bytes.splice(place..place, again);
+            }
             _ => {
                 if let Some(byte) = bytes.get_mut(place) {
                     *byte ^= 1 << next(8);
@@ -342,8 +353,13 @@ async fn bytes_that_are_no_message_are_refused_and_the_server_goes_on() {
     let service = Service::start(Options::default()).await;
     service.model("m", CONFIG, MODEL);
     let mut client = Grpc::new(service.channel().await);
-    let (mut refused, count) = (0, 500);
-    for number in 0..count {
+    let variable = |name: &str, default: u64| {
+        std::env::var(name).map_or(default, |text| text.parse().expect(name))
+    };
+    let count = variable("HYDROZOA_TEST_MALFORMED", 500);
+    let first = variable("HYDROZOA_TEST_SEED", 0);
+    let mut refused = 0;
+    for number in first..first + count {
         client.ready().await.unwrap();
         let path = "/inference.GRPCInferenceService/ModelInfer".parse().unwrap();
         let answer = client.unary(Request::new(mutated(number)), path, Plain).await;

@@ -4,7 +4,7 @@ use crate::common::health::HealthCheckRequest;
 use crate::common::health::health_check_response::ServingStatus;
 use crate::common::inference::model_repository_parameter::ParameterChoice;
 use crate::common::inference::*;
-use crate::common::{DOUBLE, FLOATS, Service, floats};
+use crate::common::{DOUBLE, FLOATS, Service, as_floats, floats};
 use hydrozoa_server::grpc::Options;
 use tonic::{Code, Status};
 
@@ -140,6 +140,42 @@ async fn models_are_loaded_and_unloaded() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_client_may_send_a_configuration_and_files() {
+    let service = Service::start(Options::default()).await;
+    let mut client = service.client().await;
+    let parameter = |choice| ModelRepositoryParameter { parameter_choice: Some(choice) };
+    let config = |size: &str| {
+        let tensor = |name| {
+            format!("[{{\"name\": \"{name}\", \"data_type\": \"TYPE_FP32\", \"dims\": [-1]}}]")
+        };
+        let (input, output) = (tensor("IN"), tensor("OUT"));
+        let text =
+            format!("{{\"max_batch_size\": {size}, \"input\": {input}, \"output\": {output}}}");
+        ("config".to_owned(), parameter(ParameterChoice::StringParam(text)))
+    };
+    let file = |name: &str| {
+        (format!("file:{name}"), parameter(ParameterChoice::BytesParam(DOUBLE.into())))
+    };
+    let request = |parameters: Vec<_>| RepositoryModelLoadRequest {
+        model_name: "given".to_owned(),
+        parameters: parameters.into_iter().collect(),
+        ..Default::default()
+    };
+    let whole = request(vec![config("\"16\""), file("1/model.py")]);
+    client.repository_model_load(whole).await.unwrap();
+    let asked = ModelConfigRequest { name: "given".to_owned(), ..Default::default() };
+    let answer = client.model_config(asked).await.unwrap().into_inner();
+    assert_eq!(answer.config.unwrap().max_batch_size, 16);
+    let answer = client.model_infer(floats("given", &[2.0])).await.unwrap();
+    assert_eq!(as_floats(answer.get_ref()), [4.0]);
+    let long = request(vec![config("1"), file(&"A".repeat(256))]);
+    let (code, words) = refused(client.repository_model_load(long).await);
+    assert_eq!(code, Code::Internal);
+    assert!(words.contains("failed to poll from model repository"), "{words}");
+    client.model_infer(floats("given", &[2.0])).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_the_server_does_not_do_is_refused_in_tritons_words() {
     let service = Service::start(Options::default()).await;
     let mut client = service.client().await;
@@ -159,9 +195,14 @@ async fn what_the_server_does_not_do_is_refused_in_tritons_words() {
             "invalid value type for load parameter 'config', expected string_param.",
         ),
         (
-            with("config", ParameterChoice::StringParam("{}".to_owned())),
-            Code::Unimplemented,
-            "failed to load 'm', this server takes",
+            with("config", ParameterChoice::StringParam("{".to_owned())),
+            Code::NotFound,
+            "failed to load 'm', no repository has a model `m`",
+        ),
+        (
+            with("file:1/model.py", ParameterChoice::BytesParam("".into())),
+            Code::InvalidArgument,
+            "failed to load 'm', model `m`: the load's files need a `config`",
         ),
         (
             with("file:1/model.py", ParameterChoice::StringParam(String::new())),
@@ -214,14 +255,13 @@ async fn what_the_server_does_not_do_is_refused_in_tritons_words() {
                 .await,
         ),
         refused(
+            client.cuda_shared_memory_register(CudaSharedMemoryRegisterRequest::default()).await,
+        ),
+        refused(
             client
                 .cuda_shared_memory_unregister(CudaSharedMemoryUnregisterRequest::default())
                 .await,
         ),
     ];
     assert!(codes.iter().all(|(code, _)| *code == Code::Unimplemented), "{codes:?}");
-    let (code, words) = refused(
-        client.cuda_shared_memory_register(CudaSharedMemoryRegisterRequest::default()).await,
-    );
-    assert!(code == Code::InvalidArgument && words.contains("GPUs not supported"), "{words}");
 }

@@ -1,0 +1,97 @@
+//! What a model is loaded from: its folder in a repository, or what the load itself has.
+
+use crate::config::{ConfigDraft, ConfigError};
+use crate::host::Overrides;
+use crate::model::LoadError;
+use crate::server::Server;
+use std::fs;
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+use tempfile::TempDir;
+
+/// The prefix of files among a load's parameters.
+const FILE: &str = "file:";
+
+/// What the versions of a model are loaded from.
+pub(crate) struct Origin {
+    /// The model's folder.
+    pub(crate) directory: PathBuf,
+    pub(crate) draft: ConfigDraft,
+    /// The folder that was made for the load's own files. It goes when no version needs it any more.
+    pub(crate) made: Option<Arc<TempDir>>,
+}
+
+impl Overrides {
+    /// Whether the model need not be in a repository.
+    pub(crate) fn is_whole(&self) -> bool {
+        !self.files.is_empty()
+    }
+}
+
+impl Origin {
+    /// # Errors
+    ///
+    /// [`LoadError`] if no repository has the model and the load has no files, or if anything of it cannot be used.
+    pub(crate) fn new(
+        server: &Server,
+        name: &str,
+        overrides: &Overrides,
+    ) -> Result<Self, LoadError> {
+        let configured = |source: ConfigError| LoadError::Config { model: name.to_owned(), source };
+        let made = match overrides.is_whole() {
+            true => Some(Arc::new(write(name, overrides)?)),
+            false => None,
+        };
+        let directory = match &made {
+            Some(made) => made.path().join(name),
+            None => server.find(name)?,
+        };
+        // Models are told absolute paths.
+        let directory = std::path::absolute(&directory).map_err(|source| LoadError::Read {
+            model: name.to_owned(),
+            path: directory.clone(),
+            source,
+        })?;
+        let draft = match &overrides.config {
+            Some(json) => serde_json::from_str(json)
+                .map_err(|error| ConfigError::Text(format!("the load's `config`: {error}")))
+                .and_then(|json| ConfigDraft::of_json(&json, name)),
+            None => ConfigDraft::of_folder(&directory),
+        };
+        Ok(Self { directory, draft: draft.map_err(configured)?, made })
+    }
+}
+
+/// Writes a load's files to a folder of their own.
+fn write(name: &str, overrides: &Overrides) -> Result<TempDir, LoadError> {
+    let refused = |problem: String| LoadError::Override { model: name.to_owned(), problem };
+    if overrides.config.is_none() {
+        return Err(refused("files need a `config` beside them".to_owned()));
+    }
+    let failed = |file: &str, source| LoadError::File {
+        model: name.to_owned(),
+        file: file.to_owned(),
+        source,
+    };
+    let made = tempfile::Builder::new().prefix("hydrozoa-model-").tempdir();
+    let made = made.map_err(|source| failed("", source))?;
+    let folder = made.path().join(name);
+    for (given, data) in &overrides.files {
+        let Some(file) = given.strip_prefix(FILE) else {
+            return Err(refused(format!(
+                "parameter '{given}' is unknown; files have names such as `{FILE}1/model.py`"
+            )));
+        };
+        let path = Path::new(file);
+        let is_inside = path.components().all(|part| matches!(part, Component::Normal(_)));
+        if file.is_empty() || !is_inside || file.contains('\0') {
+            return Err(refused(format!("file `{file}` is no path within the model's folder")));
+        }
+        let path = folder.join(path);
+        let parent = path.parent().unwrap_or(&folder);
+        fs::create_dir_all(parent)
+            .and_then(|()| fs::write(&path, data))
+            .map_err(|source| failed(file, source))?;
+    }
+    Ok(made)
+}
