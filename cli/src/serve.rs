@@ -1,4 +1,4 @@
-//! `hydrozoa serve`: serves repositories of models, as Triton does.
+//! `hydrozoa serve`: serves repositories of models, as Triton does, and packages.
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -23,9 +23,9 @@ use crate::Choice;
 pub struct Options {
     #[command(flatten)]
     choice: Choice,
-    /// Folders of models
-    #[arg(value_name = "REPOSITORY")]
-    repositories: Vec<PathBuf>,
+    /// Folders of models, and packages: `resnet18.pt` is the model `resnet18`, and needs no configuration
+    #[arg(value_name = "REPOSITORY|PACKAGE")]
+    places: Vec<PathBuf>,
     /// A folder of models, as tritonserver names it
     #[arg(long = "model-repository", alias = "model-store", value_name = "DIR")]
     more_repositories: Vec<PathBuf>,
@@ -52,6 +52,9 @@ struct Models {
     /// A model to load at the start if clients load models; `*` for all
     #[arg(long, value_name = "MODEL")]
     load_model: Vec<String>,
+    /// Instances of each package that is named as a file; `config.pbtxt` says it of models in repositories
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    instances: u32,
     /// Models that are loaded at once
     #[arg(long, value_name = "N", default_value_t = 4)]
     model_load_thread_count: usize,
@@ -275,15 +278,21 @@ pub fn run(options: &Options) -> Result<i32> {
 
 /// The models that there are, none of them loaded.
 fn service(options: &Options) -> Result<Service> {
-    let repositories: Vec<_> =
-        options.repositories.iter().chain(&options.more_repositories).collect();
-    ensure!(!repositories.is_empty(), "no repository of models is named: `hydrozoa serve FOLDER`");
+    let places: Vec<_> = options.places.iter().chain(&options.more_repositories).collect();
+    ensure!(
+        !places.is_empty(),
+        "no models are named: `hydrozoa serve FOLDER` for a repository, `hydrozoa serve MODEL.pt` for a package"
+    );
     let choice = options.choice.clone();
     let server = hydrozoa_server::Server::new(move || choice.builder());
-    for repository in repositories {
-        let found = std::fs::read_dir(repository);
-        found.with_context(|| format!("the repository {}", repository.display()))?;
-        server.add_repository(repository);
+    for place in places {
+        if place.is_file() {
+            server.add_package(place, options.models.instances)?;
+            continue;
+        }
+        let found = std::fs::read_dir(place);
+        found.with_context(|| format!("the repository {}", place.display()))?;
+        server.add_repository(place);
     }
     let mut settings = Settings::default();
     settings.id.clone_from(&options.id);

@@ -26,11 +26,15 @@ mod check;
 pub mod config;
 mod datatype;
 mod failure;
+mod homes;
 pub mod host;
 pub mod hosted;
+mod interpreters;
+mod load;
 mod metrics;
 mod model;
 mod own;
+mod package;
 mod pending;
 mod python;
 mod queue;
@@ -44,8 +48,9 @@ mod watch;
 
 pub use datatype::DataType;
 pub use failure::{Code, Failure};
+pub use load::LoadError;
 pub use metrics::Metrics;
-pub use model::{LoadError, Model, Ticket};
+pub use model::{Model, Ticket};
 pub use request::{
     CorrelationId, Event, Input, Output, Parameter, Parameters, Request, Response, decode_bytes,
     encode_bytes,

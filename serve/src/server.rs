@@ -2,8 +2,10 @@
 
 use crate::config::ConfigDraft;
 use crate::failure::{Code, Failure};
+use crate::homes::{Home, Homes, PackageFile};
+use crate::load::{LoadError, Source, versions};
 use crate::metrics::Metrics;
-use crate::model::{LoadError, Model, Source, Ticket, versions};
+use crate::model::{Model, Ticket};
 use crate::pending::Process;
 use crate::python::Context;
 use crate::request::{Event, Request};
@@ -13,10 +15,10 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 
-/// The models of a process: those that repositories have, and of these the versions that serve.
+/// The models of a process: those that repositories have, packages, and of these the versions that serve.
 ///
-/// A repository is a folder of models: `NAME/config.pbtxt` and `NAME/VERSION/model.py`, as Triton has it. A model's
-/// instances run in interpreters of their own.
+/// A repository is a folder of models: `NAME/config.pbtxt` and `NAME/VERSION/model.py`, as Triton has it, or
+/// `NAME/VERSION/model.pt`, a package. A model's instances run in interpreters of their own.
 #[derive(Clone)]
 pub struct Server(Arc<Shared>);
 
@@ -26,7 +28,7 @@ pub(crate) struct WeakServer(Weak<Shared>);
 
 struct Shared {
     builder: Box<dyn Fn() -> Builder + Send + Sync>,
-    repositories: RwLock<Vec<PathBuf>>,
+    homes: RwLock<Homes>,
     models: RwLock<BTreeMap<String, Entry>>,
     /// One load or unload of a model at a time.
     changes: Mutex<BTreeMap<String, Arc<Mutex<()>>>>,
@@ -98,7 +100,7 @@ impl Server {
     pub fn new(builder: impl Fn() -> Builder + Send + Sync + 'static) -> Self {
         Self(Arc::new(Shared {
             builder: Box::new(builder),
-            repositories: RwLock::default(),
+            homes: RwLock::default(),
             models: RwLock::default(),
             changes: Mutex::default(),
             metrics: Metrics::default(),
@@ -107,44 +109,31 @@ impl Server {
 
     /// Looks for models in this folder, too.
     pub fn add_repository(&self, directory: impl Into<PathBuf>) {
-        self.0.repositories.write().push(directory.into());
+        self.0.homes.write().add_repository(directory.into());
     }
 
-    /// The names of all models that the repositories have, sorted.
+    /// Adds a package that is a model by itself, with so many instances, and returns the model's name: `resnet18` for `resnet18.pt`. It has
+    /// one version, 1. Another file in its place is loaded by [`Server::load`].
+    ///
+    /// # Errors
+    ///
+    /// [`LoadError::Unnamed`], or [`LoadError::Twice`] if there is such a package already.
+    pub fn add_package(
+        &self,
+        file: impl Into<PathBuf>,
+        instances: u32,
+    ) -> Result<String, LoadError> {
+        self.0.homes.write().add_package(PackageFile { path: file.into(), instances })
+    }
+
+    /// The names of all models that there are, sorted.
     pub fn names(&self) -> Vec<String> {
-        let mut names = Vec::new();
-        for repository in self.0.repositories.read().iter() {
-            let entries = std::fs::read_dir(repository).into_iter().flatten().flatten();
-            names.extend(
-                entries
-                    .filter(|entry| entry.path().is_dir())
-                    .filter_map(|entry| entry.file_name().into_string().ok()),
-            );
-        }
-        names.retain(|name| !name.starts_with('.'));
-        names.sort();
-        names.dedup();
-        names
+        self.0.homes.read().names()
     }
 
-    /// The folder of a model.
-    pub(crate) fn find(&self, name: &str) -> Result<PathBuf, LoadError> {
-        let repositories = self.0.repositories.read();
-        // A name is one folder, and never a way out of the repository.
-        let is_name =
-            Path::new(name).file_name().is_some_and(|file| file == name) && !name.starts_with('.');
-        let found = repositories
-            .iter()
-            .map(|repository| repository.join(name))
-            .find(|path| is_name && path.is_dir());
-        found.ok_or_else(|| {
-            let searched: Vec<_> =
-                repositories.iter().map(|path| path.display().to_string()).collect();
-            LoadError::Unknown {
-                model: name.to_owned(),
-                searched: format!("they are {}", searched.join(", ")),
-            }
-        })
+    /// Where a model lies.
+    pub(crate) fn find(&self, name: &str) -> Result<Home, LoadError> {
+        self.0.homes.read().find(name)
     }
 
     fn change(&self, name: &str) -> Arc<Mutex<()>> {
@@ -195,40 +184,38 @@ impl Server {
     }
 
     fn load_versions(&self, name: &str) -> Result<BTreeMap<i64, Arc<Model>>, LoadError> {
-        let directory = self.find(name)?;
-        // Models are told absolute paths.
-        let directory = std::path::absolute(&directory).map_err(|source| LoadError::Read {
-            model: name.to_owned(),
-            path: directory.clone(),
-            source,
-        })?;
-        let draft = ConfigDraft::of_folder(&directory)
-            .map_err(|source| LoadError::Config { model: name.to_owned(), source })?;
-        let available = versions(&directory, draft.file_name()).map_err(|source| {
-            LoadError::Read { model: name.to_owned(), path: directory.clone(), source }
-        })?;
-        let wanted = draft.version_policy().choose(&available);
-        if wanted.is_empty() {
-            let file_name = draft.file_name().to_owned();
-            return Err(LoadError::NoVersion {
-                model: name.to_owned(),
-                path: directory,
-                file_name,
-            });
-        }
+        let wanted = wanted(name, self.find(name)?)?;
+        let mut former: Vec<Arc<Model>> = {
+            let models = self.0.models.read();
+            models.get(name).into_iter().flat_map(|entry| entry.serving.values().cloned()).collect()
+        };
         let mut loaded = BTreeMap::new();
-        for version in wanted {
+        for one in &wanted {
+            let version = one.version;
             let context = Context {
                 server: Arc::new(WeakServer(Arc::downgrade(&self.0))),
                 model: name.to_owned(),
-                directory: directory.join(version.to_string()),
+                directory: one.file.parent().unwrap_or(Path::new("/")).to_owned(),
                 process: Process::this(),
             };
-            let builder = &*self.0.builder;
-            let source = Source { directory: &directory, draft: &draft, version, builder, context };
+            // The interpreters of the same version, or of one that goes.
+            let goes =
+                |model: &Arc<Model>| !wanted.iter().any(|one| one.version == model.version());
+            let same = former.iter().position(|model| model.version() == version);
+            let taken = same.or_else(|| former.iter().position(goes));
+            let source = Source {
+                directory: &one.directory,
+                file: one.file.clone(),
+                draft: &one.draft,
+                version,
+                builder: &*self.0.builder,
+                context,
+                former: taken.and_then(|place| former.swap_remove(place).interpreters()),
+            };
             match Model::load(&source) {
                 Ok(model) => drop(loaded.insert(version, model)),
                 Err(error) => {
+                    drop(source);
                     loaded.into_values().for_each(|model: Arc<Model>| model.unload());
                     return Err(error);
                 }
@@ -371,6 +358,56 @@ impl Server {
     pub fn metrics(&self) -> &Metrics {
         &self.0.metrics
     }
+}
+
+/// A version that is to be loaded.
+struct Wanted {
+    version: i64,
+    /// The model's folder.
+    directory: PathBuf,
+    file: PathBuf,
+    draft: ConfigDraft,
+}
+
+/// The versions of a model that its configuration asks for.
+fn wanted(name: &str, home: Home) -> Result<Vec<Wanted>, LoadError> {
+    let configured = |source| LoadError::Config { model: name.to_owned(), source };
+    let unread = |path: &Path, source| LoadError::Read {
+        model: name.to_owned(),
+        path: path.to_owned(),
+        source,
+    };
+    // Models are told absolute paths.
+    let absolute = |path: &Path| std::path::absolute(path).map_err(|source| unread(path, source));
+    let directory = match home {
+        Home::Folder(directory) => absolute(&directory)?,
+        Home::Package(PackageFile { path, instances }) => {
+            let draft = ConfigDraft::of_package(name, instances).map_err(configured)?;
+            let file = absolute(&path)?;
+            let directory = file.parent().unwrap_or(&file).to_owned();
+            return Ok(vec![Wanted { version: 1, directory, file, draft }]);
+        }
+    };
+    let draft = ConfigDraft::of_folder(&directory).map_err(configured)?;
+    let available = versions(&directory, &draft.files());
+    let available = available.map_err(|source| unread(&directory, source))?;
+    let numbers: Vec<_> = available.iter().map(|one| one.version).collect();
+    let numbers = draft.version_policy().choose(&numbers);
+    if numbers.is_empty() {
+        let file_name = draft.files().join(" or ");
+        return Err(LoadError::NoVersion { model: name.to_owned(), path: directory, file_name });
+    }
+    let wanted = available.into_iter().filter(|one| numbers.contains(&one.version));
+    let mut wanted: Vec<_> = wanted
+        .map(|one| Wanted {
+            version: one.version,
+            file: directory.join(one.version.to_string()).join(&one.file_name),
+            draft: draft.with_file(&one.file_name),
+            directory: directory.clone(),
+        })
+        .collect();
+    wanted.sort_by_key(|one| one.version);
+    Ok(wanted)
 }
 
 /// A version that serves; without a number the greatest.

@@ -3,7 +3,7 @@
 use crate::check;
 use crate::config::{ModelConfig, Warmup, WarmupData, WarmupInput};
 use crate::datatype::DataType;
-use crate::model::LoadError;
+use crate::load::LoadError;
 use crate::pending::Pending;
 use crate::python::Instance;
 use crate::queue::Queued;
@@ -18,6 +18,9 @@ use std::time::Instant;
 
 /// The folder of a model that has the files of its warm-up.
 const FOLDER: &str = "warmup";
+
+/// The sample that a package's example is.
+const EXAMPLE: &str = "example";
 
 /// What the instances of a model run before they serve.
 pub(crate) struct Samples {
@@ -54,6 +57,11 @@ impl Samples {
             }
         }
         Ok(samples)
+    }
+
+    /// Runs the example of a package.
+    pub(crate) fn warm(&self, instance: &Instance<'_>) -> Result<(), LoadError> {
+        instance.warm().map_err(|problem| self.failed(EXAMPLE, problem))
     }
 
     fn failed(&self, sample: &str, problem: String) -> LoadError {
