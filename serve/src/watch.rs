@@ -1,6 +1,7 @@
 //! What has changed in the repositories.
 
 use crate::homes::Home;
+use crate::load::LoadError;
 use crate::server::Server;
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -35,6 +36,8 @@ impl Watch {
             let print = match server.find(&name) {
                 Ok(Home::Folder(folder)) => of_folder(&folder).ok(),
                 Ok(Home::Package(package)) => of_file(&package.path).ok(),
+                // What serves goes on until only one of both is there.
+                Err(LoadError::Twice { .. }) => self.seen.get(&name).copied(),
                 Err(_) => None,
             };
             now.extend(print.map(|print| (name, print)));
