@@ -38,7 +38,7 @@ enum Command {
     Inspect(inspect::Options),
     /// Builds, shows and checks packages of models
     Package(package::Options),
-    /// Serves repositories of models over HTTP, as Triton does
+    /// Serves repositories of models and packages over HTTP and gRPC, as Triton does
     Serve(Box<serve::Options>),
     /// Lists the Pythons, torch and limits that it finds, and says what would fail and how to fix it
     Doctor(doctor::Options),

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, Subcommand};
-use hydrozoa::package::Archive;
 use hydrozoa::package::build::{Action, Profile, Recipe, Verdict};
+use hydrozoa::package::{Archive, Signature};
 use hydrozoa::{ImportProfile, Imports};
 
 use crate::Choice;
@@ -82,6 +82,12 @@ struct Build {
     /// Put this profile of imports into the package
     #[arg(long, value_name = "PROFILE", conflicts_with = "record_imports")]
     imports: Option<PathBuf>,
+    /// The first extent of all inputs and outputs is that of a batch, which may be as large: a server joins requests
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
+    max_batch_size: usize,
+    /// An extent that requests may choose, such as `words:1`: the name of an input or output, and its place from 0
+    #[arg(long = "free", value_name = "NAME:PLACE", value_parser = free)]
+    free: Vec<(String, usize)>,
     /// How long to look for false dependencies; 0 turns the search off
     #[arg(long, value_name = "SECONDS", default_value_t = 60.0)]
     search: f64,
@@ -160,6 +166,8 @@ fn build(options: &Build) -> Result<i32> {
         None if options.record_imports => Profile::Recorded,
         None => Profile::Without,
     };
+    recipe.max_batch_size = options.max_batch_size;
+    recipe.free.clone_from(&options.free);
     // One interpreter makes the package, the other loads it.
     let pool = options.choice.pool(2)?;
     let report = pool.build_package(&recipe, &options.output)?;
@@ -200,6 +208,10 @@ fn build(options: &Build) -> Result<i32> {
     if let Some(profile) = &report.imports {
         say!("{}", imports(profile));
     }
+    match &report.signature {
+        Ok(found) => put_signature(found),
+        Err(problem) => say!("a server needs a configuration to serve it: {problem}"),
+    }
     if let Some(path) = &options.html {
         fs::write(path, report.html()).with_context(|| format!("writing {}", path.display()))?;
     }
@@ -228,6 +240,26 @@ fn with_record(text: &str) -> (PathBuf, Option<String>) {
     match text.split_once('=') {
         Some((file, record)) => (file.into(), Some(record.to_owned())),
         None => (text.into(), None),
+    }
+}
+
+/// `NAME:PLACE`.
+fn free(text: &str) -> Result<(String, usize), String> {
+    let parts = text.rsplit_once(':').and_then(|(name, place)| Some((name, place.parse().ok()?)));
+    let (name, place) = parts.ok_or("it is NAME:PLACE, such as words:1 for the second extent")?;
+    Ok((name.to_owned(), place))
+}
+
+/// Lines about a signature.
+fn put_signature(signature: &Signature) {
+    for (_, input) in &signature.inputs {
+        say!("input   {input}");
+    }
+    for output in &signature.outputs {
+        say!("output  {output}");
+    }
+    if signature.max_batch_size > 0 {
+        say!("batches of up to {}", signature.max_batch_size);
     }
 }
 
@@ -260,6 +292,9 @@ fn show(file: &Path, pattern: Option<&str>) -> Result<i32> {
         }
         if let Imports::Profile(profile) = archive.imports()? {
             say!("{}", imports(&profile));
+        }
+        if let Some(signature) = archive.signature()? {
+            put_signature(&signature);
         }
     }
     for record in records {

@@ -1,4 +1,4 @@
-//! `hydrozoa serve`: serves repositories of models, as Triton does.
+//! `hydrozoa serve`: serves repositories of models, as Triton does, and packages.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -24,9 +24,10 @@ use crate::security::Security;
 pub struct Options {
     #[command(flatten)]
     choice: Choice,
-    /// Folders of models; without any, /mnt/models, where KServe puts them
-    #[arg(value_name = "REPOSITORY")]
-    repositories: Vec<PathBuf>,
+    /// Folders of models, and packages: `resnet18.pt` is the model `resnet18`, and needs no configuration. Without any,
+    /// /mnt/models, where KServe puts models
+    #[arg(value_name = "REPOSITORY|PACKAGE")]
+    places: Vec<PathBuf>,
     /// A folder of models, as tritonserver names it
     #[arg(long = "model-repository", alias = "model-store", value_name = "DIR")]
     more_repositories: Vec<PathBuf>,
@@ -61,6 +62,9 @@ struct Models {
     /// A model to load at the start if clients load models; `*` for all
     #[arg(long, value_name = "MODEL")]
     load_model: Vec<String>,
+    /// Instances of each package that is named as a file; `config.pbtxt` says it of models in repositories
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    instances: u32,
     /// Models that are loaded at once
     #[arg(long, value_name = "N", default_value_t = 4)]
     model_load_thread_count: usize,
@@ -309,23 +313,27 @@ pub fn run(options: &Options) -> Result<i32> {
 
 /// The models that there are, none of them loaded.
 fn service(options: &Options) -> Result<Service> {
-    let mut repositories: Vec<&Path> = Vec::new();
-    repositories.extend(options.repositories.iter().map(PathBuf::as_path));
-    repositories.extend(options.more_repositories.iter().map(PathBuf::as_path));
-    if repositories.is_empty() {
+    let mut places: Vec<&Path> = Vec::new();
+    places.extend(options.places.iter().map(PathBuf::as_path));
+    places.extend(options.more_repositories.iter().map(PathBuf::as_path));
+    if places.is_empty() {
         ensure!(
             Path::new(MODELS).is_dir(),
-            "no repository of models is named, and there is no {MODELS}: `hydrozoa serve FOLDER` serves the models of a \
-             folder, each in a folder MODEL with MODEL/1/model.py"
+            "no models are named, and there is no {MODELS}: `hydrozoa serve FOLDER` serves the models of a folder, each in a folder \
+             MODEL with MODEL/1/model.py; `hydrozoa serve MODEL.pt` serves a package"
         );
-        repositories.push(Path::new(MODELS));
+        places.push(Path::new(MODELS));
     }
     let choice = options.choice.clone();
     let server = hydrozoa_server::Server::new(move || choice.builder());
-    for repository in repositories {
-        let found = std::fs::read_dir(repository);
-        found.with_context(|| format!("the repository {}", repository.display()))?;
-        server.add_repository(repository);
+    for place in places {
+        if place.is_file() {
+            server.add_package(place, options.models.instances)?;
+            continue;
+        }
+        let found = std::fs::read_dir(place);
+        found.with_context(|| format!("the repository {}", place.display()))?;
+        server.add_repository(place);
     }
     let mut settings = Settings::default();
     settings.id.clone_from(&options.id);

@@ -27,12 +27,16 @@ mod check;
 pub mod config;
 mod datatype;
 mod failure;
+mod homes;
 pub mod host;
 pub mod hosted;
+mod interpreters;
+mod load;
 mod metrics;
 mod model;
 mod overrides;
 mod own;
+mod package;
 mod pending;
 mod python;
 mod queue;
@@ -48,8 +52,9 @@ mod watch;
 pub use activity::InstanceState;
 pub use datatype::DataType;
 pub use failure::{Code, Failure};
+pub use load::LoadError;
 pub use metrics::Metrics;
-pub use model::{LoadError, Model, Ticket};
+pub use model::{Model, Ticket};
 pub use recent::Latency;
 pub use request::{
     CorrelationId, Event, Input, Output, Parameter, Parameters, Request, Response, decode_bytes,

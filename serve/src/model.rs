@@ -2,123 +2,25 @@
 
 use crate::activity::{Activity, InstanceState};
 use crate::check;
-use crate::config::{ConfigDraft, ConfigError, InstanceGroup, Kind, ModelConfig};
+use crate::config::{InstanceGroup, Kind, ModelConfig};
 use crate::failure::{Code, Failure};
+use crate::interpreters::Interpreters;
+use crate::load::{LoadError, Source};
+use crate::package::{Loaded, Packaged};
 use crate::pending::{Begun, Pending};
 use crate::python::{self, Context, Instance, Place, Told};
 use crate::request::{Event, Request};
 use crate::schedule::Scheduler;
 use crate::statistics::{Counters, Ended, Latencies, Statistics};
 use crate::warmup::Samples;
-use hydrozoa::{Builder, Pool};
+use hydrozoa::{Pool, Session};
 use parking_lot::Mutex;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
-use std::{fs, io};
 use tempfile::TempDir;
-
-/// Why a model could not be loaded.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum LoadError {
-    /// No repository has a model of this name.
-    #[error("no repository has a model `{model}`; {searched}")]
-    Unknown {
-        /// The name.
-        model: String,
-        /// Where it was looked for.
-        searched: String,
-    },
-    /// The model's folder cannot be read.
-    #[error("model `{model}`: reading {}: {source}", path.display())]
-    Read {
-        /// The model.
-        model: String,
-        /// What could not be read.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// There is nothing that could be served.
-    #[error("model `{model}`: {} has no version to serve: a folder with a number from 1 as its name, and {file_name} in it", path.display())]
-    NoVersion {
-        /// The model.
-        model: String,
-        /// Its folder.
-        path: PathBuf,
-        /// The file that a version must have.
-        file_name: String,
-    },
-    /// The configuration is wrong, or asks for what this server does not do.
-    #[error("model `{model}`: config.pbtxt: {source}")]
-    Config {
-        /// The model.
-        model: String,
-        /// What is wrong.
-        source: ConfigError,
-    },
-    /// The interpreters did not start, or the model raised an exception.
-    #[error("model `{model}`, version {version}: {source}")]
-    Python {
-        /// The model.
-        model: String,
-        /// The version.
-        version: i64,
-        /// What failed.
-        source: Box<hydrozoa::Error>,
-    },
-    /// A request of `model_warmup` cannot be made, or the model has answered it with an error.
-    #[error(
-        "model `{model}`, version {version}: failed to run warmup sample '{sample}': {problem}"
-    )]
-    Warmup {
-        /// The model.
-        model: String,
-        /// The version.
-        version: i64,
-        /// The sample's name.
-        sample: String,
-        /// What failed.
-        problem: String,
-    },
-    /// A model has asked for the load or unload of a model that is being loaded or unloaded.
-    #[error("model `{model}` is being loaded or unloaded; try again later")]
-    Busy {
-        /// The model.
-        model: String,
-    },
-    /// What the load itself has cannot be used.
-    #[error("model `{model}`: the load's {problem}")]
-    Override {
-        /// The model.
-        model: String,
-        /// What it is, and what may be.
-        problem: String,
-    },
-    /// A file that the load itself has cannot be written. The words are Triton's.
-    #[error(
-        "failed to poll from model repository: model `{model}`: writing the load's file `{file}`: {source}"
-    )]
-    File {
-        /// The model.
-        model: String,
-        /// The file's path in the model's folder.
-        file: String,
-        /// Why.
-        source: io::Error,
-    },
-    /// The system gave no thread.
-    #[error("model `{model}`: the system gives no thread: {source}")]
-    Thread {
-        /// The model.
-        model: String,
-        /// Why.
-        source: io::Error,
-    },
-}
 
 /// A version of a model that serves.
 pub struct Model {
@@ -130,78 +32,24 @@ pub struct Model {
     activities: Vec<Arc<Activity>>,
     instances: Mutex<Vec<JoinHandle<()>>>,
     /// `None` after the end.
-    pool: Mutex<Option<Pool>>,
+    interpreters: Mutex<Option<Arc<Interpreters>>>,
     /// The folder that was made for it, if the load had files.
     _made: Option<Arc<TempDir>>,
 }
 
-/// What a version is loaded from.
-pub(crate) struct Source<'a> {
-    /// The model's folder.
-    pub(crate) directory: &'a Path,
-    pub(crate) draft: &'a ConfigDraft,
-    pub(crate) version: i64,
-    /// Makes the interpreters of a model.
-    pub(crate) builder: &'a (dyn Fn() -> Builder + Send + Sync),
-    pub(crate) context: Context,
-    /// The folder, if it was made for the load.
-    pub(crate) made: Option<Arc<TempDir>>,
-}
-
-/// The parameter that names a model's virtual environment, as Triton's Python backend has it.
-pub(crate) const ENVIRONMENT: &str = "EXECUTION_ENV_PATH";
-
-/// The folder of a virtual environment that a model names.
-pub(crate) fn environment(text: &str, directory: &Path) -> Result<PathBuf, String> {
-    let directory = directory.to_string_lossy();
-    let path = PathBuf::from(text.replace("$$TRITON_MODEL_DIRECTORY", &directory));
-    if path.is_dir() {
-        return Ok(path);
-    }
-    Err(format!("{} is no folder; a virtual environment is one", path.display()))
-}
-
-impl Source<'_> {
-    fn name(&self) -> &str {
-        self.draft.name()
-    }
-
-    fn failed(&self, source: hydrozoa::Error) -> LoadError {
-        LoadError::Python {
-            model: self.name().to_owned(),
-            version: self.version,
-            source: source.into(),
-        }
-    }
-
-    fn configured(&self, source: ConfigError) -> LoadError {
-        LoadError::Config { model: self.name().to_owned(), source }
-    }
-
-    /// The interpreters, one for each instance.
-    fn pool(&self, count: usize) -> Result<Pool, LoadError> {
-        let mut builder = (self.builder)().interpreters(count);
-        if let Some(environment) = self.draft.parameter(ENVIRONMENT) {
-            let path = self::environment(environment, self.directory)
-                .map_err(|problem| self.configured(ConfigError::parameter(ENVIRONMENT, problem)))?;
-            builder = builder.venv(path);
-        }
-        let pool = builder.build().map_err(|error| self.failed(error))?;
-        python::prepare(&pool).map_err(|error| self.failed(error))?;
-        Ok(pool)
-    }
-
-    fn place(&self) -> Place<'_> {
-        Place {
-            directory: self.directory,
-            version: self.version,
-            file_name: self.draft.file_name(),
-        }
-    }
+/// What instances run.
+#[derive(Clone)]
+enum Content {
+    /// A file in the version's folder.
+    Python {
+        directory: PathBuf,
+        file_name: String,
+    },
+    Package(Arc<Packaged>),
 }
 
 /// The names of a model's instances, with where they run.
-fn instances(groups: &[InstanceGroup]) -> Vec<(String, &'static str, i32)> {
+pub(crate) fn instances(groups: &[InstanceGroup]) -> Vec<(String, &'static str, i32)> {
     let mut all = Vec::new();
     for group in groups {
         let (kind, devices) = match group.kind {
@@ -225,19 +73,12 @@ fn instances(groups: &[InstanceGroup]) -> Vec<(String, &'static str, i32)> {
 impl Model {
     /// Starts the interpreters, completes the configuration, and initializes all instances.
     pub(crate) fn load(source: &Source<'_>) -> Result<Arc<Self>, LoadError> {
-        let planned = instances(source.draft.groups()).len();
-        let pool = source.pool(planned.max(1))?;
-        let config = {
-            let session = pool.acquire_on(0).map_err(|error| source.failed(error))?;
-            let completed = python::complete(
-                &session,
-                &source.context,
-                source.place(),
-                &source.draft.json().to_string(),
-            );
-            let completed = completed.map_err(|error| source.failed(error))?;
-            ModelConfig::of_json(&completed, source.name())
-                .map_err(|error| source.configured(error))?
+        let (interpreters, config, content) = match source.draft.is_package() {
+            true => {
+                let Loaded { interpreters, config, packaged } = Loaded::new(source)?;
+                (interpreters, config, Content::Package(Arc::new(packaged)))
+            }
+            false => Self::prepare(source)?,
         };
         let names = instances(config.instance_groups()).into_iter().map(|(name, ..)| name);
         let activities: Vec<_> = names.map(|name| Arc::new(Activity::new(name))).collect();
@@ -248,21 +89,41 @@ impl Model {
             version: source.version,
             counters: Arc::default(),
             instances: Mutex::default(),
-            pool: Mutex::new(Some(pool.clone())),
+            interpreters: Mutex::new(Some(interpreters.clone())),
             _made: source.made.clone(),
         });
-        match model.start(source, &pool) {
-            Ok(()) => Ok(model),
-            Err(error) => {
-                drop(pool);
-                model.unload();
-                Err(error)
-            }
+        let started = model.start(source, interpreters.pool(), content);
+        drop(interpreters);
+        if started.is_err() {
+            model.unload();
         }
+        started.map(|()| model)
+    }
+
+    /// Interpreters for a Python model, and its configuration as it completes that itself.
+    fn prepare(
+        source: &Source<'_>,
+    ) -> Result<(Arc<Interpreters>, ModelConfig, Content), LoadError> {
+        let planned = instances(source.draft.groups()).len();
+        let interpreters = source.interpreters(planned.max(1))?;
+        let (directory, file_name) = (source.directory, source.draft.file_name());
+        let place = Place { directory, version: source.version, file_name };
+        let session = interpreters.pool().acquire_on(0).map_err(|error| source.failed(error))?;
+        let json = source.draft.json().to_string();
+        let completed = python::complete(&session, &source.context, place, &json);
+        let completed = completed.map_err(|error| source.failed(error))?;
+        drop(session);
+        let config = ModelConfig::of_json(&completed, source.name())
+            .map_err(|error| source.configured(error))?;
+        let content = Content::Python {
+            directory: directory.to_owned(),
+            file_name: config.file_name().to_owned(),
+        };
+        Ok((Arc::new(interpreters), config, content))
     }
 
     /// Starts a thread for each instance, and waits until all have initialized their object and are warm.
-    fn start(&self, source: &Source<'_>, pool: &Pool) -> Result<(), LoadError> {
+    fn start(&self, source: &Source<'_>, pool: &Pool, content: Content) -> Result<(), LoadError> {
         let samples = Arc::new(Samples::new(&self.config, source.directory, self.version)?);
         let (sender, started) = channel();
         let all = instances(self.config.instance_groups());
@@ -275,7 +136,7 @@ impl Model {
                 kind,
                 device,
                 context: source.context.clone(),
-                directory: source.directory.to_owned(),
+                content: content.clone(),
                 version: self.version,
                 config: self.config.clone(),
                 samples: samples.clone(),
@@ -294,6 +155,7 @@ impl Model {
                 })?;
             self.instances.lock().push(thread);
         }
+        drop(content);
         drop(sender);
         let outcomes: Vec<_> = started.iter().take(count).collect();
         outcomes.into_iter().collect()
@@ -311,7 +173,12 @@ impl Model {
 
     /// The model's interpreters. `None` when it was unloaded.
     pub fn pool(&self) -> Option<Pool> {
-        self.pool.lock().clone()
+        self.interpreters().map(|interpreters| interpreters.pool().clone())
+    }
+
+    /// The same for a version that may take them over.
+    pub(crate) fn interpreters(&self) -> Option<Arc<Interpreters>> {
+        self.interpreters.lock().clone()
     }
 
     /// Requests that wait for an instance.
@@ -408,9 +275,11 @@ impl Model {
         let failure =
             Failure::new(Code::Unavailable, format!("model '{}' was unloaded", self.config.name()));
         self.scheduler.fail_all(&failure);
-        let pool = self.pool.lock().take();
-        if let Some(Err(error)) = pool.map(|pool| pool.close(CLOSE)) {
-            tracing::info!(model = self.config.name(), "its interpreters end later: {error}");
+        // Without its instances nothing refers to a package any more. If another version has taken the interpreters over, they go on.
+        let interpreters = self.interpreters.lock().take();
+        let shared = interpreters.filter(|shared| Arc::strong_count(shared) > 1);
+        if let Some(Err(error)) = shared.map(|shared| shared.sweep()) {
+            tracing::warn!(model = self.config.name(), "its interpreters were not swept: {error}");
         }
     }
 }
@@ -420,9 +289,6 @@ impl Drop for Model {
         self.scheduler.close();
     }
 }
-
-/// How long an unloaded model's interpreters are waited for.
-pub(crate) const CLOSE: Duration = Duration::from_secs(1);
 
 /// Bytes of an instance's stack, as main threads have.
 pub(crate) const STACK: usize = 8 << 20;
@@ -435,7 +301,7 @@ struct Runs {
     kind: &'static str,
     device: i32,
     context: Context,
-    directory: PathBuf,
+    content: Content,
     version: i64,
     config: ModelConfig,
     samples: Arc<Samples>,
@@ -451,24 +317,12 @@ impl Runs {
             Ok(session) => session,
             Err(error) => return drop(started.send(Err(self.failed(error)))),
         };
-        let place = Place {
-            directory: &self.directory,
-            version: self.version,
-            file_name: self.config.file_name(),
-        };
-        let told = Told {
-            model: self.config.name(),
-            config: &self.config.json().to_string(),
-            is_decoupled: self.config.is_decoupled(),
-            name: &self.name,
-            kind: self.kind,
-            device: self.device,
-        };
-        let instance = match Instance::start(&session, &self.context, place, told) {
+        let instance = match self.instance(&session) {
             Ok(instance) => instance,
             Err(error) => return drop(started.send(Err(self.failed(error)))),
         };
-        let warm = self.samples.run(&instance, &self.name);
+        let warm = self.samples.warm(&instance);
+        let warm = warm.and_then(|()| self.samples.run(&instance, &self.name));
         let is_warm = warm.is_ok();
         // Nobody listens if another instance has failed. Then the scheduler is closed soon.
         drop(started.send(warm));
@@ -485,6 +339,25 @@ impl Runs {
                 error.traceback().unwrap_or(&error.to_string())
             );
         }
+    }
+
+    fn instance<'s>(&self, session: &'s Session) -> hydrozoa::Result<Instance<'s>> {
+        let (directory, file_name) = match &self.content {
+            Content::Python { directory, file_name } => (directory, file_name),
+            Content::Package(package) => {
+                return Instance::of_package(session, &self.context, package);
+            }
+        };
+        let place = Place { directory, version: self.version, file_name };
+        let told = Told {
+            model: self.config.name(),
+            config: &self.config.json().to_string(),
+            is_decoupled: self.config.is_decoupled(),
+            name: &self.name,
+            kind: self.kind,
+            device: self.device,
+        };
+        Instance::start(session, &self.context, place, told)
     }
 
     fn failed(&self, source: hydrozoa::Error) -> LoadError {
@@ -545,18 +418,4 @@ impl Drop for Ticket {
     fn drop(&mut self) {
         self.cancel();
     }
-}
-
-/// The versions that a model's folder has.
-pub(crate) fn versions(directory: &Path, file_name: &str) -> io::Result<Vec<i64>> {
-    let mut versions = Vec::new();
-    for entry in fs::read_dir(directory)? {
-        let name = entry?.file_name();
-        let Some(name) = name.to_str().filter(|name| !name.starts_with('0')) else { continue };
-        let Ok(version) = name.parse::<i64>() else { continue };
-        if version > 0 && directory.join(name).join(file_name).is_file() {
-            versions.push(version);
-        }
-    }
-    Ok(versions)
 }

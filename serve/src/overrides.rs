@@ -1,8 +1,9 @@
-//! What a model is loaded from: its folder in a repository, or what the load itself has.
+//! What a model is loaded from: its folder in a repository, a package, or what the load itself has.
 
-use crate::config::{ConfigDraft, ConfigError};
+use crate::config::{ConfigDraft, ConfigError, PACKAGE_FILE};
+use crate::homes::{Home, PackageFile};
 use crate::host::Overrides;
-use crate::model::LoadError;
+use crate::load::LoadError;
 use crate::server::Server;
 use std::fs;
 use std::path::{Component, Path, PathBuf};
@@ -14,8 +15,10 @@ const FILE: &str = "file:";
 
 /// What the versions of a model are loaded from.
 pub(crate) struct Origin {
-    /// The model's folder.
+    /// The model's folder, or that of a package which lies alone.
     pub(crate) directory: PathBuf,
+    /// The package, if it lies alone.
+    pub(crate) package: Option<PathBuf>,
     pub(crate) draft: ConfigDraft,
     /// The folder that was made for the load's own files. It goes when no version needs it any more.
     pub(crate) made: Option<Arc<TempDir>>,
@@ -26,39 +29,60 @@ impl Overrides {
     pub(crate) fn is_whole(&self) -> bool {
         !self.files.is_empty()
     }
+
+    /// The configuration that the load has.
+    fn draft(&self, name: &str) -> Option<Result<ConfigDraft, ConfigError>> {
+        let parsed = serde_json::from_str(self.config.as_ref()?);
+        let parsed =
+            parsed.map_err(|error| ConfigError::Text(format!("the load's `config`: {error}")));
+        Some(parsed.and_then(|json| ConfigDraft::of_json(&json, name)))
+    }
 }
 
 impl Origin {
     /// # Errors
     ///
-    /// [`LoadError`] if no repository has the model and the load has no files, or if anything of it cannot be used.
+    /// [`LoadError`] if the model is nowhere and the load has no files, or if anything of it cannot be used.
     pub(crate) fn new(
         server: &Server,
         name: &str,
         overrides: &Overrides,
     ) -> Result<Self, LoadError> {
         let configured = |source: ConfigError| LoadError::Config { model: name.to_owned(), source };
+        // Models are told absolute paths.
+        let absolute = |path: &Path| {
+            std::path::absolute(path).map_err(|source| LoadError::Read {
+                model: name.to_owned(),
+                path: path.to_owned(),
+                source,
+            })
+        };
         let made = match overrides.is_whole() {
             true => Some(Arc::new(write(name, overrides)?)),
             false => None,
         };
-        let directory = match &made {
-            Some(made) => made.path().join(name),
+        let home = match &made {
+            Some(made) => Home::Folder(made.path().join(name)),
             None => server.find(name)?,
         };
-        // Models are told absolute paths.
-        let directory = std::path::absolute(&directory).map_err(|source| LoadError::Read {
-            model: name.to_owned(),
-            path: directory.clone(),
-            source,
-        })?;
-        let draft = match &overrides.config {
-            Some(json) => serde_json::from_str(json)
-                .map_err(|error| ConfigError::Text(format!("the load's `config`: {error}")))
-                .and_then(|json| ConfigDraft::of_json(&json, name)),
-            None => ConfigDraft::of_folder(&directory),
+        let own = overrides.draft(name);
+        let (directory, package, draft) = match home {
+            Home::Folder(directory) => {
+                let directory = absolute(&directory)?;
+                let draft = own.unwrap_or_else(|| ConfigDraft::of_folder(&directory));
+                (directory, None, draft)
+            }
+            Home::Package(PackageFile { path, instances }) => {
+                let file = absolute(&path)?;
+                let directory = file.parent().unwrap_or(&file).to_owned();
+                let draft = own.map_or_else(
+                    || ConfigDraft::of_package(name, instances),
+                    |own| own.map(|draft| draft.with_file(PACKAGE_FILE)),
+                );
+                (directory, Some(file), draft)
+            }
         };
-        Ok(Self { directory, draft: draft.map_err(configured)?, made })
+        Ok(Self { directory, package, draft: draft.map_err(configured)?, made })
     }
 }
 

@@ -1,9 +1,12 @@
 //! The models of a process.
 
+use crate::config::ConfigDraft;
 use crate::failure::{Code, Failure};
+use crate::homes::{Home, Homes, PackageFile, is_name};
 use crate::host::Overrides;
+use crate::load::{LoadError, Source, versions};
 use crate::metrics::Metrics;
-use crate::model::{LoadError, Model, Source, Ticket, versions};
+use crate::model::{Model, Ticket};
 use crate::overrides::Origin;
 use crate::pending::Process;
 use crate::python::Context;
@@ -14,10 +17,10 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 
-/// The models of a process: those that repositories have, and of these the versions that serve.
+/// The models of a process: those that repositories have, packages, and of these the versions that serve.
 ///
-/// A repository is a folder of models: `NAME/config.pbtxt` and `NAME/VERSION/model.py`, as Triton has it. A model's
-/// instances run in interpreters of their own.
+/// A repository is a folder of models: `NAME/config.pbtxt` and `NAME/VERSION/model.py`, as Triton has it, or
+/// `NAME/VERSION/model.pt`, a package. A model's instances run in interpreters of their own.
 #[derive(Clone)]
 pub struct Server(Arc<Shared>);
 
@@ -27,7 +30,7 @@ pub(crate) struct WeakServer(Weak<Shared>);
 
 struct Shared {
     builder: Box<dyn Fn() -> Builder + Send + Sync>,
-    repositories: RwLock<Vec<PathBuf>>,
+    homes: RwLock<Homes>,
     models: RwLock<BTreeMap<String, Entry>>,
     /// One load or unload of a model at a time.
     changes: Mutex<BTreeMap<String, Arc<Mutex<()>>>>,
@@ -99,7 +102,7 @@ impl Server {
     pub fn new(builder: impl Fn() -> Builder + Send + Sync + 'static) -> Self {
         Self(Arc::new(Shared {
             builder: Box::new(builder),
-            repositories: RwLock::default(),
+            homes: RwLock::default(),
             models: RwLock::default(),
             changes: Mutex::default(),
             metrics: Metrics::default(),
@@ -108,42 +111,31 @@ impl Server {
 
     /// Looks for models in this folder, too.
     pub fn add_repository(&self, directory: impl Into<PathBuf>) {
-        self.0.repositories.write().push(directory.into());
+        self.0.homes.write().add_repository(directory.into());
     }
 
-    /// The names of all models that the repositories have, sorted.
+    /// Adds a package that is a model by itself, with so many instances, and returns the model's name: `resnet18` for `resnet18.pt`. It has
+    /// one version, 1. Another file in its place is loaded by [`Server::load`].
+    ///
+    /// # Errors
+    ///
+    /// [`LoadError::Unnamed`], or [`LoadError::Twice`] if there is such a package already.
+    pub fn add_package(
+        &self,
+        file: impl Into<PathBuf>,
+        instances: u32,
+    ) -> Result<String, LoadError> {
+        self.0.homes.write().add_package(PackageFile { path: file.into(), instances })
+    }
+
+    /// The names of all models that there are, sorted.
     pub fn names(&self) -> Vec<String> {
-        let mut names = Vec::new();
-        for repository in self.0.repositories.read().iter() {
-            let entries = std::fs::read_dir(repository).into_iter().flatten().flatten();
-            names.extend(
-                entries
-                    .filter(|entry| entry.path().is_dir())
-                    .filter_map(|entry| entry.file_name().into_string().ok()),
-            );
-        }
-        names.retain(|name| !name.starts_with('.'));
-        names.sort();
-        names.dedup();
-        names
+        self.0.homes.read().names()
     }
 
-    /// The folder of a model.
-    pub(crate) fn find(&self, name: &str) -> Result<PathBuf, LoadError> {
-        let repositories = self.0.repositories.read();
-        let is_name = is_name(name);
-        let found = repositories
-            .iter()
-            .map(|repository| repository.join(name))
-            .find(|path| is_name && path.is_dir());
-        found.ok_or_else(|| {
-            let searched: Vec<_> =
-                repositories.iter().map(|path| path.display().to_string()).collect();
-            LoadError::Unknown {
-                model: name.to_owned(),
-                searched: format!("they are {}", searched.join(", ")),
-            }
-        })
+    /// Where a model lies.
+    pub(crate) fn find(&self, name: &str) -> Result<Home, LoadError> {
+        self.0.homes.read().find(name)
     }
 
     fn change(&self, name: &str) -> Arc<Mutex<()>> {
@@ -225,33 +217,39 @@ impl Server {
         name: &str,
         origin: &Origin,
     ) -> Result<BTreeMap<i64, Arc<Model>>, LoadError> {
-        let Origin { directory, draft, made } = origin;
-        let available = versions(directory, draft.file_name()).map_err(|source| {
-            LoadError::Read { model: name.to_owned(), path: directory.clone(), source }
-        })?;
-        let wanted = draft.version_policy().choose(&available);
-        if wanted.is_empty() {
-            let file_name = draft.file_name().to_owned();
-            return Err(LoadError::NoVersion {
-                model: name.to_owned(),
-                path: directory.clone(),
-                file_name,
-            });
-        }
+        let wanted = wanted(name, origin)?;
+        let mut former: Vec<Arc<Model>> = {
+            let models = self.0.models.read();
+            models.get(name).into_iter().flat_map(|entry| entry.serving.values().cloned()).collect()
+        };
         let mut loaded = BTreeMap::new();
-        for version in wanted {
+        for one in &wanted {
+            let version = one.version;
             let context = Context {
                 server: Arc::new(WeakServer(Arc::downgrade(&self.0))),
                 model: name.to_owned(),
-                directory: directory.join(version.to_string()),
+                directory: one.file.parent().unwrap_or(Path::new("/")).to_owned(),
                 process: Process::this(),
             };
-            let builder = &*self.0.builder;
-            let made = made.clone();
-            let source = Source { directory, draft, version, builder, context, made };
+            // The interpreters of the same version, or of one that goes.
+            let goes =
+                |model: &Arc<Model>| !wanted.iter().any(|one| one.version == model.version());
+            let same = former.iter().position(|model| model.version() == version);
+            let taken = same.or_else(|| former.iter().position(goes));
+            let source = Source {
+                directory: &origin.directory,
+                file: one.file.clone(),
+                draft: &one.draft,
+                version,
+                builder: &*self.0.builder,
+                context,
+                former: taken.and_then(|place| former.swap_remove(place).interpreters()),
+                made: origin.made.clone(),
+            };
             match Model::load(&source) {
                 Ok(model) => drop(loaded.insert(version, model)),
                 Err(error) => {
+                    drop(source);
                     loaded.into_values().for_each(|model: Arc<Model>| model.unload());
                     return Err(error);
                 }
@@ -396,9 +394,41 @@ impl Server {
     }
 }
 
-/// Whether a text can be a model's name: it is one folder, and never a way out of the repository.
-fn is_name(name: &str) -> bool {
-    Path::new(name).file_name().is_some_and(|file| file == name) && !name.starts_with('.')
+/// A version that is to be loaded.
+struct Wanted {
+    version: i64,
+    file: PathBuf,
+    draft: ConfigDraft,
+}
+
+/// The versions of a model that its configuration asks for.
+fn wanted(name: &str, origin: &Origin) -> Result<Vec<Wanted>, LoadError> {
+    let Origin { directory, package, draft, .. } = origin;
+    if let Some(file) = package {
+        return Ok(vec![Wanted { version: 1, file: file.clone(), draft: draft.clone() }]);
+    }
+    let available = versions(directory, &draft.files()).map_err(|source| LoadError::Read {
+        model: name.to_owned(),
+        path: directory.clone(),
+        source,
+    })?;
+    let numbers: Vec<_> = available.iter().map(|one| one.version).collect();
+    let numbers = draft.version_policy().choose(&numbers);
+    if numbers.is_empty() {
+        let file_name = draft.files().join(" or ");
+        let path = directory.clone();
+        return Err(LoadError::NoVersion { model: name.to_owned(), path, file_name });
+    }
+    let wanted = available.into_iter().filter(|one| numbers.contains(&one.version));
+    let mut wanted: Vec<_> = wanted
+        .map(|one| Wanted {
+            version: one.version,
+            file: directory.join(one.version.to_string()).join(&one.file_name),
+            draft: draft.with_file(&one.file_name),
+        })
+        .collect();
+    wanted.sort_by_key(|one| one.version);
+    Ok(wanted)
 }
 
 /// A version that serves; without a number the greatest.

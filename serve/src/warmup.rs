@@ -4,7 +4,7 @@ use crate::activity::Activity;
 use crate::check;
 use crate::config::{ModelConfig, Warmup, WarmupData, WarmupInput};
 use crate::datatype::DataType;
-use crate::model::LoadError;
+use crate::load::LoadError;
 use crate::pending::Pending;
 use crate::python::Instance;
 use crate::queue::Queued;
@@ -19,6 +19,9 @@ use std::time::Instant;
 
 /// The folder of a model that has the files of its warm-up.
 const FOLDER: &str = "warmup";
+
+/// The sample that a package's example is.
+const EXAMPLE: &str = "example";
 
 /// What the instances of a model run before they serve.
 pub(crate) struct Samples {
@@ -55,6 +58,11 @@ impl Samples {
             }
         }
         Ok(samples)
+    }
+
+    /// Runs the example of a package.
+    pub(crate) fn warm(&self, instance: &Instance<'_>) -> Result<(), LoadError> {
+        instance.warm().map_err(|problem| self.failed(EXAMPLE, problem))
     }
 
     fn failed(&self, sample: &str, problem: String) -> LoadError {

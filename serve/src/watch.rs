@@ -1,8 +1,11 @@
 //! What has changed in the repositories.
 
+use crate::homes::Home;
+use crate::load::LoadError;
 use crate::server::Server;
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::{fs, io};
 
@@ -30,10 +33,14 @@ impl Watch {
         let mut now = BTreeMap::new();
         for name in server.names() {
             // A folder may go while it is read.
-            if let Some(print) = server.find(&name).ok().and_then(|folder| of_folder(&folder).ok())
-            {
-                now.insert(name, print);
-            }
+            let print = match server.find(&name) {
+                Ok(Home::Folder(folder)) => of_folder(&folder).ok(),
+                Ok(Home::Package(package)) => of_file(&package.path).ok(),
+                // What serves goes on until only one of both is there.
+                Err(LoadError::Twice { .. }) => self.seen.get(&name).copied(),
+                Err(_) => None,
+            };
+            now.extend(print.map(|print| (name, print)));
         }
         let before = std::mem::replace(&mut self.seen, now);
         let is_changed = |(name, print): &(&String, &u64)| before.get(*name) != Some(*print);
@@ -42,6 +49,14 @@ impl Watch {
             gone: before.into_keys().filter(|name| !self.seen.contains_key(name)).collect(),
         }
     }
+}
+
+/// Which file it is, its size and time.
+fn of_file(path: &Path) -> io::Result<u64> {
+    let found = fs::metadata(path)?;
+    let mut hasher = DefaultHasher::new();
+    (found.ino(), found.len(), found.modified()?).hash(&mut hasher);
+    Ok(hasher.finish())
 }
 
 /// Names, sizes and times of all files in a folder, apart from what Python writes there.

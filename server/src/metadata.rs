@@ -53,7 +53,7 @@ impl Service {
         Ok(json!({
             "name": name,
             "versions": versions,
-            "platform": "python",
+            "platform": config.backend(),
             "inputs": tensors(config.inputs()),
             "outputs": tensors(config.outputs()),
         }))

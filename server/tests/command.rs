@@ -132,6 +132,51 @@ class TritonPythonModel:
 ";
 
 #[test]
+fn the_command_serves_packages_beside_repositories() {
+    let folder = tempfile::tempdir().unwrap();
+    common::export(folder.path());
+    let repository = folder.path().join("repository");
+    write(&repository, "first", ECHO);
+    let file = folder.path().join("scores.pt");
+    let mut process = Process::start(&file, &[repository.to_str().unwrap(), "--instances", "2"]);
+    let http = process.address("HTTP at ");
+    process.line("the server is ready");
+    assert!(process.seen.contains("  first   1        READY\n  scores  1        READY\n"));
+    let config = get(http, "/v2/models/scores/config").ok();
+    assert_eq!(config["instance_group"][0]["count"], 2);
+    let metadata = get(http, "/v2/models/scores").ok();
+    assert_eq!((&metadata["platform"], &metadata["versions"][0]), (&"package".into(), &"1".into()));
+    let body = r#"{"inputs":[{"name":"x","datatype":"FP32","shape":[2,3],"data":[0,1,2,3,4,5]},
+        {"name":"lengths","datatype":"FP32","shape":[2],"data":[1,2]}]}"#;
+    let mut connection = TcpStream::connect(http).unwrap();
+    let head = format!(
+        "POST /v2/models/scores/infer HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    );
+    connection.write_all(format!("{head}{body}").as_bytes()).unwrap();
+    let answer = Answer::read(&mut connection).ok();
+    let outputs = answer["outputs"].as_array().unwrap();
+    let values = outputs.iter().flat_map(|output| output["data"].as_array().unwrap());
+    // The text of a number is the shortest that gives the same bits.
+    let bits: Vec<u8> =
+        values.flat_map(|value| value.to_string().parse::<f32>().unwrap().to_le_bytes()).collect();
+    assert_eq!(bits, fs::read(folder.path().join("scores.expected")).unwrap());
+    drop(process);
+    for (place, words) in [
+        (folder.path().join("silent.pt"), "build it again with the arguments of a call"),
+        (folder.path().join("scores.expected"), "is no zip archive"),
+        (folder.path().join("absent.pt"), "the repository "),
+    ] {
+        let mut process = Process::start(&place, &[]);
+        process.line(words);
+        assert_eq!(process.wait().code(), Some(1));
+    }
+    let mut process = Process::start(&file, &[file.to_str().unwrap()]);
+    process.line("there are two models `scores`");
+    assert_eq!(process.wait().code(), Some(1));
+}
+
+#[test]
 fn the_command_serves_until_a_signal_and_ends_what_is_under_way() {
     let folder = tempfile::tempdir().unwrap();
     write(folder.path(), "slow", SLOW);

@@ -1,10 +1,11 @@
-//! One more record for an archive that is there.
+//! More records for an archive that is there.
 //!
 //! The other records stay where they are, so that storages keep their alignment, and so do their entries in the directory: writers of
 //! the zip crate change times that they take for invalid, which the records' own headers then contradict.
 //!
 //! Names and numbers are those of APPNOTE.TXT, version 6.3.10, of PKWARE Inc.
 
+use crate::Error as Failure;
 use std::fs::{self, File, OpenOptions};
 use std::io::{Error, Read, Result, Seek, SeekFrom, Write};
 use std::path::Path;
@@ -20,8 +21,18 @@ const UTF8: u16 = 1 << 11;
 /// The version of readers that is needed for archives beyond 4 GiB (4.4.3).
 const ZIP64: u16 = 45;
 
-/// Copies an archive, with one more record in its top folder.
-pub(super) fn append(file: &Path, copy: &Path, record: &str, bytes: &[u8]) -> Result<()> {
+/// Puts records into an archive that has none of them. The file is replaced at once: who has it open keeps the old one.
+pub(super) fn add(file: &Path, records: &[(&str, &[u8])]) -> crate::Result<()> {
+    let partial = file.with_extension("partial");
+    let added = append(file, &partial, records).and_then(|()| fs::rename(&partial, file));
+    added.map_err(|source| {
+        drop(fs::remove_file(&partial));
+        Failure::Io { path: file.to_owned(), source }
+    })
+}
+
+/// Copies an archive, with these records in its top folder besides.
+pub(super) fn append(file: &Path, copy: &Path, records: &[(&str, &[u8])]) -> Result<()> {
     fs::copy(file, copy)?;
     let mut stream = OpenOptions::new().read(true).write(true).open(copy)?;
     let (start, count, top) = directory(&stream)?;
@@ -29,14 +40,19 @@ pub(super) fn append(file: &Path, copy: &Path, record: &str, bytes: &[u8]) -> Re
     stream.seek(SeekFrom::Start(start))?;
     stream.read_to_end(&mut tail)?;
     tail.truncate(length(&tail, count)?);
-    let record = Record { name: format!("{top}/{record}"), bytes, start };
     stream.seek(SeekFrom::Start(start))?;
-    let written = record.header().len() as u64 + bytes.len() as u64;
-    stream.write_all(&record.header())?;
-    stream.write_all(bytes)?;
-    tail.extend(record.entry());
+    let mut at = start;
+    for (name, bytes) in records {
+        let record = Record { name: format!("{top}/{name}"), bytes, start: at };
+        let header = record.header();
+        stream.write_all(&header)?;
+        stream.write_all(bytes)?;
+        tail.extend(record.entry());
+        at += (header.len() + bytes.len()) as u64;
+    }
     stream.write_all(&tail)?;
-    stream.write_all(&end(start + written, tail.len() as u64, count as u64 + 1))?;
+    let count = (count + records.len()) as u64;
+    stream.write_all(&end(at, tail.len() as u64, count))?;
     let length = stream.stream_position()?;
     stream.set_len(length)
 }

@@ -37,6 +37,7 @@ mod location;
 pub(crate) mod mapping;
 mod profile;
 mod resident;
+mod signature;
 
 #[cfg(test)]
 mod tests;
@@ -45,6 +46,7 @@ pub use archive::Archive;
 pub use error::PackageError;
 pub use limits::Limits;
 pub use location::MapLocation;
+pub use signature::{Described, EXAMPLE, Kind, OBJECT, Signature, describing};
 
 use self::code::Code;
 use crate::Result;

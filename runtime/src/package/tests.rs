@@ -156,6 +156,52 @@ fn a_profile_of_imports_is_read_from_its_record_and_nothing_else_passes_for_one(
 }
 
 #[test]
+fn a_signature_is_read_from_its_record_and_nothing_else_passes_for_one() {
+    const RECORD: &str = "top/.data/hydrozoa/signature";
+    const HEAD: &str = "hydrozoa signature 1\nbatch 8\n";
+    assert_eq!(open(&stored(&[EXTERNS])).unwrap().signature().unwrap(), None);
+    let text = format!(
+        "{HEAD}input 0 tensor float32 [-1,3] x\ninput 2 array text [-1] a name\noutput tensor bool [-1] OUTPUT__0\n"
+    );
+    let whole = stored(&[EXTERNS, (RECORD, text.as_bytes())]);
+    let found = open(&whole).unwrap().signature().unwrap().unwrap();
+    assert_eq!(found.to_string(), text);
+    let (place, second) = &found.inputs[1];
+    assert_eq!((*place, &*second.name, &second.shape[..]), (2, "a name", &[None][..]));
+    for (lines, words) in [
+        ("", "its first line is not `hydrozoa signature 1`"),
+        ("hydrozoa signature 1\nbatch x\n", "`batch x` is no line of one"),
+        ("hydrozoa signature 1\nother\n", "`other` is no line of one"),
+        (
+            "hydrozoa signature 1\ninput 0 tensor float32 3 x\n",
+            "`tensor float32 3 x` describes no tensor",
+        ),
+        (
+            "hydrozoa signature 1\ninput 0 thing float32 [3] x\n",
+            "`thing float32 [3] x` describes no tensor",
+        ),
+        ("hydrozoa signature 1\noutput tensor float32 [3] \n", "describes no tensor"),
+        (
+            "hydrozoa signature 1\nbatch 2\noutput tensor float32 [3] x\n",
+            "x has no extent for the batch",
+        ),
+        (
+            "hydrozoa signature 1\noutput tensor bool [] x\noutput tensor bool [] x\n",
+            "x is there twice",
+        ),
+        (
+            "hydrozoa signature 1\ninput 1 tensor bool [] x\ninput 1 tensor bool [] y\n",
+            "its inputs are in no order",
+        ),
+    ] {
+        let archive = open(&stored(&[EXTERNS, (RECORD, lines.as_bytes())])).unwrap();
+        let error = archive.signature().unwrap_err();
+        assert!(matches!(error, PackageError::Record { .. }), "{error:?}");
+        assert!(error.to_string().contains(words), "{error}");
+    }
+}
+
+#[test]
 fn a_record_that_is_added_leaves_all_others_as_they_are() {
     let folder = tempfile::tempdir().unwrap();
     let (file, copy) = (folder.path().join("a.pt"), folder.path().join("b.pt"));
@@ -167,7 +213,7 @@ fn a_record_that_is_added_leaves_all_others_as_they_are() {
     // The directory of the last archive has the larger form of its end.
     for (records, method) in [(few, stored), (few, deflated), (&many, stored)] {
         fs::write(&file, zip(records, method)).unwrap();
-        append(&file, &copy, "folder/added", b"added").unwrap();
+        append(&file, &copy, &[("folder/added", b"added")]).unwrap();
         let archive = Archive::open(&copy).unwrap();
         archive.verify().unwrap();
         assert_eq!(archive.records().count(), records.len() + 1);
@@ -176,9 +222,11 @@ fn a_record_that_is_added_leaves_all_others_as_they_are() {
         for record in before.records() {
             assert_eq!(before.read(record).unwrap(), archive.read(record).unwrap());
         }
-        append(&copy, &file, "folder/second", b"").unwrap();
-        assert_eq!(Archive::open(&file).unwrap().records().count(), records.len() + 2);
+        append(&copy, &file, &[("folder/second", b""), ("folder/third", b"3")]).unwrap();
+        let archive = Archive::open(&file).unwrap();
+        assert_eq!(archive.records().count(), records.len() + 3);
+        assert_eq!(archive.read("folder/third").unwrap(), b"3");
     }
     fs::write(&file, b"no archive").unwrap();
-    append(&file, &copy, "a", b"").unwrap_err();
+    append(&file, &copy, &[("a", b"")]).unwrap_err();
 }

@@ -1,9 +1,11 @@
 //! Configurations of models: `config.pbtxt`.
 
+mod check;
 mod schema;
 mod sequence;
 mod warmup;
 
+use check::{check, check_backend, check_batch_size, check_file_name, check_groups};
 pub use sequence::{Control, FalseTrue, SequenceBatching, Signal, Strategy};
 pub use warmup::{Warmup, WarmupData, WarmupInput};
 
@@ -40,7 +42,7 @@ impl ConfigError {
         Self::field(format!("parameters {{ key: \"{name}\" }}"), problem)
     }
 
-    fn field(field: impl Into<String>, problem: impl Into<String>) -> Self {
+    pub(crate) fn field(field: impl Into<String>, problem: impl Into<String>) -> Self {
         ConfigError::Field { field: field.into(), problem: problem.into() }
     }
 }
@@ -204,6 +206,7 @@ struct Parameter {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 struct Fields {
     name: String,
+    backend: String,
     version_policy: VersionPolicy,
     max_batch_size: i32,
     input: Vec<TensorConfig>,
@@ -223,6 +226,7 @@ struct Fields {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 struct DraftFields {
     name: String,
+    backend: String,
     max_batch_size: i32,
     version_policy: VersionPolicy,
     default_model_filename: String,
@@ -235,6 +239,8 @@ struct DraftFields {
 pub struct ConfigDraft {
     fields: DraftFields,
     json: Value,
+    /// Whether a version's files say what it is: a Python model or a package.
+    is_open: bool,
 }
 
 impl ConfigDraft {
@@ -271,14 +277,44 @@ impl ConfigDraft {
     }
 
     fn completed(mut json: Value, name: &str) -> Result<Self, ConfigError> {
+        let is_open = ["backend", "default_model_filename"].iter().all(|field| json[field] == "");
         complete(&mut json, name);
         let fields = DraftFields::deserialize(&json)
             .map_err(|error| ConfigError::Text(error.to_string()))?;
         check_backend(&json, name)?;
         check_batch_size(fields.max_batch_size)?;
         check_groups(&fields.instance_group)?;
-        check_file_name(&fields.default_model_filename)?;
-        Ok(Self { fields, json })
+        check_file_name(&fields.default_model_filename, &fields.backend)?;
+        Ok(Self { fields, json, is_open })
+    }
+
+    /// The configuration of a package that lies alone.
+    pub(crate) fn of_package(name: &str, instances: u32) -> Result<Self, ConfigError> {
+        let group = format!("instance_group {{ count: {instances} }}");
+        Self::of_text(&format!("backend: \"{PACKAGE}\" {group}"), name)
+    }
+
+    /// The files that may have the model in a version's folder. The first that is there has it.
+    pub(crate) fn files(&self) -> Vec<&str> {
+        // A Python model may have a `model.pt` that it loads itself.
+        if self.is_open { vec![PYTHON_FILE, PACKAGE_FILE] } else { vec![self.file_name()] }
+    }
+
+    /// The configuration of a version that has its model in this file, which is one of [`ConfigDraft::files`].
+    pub(crate) fn with_file(&self, name: &str) -> Self {
+        let mut draft = self.clone();
+        if self.is_open {
+            draft.fields.backend = backend_of(name).to_owned();
+            draft.fields.default_model_filename = name.to_owned();
+            draft.json["backend"] = json!(draft.fields.backend);
+            draft.json["default_model_filename"] = json!(name);
+        }
+        draft
+    }
+
+    /// Whether the model is a package.
+    pub(crate) fn is_package(&self) -> bool {
+        self.fields.backend == PACKAGE
     }
 
     /// The model's name.
@@ -323,6 +359,22 @@ pub struct ModelConfig {
 /// The backend of models written in Python.
 const PYTHON: &str = "python";
 
+/// The backend of packages.
+const PACKAGE: &str = "package";
+
+/// The names of models' files where a configuration names none.
+const PYTHON_FILE: &str = "model.py";
+pub(crate) const PACKAGE_FILE: &str = "model.pt";
+
+fn is_package(file_name: &str) -> bool {
+    file_name.ends_with(".pt")
+}
+
+/// The backend that a model's file is for.
+fn backend_of(file_name: &str) -> &'static str {
+    if is_package(file_name) { PACKAGE } else { PYTHON }
+}
+
 impl ModelConfig {
     /// The configuration that a text describes, for the model of this name.
     ///
@@ -357,6 +409,11 @@ impl ModelConfig {
     /// The model's name.
     pub fn name(&self) -> &str {
         &self.fields.name
+    }
+
+    /// What runs the model: `python`, or `package`.
+    pub fn backend(&self) -> &str {
+        &self.fields.backend
     }
 
     /// All of it as JSON, by the names of `config.pbtxt`, defaults included.
@@ -429,11 +486,17 @@ fn complete(json: &mut Value, name: &str) {
         Some(Value::Array(items)) => items.is_empty(),
         _ => false,
     };
+    let given = fields.get("default_model_filename").and_then(Value::as_str).unwrap_or_default();
+    let backend = match fields.get("backend").and_then(Value::as_str).unwrap_or_default() {
+        "" => backend_of(given),
+        backend => backend,
+    };
+    let file_name = if backend == PACKAGE { PACKAGE_FILE } else { PYTHON_FILE };
     let defaults = [
         ("name", json!(name)),
-        ("backend", json!(PYTHON)),
+        ("backend", json!(backend)),
         ("version_policy", json!({"latest": {"num_versions": 1}})),
-        ("default_model_filename", json!("model.py")),
+        ("default_model_filename", json!(file_name)),
         ("instance_group", json!([{"name": "", "count": 1, "gpus": [], "kind": "KIND_CPU"}])),
     ];
     for (field, default) in defaults {
@@ -459,129 +522,6 @@ fn complete(json: &mut Value, name: &str) {
                 json!(if is_empty(group.get("gpus")) { "KIND_CPU" } else { "KIND_GPU" });
         }
     }
-}
-
-fn check_backend(json: &Value, name: &str) -> Result<(), ConfigError> {
-    let text = |field: &str| json[field].as_str().unwrap_or_default();
-    if text("name") != name {
-        let problem = format!(
-            "it is `{}`, and the model's folder is `{name}`; both must be the same",
-            text("name")
-        );
-        return Err(ConfigError::field("name", problem));
-    }
-    if text("backend") != PYTHON {
-        let problem =
-            format!("this server has models for `{PYTHON}` only, not for `{}`", text("backend"));
-        return Err(ConfigError::field("backend", problem));
-    }
-    if !text("platform").is_empty() {
-        let problem = format!("Python models have none, and this one has `{}`", text("platform"));
-        return Err(ConfigError::field("platform", problem));
-    }
-    Ok(())
-}
-
-fn check_groups(groups: &[InstanceGroup]) -> Result<(), ConfigError> {
-    match groups.iter().position(|group| group.count < 1) {
-        Some(place) => Err(ConfigError::field(
-            format!("instance_group[{place}].count"),
-            "it must be 1 or more",
-        )),
-        None => Ok(()),
-    }
-}
-
-fn check_file_name(name: &str) -> Result<(), ConfigError> {
-    if name.contains(['/', '\\']) || !name.ends_with(".py") {
-        return Err(ConfigError::field(
-            "default_model_filename",
-            format!("`{name}` is no name of a Python file"),
-        ));
-    }
-    Ok(())
-}
-
-fn check_batch_size(max_batch_size: i32) -> Result<(), ConfigError> {
-    match max_batch_size {
-        0.. => Ok(()),
-        _ => Err(ConfigError::field("max_batch_size", "it must be 0 or more")),
-    }
-}
-
-fn check(fields: &Fields) -> Result<(), ConfigError> {
-    check_batch_size(fields.max_batch_size)?;
-    for (field, tensors) in [("input", &fields.input), ("output", &fields.output)] {
-        check_tensors(field, tensors)?;
-    }
-    check_groups(&fields.instance_group)?;
-    check_file_name(&fields.default_model_filename)?;
-    match &fields.dynamic_batching {
-        Some(batching) => check_batching(batching, fields.max_batch_size),
-        None => Ok(()),
-    }
-}
-
-fn check_tensors(field: &str, tensors: &[TensorConfig]) -> Result<(), ConfigError> {
-    for (place, tensor) in tensors.iter().enumerate() {
-        let field = |name: &str| format!("{field}[{place}].{name}");
-        if tensor.name.is_empty() {
-            return Err(ConfigError::field(field("name"), "it must not be empty"));
-        }
-        if tensors[..place].iter().any(|other| other.name == tensor.name) {
-            return Err(ConfigError::field(
-                field("name"),
-                format!("`{}` is there twice", tensor.name),
-            ));
-        }
-        if tensor.dims.is_empty() {
-            return Err(ConfigError::field(
-                field("dims"),
-                format!("`{}` needs at least one", tensor.name),
-            ));
-        }
-        if let Some(dim) = tensor.dims.iter().find(|dim| **dim == 0 || **dim < -1) {
-            return Err(ConfigError::field(
-                field("dims"),
-                format!("{dim} is neither -1 nor positive"),
-            ));
-        }
-    }
-    Ok(())
-}
-
-fn check_batching(batching: &DynamicBatching, max_batch_size: i32) -> Result<(), ConfigError> {
-    let field = |name: &str| format!("dynamic_batching.{name}");
-    if max_batch_size == 0 {
-        let problem = "it needs a max_batch_size of 1 or more";
-        return Err(ConfigError::field("dynamic_batching", problem));
-    }
-    if let Some(size) =
-        batching.preferred_batch_size.iter().find(|size| **size < 1 || **size > max_batch_size)
-    {
-        let problem =
-            format!("{size} is not between 1 and max_batch_size, which is {max_batch_size}");
-        return Err(ConfigError::field(field("preferred_batch_size"), problem));
-    }
-    if batching.priority_levels > 0
-        && !(1..=batching.priority_levels).contains(&batching.default_priority_level)
-    {
-        let problem = format!(
-            "it must be between 1 and priority_levels, which is {}",
-            batching.priority_levels
-        );
-        return Err(ConfigError::field(field("default_priority_level"), problem));
-    }
-    for level in batching.priority_queue_policy.keys() {
-        if !level.parse().is_ok_and(|level: u64| (1..=batching.priority_levels).contains(&level)) {
-            let problem = format!(
-                "{level} is not between 1 and priority_levels, which is {}",
-                batching.priority_levels
-            );
-            return Err(ConfigError::field(field("priority_queue_policy"), problem));
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]

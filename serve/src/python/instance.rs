@@ -5,10 +5,12 @@ use super::host::{Context, Host, Live};
 use crate::activity::Activity;
 use crate::failure::{Code, Failure};
 use crate::hosted::Lent;
+use crate::package::{Argument, Expected, Packaged};
 use crate::pending::Pending;
 use crate::queue::Queued;
 use crate::request::Request;
 use crate::statistics::Counters;
+use hydrozoa::package::describing;
 use hydrozoa::{Object, Result, Session};
 use serde_json::Value;
 use std::cell::Cell;
@@ -82,6 +84,18 @@ pub(crate) struct Instance<'s> {
     session: &'s Session,
     execute: Object<'s>,
     finalize: Object<'s>,
+    /// Runs the example of a package.
+    warm: Option<Object<'s>>,
+}
+
+/// Name, place among the arguments, whether it is a tensor, whether it lacks the last extent.
+fn argument(one: &Argument) -> (&str, usize, bool, bool) {
+    (&one.name, one.place, one.is_tensor, one.is_flat)
+}
+
+/// Name, type, extents.
+fn expected(one: &Expected) -> (&str, &'static str, &[i64]) {
+    (&one.name, one.data_type.name(), &one.dims)
 }
 
 impl<'s> Instance<'s> {
@@ -115,7 +129,46 @@ impl<'s> Instance<'s> {
             session,
             execute: runner.getattr("execute")?,
             finalize: runner.getattr("finalize")?,
+            warm: None,
         })
+    }
+
+    /// Loads a package's object, or finds it where the interpreter has it already.
+    pub(crate) fn of_package(
+        session: &'s Session,
+        context: &Context,
+        package: &Packaged,
+    ) -> Result<Self> {
+        let plan = &package.plan;
+        let example = match &package.example {
+            Some(example) => example.to_object(session)?,
+            None => session.none()?,
+        };
+        let arguments = (
+            context.model.as_str(),
+            hydrozoa::Instance::new(Host(context.clone())),
+            describing(session)?,
+            package.object.to_object(session)?,
+            &example,
+            plan.arguments.iter().map(argument).collect::<Vec<_>>(),
+            plan.results.iter().map(expected).collect::<Vec<_>>(),
+            plan.has_batch,
+        );
+        let made = session.import("_hydrozoa_packaged")?.call_method("Instance", arguments)?;
+        let warm = if example.is_none() { None } else { Some(made.getattr("warm")?) };
+        let (execute, finalize) = (made.getattr("execute")?, made.getattr("finalize")?);
+        Ok(Self { session, execute, finalize, warm })
+    }
+
+    /// Runs the example, if a package has one. The error is for who has loaded the model.
+    pub(crate) fn warm(&self) -> std::result::Result<(), String> {
+        let Some(warm) = &self.warm else { return Ok(()) };
+        let problem = self.session.with_gil(|| warm.call(())?.extract::<Option<String>>());
+        match problem {
+            Ok(None) => Ok(()),
+            Ok(Some(problem)) => Err(problem),
+            Err(error) => Err(error.to_string()),
+        }
     }
 
     /// Runs a batch. Each of its requests gets its responses, or an error.

@@ -10,13 +10,14 @@ pub(crate) use instance::{Instance, Place, Told, complete};
 use hydrozoa::Pool;
 
 /// The modules that models find, and those that run them.
-const MODULES: [(&str, &str); 6] = [
+const MODULES: [(&str, &str); 7] = [
     ("_hydrozoa_errors", include_str!("../../python/_hydrozoa_errors.py")),
     ("_hydrozoa_tensors", include_str!("../../python/_hydrozoa_tensors.py")),
     ("_hydrozoa_config", include_str!("../../python/_hydrozoa_config.py")),
     ("_hydrozoa_metrics", include_str!("../../python/_hydrozoa_metrics.py")),
     ("triton_python_backend_utils", include_str!("../../python/triton_python_backend_utils.py")),
     ("_hydrozoa_runner", include_str!("../../python/_hydrozoa_runner.py")),
+    ("_hydrozoa_packaged", include_str!("../../python/_hydrozoa_packaged.py")),
 ];
 
 /// Makes a pool's interpreters ready for a model.

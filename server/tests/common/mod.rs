@@ -16,6 +16,17 @@ use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
+/// Has plain Python write the packages of the tests of `hydrozoa-serve`.
+pub fn export(folder: &Path) {
+    let venv = std::env::var_os("HYDROZOA_TEST_VENV").expect(
+        "HYDROZOA_TEST_VENV names a virtual environment with torch; `cargo xtask test` makes one",
+    );
+    let mut command = std::process::Command::new(Path::new(&venv).join("bin/python"));
+    command.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/../serve/tests/packages/export.py"));
+    let output = command.arg(folder).env("PYTHONDONTWRITEBYTECODE", "1").output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
 /// As long as any response is waited for.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 

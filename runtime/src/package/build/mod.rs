@@ -1,12 +1,14 @@
 //! Building packages: stock torch.package's exporter in one interpreter, a trial in another.
 
+mod describe;
 mod page;
 mod report;
 mod serving;
 
 pub use report::{Cost, Module, Report, Verdict};
 
-use super::{Archive, PackageError, profile};
+use super::signature::{self, EXAMPLE, OBJECT, Signature};
+use super::{Archive, PackageError, append, profile};
 use crate::imports::ImportProfile;
 use crate::memory::Usage;
 use crate::movable::Movable;
@@ -81,6 +83,11 @@ pub struct Recipe {
     pub search: Duration,
     /// Whether the package carries a profile of imports.
     pub profile: Profile,
+    /// The largest batch that a call takes, if the first extent of all inputs and outputs is that of a batch; otherwise 0. The build
+    /// tries a batch of twice the example's size.
+    pub max_batch_size: usize,
+    /// Extents besides the batch's that may differ from the example's: the name of an input or output, and the place among its extents.
+    pub free: Vec<(String, usize)>,
 }
 
 impl Recipe {
@@ -94,13 +101,11 @@ impl Recipe {
             paths: Vec::new(),
             search: Duration::from_secs(60),
             profile: Profile::Without,
+            max_batch_size: 0,
+            free: Vec::new(),
         }
     }
 }
-
-/// Where the object and its arguments go.
-const OBJECT: (&str, &str) = ("model", "model.pkl");
-const EXAMPLE: (&str, &str) = ("model", "example.pkl");
 
 /// What `_hydrozoa.exporting.build` returns: object, arguments, modules, problems.
 type Built<'s> = (Object<'s>, Object<'s>, Vec<Row>, Vec<String>);
@@ -124,7 +129,7 @@ impl Pool {
     /// [`Error::Python`] for an exception of making or calling the object. A package that does not
     /// load, or computes something else, is not an error: the report's verdict says it. [`Error::Imports`] for a package for which
     /// there is no profile of imports: it is written then, without one. [`Error::Configuration`] if a profile is to be recorded, and
-    /// there are no arguments.
+    /// there are no arguments, or if batches or free extents are not those of the call.
     pub fn build_package(&self, recipe: &Recipe, output: impl AsRef<Path>) -> Result<Report> {
         let output = output.as_ref();
         let partial = output.with_extension("partial");
@@ -142,23 +147,16 @@ impl Pool {
             let target = recipe.target.clone();
             return Err(PackageError::Build { target, problems }.into());
         }
-        if matches!(recipe.profile, Profile::Recorded) && arguments.is_none() {
-            drop(fs::remove_file(&partial));
-            return Err(Error::Configuration(format!(
-                "a profile of imports is recorded while the object is called: have {} return the object and a tuple of arguments, \
-                 or give a profile",
-                recipe.target
-            )));
-        }
+        let called = called(&maker, recipe, &object, &arguments);
+        let called = called.inspect_err(|_| drop(fs::remove_file(&partial)))?;
         fs::rename(&partial, output)
             .map_err(|source| Error::Io { path: output.to_owned(), source })?;
         let mut report = Report::new(output, rows)?;
         // What the unpackaged object computes, in a form that the checker can have.
-        let case = match arguments.is_none() {
-            true => None,
-            false => {
-                let exporting = maker.import("_hydrozoa.exporting")?;
-                let expected = exporting.call_method("call", (&object, &arguments))?;
+        let case = match called {
+            None => None,
+            Some((expected, signature)) => {
+                report.signature = signature;
                 Some([self.create_movable(&arguments)?, self.create_movable(&expected)?])
             }
         };
@@ -174,8 +172,15 @@ impl Pool {
             Profile::Recorded if report.verdict == Verdict::Same => Some(self.record(output)?),
             Profile::Recorded => None,
         };
-        if let Some(imports) = &report.imports {
-            profile::add(output, imports)?;
+        let imports = report.imports.as_ref().map(ImportProfile::to_string);
+        let signature = report.signature.as_ref().ok().map(Signature::to_string);
+        let records = [(profile::RECORD, imports), (signature::RECORD, signature)];
+        let records: Vec<_> = records
+            .iter()
+            .filter_map(|(name, text)| Some((*name, text.as_ref()?.as_bytes())))
+            .collect();
+        if !records.is_empty() {
+            append::add(output, &records)?;
             report.bytes = Archive::open(output)?.mapping().len() as u64;
         }
         Ok(report)
@@ -241,6 +246,34 @@ impl Pool {
         report.set_false(&falses, complete);
         Ok(Verdict::Same)
     }
+}
+
+/// Calls the object with the example, if there is one, and describes the call.
+fn called<'s>(
+    session: &'s Session,
+    recipe: &Recipe,
+    object: &Object<'s>,
+    arguments: &Object<'s>,
+) -> Result<Option<(Object<'s>, std::result::Result<Signature, String>)>> {
+    let target = &recipe.target;
+    if !arguments.is_none() {
+        let exporting = session.import("_hydrozoa.exporting")?;
+        let expected = exporting.call_method("call", (object, arguments))?;
+        let signature = describe::describe(session, recipe, object, arguments, &expected)?;
+        return Ok(Some((expected, signature)));
+    }
+    if matches!(recipe.profile, Profile::Recorded) {
+        return Err(Error::Configuration(format!(
+            "a profile of imports is recorded while the object is called: have {target} return the object and a tuple of arguments, \
+             or give a profile"
+        )));
+    }
+    if recipe.max_batch_size > 0 || !recipe.free.is_empty() {
+        return Err(Error::Configuration(format!(
+            "batches and free extents are those of an example: have {target} return the object and a tuple of arguments"
+        )));
+    }
+    Ok(None)
 }
 
 /// Runs the exporter.

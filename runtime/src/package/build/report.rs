@@ -1,6 +1,6 @@
 //! The report of a build: what the package holds, and why.
 
-use super::super::Archive;
+use super::super::{Archive, Signature};
 use super::{Row, page};
 use crate::Result;
 use crate::imports::ImportProfile;
@@ -93,6 +93,8 @@ pub struct Report {
     pub costs: Vec<Cost>,
     /// Whether it works.
     pub verdict: Verdict,
+    /// What the call takes and gives; the package carries it. A text says why a server cannot make requests of it.
+    pub signature: std::result::Result<Signature, String>,
     /// The profile of imports that the package carries.
     pub imports: Option<ImportProfile>,
     /// Whether the time limit allowed to try every module as a false dependency.
@@ -132,6 +134,7 @@ impl Report {
             modules,
             costs: Vec::new(),
             verdict: Verdict::Loads,
+            signature: Err("there is no example".to_owned()),
             imports: None,
             complete: false,
         })
@@ -304,6 +307,7 @@ mod tests {
                 modules: 900,
                 bytes: 63_000_000,
             }],
+            signature: Err("there is no example".to_owned()),
             imports: None,
             verdict: Verdict::Same,
             complete: true,

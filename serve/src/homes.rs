@@ -1,0 +1,100 @@
+//! Where models lie: folders of repositories, and packages that are files of their own.
+
+use crate::load::LoadError;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// All places of models.
+#[derive(Default)]
+pub(crate) struct Homes {
+    repositories: Vec<PathBuf>,
+    packages: BTreeMap<String, PackageFile>,
+}
+
+/// A package that is a model by itself.
+#[derive(Clone, Debug)]
+pub(crate) struct PackageFile {
+    pub(crate) path: PathBuf,
+    /// How many instances the model has.
+    pub(crate) instances: u32,
+}
+
+/// Where a model lies.
+#[derive(Debug)]
+pub(crate) enum Home {
+    /// Its folder in a repository.
+    Folder(PathBuf),
+    Package(PackageFile),
+}
+
+/// A name is one folder or file, and never a way out of the repository.
+pub(crate) fn is_name(name: &str) -> bool {
+    Path::new(name).file_name().is_some_and(|file| file == name) && !name.starts_with('.')
+}
+
+impl Homes {
+    pub(crate) fn add_repository(&mut self, directory: PathBuf) {
+        self.repositories.push(directory);
+    }
+
+    /// Adds a package, and returns the name of its model: the file's without its ending.
+    pub(crate) fn add_package(&mut self, package: PackageFile) -> Result<String, LoadError> {
+        let stem = package.path.file_stem().and_then(|stem| stem.to_str());
+        let Some(name) = stem.filter(|stem| is_name(stem)) else {
+            return Err(LoadError::Unnamed { path: package.path });
+        };
+        let name = name.to_owned();
+        if let Some(other) = self.packages.get(&name) {
+            return Err(twice(&name, &other.path, &package.path));
+        }
+        self.packages.insert(name.clone(), package);
+        Ok(name)
+    }
+
+    /// The names of all models, sorted.
+    pub(crate) fn names(&self) -> Vec<String> {
+        let mut names: Vec<_> = self.packages.keys().cloned().collect();
+        for repository in &self.repositories {
+            let entries = std::fs::read_dir(repository).into_iter().flatten().flatten();
+            names.extend(
+                entries
+                    .filter(|entry| entry.path().is_dir())
+                    .filter_map(|entry| entry.file_name().into_string().ok())
+                    .filter(|name| !name.starts_with('.')),
+            );
+        }
+        names.sort();
+        names.dedup();
+        names
+    }
+
+    /// Where a model lies. A repository that was added before others goes before them.
+    pub(crate) fn find(&self, name: &str) -> Result<Home, LoadError> {
+        let folders = self.repositories.iter().map(|repository| repository.join(name));
+        let folder = folders.into_iter().find(|path| is_name(name) && path.is_dir());
+        match (self.packages.get(name), folder) {
+            (Some(package), Some(folder)) => Err(twice(name, &package.path, &folder)),
+            (Some(package), None) => Ok(Home::Package(package.clone())),
+            (None, Some(folder)) => Ok(Home::Folder(folder)),
+            (None, None) => {
+                Err(LoadError::Unknown { model: name.to_owned(), searched: self.searched() })
+            }
+        }
+    }
+
+    fn searched(&self) -> String {
+        let packages = self.packages.values().map(|package| &package.path);
+        let searched: Vec<_> = self
+            .repositories
+            .iter()
+            .chain(packages)
+            .map(|path| path.display().to_string())
+            .collect();
+        format!("there are {}", searched.join(", "))
+    }
+}
+
+fn twice(name: &str, one: &Path, other: &Path) -> LoadError {
+    let places = [one.to_owned(), other.to_owned()];
+    LoadError::Twice { model: name.to_owned(), places }
+}

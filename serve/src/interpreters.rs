@@ -1,0 +1,73 @@
+//! The interpreters that a version's instances run in.
+
+use hydrozoa::{Builder, Imports, Pool, Result};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// How long an unloaded model's interpreters are waited for.
+pub(crate) const CLOSE: Duration = Duration::from_secs(1);
+
+/// What makes the interpreters of one version fit for another one of the same model.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Settings {
+    pub(crate) count: usize,
+    /// The virtual environment that the model names.
+    pub(crate) environment: Option<PathBuf>,
+    /// The profile of imports that its package carries.
+    pub(crate) imports: Option<String>,
+}
+
+/// The interpreters of a version, one for each instance. They end with the last version that has them.
+pub(crate) struct Interpreters {
+    model: String,
+    settings: Settings,
+    /// `None` at the end.
+    pool: Option<Pool>,
+}
+
+impl Interpreters {
+    /// Starts them.
+    pub(crate) fn start(
+        model: &str,
+        builder: Builder,
+        settings: Settings,
+        imports: Option<Imports>,
+    ) -> Result<Self> {
+        let mut builder = builder.interpreters(settings.count);
+        if let Some(environment) = &settings.environment {
+            builder = builder.venv(environment);
+        }
+        if let Some(imports) = imports {
+            builder = builder.imports(imports);
+        }
+        let pool = Some(builder.build()?);
+        Ok(Self { model: model.to_owned(), settings, pool })
+    }
+
+    pub(crate) fn pool(&self) -> &Pool {
+        self.pool.as_ref().expect("it is there until the end")
+    }
+
+    /// Whether a version with these settings can run in them.
+    pub(crate) fn fits(&self, settings: &Settings) -> bool {
+        self.settings == *settings
+    }
+
+    /// Frees what an ended version has left in them: modules of its package that refer to each other.
+    pub(crate) fn sweep(&self) -> Result<()> {
+        for index in 0..self.pool().interpreters().len() {
+            let session = self.pool().acquire_on(index)?;
+            session.interpreter().drain();
+            session.import("gc")?.call_method("collect", ())?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Interpreters {
+    fn drop(&mut self) {
+        if let Some(Err(error)) = self.pool.take().map(|pool| pool.close(CLOSE)) {
+            tracing::info!(model = self.model, "its interpreters end later: {error}");
+        }
+    }
+}

@@ -1,0 +1,618 @@
+//! Packages as models: what they get, what becomes of what they return, and what happens when they change.
+
+mod common;
+
+use bytes::BytesMut;
+use common::{Repository, as_floats, events, failure, response};
+use hydrozoa::memory::Usage;
+use hydrozoa::package::build::{Recipe, Verdict};
+use hydrozoa_serve::{
+    DataType, Input, LoadError, Model, Request, Response, State, Watch, decode_bytes, encode_bytes,
+};
+use hydrozoa_testkit::alone::{PATIENCE, alone};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+/// The folder with the packages' sources.
+const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/packages");
+
+fn venv() -> PathBuf {
+    std::env::var_os("HYDROZOA_TEST_VENV").map(PathBuf::from).expect(
+        "HYDROZOA_TEST_VENV names a virtual environment with torch; `cargo xtask test` makes one",
+    )
+}
+
+/// Has plain Python write packages.
+fn export(folder: &Path, arguments: &[&str]) {
+    let mut command = Command::new(venv().join("bin/python"));
+    command.arg(format!("{SOURCES}/export.py")).arg(folder).args(arguments);
+    // Nothing is left beside the sources.
+    let output = command.env("PYTHONDONTWRITEBYTECODE", "1").output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// A package that plain Python has written.
+fn package(name: &str) -> PathBuf {
+    static FOLDER: OnceLock<tempfile::TempDir> = OnceLock::new();
+    let folder = FOLDER.get_or_init(|| {
+        let folder = tempfile::tempdir().unwrap();
+        export(folder.path(), &[]);
+        folder
+    });
+    folder.path().join(name)
+}
+
+/// Puts a package into a repository.
+fn put(repository: &Repository, name: &str, version: i64, config: &str, file: &Path) {
+    let directory = repository.path().join(name);
+    fs::create_dir_all(directory.join(version.to_string())).unwrap();
+    if !config.is_empty() {
+        fs::write(directory.join("config.pbtxt"), config).unwrap();
+    }
+    // Who has the former file mapped keeps it.
+    let new = directory.join("new");
+    fs::copy(file, &new).unwrap();
+    fs::rename(new, directory.join(version.to_string()).join("model.pt")).unwrap();
+}
+
+fn load(repository: &Repository, name: &str, config: &str) -> Arc<Model> {
+    put(repository, name, 1, config, &package(&format!("{name}.pt")));
+    repository.server.load(name).unwrap_or_else(|error| panic!("{error}"));
+    repository.server.model(name, None).unwrap()
+}
+
+fn tensor(name: &str, shape: &[i64], values: &[f32]) -> Input {
+    let data: BytesMut = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+    Input { name: name.to_owned(), data_type: DataType::Fp32, shape: shape.to_vec(), data }
+}
+
+fn request(inputs: Vec<Input>) -> Request {
+    Request { inputs, ..Request::default() }
+}
+
+fn floats(response: &Response, name: &str) -> Vec<f32> {
+    as_floats(response.outputs.iter().find(|output| output.name == name).unwrap())
+}
+
+fn integers(response: &Response, name: &str) -> Vec<i64> {
+    let output = response.outputs.iter().find(|output| output.name == name).unwrap();
+    assert_eq!(output.data_type, DataType::Int64);
+    output.data.chunks_exact(8).map(|bytes| i64::from_le_bytes(bytes.try_into().unwrap())).collect()
+}
+
+/// Name, type and extents of inputs and outputs.
+fn described(model: &Model) -> String {
+    let all = model.config().inputs().iter().chain(model.config().outputs());
+    let all: Vec<_> =
+        all.map(|one| format!("{} {} {:?}", one.name, one.data_type, one.dims)).collect();
+    all.join(", ")
+}
+
+fn example() -> Request {
+    let x: Vec<f32> = (0..6).map(|value| value as f32).collect();
+    request(vec![tensor("lengths", &[2], &[1.0, 2.0]), tensor("x", &[2, 3], &x)])
+}
+
+#[test]
+fn a_package_is_served_without_a_configuration() {
+    let repository = Repository::new();
+    let model = load(&repository, "scores", "");
+    let expected = "x FP32 [2, 3], lengths FP32 [2], scores FP32 [2, 4], sums FP32 [2]";
+    assert_eq!(described(&model), expected);
+    assert_eq!((model.config().backend(), model.config().file_name()), ("package", "model.pt"));
+    let bits = fs::read(package("scores.expected")).unwrap();
+    for _ in 0..3 {
+        let response = response(&model, example()).unwrap();
+        let names: Vec<_> = response.outputs.iter().map(|output| &*output.name).collect();
+        assert_eq!(names, ["scores", "sums"]);
+        let found: Vec<u8> =
+            response.outputs.iter().flat_map(|output| output.data.to_vec()).collect();
+        assert_eq!(found, bits, "other bits than the model in plain Python");
+    }
+    // Only what is asked for.
+    let some = Request { outputs: vec!["sums".to_owned()], ..example() };
+    let response = response(&model, some).unwrap();
+    assert_eq!((response.outputs.len(), &*response.outputs[0].name), (1, "sums"));
+    assert_eq!(response.outputs[0].data, bits[32..]);
+    let statistics = model.statistics();
+    assert_eq!((statistics.success, statistics.failed, statistics.executions), (4, 0, 4));
+}
+
+#[test]
+fn a_configuration_and_a_package_of_both_kinds_of_files() {
+    let repository = Repository::new();
+    // A configuration may free an extent and name outputs by their places; the package knows the rest.
+    let config = r#"
+input [ { name: "x" dims: [ -1, 3 ] }, { name: "IN__2" dims: [ -1 ] } ]
+output [ { name: "SUMS__1" dims: [ -1 ] } ]
+version_policy { all {} }
+"#;
+    put(&repository, "scores", 2, config, &package("scores.pt"));
+    // A Python model may load a package of the same name itself.
+    repository.write("scores", 1, config, "raise ImportError('I am Python')");
+    fs::copy(package("scores.pt"), repository.path().join("scores/1/model.pt")).unwrap();
+    let error = repository.server.load("scores").unwrap_err().to_string();
+    assert!(error.contains("version 1: ImportError: I am Python"), "{error}");
+    fs::remove_file(repository.path().join("scores/1/model.py")).unwrap();
+    repository.server.load("scores").unwrap();
+    assert_eq!(repository.server.versions("scores"), [1, 2]);
+    let model = repository.server.model("scores", None).unwrap();
+    let one = [tensor("x", &[1, 3], &[0.0, 1.0, 2.0]), tensor("IN__2", &[1], &[1.0])];
+    let response = response(&model, request(one.into())).unwrap();
+    let bits = fs::read(package("scores.expected")).unwrap();
+    let expected = f32::from_le_bytes(bits[32..36].try_into().unwrap());
+    assert!((floats(&response, "SUMS__1")[0] - expected).abs() < 1e-6);
+}
+
+#[test]
+fn instances_have_the_weights_at_one_address() {
+    let repository = Repository::new();
+    let model = load(&repository, "addresses", "instance_group { count: 2 }");
+    let ask = || {
+        let found = response(&model, request(vec![tensor("x", &[1], &[0.0])])).unwrap();
+        integers(&found, "OUTPUT__0")
+    };
+    let [one, other] = std::thread::scope(|scope| {
+        let both = [scope.spawn(ask), scope.spawn(ask)];
+        both.map(|thread| thread.join().unwrap())
+    });
+    assert_eq!(one[0], other[0], "the weights are at two addresses");
+    assert_ne!(one[1], other[1], "both answers are one object's");
+}
+
+#[test]
+fn memory_is_lent_in_both_directions_and_what_a_model_keeps_is_copied() {
+    let repository = Repository::new();
+    let model = load(&repository, "keeps", "");
+    let mut responses = Vec::new();
+    for count in 2..6 {
+        let input = tensor("x", &[1024], &[count as f32; 1024]);
+        let sent = input.data.as_ptr().addr() as i64;
+        let found = response(&model, request(vec![input])).unwrap();
+        let addresses = integers(&found, "addresses");
+        assert_eq!(addresses[0], sent, "the input was copied");
+        let fresh = found.outputs.iter().find(|output| output.name == "fresh").unwrap();
+        assert_eq!(addresses[1], fresh.data.as_ptr().addr() as i64, "the output was copied");
+        responses.push((count, found));
+    }
+    // The example was called twice: to describe it, and by the instance.
+    for (count, response) in responses {
+        assert_eq!(floats(&response, "kept"), [count as f32 + 1.0; 4]);
+        assert_eq!(floats(&response, "view"), [count as f32 + 1.0; 3]);
+        assert_eq!(floats(&response, "fresh"), [2.0 * count as f32; 1024]);
+    }
+}
+
+#[test]
+fn requests_to_a_package_are_joined_and_their_answers_parted() {
+    let repository = Repository::new();
+    let model = load(&repository, "batches", "max_batch_size: 8 dynamic_batching { }");
+    assert_eq!(described(&model), "x FP32 [3], OUTPUT__0 FP32 [3], OUTPUT__1 INT64 [1]");
+    let ask = |value: usize| {
+        let rows = 1 + value % 2;
+        let values = vec![value as f32; rows * 3];
+        let response = response(&model, request(vec![tensor("x", &[rows as i64, 3], &values)]));
+        let response = response.unwrap();
+        assert_eq!(floats(&response, "OUTPUT__0"), vec![2.0 * value as f32; rows * 3]);
+        let shapes: Vec<_> = response.outputs.iter().map(|output| output.shape.clone()).collect();
+        assert_eq!(shapes, [[rows as i64, 3], [rows as i64, 1]]);
+        integers(&response, "OUTPUT__1")[0]
+    };
+    let sizes = std::thread::scope(|scope| {
+        let first = scope.spawn(|| ask(0));
+        while model.statistics().executions == 0 {
+            std::thread::yield_now();
+        }
+        let others: Vec<_> = (1..6).map(|value| scope.spawn(move || ask(value))).collect();
+        assert_eq!(first.join().unwrap(), 1);
+        others.into_iter().map(|other| other.join().unwrap()).collect::<Vec<_>>()
+    });
+    assert_eq!(sizes, [8; 5], "2 + 1 + 2 + 1 + 2 rows were not one batch");
+    assert_eq!((model.statistics().executions, model.statistics().inferences), (2, 9));
+}
+
+#[test]
+fn a_package_without_torch_is_served_with_arrays_and_texts() {
+    let repository = Repository::new();
+    let config = "input [ { name: \"texts\" dims: [ -1, 2 ] }, { name: \"number\" dims: [ -1, 2 ] } ]
+        output [ { name: \"joined\" dims: [ -1, 1 ] }, { name: \"sums\" dims: [ -1 ] }, { name: \"torch\" } ]";
+    let model = load(&repository, "texts", config);
+    let expected = "texts BYTES [-1, 2], number INT16 [-1, 2], joined BYTES [-1, 1], sums INT64 [-1], torch BOOL [1]";
+    assert_eq!(described(&model), expected);
+    let texts = encode_bytes(["grüß".as_bytes(), b"dich", b"", b"x"]);
+    let number: BytesMut = [1_i16, 2, 3, -4].iter().flat_map(|one| one.to_le_bytes()).collect();
+    let input = |name: &str, data_type, data| Input {
+        name: name.to_owned(),
+        data_type,
+        shape: vec![2, 2],
+        data,
+    };
+    let inputs =
+        vec![input("texts", DataType::Bytes, texts), input("number", DataType::Int16, number)];
+    let response = response(&model, request(inputs)).unwrap();
+    let joined = decode_bytes(&response.outputs[0].data).unwrap();
+    assert_eq!(joined, ["grüß dich".as_bytes(), b" x"]);
+    assert_eq!(integers(&response, "sums"), [3, -1]);
+    assert_eq!(&response.outputs[2].data[..], [0], "torch was imported");
+}
+
+#[test]
+fn elements_that_numpy_lacks_and_rows_that_are_no_memory_s_order() {
+    let repository = Repository::new();
+    let model = load(&repository, "half", "");
+    assert_eq!(described(&model), "x BF16 [2, 3], OUTPUT__0 BF16 [3, 2]");
+    // The upper halves of singles: 1 to 6.
+    let bits = |values: [f32; 6]| -> BytesMut {
+        values.iter().flat_map(|value| ((value.to_bits() >> 16) as u16).to_le_bytes()).collect()
+    };
+    let data = bits([1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
+    let input = Input { name: "x".to_owned(), data_type: DataType::Bf16, shape: vec![2, 3], data };
+    let response = response(&model, request(vec![input])).unwrap();
+    assert_eq!(response.outputs[0].data, bits([2.0, 8.0, 4.0, 10.0, 6.0, 12.0]));
+}
+
+#[test]
+fn wrong_shapes_and_types_do_not_reach_the_package() {
+    let repository = Repository::new();
+    let model = load(&repository, "scores", "");
+    let x = || tensor("x", &[2, 3], &[0.0; 6]);
+    let lengths = || tensor("lengths", &[2], &[0.0; 2]);
+    let integers = Input { data_type: DataType::Int32, ..lengths() };
+    for (inputs, words) in [
+        (vec![x()], "missing required input(s) ['lengths']"),
+        (vec![tensor("x", &[3, 2], &[0.0; 6]), lengths()], "Expected [2,3], got [3,2]"),
+        (vec![tensor("x", &[2, 3], &[0.0; 5]), lengths()], "Expected 24, got 20"),
+        (vec![x(), integers], "data-type is 'INT32', but model 'scores' expects 'FP32'"),
+        (
+            vec![x(), lengths(), tensor("detailed", &[1], &[0.0])],
+            "unexpected inference input 'detailed'",
+        ),
+    ] {
+        let message = failure(&model, request(inputs));
+        assert!(message.contains(words), "{message}");
+    }
+    assert_eq!(model.statistics().executions, 0);
+    // What only the call finds out is its exception, and the next request is served.
+    let free = "input [ { name: \"x\" dims: [ -1, 3 ] }, { name: \"lengths\" dims: [ -1 ] } ]
+        output { name: \"sums\" dims: [ -1 ] }";
+    let model = load(&repository, "scores", free);
+    let message = failure(&model, request(vec![x(), tensor("lengths", &[5], &[0.0; 5])]));
+    assert!(message.contains("Failed to process the request(s) for model 'scores'"), "{message}");
+    assert!(message.contains("RuntimeError: The size of tensor a (2)"), "{message}");
+    assert!(response(&model, example()).is_ok());
+}
+
+#[test]
+fn a_package_that_cannot_be_served_says_why_and_what_to_do() {
+    let repository = Repository::new();
+    let whole = fs::read(package("scores.pt")).unwrap();
+    let cut = package("cut.pt");
+    fs::write(&cut, &whole[..whole.len() / 2]).unwrap();
+    let x = "input { name: \"x\" data_type: TYPE_FP32 dims: 3 }";
+    for (name, file, config, words) in [
+        (
+            "silent",
+            "silent.pt",
+            "",
+            "model.pt: the package has no example, and the model's configuration names no inputs and outputs; build it again with the arguments of a call (`hydrozoa package build MODULE:FUNCTION`",
+        ),
+        (
+            "lists",
+            "lists.pt",
+            "",
+            "its example says nothing of its call (TypeError: the argument images is a list; a request has tensors and arrays only",
+        ),
+        ("fails", "fails.pt", "", "RuntimeError: not today"),
+        (
+            "runs",
+            "fails.pt",
+            &format!("{x} output {{ name: \"OUTPUT__0\" data_type: TYPE_FP32 dims: 1 }}"),
+            "failed to run warmup sample 'example': RuntimeError: not today",
+        ),
+        ("cut", "cut.pt", "", "is truncated or damaged"),
+        (
+            "type",
+            "scores.pt",
+            "input [ { name: \"x\" data_type: TYPE_INT8 }, { name: \"lengths\" } ]",
+            "the input `x` is TYPE_FP32 in the package, and TYPE_INT8 in the configuration",
+        ),
+        (
+            "result",
+            "silent.pt",
+            &format!(
+                "{x} output {{ name: \"scores\" data_type: TYPE_FP32 dims: 1 }} default_model_filename: \"other.pt\""
+            ),
+            "model.pt",
+        ),
+        (
+            "decoupled",
+            "scores.pt",
+            "model_transaction_policy { decoupled: true }",
+            "model_transaction_policy: a package answers each request once",
+        ),
+        (
+            "sequences",
+            "scores.pt",
+            "max_batch_size: 2 sequence_batching { }",
+            "sequence_batching: a package keeps no state",
+        ),
+        (
+            "gpu",
+            "scores.pt",
+            "instance_group { kind: KIND_GPU }",
+            "instance_group.kind: packages run on the processor only",
+        ),
+        (
+            "ragged",
+            "scores.pt",
+            "max_batch_size: 2 input { name: \"x\" allow_ragged_batch: true }",
+            "input.allow_ragged_batch: requests to a package are joined",
+        ),
+    ] {
+        put(&repository, name, 1, config, &package(file));
+        if name == "result" {
+            let error = repository.server.load(name).unwrap_err();
+            assert!(matches!(error, LoadError::NoVersion { .. }), "{error}");
+            continue;
+        }
+        let error = repository.server.load(name).unwrap_err().to_string();
+        assert!(error.contains(words) && error.contains(name), "{name}: {error}");
+    }
+}
+
+#[test]
+fn an_output_that_is_not_there_is_told_to_who_loads_or_asks() {
+    let repository = Repository::new();
+    // Without an example only the first request can find it out.
+    let config = |output: &str| {
+        format!(
+            "input {{ name: \"x\" data_type: TYPE_FP32 dims: [ -1, 3 ] }} output {{ name: \"{output}\" data_type: TYPE_FP32 dims: [ -1, 3 ] }}"
+        )
+    };
+    put(&repository, "silent", 1, &config("scores"), &package("silent.pt"));
+    repository.server.load("silent").unwrap();
+    let model = repository.server.model("silent", None).unwrap();
+    let ask = || request(vec![tensor("x", &[1, 3], &[1.0, 2.0, 3.0])]);
+    let message = failure(&model, ask());
+    assert!(
+        message.contains("the call has returned no scores; it has returned OUTPUT__0, OUTPUT__1"),
+        "{message}"
+    );
+    put(&repository, "silent", 1, &config("ANY__1"), &package("silent.pt"));
+    repository.server.load("silent").unwrap();
+    let model = repository.server.model("silent", None).unwrap();
+    let message = failure(&model, ask());
+    assert!(
+        message.contains("the output ANY__1 is INT64, and the configuration has FP32"),
+        "{message}"
+    );
+    put(&repository, "silent", 1, &config("ANY__0"), &package("silent.pt"));
+    repository.server.load("silent").unwrap();
+    let model = repository.server.model("silent", None).unwrap();
+    assert_eq!(floats(&response(&model, ask()).unwrap(), "ANY__0"), [2.0, 4.0, 6.0]);
+}
+
+#[test]
+fn a_build_with_batches_is_served_in_batches() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("doubles.pt");
+    let pool = hydrozoa::Pool::builder().interpreters(2).venv(venv()).build().unwrap();
+    let mut recipe = Recipe::new("served:batches");
+    recipe.paths = vec![SOURCES.into()];
+    recipe.search = Duration::ZERO;
+    recipe.max_batch_size = 4;
+    recipe.free = vec![("x".to_owned(), 1), ("OUTPUT__0".to_owned(), 1)];
+    let report = pool.build_package(&recipe, &file).unwrap();
+    assert_eq!(report.verdict, Verdict::Same);
+    let text = "hydrozoa signature 1\nbatch 4\ninput 0 tensor float32 [-1,-1] x\noutput tensor float32 [-1,-1] OUTPUT__0\noutput tensor int64 [-1] OUTPUT__1\n";
+    assert_eq!(report.signature.as_ref().unwrap().to_string(), text);
+    for (target, batch, free, words) in [
+        (
+            "served:mixes",
+            4,
+            None,
+            "becomes `tensor float32 [4,4] OUTPUT__0`: only its first extent may change",
+        ),
+        (
+            "served:batches",
+            4,
+            Some(("y", 1)),
+            "y is neither an input nor an output; x, OUTPUT__0, OUTPUT__1",
+        ),
+        ("served:batches", 4, Some(("x", 2)), "x has 2 extents, and none at 2"),
+        ("served:Batches", 4, None, "batches and free extents are those of an example"),
+    ] {
+        let mut wrong = recipe.clone();
+        wrong.target = target.to_owned();
+        wrong.max_batch_size = batch;
+        wrong.free = free.iter().map(|(name, place)| ((*name).to_owned(), *place)).collect();
+        let other = folder.path().join("other.pt");
+        let error = pool.build_package(&wrong, &other).unwrap_err().to_string();
+        assert!(error.contains(words), "{error}");
+        assert!(!other.exists(), "{target} was written");
+    }
+    drop(pool);
+    let repository = Repository::new();
+    assert_eq!(repository.server.add_package(&file, 2).unwrap(), "doubles");
+    repository.server.load("doubles").unwrap();
+    let model = repository.server.model("doubles", None).unwrap();
+    assert_eq!(described(&model), "x FP32 [-1], OUTPUT__0 FP32 [-1], OUTPUT__1 INT64 [1]");
+    let config = model.config();
+    assert!(config.max_batch_size() == 4 && config.dynamic_batching().is_some());
+    assert_eq!(config.instance_groups()[0].count, 2);
+    let found = response(&model, request(vec![tensor("x", &[2, 2], &[1.0, 2.0, 3.0, 4.0])]));
+    assert_eq!(floats(&found.unwrap(), "OUTPUT__0"), [2.0, 4.0, 6.0, 8.0]);
+}
+
+#[test]
+fn a_file_alone_is_a_model_of_its_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("alone.v2.pt");
+    fs::copy(package("scores.pt"), &file).unwrap();
+    let repository = Repository::new();
+    let server = &repository.server;
+    assert_eq!(server.add_package(&file, 1).unwrap(), "alone.v2");
+    let error = server.add_package("elsewhere/alone.v2.pt", 1).unwrap_err();
+    assert!(matches!(error, LoadError::Twice { .. }));
+    let words = error.to_string();
+    assert!(
+        words.contains("there are two models `alone.v2`") && words.contains("elsewhere"),
+        "{words}"
+    );
+    for name in [".pt", "..", "/"] {
+        let error = server.add_package(name, 1).unwrap_err();
+        assert!(matches!(error, LoadError::Unnamed { .. }), "{name}");
+        assert!(error.to_string().contains("name the file as the model, such as resnet18.pt"));
+    }
+    assert_eq!(server.names(), ["alone.v2"]);
+    let mut watch = Watch::default();
+    assert_eq!(watch.look(server).changed, ["alone.v2"]);
+    assert!(watch.look(server).changed.is_empty());
+    server.load("alone.v2").unwrap();
+    assert_eq!(server.versions("alone.v2"), [1]);
+    assert!(response(&server.model("alone.v2", None).unwrap(), example()).is_ok());
+    // Another file of the same size and time.
+    let new = folder.path().join("new");
+    fs::copy(&file, &new).unwrap();
+    let time = fs::metadata(&file).unwrap().modified().unwrap();
+    fs::File::options().write(true).open(&new).unwrap().set_modified(time).unwrap();
+    fs::rename(&new, &file).unwrap();
+    assert_eq!(watch.look(server).changed, ["alone.v2"]);
+    // A folder of the same name says nothing of what serves, and is told to who loads.
+    let folder = repository.path().join("alone.v2");
+    fs::create_dir(&folder).unwrap();
+    let seen = watch.look(server);
+    assert!(seen.gone.is_empty() && seen.changed.is_empty(), "{seen:?}");
+    assert!(matches!(server.load("alone.v2"), Err(LoadError::Twice { .. })));
+    fs::remove_dir(folder).unwrap();
+    fs::remove_file(&file).unwrap();
+    assert_eq!(watch.look(server).gone, ["alone.v2"]);
+    let error = server.load("alone.v2").unwrap_err().to_string();
+    assert!(error.contains("cannot open the package"), "{error}");
+    assert!(response(&server.model("alone.v2", None).unwrap(), example()).is_ok());
+}
+
+#[test]
+fn a_failed_reload_of_a_package_keeps_what_serves_and_a_good_one_its_interpreters() {
+    let repository = Repository::new();
+    let first = load(&repository, "batches", "");
+    let pool = first.pool().unwrap();
+    let mark = |pool: &hydrozoa::Pool| {
+        pool.acquire().unwrap().run("import sys\nsys.marked = True", "mark").map(drop)
+    };
+    mark(&pool).unwrap();
+    let is_marked = |pool: &hydrozoa::Pool| {
+        let session = pool.acquire().unwrap();
+        session.eval("hasattr(__import__('sys'), 'marked')").unwrap().extract::<bool>().unwrap()
+    };
+    let server = &repository.server;
+    put(&repository, "batches", 2, "", &package("fails.pt"));
+    let error = server.load("batches").unwrap_err().to_string();
+    assert!(error.contains("version 2") && error.contains("RuntimeError: not today"), "{error}");
+    let ask = || request(vec![tensor("x", &[1, 3], &[1.0, 2.0, 3.0])]);
+    let kept = server.model("batches", None).unwrap();
+    assert!(Arc::ptr_eq(&first, &kept));
+    assert!(matches!(&server.index()[0].state, State::Failed(why) if why.contains("not today")));
+    assert_eq!(floats(&response(&kept, ask()).unwrap(), "OUTPUT__0"), [2.0, 4.0, 6.0]);
+    // A version that replaces another one takes its interpreters over, and finds no module of it there.
+    put(&repository, "batches", 2, "", &package("scores.pt"));
+    server.load("batches").unwrap();
+    let second = server.model("batches", None).unwrap();
+    let now = second.pool().unwrap();
+    assert!(is_marked(&now));
+    assert!(first.pool().is_none());
+    assert!(failure(&first, ask()).contains("unloaded"));
+    assert!(response(&second, example()).is_ok());
+    let session = now.acquire().unwrap();
+    let count = "len({n.partition('>')[0] for n in __import__('sys').modules if n.startswith('<torch_package')})";
+    assert_eq!(session.eval(count).unwrap().extract::<usize>().unwrap(), 1);
+    drop(session);
+    // Other settings need other interpreters.
+    let config = "instance_group { count: 2 }";
+    put(&repository, "batches", 2, config, &package("scores.pt"));
+    server.load("batches").unwrap();
+    assert!(second.pool().is_none());
+    let third = server.model("batches", None).unwrap();
+    let new = third.pool().unwrap();
+    assert!(new.interpreters().len() == 2 && !is_marked(&new));
+    assert!(response(&third, example()).is_ok());
+    drop((pool, now, new));
+    server.unload("batches").unwrap();
+    assert!(events(&third, example())[0].response.as_ref().unwrap().is_err());
+}
+
+/// `HYDROZOA_TEST_RELOADS` is the number of reloads. With 100 or more the process's memory is measured.
+#[test]
+fn reloads_of_a_changing_package_under_load_lose_nothing() {
+    let reloads = std::env::var("HYDROZOA_TEST_RELOADS").map_or(8, |text| text.parse().unwrap());
+    let patience = PATIENCE + Duration::from_secs(10) * reloads as u32;
+    alone(patience, || {
+        let folder = tempfile::tempdir().unwrap();
+        export(folder.path(), &[&reloads.to_string()]);
+        let of = |version: usize| folder.path().join(format!("version_{version}.pt"));
+        let repository = Repository::new();
+        let put = |version: usize| {
+            let config = "instance_group { count: 2 }";
+            put(&repository, "m", 1, config, &of(version));
+            repository.server.load("m").unwrap();
+        };
+        put(0);
+        // A request that comes after a reload has ended gets its version or a later one.
+        let (published, is_over) = (AtomicUsize::new(0), AtomicBool::new(false));
+        let ask = || {
+            let least = published.load(Ordering::SeqCst);
+            let (sender, answers) = channel();
+            let request = request(vec![tensor("x", &[2], &[0.0; 2])]);
+            let respond = move |event: hydrozoa_serve::Event| drop(sender.send(event.response));
+            let (_, _ticket) = repository.server.infer("m", None, request, respond).unwrap();
+            let response = answers.recv().unwrap().unwrap().unwrap();
+            let found = floats(&response, "OUTPUT__0");
+            assert_eq!(found[0], found[1], "weights of one version, and code of another");
+            let found = found[0] as usize;
+            assert!(found >= least, "version {found} after {least}");
+            found
+        };
+        let mut private = Vec::new();
+        let count: usize = std::thread::scope(|scope| {
+            let client = || {
+                let (mut last, mut count) = (0, 0);
+                while !is_over.load(Ordering::Relaxed) {
+                    let found = ask();
+                    assert!(found >= last, "version {found} after {last}");
+                    (last, count) = (found, count + 1);
+                    // The load leaves the reloads some time of the processor.
+                    std::thread::sleep(Duration::from_millis(2));
+                }
+                count
+            };
+            let clients: Vec<_> = (0..3).map(|_| scope.spawn(client)).collect();
+            for version in 1..=reloads {
+                put(version);
+                published.store(version, Ordering::SeqCst);
+                assert_eq!(ask(), version);
+                if version % (reloads / 20).max(1) == 0 {
+                    private.push(Usage::of_process().unwrap().private);
+                    println!("version {version}: {} KiB private", private[private.len() - 1] >> 10);
+                }
+            }
+            is_over.store(true, Ordering::Relaxed);
+            clients.into_iter().map(|client| client.join().unwrap()).sum()
+        });
+        let model = repository.server.model("m", None).unwrap();
+        assert_eq!((model.statistics().failed, model.waiting()), (0, 0));
+        assert!(count > reloads, "{count} requests beside {reloads} reloads");
+        println!("{count} requests");
+        if reloads >= 100 {
+            // The first fifth is warm-up.
+            let (start, end) = (private[private.len() / 5], private[private.len() - 1]);
+            let each = (end - start) / (reloads * 4 / 5) as i64;
+            println!("{each} bytes for each reload");
+            assert!(each < 2048, "a reload leaves {each} bytes");
+        }
+    });
+}
