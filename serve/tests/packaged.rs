@@ -1,89 +1,18 @@
-//! Packages as models: what they get, what becomes of what they return, and what happens when they change.
+//! Packages as models: what they get, and what becomes of what they return.
 
 mod common;
 
 use bytes::BytesMut;
-use common::{Repository, as_floats, events, failure, response};
-use hydrozoa::memory::Usage;
-use hydrozoa::package::build::{Recipe, Verdict};
-use hydrozoa_serve::{
-    DataType, Input, LoadError, Model, Request, Response, State, Watch, decode_bytes, encode_bytes,
+use common::packages::{
+    SOURCES, example, floats, integers, load, package, put, request, tensor, venv,
 };
-use hydrozoa_testkit::alone::{PATIENCE, alone};
+use common::{Repository, failure, response};
+use hydrozoa::package::build::{Profile, Recipe, Verdict};
+use hydrozoa_serve::{
+    DataType, Input, LoadError, Model, Request, Watch, decode_bytes, encode_bytes,
+};
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::mpsc::channel;
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
-
-/// The folder with the packages' sources.
-const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/packages");
-
-fn venv() -> PathBuf {
-    std::env::var_os("HYDROZOA_TEST_VENV").map(PathBuf::from).expect(
-        "HYDROZOA_TEST_VENV names a virtual environment with torch; `cargo xtask test` makes one",
-    )
-}
-
-/// Has plain Python write packages.
-fn export(folder: &Path, arguments: &[&str]) {
-    let mut command = Command::new(venv().join("bin/python"));
-    command.arg(format!("{SOURCES}/export.py")).arg(folder).args(arguments);
-    // Nothing is left beside the sources.
-    let output = command.env("PYTHONDONTWRITEBYTECODE", "1").output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-}
-
-/// A package that plain Python has written.
-fn package(name: &str) -> PathBuf {
-    static FOLDER: OnceLock<tempfile::TempDir> = OnceLock::new();
-    let folder = FOLDER.get_or_init(|| {
-        let folder = tempfile::tempdir().unwrap();
-        export(folder.path(), &[]);
-        folder
-    });
-    folder.path().join(name)
-}
-
-/// Puts a package into a repository.
-fn put(repository: &Repository, name: &str, version: i64, config: &str, file: &Path) {
-    let directory = repository.path().join(name);
-    fs::create_dir_all(directory.join(version.to_string())).unwrap();
-    if !config.is_empty() {
-        fs::write(directory.join("config.pbtxt"), config).unwrap();
-    }
-    // Who has the former file mapped keeps it.
-    let new = directory.join("new");
-    fs::copy(file, &new).unwrap();
-    fs::rename(new, directory.join(version.to_string()).join("model.pt")).unwrap();
-}
-
-fn load(repository: &Repository, name: &str, config: &str) -> Arc<Model> {
-    put(repository, name, 1, config, &package(&format!("{name}.pt")));
-    repository.server.load(name).unwrap_or_else(|error| panic!("{error}"));
-    repository.server.model(name, None).unwrap()
-}
-
-fn tensor(name: &str, shape: &[i64], values: &[f32]) -> Input {
-    let data: BytesMut = values.iter().flat_map(|value| value.to_le_bytes()).collect();
-    Input { name: name.to_owned(), data_type: DataType::Fp32, shape: shape.to_vec(), data }
-}
-
-fn request(inputs: Vec<Input>) -> Request {
-    Request { inputs, ..Request::default() }
-}
-
-fn floats(response: &Response, name: &str) -> Vec<f32> {
-    as_floats(response.outputs.iter().find(|output| output.name == name).unwrap())
-}
-
-fn integers(response: &Response, name: &str) -> Vec<i64> {
-    let output = response.outputs.iter().find(|output| output.name == name).unwrap();
-    assert_eq!(output.data_type, DataType::Int64);
-    output.data.chunks_exact(8).map(|bytes| i64::from_le_bytes(bytes.try_into().unwrap())).collect()
-}
 
 /// Name, type and extents of inputs and outputs.
 fn described(model: &Model) -> String {
@@ -91,11 +20,6 @@ fn described(model: &Model) -> String {
     let all: Vec<_> =
         all.map(|one| format!("{} {} {:?}", one.name, one.data_type, one.dims)).collect();
     all.join(", ")
-}
-
-fn example() -> Request {
-    let x: Vec<f32> = (0..6).map(|value| value as f32).collect();
-    request(vec![tensor("lengths", &[2], &[1.0, 2.0]), tensor("x", &[2, 3], &x)])
 }
 
 #[test]
@@ -405,6 +329,7 @@ fn a_build_with_batches_is_served_in_batches() {
     let mut recipe = Recipe::new("served:batches");
     recipe.paths = vec![SOURCES.into()];
     recipe.search = Duration::ZERO;
+    recipe.profile = Profile::Recorded;
     recipe.max_batch_size = 4;
     recipe.free = vec![("x".to_owned(), 1), ("OUTPUT__0".to_owned(), 1)];
     let report = pool.build_package(&recipe, &file).unwrap();
@@ -428,6 +353,7 @@ fn a_build_with_batches_is_served_in_batches() {
         ("served:Batches", 4, None, "batches and free extents are those of an example"),
     ] {
         let mut wrong = recipe.clone();
+        wrong.profile = Profile::Without;
         wrong.target = target.to_owned();
         wrong.max_batch_size = batch;
         wrong.free = free.iter().map(|(name, place)| ((*name).to_owned(), *place)).collect();
@@ -438,6 +364,7 @@ fn a_build_with_batches_is_served_in_batches() {
     }
     drop(pool);
     let repository = Repository::new();
+    let profile = report.imports.unwrap();
     assert_eq!(repository.server.add_package(&file, 2).unwrap(), "doubles");
     repository.server.load("doubles").unwrap();
     let model = repository.server.model("doubles", None).unwrap();
@@ -447,6 +374,13 @@ fn a_build_with_batches_is_served_in_batches() {
     assert_eq!(config.instance_groups()[0].count, 2);
     let found = response(&model, request(vec![tensor("x", &[2, 2], &[1.0, 2.0, 3.0, 4.0])]));
     assert_eq!(floats(&found.unwrap(), "OUTPUT__0"), [2.0, 4.0, 6.0, 8.0]);
+    // The profile that the package carries is used.
+    let pool = model.pool().unwrap();
+    let session = pool.acquire().unwrap();
+    let imported: Vec<String> =
+        session.eval("list(__import__('sys').modules)").unwrap().extract().unwrap();
+    let absent = profile.left_out().filter(|name| !imported.iter().any(|one| one == name)).count();
+    assert!(absent > 300, "all but {absent} of the modules that the profile leaves out are there");
 }
 
 #[test]
@@ -495,124 +429,4 @@ fn a_file_alone_is_a_model_of_its_name() {
     let error = server.load("alone.v2").unwrap_err().to_string();
     assert!(error.contains("cannot open the package"), "{error}");
     assert!(response(&server.model("alone.v2", None).unwrap(), example()).is_ok());
-}
-
-#[test]
-fn a_failed_reload_of_a_package_keeps_what_serves_and_a_good_one_its_interpreters() {
-    let repository = Repository::new();
-    let first = load(&repository, "batches", "");
-    let pool = first.pool().unwrap();
-    let mark = |pool: &hydrozoa::Pool| {
-        pool.acquire().unwrap().run("import sys\nsys.marked = True", "mark").map(drop)
-    };
-    mark(&pool).unwrap();
-    let is_marked = |pool: &hydrozoa::Pool| {
-        let session = pool.acquire().unwrap();
-        session.eval("hasattr(__import__('sys'), 'marked')").unwrap().extract::<bool>().unwrap()
-    };
-    let server = &repository.server;
-    put(&repository, "batches", 2, "", &package("fails.pt"));
-    let error = server.load("batches").unwrap_err().to_string();
-    assert!(error.contains("version 2") && error.contains("RuntimeError: not today"), "{error}");
-    let ask = || request(vec![tensor("x", &[1, 3], &[1.0, 2.0, 3.0])]);
-    let kept = server.model("batches", None).unwrap();
-    assert!(Arc::ptr_eq(&first, &kept));
-    assert!(matches!(&server.index()[0].state, State::Failed(why) if why.contains("not today")));
-    assert_eq!(floats(&response(&kept, ask()).unwrap(), "OUTPUT__0"), [2.0, 4.0, 6.0]);
-    // A version that replaces another one takes its interpreters over, and finds no module of it there.
-    put(&repository, "batches", 2, "", &package("scores.pt"));
-    server.load("batches").unwrap();
-    let second = server.model("batches", None).unwrap();
-    let now = second.pool().unwrap();
-    assert!(is_marked(&now));
-    assert!(first.pool().is_none());
-    assert!(failure(&first, ask()).contains("unloaded"));
-    assert!(response(&second, example()).is_ok());
-    let session = now.acquire().unwrap();
-    let count = "len({n.partition('>')[0] for n in __import__('sys').modules if n.startswith('<torch_package')})";
-    assert_eq!(session.eval(count).unwrap().extract::<usize>().unwrap(), 1);
-    drop(session);
-    // Other settings need other interpreters.
-    let config = "instance_group { count: 2 }";
-    put(&repository, "batches", 2, config, &package("scores.pt"));
-    server.load("batches").unwrap();
-    assert!(second.pool().is_none());
-    let third = server.model("batches", None).unwrap();
-    let new = third.pool().unwrap();
-    assert!(new.interpreters().len() == 2 && !is_marked(&new));
-    assert!(response(&third, example()).is_ok());
-    drop((pool, now, new));
-    server.unload("batches").unwrap();
-    assert!(events(&third, example())[0].response.as_ref().unwrap().is_err());
-}
-
-/// `HYDROZOA_TEST_RELOADS` is the number of reloads. With 100 or more the process's memory is measured.
-#[test]
-fn reloads_of_a_changing_package_under_load_lose_nothing() {
-    let reloads = std::env::var("HYDROZOA_TEST_RELOADS").map_or(8, |text| text.parse().unwrap());
-    let patience = PATIENCE + Duration::from_secs(10) * reloads as u32;
-    alone(patience, || {
-        let folder = tempfile::tempdir().unwrap();
-        export(folder.path(), &[&reloads.to_string()]);
-        let of = |version: usize| folder.path().join(format!("version_{version}.pt"));
-        let repository = Repository::new();
-        let put = |version: usize| {
-            let config = "instance_group { count: 2 }";
-            put(&repository, "m", 1, config, &of(version));
-            repository.server.load("m").unwrap();
-        };
-        put(0);
-        // A request that comes after a reload has ended gets its version or a later one.
-        let (published, is_over) = (AtomicUsize::new(0), AtomicBool::new(false));
-        let ask = || {
-            let least = published.load(Ordering::SeqCst);
-            let (sender, answers) = channel();
-            let request = request(vec![tensor("x", &[2], &[0.0; 2])]);
-            let respond = move |event: hydrozoa_serve::Event| drop(sender.send(event.response));
-            let (_, _ticket) = repository.server.infer("m", None, request, respond).unwrap();
-            let response = answers.recv().unwrap().unwrap().unwrap();
-            let found = floats(&response, "OUTPUT__0");
-            assert_eq!(found[0], found[1], "weights of one version, and code of another");
-            let found = found[0] as usize;
-            assert!(found >= least, "version {found} after {least}");
-            found
-        };
-        let mut private = Vec::new();
-        let count: usize = std::thread::scope(|scope| {
-            let client = || {
-                let (mut last, mut count) = (0, 0);
-                while !is_over.load(Ordering::Relaxed) {
-                    let found = ask();
-                    assert!(found >= last, "version {found} after {last}");
-                    (last, count) = (found, count + 1);
-                    // The load leaves the reloads some time of the processor.
-                    std::thread::sleep(Duration::from_millis(2));
-                }
-                count
-            };
-            let clients: Vec<_> = (0..3).map(|_| scope.spawn(client)).collect();
-            for version in 1..=reloads {
-                put(version);
-                published.store(version, Ordering::SeqCst);
-                assert_eq!(ask(), version);
-                if version % (reloads / 20).max(1) == 0 {
-                    private.push(Usage::of_process().unwrap().private);
-                    println!("version {version}: {} KiB private", private[private.len() - 1] >> 10);
-                }
-            }
-            is_over.store(true, Ordering::Relaxed);
-            clients.into_iter().map(|client| client.join().unwrap()).sum()
-        });
-        let model = repository.server.model("m", None).unwrap();
-        assert_eq!((model.statistics().failed, model.waiting()), (0, 0));
-        assert!(count > reloads, "{count} requests beside {reloads} reloads");
-        println!("{count} requests");
-        if reloads >= 100 {
-            // The first fifth is warm-up.
-            let (start, end) = (private[private.len() / 5], private[private.len() - 1]);
-            let each = (end - start) / (reloads * 4 / 5) as i64;
-            println!("{each} bytes for each reload");
-            assert!(each < 2048, "a reload leaves {each} bytes");
-        }
-    });
 }
