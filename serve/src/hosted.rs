@@ -15,7 +15,8 @@
 
 use crate::datatype::DataType;
 use crate::host::{Host, Respond};
-use crate::model::{CLOSE, STACK};
+use crate::keeper::STACK;
+use crate::model::CLOSE;
 use crate::pending::{Pending, Process};
 use crate::python::{self, Context};
 use crate::request::Request;
@@ -271,7 +272,7 @@ fn execute(object: Option<&(python::Instance<'_>, bool)>, batch: Vec<Work>) -> R
     let (object, _) = object.ok_or_else(|| {
         Error::Configuration("the model's instance was not initialized".to_owned())
     })?;
-    object.execute_given(batch);
+    object.execute_given(batch, None);
     Ok(())
 }
 
@@ -290,6 +291,6 @@ pub fn environment(
     config: &serde_json::Value,
     directory: &Path,
 ) -> std::result::Result<Option<PathBuf>, String> {
-    let value = &config["parameters"][crate::model::ENVIRONMENT]["string_value"];
-    value.as_str().map(|text| crate::model::environment(text, directory)).transpose()
+    let value = &config["parameters"][crate::load::ENVIRONMENT]["string_value"];
+    value.as_str().map(|text| crate::load::environment(text, directory)).transpose()
 }

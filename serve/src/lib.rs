@@ -22,12 +22,19 @@
 
 #![warn(missing_docs)]
 
+mod apart;
 mod check;
 pub mod config;
 mod datatype;
+mod execution;
 mod failure;
+mod health;
 pub mod host;
 pub mod hosted;
+mod keeper;
+mod limits;
+mod load;
+mod mail;
 mod metrics;
 mod model;
 mod own;
@@ -41,11 +48,14 @@ mod server;
 mod statistics;
 mod warmup;
 mod watch;
+mod watchdog;
 
 pub use datatype::DataType;
 pub use failure::{Code, Failure};
+pub use limits::{Defaults, ModelImports};
+pub use load::LoadError;
 pub use metrics::Metrics;
-pub use model::{LoadError, Model, Ticket};
+pub use model::{Model, Ticket};
 pub use request::{
     CorrelationId, Event, Input, Output, Parameter, Parameters, Request, Response, decode_bytes,
     encode_bytes,

@@ -1,102 +1,25 @@
 //! One version of a model: its interpreters, its queue, and the threads that bring them together.
 
 use crate::check;
-use crate::config::{ConfigDraft, ConfigError, InstanceGroup, Kind, ModelConfig};
+use crate::config::{InstanceGroup, Kind, ModelConfig};
 use crate::failure::{Code, Failure};
+use crate::health::{Condition, Health};
+use crate::keeper::Runs;
+use crate::load::{LoadError, Source};
 use crate::pending::Pending;
-use crate::python::{self, Context, Instance, Place, Told};
 use crate::request::{Event, Request};
 use crate::schedule::Scheduler;
 use crate::statistics::{Counters, Statistics};
 use crate::warmup::Samples;
-use hydrozoa::{Builder, Pool};
+use crate::watchdog;
+use hydrozoa::Pool;
 use parking_lot::Mutex;
-use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Sender, channel};
+use std::path::Path;
+use std::sync::atomic::AtomicU32;
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Weak};
-use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use std::{fs, io};
-
-/// Why a model could not be loaded.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum LoadError {
-    /// No repository has a model of this name.
-    #[error("no repository has a model `{model}`; {searched}")]
-    Unknown {
-        /// The name.
-        model: String,
-        /// Where it was looked for.
-        searched: String,
-    },
-    /// The model's folder cannot be read.
-    #[error("model `{model}`: reading {}: {source}", path.display())]
-    Read {
-        /// The model.
-        model: String,
-        /// What could not be read.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// There is nothing that could be served.
-    #[error("model `{model}`: {} has no version to serve: a folder with a number from 1 as its name, and {file_name} in it", path.display())]
-    NoVersion {
-        /// The model.
-        model: String,
-        /// Its folder.
-        path: PathBuf,
-        /// The file that a version must have.
-        file_name: String,
-    },
-    /// The configuration is wrong, or asks for what this server does not do.
-    #[error("model `{model}`: config.pbtxt: {source}")]
-    Config {
-        /// The model.
-        model: String,
-        /// What is wrong.
-        source: ConfigError,
-    },
-    /// The interpreters did not start, or the model raised an exception.
-    #[error("model `{model}`, version {version}: {source}")]
-    Python {
-        /// The model.
-        model: String,
-        /// The version.
-        version: i64,
-        /// What failed.
-        source: Box<hydrozoa::Error>,
-    },
-    /// A request of `model_warmup` cannot be made, or the model has answered it with an error.
-    #[error(
-        "model `{model}`, version {version}: failed to run warmup sample '{sample}': {problem}"
-    )]
-    Warmup {
-        /// The model.
-        model: String,
-        /// The version.
-        version: i64,
-        /// The sample's name.
-        sample: String,
-        /// What failed.
-        problem: String,
-    },
-    /// A model has asked for the load or unload of a model that is being loaded or unloaded.
-    #[error("model `{model}` is being loaded or unloaded; try again later")]
-    Busy {
-        /// The model.
-        model: String,
-    },
-    /// The system gave no thread.
-    #[error("model `{model}`: the system gives no thread: {source}")]
-    Thread {
-        /// The model.
-        model: String,
-        /// Why.
-        source: io::Error,
-    },
-}
 
 /// A version of a model that serves.
 pub struct Model {
@@ -104,72 +27,9 @@ pub struct Model {
     version: i64,
     scheduler: Arc<Scheduler>,
     counters: Arc<Counters>,
-    instances: Mutex<Vec<JoinHandle<()>>>,
+    health: Arc<Health>,
     /// `None` after the end.
     pool: Mutex<Option<Pool>>,
-}
-
-/// What a version is loaded from.
-pub(crate) struct Source<'a> {
-    /// The model's folder.
-    pub(crate) directory: &'a Path,
-    pub(crate) draft: &'a ConfigDraft,
-    pub(crate) version: i64,
-    /// Makes the interpreters of a model.
-    pub(crate) builder: &'a (dyn Fn() -> Builder + Send + Sync),
-    pub(crate) context: Context,
-}
-
-/// The parameter that names a model's virtual environment, as Triton's Python backend has it.
-pub(crate) const ENVIRONMENT: &str = "EXECUTION_ENV_PATH";
-
-/// The folder of a virtual environment that a model names.
-pub(crate) fn environment(text: &str, directory: &Path) -> Result<PathBuf, String> {
-    let directory = directory.to_string_lossy();
-    let path = PathBuf::from(text.replace("$$TRITON_MODEL_DIRECTORY", &directory));
-    if path.is_dir() {
-        return Ok(path);
-    }
-    Err(format!("{} is no folder; a virtual environment is one", path.display()))
-}
-
-impl Source<'_> {
-    fn name(&self) -> &str {
-        self.draft.name()
-    }
-
-    fn failed(&self, source: hydrozoa::Error) -> LoadError {
-        LoadError::Python {
-            model: self.name().to_owned(),
-            version: self.version,
-            source: source.into(),
-        }
-    }
-
-    fn configured(&self, source: ConfigError) -> LoadError {
-        LoadError::Config { model: self.name().to_owned(), source }
-    }
-
-    /// The interpreters, one for each instance.
-    fn pool(&self, count: usize) -> Result<Pool, LoadError> {
-        let mut builder = (self.builder)().interpreters(count);
-        if let Some(environment) = self.draft.parameter(ENVIRONMENT) {
-            let path = self::environment(environment, self.directory)
-                .map_err(|problem| self.configured(ConfigError::parameter(ENVIRONMENT, problem)))?;
-            builder = builder.venv(path);
-        }
-        let pool = builder.build().map_err(|error| self.failed(error))?;
-        python::prepare(&pool).map_err(|error| self.failed(error))?;
-        Ok(pool)
-    }
-
-    fn place(&self) -> Place<'_> {
-        Place {
-            directory: self.directory,
-            version: self.version,
-            file_name: self.draft.file_name(),
-        }
-    }
 }
 
 /// The names of a model's instances, with where they run.
@@ -196,28 +56,19 @@ fn instances(groups: &[InstanceGroup]) -> Vec<(String, &'static str, i32)> {
 
 impl Model {
     /// Starts the interpreters, completes the configuration, and initializes all instances.
-    pub(crate) fn load(source: &Source<'_>) -> Result<Arc<Self>, LoadError> {
+    pub(crate) fn load(source: &Arc<Source>) -> Result<Arc<Self>, LoadError> {
+        if source.has_limits() {
+            watchdog::start().map_err(|error| source.no_thread(error))?;
+        }
         let planned = instances(source.draft.groups()).len();
-        let pool = source.pool(planned.max(1))?;
-        let config = {
-            let session = pool.acquire_on(0).map_err(|error| source.failed(error))?;
-            let completed = python::complete(
-                &session,
-                &source.context,
-                source.place(),
-                &source.draft.json().to_string(),
-            );
-            let completed = completed.map_err(|error| source.failed(error))?;
-            ModelConfig::of_json(&completed, source.name())
-                .map_err(|error| source.configured(error))?
-        };
+        let (pool, config) = source.prepare(planned.max(1))?;
         let count = instances(config.instance_groups()).len();
         let model = Arc::new(Self {
             scheduler: Arc::new(Scheduler::new(&config, count)),
             config,
             version: source.version,
             counters: Arc::default(),
-            instances: Mutex::default(),
+            health: Arc::new(Health::new(count)),
             pool: Mutex::new(Some(pool.clone())),
         });
         match model.start(source, &pool) {
@@ -231,39 +82,38 @@ impl Model {
     }
 
     /// Starts a thread for each instance, and waits until all have initialized their object and are warm.
-    fn start(&self, source: &Source<'_>, pool: &Pool) -> Result<(), LoadError> {
-        let samples = Arc::new(Samples::new(&self.config, source.directory, self.version)?);
-        let (sender, started) = channel();
+    fn start(&self, source: &Source, pool: &Pool) -> Result<(), LoadError> {
         let all = instances(self.config.instance_groups());
-        let count = all.len();
-        for (index, (name, kind, device)) in all.into_iter().enumerate() {
-            let runs = Runs {
+        let end_from = |index| {
+            (index..all.len()).for_each(|index| self.health.set(index, Condition::Ended));
+        };
+        let samples = Samples::new(&self.config, &source.directory, self.version);
+        let samples = Arc::new(samples.inspect_err(|_| end_from(0))?);
+        let (sender, started) = channel();
+        for (index, (name, kind, device)) in all.iter().cloned().enumerate() {
+            let runs = Arc::new(Runs {
                 pool: pool.clone(),
                 index,
-                name: name.clone(),
+                name,
                 kind,
                 device,
                 context: source.context.clone(),
-                directory: source.directory.to_owned(),
+                directory: source.directory.clone(),
                 version: self.version,
                 config: self.config.clone(),
                 samples: samples.clone(),
                 scheduler: self.scheduler.clone(),
                 counters: self.counters.clone(),
-            };
-            let sender = sender.clone();
-            let thread = thread::Builder::new()
-                .name(name)
-                .stack_size(STACK)
-                .spawn(move || runs.run(sender))
-                .map_err(|error| LoadError::Thread {
-                    model: source.name().to_owned(),
-                    source: error,
-                })?;
-            self.instances.lock().push(thread);
+                limits: source.limits.clone(),
+                health: self.health.clone(),
+                started: Mutex::new(Some(sender.clone())),
+                failures: AtomicU32::new(0),
+            });
+            let started = runs.start(true).inspect_err(|_| end_from(index));
+            started.map_err(|error| source.no_thread(error))?;
         }
         drop(sender);
-        let outcomes: Vec<_> = started.iter().take(count).collect();
+        let outcomes: Vec<_> = started.iter().take(all.len()).collect();
         outcomes.into_iter().collect()
     }
 
@@ -285,6 +135,21 @@ impl Model {
     /// Requests that wait for an instance.
     pub fn waiting(&self) -> usize {
         self.scheduler.len()
+    }
+
+    /// Whether all instances serve. One that has not reacted to an interrupt does not, until another one is in its place.
+    pub fn is_ready(&self) -> bool {
+        self.problem().is_none()
+    }
+
+    /// Why it is not ready. `None` if it is.
+    pub fn problem(&self) -> Option<String> {
+        self.health.problem()
+    }
+
+    /// How many instances were replaced since it was loaded: they were stuck, or their memory was at its limit.
+    pub fn replacements(&self) -> u64 {
+        self.health.replacements()
     }
 
     /// What it has done so far.
@@ -330,7 +195,10 @@ impl Model {
             respond(event);
         };
         let pending = Arc::new(Pending::new(Box::new(respond), self.config.is_decoupled()));
-        let put = |size| self.scheduler.put(self.config.name(), request, pending.clone(), size);
+        let put = |size| match self.health.refusal() {
+            Some(words) => Err(Failure::new(Code::Unavailable, words)),
+            None => self.scheduler.put(self.config.name(), request, pending.clone(), size),
+        };
         let refused = checked.and_then(put).err();
         Admitted { pending, refused }
     }
@@ -338,12 +206,8 @@ impl Model {
     /// Takes no further requests, serves those that wait, and ends the instances and their interpreters.
     pub(crate) fn unload(&self) {
         self.scheduler.close();
-        let threads = std::mem::take(&mut *self.instances.lock());
-        for thread in threads {
-            if thread.join().is_err() {
-                tracing::error!(model = self.config.name(), "a thread of an instance has panicked");
-            }
-        }
+        self.health.close();
+        self.health.wait_for_end();
         let failure =
             Failure::new(Code::Unavailable, format!("model '{}' was unloaded", self.config.name()));
         self.scheduler.fail_all(&failure);
@@ -357,82 +221,12 @@ impl Model {
 impl Drop for Model {
     fn drop(&mut self) {
         self.scheduler.close();
+        self.health.close();
     }
 }
 
 /// How long an unloaded model's interpreters are waited for.
 pub(crate) const CLOSE: Duration = Duration::from_secs(1);
-
-/// Bytes of an instance's stack, as main threads have.
-pub(crate) const STACK: usize = 8 << 20;
-
-/// What an instance's thread needs.
-struct Runs {
-    pool: Pool,
-    index: usize,
-    name: String,
-    kind: &'static str,
-    device: i32,
-    context: Context,
-    directory: PathBuf,
-    version: i64,
-    config: ModelConfig,
-    samples: Arc<Samples>,
-    scheduler: Arc<Scheduler>,
-    counters: Arc<Counters>,
-}
-
-impl Runs {
-    /// Initializes the instance and warms it up, says so, serves until the scheduler is closed, and ends it.
-    fn run(self, started: Sender<Result<(), LoadError>>) {
-        let session = match self.pool.acquire_on(self.index) {
-            Ok(session) => session,
-            Err(error) => return drop(started.send(Err(self.failed(error)))),
-        };
-        let place = Place {
-            directory: &self.directory,
-            version: self.version,
-            file_name: self.config.file_name(),
-        };
-        let told = Told {
-            model: self.config.name(),
-            config: &self.config.json().to_string(),
-            is_decoupled: self.config.is_decoupled(),
-            name: &self.name,
-            kind: self.kind,
-            device: self.device,
-        };
-        let instance = match Instance::start(&session, &self.context, place, told) {
-            Ok(instance) => instance,
-            Err(error) => return drop(started.send(Err(self.failed(error)))),
-        };
-        let warm = self.samples.run(&instance, &self.name);
-        let is_warm = warm.is_ok();
-        // Nobody listens if another instance has failed. Then the scheduler is closed soon.
-        drop(started.send(warm));
-        if is_warm {
-            while let Some(batch) = self.scheduler.next(self.index) {
-                instance.execute(batch, &self.counters);
-            }
-        }
-        if let Err(error) = instance.finalize() {
-            tracing::error!(
-                model = self.config.name(),
-                instance = self.name,
-                "finalize: {}",
-                error.traceback().unwrap_or(&error.to_string())
-            );
-        }
-    }
-
-    fn failed(&self, source: hydrozoa::Error) -> LoadError {
-        LoadError::Python {
-            model: self.config.name().to_owned(),
-            version: self.version,
-            source: source.into(),
-        }
-    }
-}
 
 /// A request in the queue, or one that cannot be there.
 pub(crate) struct Admitted {

@@ -3,7 +3,9 @@
 use crate::config::ConfigDraft;
 use crate::failure::{Code, Failure};
 use crate::metrics::Metrics;
-use crate::model::{LoadError, Model, Source, Ticket, versions};
+use crate::limits::Defaults;
+use crate::load::{LoadError, Source};
+use crate::model::{Model, Ticket, versions};
 use crate::pending::Process;
 use crate::python::Context;
 use crate::request::{Event, Request};
@@ -27,6 +29,7 @@ pub(crate) struct WeakServer(Weak<Shared>);
 struct Shared {
     builder: Box<dyn Fn() -> Builder + Send + Sync>,
     repositories: RwLock<Vec<PathBuf>>,
+    defaults: RwLock<Defaults>,
     models: RwLock<BTreeMap<String, Entry>>,
     /// One load or unload of a model at a time.
     changes: Mutex<BTreeMap<String, Arc<Mutex<()>>>>,
@@ -53,6 +56,11 @@ pub enum State {
     Ready,
     /// The last load failed. Versions that served go on.
     Failed(
+        /// Why.
+        String,
+    ),
+    /// It serves, but an instance of this version is stuck or cannot be replaced.
+    Impaired(
         /// Why.
         String,
     ),
@@ -99,6 +107,7 @@ impl Server {
         Self(Arc::new(Shared {
             builder: Box::new(builder),
             repositories: RwLock::default(),
+            defaults: RwLock::default(),
             models: RwLock::default(),
             changes: Mutex::default(),
             metrics: Metrics::default(),
@@ -108,6 +117,21 @@ impl Server {
     /// Looks for models in this folder, too.
     pub fn add_repository(&self, directory: impl Into<PathBuf>) {
         self.0.repositories.write().push(directory.into());
+    }
+
+    /// What holds for models that are loaded from now on, unless their configuration says otherwise. Without it they have no
+    /// limits.
+    ///
+    /// ```no_run
+    /// # use hydrozoa_serve::{Defaults, Server};
+    /// # fn f(server: &Server) {
+    /// let mut defaults = Defaults::default();
+    /// defaults.execution_limit = Some(std::time::Duration::from_secs(10));
+    /// server.set_defaults(defaults);
+    /// # }
+    /// ```
+    pub fn set_defaults(&self, defaults: Defaults) {
+        *self.0.defaults.write() = defaults;
     }
 
     /// The names of all models that the repositories have, sorted.
@@ -202,8 +226,9 @@ impl Server {
             path: directory.clone(),
             source,
         })?;
-        let draft = ConfigDraft::of_folder(&directory)
-            .map_err(|source| LoadError::Config { model: name.to_owned(), source })?;
+        let configured = |source| LoadError::Config { model: name.to_owned(), source };
+        let draft = Arc::new(ConfigDraft::of_folder(&directory).map_err(configured)?);
+        let limits = self.0.defaults.read().with(&draft, &directory).map_err(configured)?;
         let available = versions(&directory, draft.file_name()).map_err(|source| {
             LoadError::Read { model: name.to_owned(), path: directory.clone(), source }
         })?;
@@ -224,9 +249,15 @@ impl Server {
                 directory: directory.join(version.to_string()),
                 process: Process::this(),
             };
-            let builder = &*self.0.builder;
-            let source = Source { directory: &directory, draft: &draft, version, builder, context };
-            match Model::load(&source) {
+            let source = Source {
+                directory: directory.clone(),
+                draft: draft.clone(),
+                version,
+                builder: (self.0.builder)(),
+                context,
+                limits: limits.clone(),
+            };
+            match Model::load(&Arc::new(source)) {
                 Ok(model) => drop(loaded.insert(version, model)),
                 Err(error) => {
                     loaded.into_values().for_each(|model: Arc<Model>| model.unload());
@@ -304,10 +335,11 @@ impl Server {
                 .flat_map(|entry| entry.serving.keys().copied().map(Some))
                 .collect();
             let versions = if serving.is_empty() { vec![None] } else { serving };
-            index.extend(versions.into_iter().map(|version| Indexed {
-                name: name.clone(),
-                version,
-                state: state.clone(),
+            index.extend(versions.into_iter().map(|version| {
+                let model = version.and_then(|version| entry?.serving.get(&version));
+                let problem = model.and_then(|model| model.problem()).map(State::Impaired);
+                let state = problem.unwrap_or_else(|| state.clone());
+                Indexed { name: name.clone(), version, state }
             }));
         }
         index
@@ -359,11 +391,13 @@ impl Server {
         models.get(name).map(|entry| entry.serving.keys().copied().collect()).unwrap_or_default()
     }
 
-    /// Whether a model serves, or this version of it. An empty text is any version.
+    /// Whether a model serves with all of its instances, or this version of it. An empty text is the version that serves who
+    /// names none.
     pub fn is_ready(&self, name: &str, version: &str) -> bool {
+        let is_ready = |version| self.model(name, version).is_ok_and(|model| model.is_ready());
         match version {
-            "" => self.model(name, None).is_ok(),
-            _ => version.parse().is_ok_and(|version| self.model(name, Some(version)).is_ok()),
+            "" => is_ready(None),
+            _ => version.parse().is_ok_and(|version| is_ready(Some(version))),
         }
     }
 

@@ -3,14 +3,13 @@
 use crate::check;
 use crate::config::{ModelConfig, Warmup, WarmupData, WarmupInput};
 use crate::datatype::DataType;
-use crate::model::LoadError;
+use crate::load::LoadError;
 use crate::pending::Pending;
-use crate::python::Instance;
 use crate::queue::Queued;
 use crate::request::{Event, Input, Request};
-use crate::statistics::Counters;
 use bytes::BytesMut;
 use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
@@ -65,8 +64,9 @@ impl Samples {
         }
     }
 
-    /// Runs them on an instance, and waits for all responses. They are in no statistics.
-    pub(crate) fn run(&self, instance: &Instance<'_>, name: &str) -> Result<(), LoadError> {
+    /// Has an instance execute them, and waits for all responses. Returns a digest of what it has answered.
+    pub(crate) fn run(&self, name: &str, execute: &dyn Fn(Vec<Queued>)) -> Result<u64, LoadError> {
+        let mut digest = DefaultHasher::new();
         for sample in &self.samples {
             for iteration in 1..=sample.count {
                 tracing::debug!(
@@ -77,11 +77,11 @@ impl Samples {
                     sample.name
                 );
                 sample
-                    .run(instance, self.is_decoupled)
+                    .run(execute, self.is_decoupled, &mut digest)
                     .map_err(|problem| self.failed(&sample.name, problem))?;
             }
         }
-        Ok(())
+        Ok(digest.finish())
     }
 }
 
@@ -110,7 +110,12 @@ impl Sample {
     }
 
     /// One execution. The error is what the model has answered.
-    fn run(&self, instance: &Instance<'_>, is_decoupled: bool) -> Result<(), String> {
+    fn run(
+        &self,
+        execute: &dyn Fn(Vec<Queued>),
+        is_decoupled: bool,
+        digest: &mut DefaultHasher,
+    ) -> Result<(), String> {
         let (sender, events) = channel::<Event>();
         let batch = (0..self.batch_size).map(|_| {
             let sender = sender.clone();
@@ -125,11 +130,18 @@ impl Sample {
                 is_stand_in: false,
             }
         });
-        instance.execute(batch.collect(), &Counters::default());
+        execute(batch.collect());
         drop(sender);
         // The channel is closed when all requests have got their last responses.
-        let errors = events.iter().filter_map(|event| event.response?.err());
-        let mut messages: Vec<String> = errors.map(|failure| failure.message).collect();
+        let mut messages = Vec::new();
+        for response in events.iter().filter_map(|event| event.response) {
+            match response {
+                Err(failure) => messages.push(failure.message),
+                Ok(response) => response.outputs.iter().for_each(|output| {
+                    (&output.name, &output.shape, &output.data[..]).hash(digest);
+                }),
+            }
+        }
         messages.dedup();
         if messages.is_empty() { Ok(()) } else { Err(messages.join("; ")) }
     }

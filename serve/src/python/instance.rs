@@ -1,14 +1,15 @@
 //! One instance of a Python model, in an interpreter.
 
 use super::convert;
-use super::host::{Context, Host, Live};
+use super::host::{Context, Host, Limited, Live};
+use crate::execution::Execution;
 use crate::failure::{Code, Failure};
 use crate::hosted::Lent;
 use crate::pending::Pending;
 use crate::queue::Queued;
 use crate::request::Request;
 use crate::statistics::Counters;
-use hydrozoa::{Object, Result, Session};
+use hydrozoa::{Error, Object, Result, Session};
 use serde_json::Value;
 use std::path::Path;
 use std::sync::Arc;
@@ -64,13 +65,14 @@ pub(crate) fn complete(
     let runner = runner(session, context)?;
     let text: String =
         runner.call_method("complete", (directory, version, file_name, config))?.extract()?;
-    serde_json::from_str(&text).map_err(hydrozoa::Error::host)
+    serde_json::from_str(&text).map_err(Error::host)
 }
 
 /// One instance of a model. It belongs to its session's thread.
 pub(crate) struct Instance<'s> {
     session: &'s Session,
     execute: Object<'s>,
+    is_exhausted: Object<'s>,
     finalize: Object<'s>,
 }
 
@@ -104,32 +106,63 @@ impl<'s> Instance<'s> {
         Ok(Self {
             session,
             execute: runner.getattr("execute")?,
+            is_exhausted: runner.getattr("is_exhausted")?,
             finalize: runner.getattr("finalize")?,
         })
     }
 
-    /// Runs a batch. Each of its requests gets its responses, or an error.
-    pub(crate) fn execute(&self, batch: Vec<Queued>, counters: &Counters) {
+    /// Runs a batch. Each of its requests gets its responses, or an error. False if all have got one error.
+    pub(crate) fn execute(
+        &self,
+        batch: Vec<Queued>,
+        counters: &Counters,
+        execution: Option<&Arc<Execution>>,
+    ) -> bool {
         let began = Instant::now();
         let counted = batch.iter().filter(|queued| !queued.is_stand_in);
         let count = counted.clone().count();
         counters.began(counted.map(|queued| began - queued.since));
         let given = |queued: Queued| (queued.request, Vec::new(), queued.pending);
-        self.execute_given(batch.into_iter().map(given).collect());
+        let is_success =
+            self.execute_given(batch.into_iter().map(given).collect(), execution);
         counters.returned(count, began.elapsed());
+        is_success
     }
 
     /// The same for requests that no queue of this crate had.
-    pub(crate) fn execute_given(&self, batch: Vec<Given>) {
+    pub(crate) fn execute_given(
+        &self,
+        batch: Vec<Given>,
+        execution: Option<&Arc<Execution>>,
+    ) -> bool {
         let pending: Vec<_> = batch.iter().map(|given| given.2.clone()).collect();
-        let outcome = self.session.with_gil(|| self.run(batch, &pending));
-        if let Err(failure) = outcome {
+        let outcome = self.session.with_gil(|| self.run(batch, &pending, execution));
+        if let Err(failure) = &outcome {
             pending.iter().for_each(|pending| pending.fail(failure.clone()));
         }
+        outcome.is_ok()
     }
 
-    fn run(&self, batch: Vec<Given>, pending: &[Arc<Pending>]) -> std::result::Result<(), Failure> {
-        let failed = |error: hydrozoa::Error| Failure::new(Code::Internal, error.to_string());
+    fn run(
+        &self,
+        batch: Vec<Given>,
+        pending: &[Arc<Pending>],
+        execution: Option<&Arc<Execution>>,
+    ) -> std::result::Result<(), Failure> {
+        let failed = |error: Error| match (error, execution) {
+            (Error::Deadline { traceback }, Some(execution)) => {
+                tracing::error!("{}\n{}", execution.late(), traceback.trim_end());
+                execution.late().interrupted()
+            }
+            (error, _) => Failure::new(Code::Internal, error.to_string()),
+        };
+        let limited = match execution {
+            Some(execution) => {
+                self.session.object_from(&hydrozoa::Instance::new(Limited::new(execution)))
+            }
+            None => self.session.none(),
+        };
+        let limited = limited.map_err(failed)?;
         let requests = batch
             .into_iter()
             .map(|(request, lent, pending)| {
@@ -137,7 +170,7 @@ impl<'s> Instance<'s> {
             })
             .collect::<Result<Vec<_>>>();
         let answer =
-            requests.and_then(|requests| self.execute.call((requests,))).map_err(failed)?;
+            requests.and_then(|requests| self.execute.call((requests, limited))).map_err(failed)?;
         if answer.type_name() == "str" {
             return Err(Failure::new(Code::Internal, answer.extract::<String>().map_err(failed)?));
         }
@@ -153,6 +186,12 @@ impl<'s> Instance<'s> {
             }
         }
         Ok(())
+    }
+
+    /// Whether the last failure was a want of memory that stays: nothing can be done in it any more.
+    pub(crate) fn is_exhausted(&self) -> bool {
+        let answer = self.is_exhausted.call(()).and_then(|answer| answer.extract());
+        answer.unwrap_or(true)
     }
 
     /// Ends the model's object.

@@ -1,5 +1,8 @@
 //! A repository of models in a folder of its own, and requests to it.
 
+// Each test file uses some of it.
+#![allow(dead_code, reason = "each test file is a crate of its own, and uses some of this")]
+
 use bytes::BytesMut;
 use hydrozoa_serve::{DataType, Event, Failure, Input, Model, Output, Request, Response, Server};
 use std::fs;
