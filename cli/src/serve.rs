@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::{ArgAction, ValueEnum};
 use hydrozoa_server::grpc;
 use hydrozoa_server::http::{self, Address, Limits, Listener};
-use hydrozoa_server::{Control, Service, Settings, Watch};
+use hydrozoa_server::{Control, Defaults, ModelImports, Service, Settings, Watch};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;

@@ -6,6 +6,7 @@ import importlib
 import json
 import sys
 import threading
+import time
 import traceback
 
 import triton_python_backend_utils as utils
@@ -169,14 +170,14 @@ def _begin(coroutine, requests, limited):
     _background.add(future)
 
     def ended(future):
-        if limited is not None:
-            limited.over()
-        _background.discard(future)
         error = asyncio.CancelledError() if future.cancelled() else future.exception()
         if error is not None:
             message = limited.words() if isinstance(error, _Late) else _failed(error)
             for request in requests:
                 request._live.send(((utils.TritonError.INTERNAL, message), {}, []), True)
+        _background.discard(future)
+        if limited is not None:
+            limited.over()
 
     future.add_done_callback(ended)
 
@@ -200,13 +201,24 @@ def _run_loop():
 
 
 def interrupt_loop():
-    """Interrupts the task that the loop runs now: it does not come to an await, where it would be cancelled."""
-    if _loop is None or asyncio.current_task(_loop) is None:
+    """Interrupts the task that the loop runs now, if it keeps the loop: it does not come to an await, where it would be
+    cancelled. A loop that waits for a processor is left alone."""
+    if _loop is None:
         return
-    # The task may wait for another model, and keep the loop from everything else.
-    call = utils._waiting.get(_loop_thread.ident)
-    if call is not None:
-        call.give_up()
-    import ctypes
+    turned, thread = threading.Event(), _loop_thread.ident
+    _loop.call_soon_threadsafe(turned.set)
+    clock = time.pthread_getcpuclockid(thread)
+    used = time.clock_gettime(clock)
+    for _ in range(100):
+        if turned.wait(0.01):
+            return
+        # The task may wait for another model, and keep the loop from everything else.
+        call = utils._waiting.get(thread)
+        if call is not None:
+            call.give_up()
+        now = time.clock_gettime(clock)
+        if now - used > 0.015 and asyncio.current_task(_loop) is not None:
+            import ctypes
 
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(_loop_thread.ident), ctypes.py_object(_Late))
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(_Late))
+            used = now

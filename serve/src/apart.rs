@@ -53,9 +53,8 @@ impl<T: Send + 'static> Apart<T> {
     ) -> Result<R, LoadError> {
         let source = &self.source;
         let limit = source.limits.initialization_limit;
-        let keeper = || -> Arc<dyn Keeper> {
-            Arc::new(Loads { apart: self.clone(), pool: pool.clone() })
-        };
+        let keeper =
+            || -> Arc<dyn Keeper> { Arc::new(Loads { apart: self.clone(), pool: pool.clone() }) };
         let late = |limit| Late {
             model: source.name().to_owned(),
             instance: source.name().to_owned(),

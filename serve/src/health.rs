@@ -107,8 +107,7 @@ impl Health {
         if !pause.is_zero() {
             self.changed.wait_while_for(&mut state, closed, pause);
         }
-        self.changed
-            .wait_while(&mut state, |state| !state.is_closed && state.given_up >= GIVEN_UP);
+        self.changed.wait_while(&mut state, |state| !state.is_closed && state.given_up >= GIVEN_UP);
         !state.is_closed
     }
 

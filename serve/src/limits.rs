@@ -86,9 +86,7 @@ fn of<T>(
     parse: impl FnOnce(&str) -> Result<T, String>,
 ) -> Result<T, ConfigError> {
     match draft.parameter(name) {
-        Some(text) => {
-            parse(text.trim()).map_err(|problem| ConfigError::parameter(name, problem))
-        }
+        Some(text) => parse(text.trim()).map_err(|problem| ConfigError::parameter(name, problem)),
         None => Ok(default),
     }
 }
@@ -117,7 +115,9 @@ mod tests {
         let text: String = parameters
             .iter()
             .map(|(key, value)| {
-                format!(r#"parameters {{ key: "HYDROZOA_{key}" value {{ string_value: "{value}" }} }}"#)
+                format!(
+                    r#"parameters {{ key: "HYDROZOA_{key}" value {{ string_value: "{value}" }} }}"#
+                )
             })
             .collect();
         fs::write(folder.path().join("config.pbtxt"), text).unwrap();
@@ -152,7 +152,9 @@ mod tests {
         };
         assert_eq!(own, Ok(expected));
         let own = with(&defaults, &[("IMPORTS", "some.imports"), ("SETTLE", "/proc")]).unwrap();
-        assert!(matches!(own.imports, ModelImports::Profile(path) if path.ends_with("some.imports")));
+        assert!(
+            matches!(own.imports, ModelImports::Profile(path) if path.ends_with("some.imports"))
+        );
         assert_eq!(own.settle, Some("/proc".into()));
     }
 

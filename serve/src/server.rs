@@ -2,9 +2,9 @@
 
 use crate::config::ConfigDraft;
 use crate::failure::{Code, Failure};
-use crate::metrics::Metrics;
 use crate::limits::Defaults;
 use crate::load::{LoadError, Source};
+use crate::metrics::Metrics;
 use crate::model::{Model, Ticket, versions};
 use crate::pending::Process;
 use crate::python::Context;

@@ -130,8 +130,12 @@ fn act(execution: &Arc<Execution>, step: Step, now: Instant) {
         Step::Pass => execution.pass(),
         Step::Interrupt => execution.interrupt(),
         Step::Look => {
-            let patience = if execution.is_in_loop() { PATIENCE } else { LONGEST };
-            if now >= execution.end + patience || execution.is_stuck() {
+            // A thread that waits for the loop's is no sign: the loop is interrupted for itself.
+            let is_stuck = match execution.is_in_loop() {
+                true => now >= execution.end + PATIENCE,
+                false => now >= execution.end + LONGEST || execution.is_stuck(),
+            };
+            if is_stuck {
                 // It is in the list for as long as it runs: it is removed when it ends, or here.
                 remove(execution);
                 execution.give_up();

@@ -60,9 +60,8 @@ fn a_model_imports_by_a_profile_in_a_file() {
     let repository = Repository::new();
     let venv = std::env::var_os("HYDROZOA_TEST_VENV").expect("the repository needs it, too");
     let builder = hydrozoa::Pool::builder().venv(venv);
-    let profile = builder.record_imports(|pool| {
-        pool.acquire()?.import("numpy")?.getattr("float32").map(drop)
-    });
+    let profile = builder
+        .record_imports(|pool| pool.acquire()?.import("numpy")?.getattr("float32").map(drop));
     profile.unwrap().save(repository.path().join("some.imports")).unwrap();
     let file = repository.path().join("some.imports");
     let config = with(&[("IMPORTS", &file.to_string_lossy())], "");

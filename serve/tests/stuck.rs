@@ -5,6 +5,7 @@ mod common;
 use common::{FLOATS, Repository, answer, events, failure, floats, response};
 use hydrozoa_serve::{Code, Failure, LoadError, Model, Response, State};
 use std::fs;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -90,6 +91,15 @@ impl Load {
     }
 }
 
+/// A file that models wait for. It comes at the latest when the test ends.
+struct Gate(PathBuf);
+
+impl Drop for Gate {
+    fn drop(&mut self) {
+        drop(fs::write(&self.0, ""));
+    }
+}
+
 /// Waits for something that comes about by itself.
 fn until(what: &str, is_so: impl Fn() -> bool) {
     let begin = Instant::now();
@@ -115,7 +125,7 @@ fn a_model_that_loops_is_interrupted_and_goes_on() {
         assert_eq!(failure.code, Code::Internal);
         assert_eq!(
             failure.message,
-            "`execute` of model 'loops' (instance 'loops_0') has exceeded its limit of 200ms, and was interrupted"
+            "`execute` of model 'loops' (instance 'loops_0_0') has exceeded its limit of 200ms, and was interrupted"
         );
         assert_eq!(answer(&model, floats(&[0.0])), [0.0], "the instance is the first still");
     }
@@ -163,9 +173,8 @@ fn readiness_tells_of_a_stuck_instance_within_a_second_and_others_go_on() {
     let repository = Repository::new();
     let gate = repository.path().join("gate");
     // Another instance cannot be initialized while there is a gate.
-    let waits = format!(
-        "if self.number > 1 and os.path.exists({gate:?}): raise RuntimeError('not yet')"
-    );
+    let waits =
+        format!("if self.number > 1 and os.path.exists({gate:?}): raise RuntimeError('not yet')");
     let config = format!("{} instance_group {{ count: 2 }}", limited("0.2"));
     let model = repository.model("two", &config, &MODEL.replace("WHEN_INITIALIZED", &waits));
     fs::write(&gate, "").unwrap();
@@ -176,9 +185,10 @@ fn readiness_tells_of_a_stuck_instance_within_a_second_and_others_go_on() {
     assert!(!server.is_ready("two", "") && !server.is_ready("two", "1"));
     assert!(unready < Duration::from_millis(1200), "{unready:?} behind a limit of 200 ms");
     let state = || server.index()[0].state.clone();
-    until("the reason", || {
-        matches!(state(), State::Impaired(why) if why.contains("RuntimeError: not yet"))
-    });
+    until(
+        "the reason",
+        || matches!(state(), State::Impaired(why) if why.contains("RuntimeError: not yet")),
+    );
     // The other instance serves, and nobody is refused.
     for _ in 0..20 {
         assert!(answer(&model, floats(&[0.0]))[0] < 2.0);
@@ -201,7 +211,7 @@ fn a_model_without_an_instance_refuses_until_it_has_one() {
     until("the refusal", || model.problem().is_some_and(|why| why.contains("not yet")));
     let failure = with(0, &model).unwrap_err();
     assert_eq!(failure.code, Code::Unavailable);
-    assert!(failure.message.contains("instance 'one_0' of model 'one': it cannot be replaced"));
+    assert!(failure.message.contains("instance 'one_0_0' of model 'one': it cannot be replaced"));
     assert!(failure.message.contains("RuntimeError: not yet"), "{failure}");
     fs::remove_file(&gate).unwrap();
     until("ready again", || model.is_ready());
@@ -213,37 +223,37 @@ fn a_stuck_model_is_unloaded() {
     let repository = Repository::new();
     let finalizes = "
     def finalize(self):
-        time.sleep(20)
+        time.sleep(60)
 ";
     let code = MODEL.replace("WHEN_INITIALIZED", "") + finalizes;
-    let config = format!("{}{}", limited("0.2"), parameter("INITIALIZATION_LIMIT", "5"));
+    let config = format!("{}{}", limited("0.2"), parameter("INITIALIZATION_LIMIT", "8"));
     let model = repository.model("m", &config, &code);
     with(2, &model).unwrap_err();
     until("ready again", || model.is_ready());
     let begin = Instant::now();
     repository.server.unload("m").unwrap();
-    assert!(begin.elapsed() < Duration::from_secs(15), "{:?}", begin.elapsed());
+    assert!(begin.elapsed() < Duration::from_secs(40), "{:?}", begin.elapsed());
 }
 
 #[test]
 fn a_model_that_does_not_initialize_in_time_is_not_loaded() {
     let repository = Repository::new();
-    let config = format!("{FLOATS}{}", parameter("INITIALIZATION_LIMIT", "0.5"));
+    let config = format!("{FLOATS}{}", parameter("INITIALIZATION_LIMIT", "4"));
     for (name, code, words) in [
         (
             "loops",
             MODEL.replace("WHEN_INITIALIZED", "\n        while True: pass"),
-            "`initialize` has exceeded its limit of 500ms; raise",
+            "`initialize` has exceeded its limit of 4s; raise",
         ),
         (
             "sleeps",
             MODEL.replace("WHEN_INITIALIZED", "time.sleep(20)"),
-            "`initialize` has exceeded its limit of 500ms, and does not react",
+            "`initialize` has exceeded its limit of 4s, and does not react",
         ),
         (
             "imports",
             "import time\ntime.sleep(20)".to_owned(),
-            "`auto_complete_config` has exceeded its limit of 500ms, and does not react",
+            "`auto_complete_config` has exceeded its limit of 4s, and does not react",
         ),
     ] {
         repository.write(name, 1, &config, &code);
@@ -258,7 +268,9 @@ fn a_model_that_does_not_initialize_in_time_is_not_loaded() {
 /// A model whose `execute` is a coroutine.
 fn coroutine(body: &str) -> String {
     let code = MODEL.replace("WHEN_INITIALIZED", "").replace("def execute", "def unused");
-    format!("{code}\n    async def execute(self, requests):\n        case = self.case(requests)\n{body}")
+    format!(
+        "{code}\n    async def execute(self, requests):\n        case = self.case(requests)\n{body}"
+    )
 }
 
 #[test]
@@ -284,16 +296,27 @@ fn a_coroutine_that_takes_too_long_is_cancelled_or_interrupted() {
         while True: pass
 ";
     let model = repository.model("m", &limited("0.3"), &coroutine(body));
-    for case in [1, 2, 3] {
-        let failure = with(case, &model).unwrap_err();
-        assert!(failure.message.ends_with("300ms, and was interrupted"), "{case}: {failure}");
-        assert_eq!(answer(&model, floats(&[0.0])), [0.0], "behind case {case}");
+    let failure = with(1, &model).unwrap_err();
+    assert!(failure.message.ends_with("300ms, and was interrupted"), "{failure}");
+    assert_eq!(answer(&model, floats(&[0.0])), [0.0]);
+    for case in [2, 3] {
+        // On a busy machine the loop may not get the processor in time. Then it counts as stuck.
+        let is_interrupted = (0..10).any(|_| {
+            let failure = with(case, &model).unwrap_err();
+            assert!(failure.message.contains("has exceeded its limit of 300ms"), "{failure}");
+            let number = model.replacements() as f32;
+            assert!(answer(&model, floats(&[0.0]))[0] >= number, "behind case {case}");
+            failure.message.ends_with("and was interrupted")
+        });
+        assert!(is_interrupted, "case {case}");
     }
-    for (case, number) in [(4, 1.0), (5, 2.0)] {
+    let before = model.replacements();
+    for case in [4, 5] {
         let failure = with(case, &model).unwrap_err();
         assert!(failure.message.ends_with("the instance is replaced"), "{case}: {failure}");
-        assert_eq!(answer(&model, floats(&[0.0])), [number], "behind case {case}");
+        answer(&model, floats(&[0.0]));
     }
+    assert_eq!(model.replacements(), before + 2);
 }
 
 #[test]
@@ -314,11 +337,13 @@ fn a_decoupled_coroutine_in_the_background_has_the_limit_too() {
         let response = events(&model, floats(&[case as f32])).pop().unwrap().response;
         response.unwrap().unwrap_err().message
     };
-    assert!(last(1).ends_with("300ms, and was interrupted"));
+    let words = last(1);
+    assert!(words.ends_with("300ms, and was interrupted"), "{words}");
     assert_eq!(events(&model, floats(&[0.0])).len(), 2);
     assert_eq!(model.replacements(), 0);
     // Further requests are taken meanwhile, and fail with the instance or are served by the next.
-    assert!(last(2).ends_with("the instance is replaced"));
+    let words = last(2);
+    assert!(words.ends_with("the instance is replaced"), "{words}");
     until("ready again", || model.is_ready());
     assert_eq!(events(&model, floats(&[0.0])).len(), 2);
     assert_eq!(model.replacements(), 1);
@@ -328,6 +353,7 @@ fn a_decoupled_coroutine_in_the_background_has_the_limit_too() {
 fn a_wait_for_another_model_ends_at_the_limit() {
     let repository = Repository::new();
     let gate = repository.path().join("gate");
+    let opens = Gate(gate.clone());
     let slow = MODEL.replace("WHEN_INITIALIZED", "").replace(
         "case = self.case(requests)",
         &format!("case = 0\n        while not os.path.exists({gate:?}): time.sleep(0.01)"),
@@ -369,7 +395,7 @@ fn a_wait_for_another_model_ends_at_the_limit() {
         assert!(failure.message.ends_with("300ms, and was interrupted"), "{case}: {failure}");
     }
     assert_eq!((blocking.replacements(), concurrent.replacements()), (0, 0));
-    fs::write(&gate, "").unwrap();
+    drop(opens);
     assert_eq!(answer(&slow, floats(&[0.0])), [0.0]);
     assert_eq!(with(1, &concurrent).unwrap().outputs.len(), 1);
     assert_eq!(with(1, &blocking).unwrap().outputs.len(), 1);

@@ -11,5 +11,5 @@ mod metadata;
 mod metrics;
 mod service;
 
-pub use hydrozoa_serve::{LoadError, Server, Watch};
+pub use hydrozoa_serve::{Defaults, LoadError, ModelImports, Server, Watch};
 pub use service::{Control, Permit, Service, Settings};

@@ -2,7 +2,7 @@
 
 use crate::service::Service;
 use hydrozoa_serve::config::TensorConfig;
-use hydrozoa_serve::{Indexed, Code, Failure, Model, State};
+use hydrozoa_serve::{Code, Failure, Indexed, Model, State};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use std::time::Duration;

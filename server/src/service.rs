@@ -104,8 +104,7 @@ impl Service {
             _ => false,
         };
         self.0.is_open.load(Ordering::Relaxed)
-            && (!self.0.settings.strict_readiness
-                || !self.server().loaded().iter().any(is_missing))
+            && (!self.0.settings.strict_readiness || !self.server().loaded().iter().any(is_missing))
     }
 
     /// Loads these models, so many at once. Returns those that failed.

@@ -123,8 +123,7 @@ impl<'s> Instance<'s> {
         let count = counted.clone().count();
         counters.began(counted.map(|queued| began - queued.since));
         let given = |queued: Queued| (queued.request, Vec::new(), queued.pending);
-        let is_success =
-            self.execute_given(batch.into_iter().map(given).collect(), execution);
+        let is_success = self.execute_given(batch.into_iter().map(given).collect(), execution);
         counters.returned(count, began.elapsed());
         is_success
     }

@@ -51,7 +51,12 @@ fn put(queue: &Queue, id: &str, size: usize, change: impl FnOnce(&mut Request)) 
 }
 
 fn next(queue: &Queue) -> Vec<String> {
-    queue.next(&AtomicBool::new(false)).unwrap().into_iter().map(|queued| queued.request.id).collect()
+    queue
+        .next(&AtomicBool::new(false))
+        .unwrap()
+        .into_iter()
+        .map(|queued| queued.request.id)
+        .collect()
 }
 
 #[test]
