@@ -308,7 +308,8 @@ impl Source {
         let execute = |batch| {
             instance.execute(batch, &Counters::default(), &activity, None);
         };
-        let digest = samples.run(self.name(), &execute)?;
+        let warm_up = || Ok(samples.run(self.name(), &execute));
+        let digest = apart.limited(pool, &session, "model_warmup", warm_up)??;
         apart.limited(pool, &session, "finalize", || instance.finalize())?;
         Ok(digest)
     }

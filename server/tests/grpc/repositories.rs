@@ -4,7 +4,7 @@ use crate::common::health::HealthCheckRequest;
 use crate::common::health::health_check_response::ServingStatus;
 use crate::common::inference::model_repository_parameter::ParameterChoice;
 use crate::common::inference::*;
-use crate::common::{DOUBLE, FLOATS, Service, as_floats, floats};
+use crate::common::{DOUBLE, FLOATS, Service, as_floats, floats, until};
 use hydrozoa_server::grpc::Options;
 use tonic::{Code, Status};
 
