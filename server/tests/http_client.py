@@ -122,7 +122,8 @@ def shared(client):
         output = http.InferRequestedOutput("OUT")
         output.set_shared_memory("both", size, offset=size)
         result = client.infer("floats", [tensor], outputs=[output])
-        assert result.get_output("OUT")["shape"] == [2, 3] and result.as_numpy("OUT") is None
+        answer = result.get_output("OUT")
+        assert answer == {"name": "OUT", "datatype": "FP32", "shape": [2, 3]}, answer
         assert (shm.get_contents_as_numpy(memory, np.float32, [2, 3], offset=size) == array).all()
         raises("already in manager", 400, client.register_system_shared_memory, "both", key, size)
         client.unregister_system_shared_memory("both")
