@@ -100,7 +100,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     thread::sleep(Duration::from_secs(3));
     let browser =
         Browser { profile: tempfile::tempdir()?, page: format!("http://{}/", server.address) };
-    check(&browser)?;
+    check(&browser, &get(server.address, "/")?)?;
     for (name, width, height, is_dark) in PICTURES {
         let path = pictures.join(format!("{name}.png"));
         browser.picture(&path, (width, height), is_dark)?;
@@ -109,12 +109,11 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// What the page shows, with JavaScript and without.
-fn check(browser: &Browser) -> Result<()> {
-    let (live, console) = browser.document(&[])?;
+/// What the page shows while it is looked at, and what it shows without JavaScript: `first`, as it comes.
+fn check(browser: &Browser, first: &str) -> Result<()> {
+    let (live, console) = browser.document()?;
     ensure!(!console.contains("CONSOLE"), "the browser complains:\n{console}");
-    let (first, _) = browser.document(&["--blink-settings=scriptEnabled=false"])?;
-    for (what, document) in [("live", &live), ("without JavaScript", &first)] {
+    for (what, document) in [("live", live.as_str()), ("without JavaScript", first)] {
         for words in [
             "classifier_0_2",
             "translator-with-a-long-name_0_1",
@@ -222,9 +221,8 @@ impl Browser {
     }
 
     /// The document after some time, and what the browser has logged.
-    fn document(&self, options: &[&str]) -> Result<(String, String)> {
-        let mut command = self.command();
-        let output = command.args(options).arg("--dump-dom").arg(&self.page).output();
+    fn document(&self) -> Result<(String, String)> {
+        let output = self.command().arg("--dump-dom").arg(&self.page).output();
         let output = output.context("starting chromium")?;
         let log = String::from_utf8_lossy(&output.stderr).into_owned();
         ensure!(output.status.success(), "chromium has failed:\n{log}");
