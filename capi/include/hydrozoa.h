@@ -689,7 +689,7 @@ enum hz_status hz_pool_register_module(const struct hz_pool *pool,
                                        struct hz_error **error);
 
 // Moves memory of the interpreters to files without names in the directory of hz_builder_settle_in, one interpreter after
-// the other: page cache, which the kernel drops when memory is short. What is written becomes anonymous memory again.
+// the other, from where the system reads what is used again. What is written becomes anonymous memory again.
 // Call it when the interpreters have done once what they are for. `left`, which may be NULL, gets how many of their
 // bytes are still anonymous. While it runs calls wait. A call that runs keeps its interpreter from it: an error, and nothing
 // is lost.

@@ -282,9 +282,6 @@ unsafe fn prepare(start: &Start) -> Outcome<()> {
         if start.command_line == 0 {
             // A command's `sys.meta_path` is plain python's. The host uses the modules in sessions only.
             modules::install()?;
-            // The thread that first imports it becomes `threading.main_thread()`. Up to 3.12
-            // `threading._shutdown` waits for that thread, so it must be the one that finalizes.
-            Ref::owned(PyImport_ImportModule(c"threading".as_ptr()))?;
             modules::leave_signals()?;
             if start.flags.x_option_count != 0 {
                 modules::limit_digits()?;

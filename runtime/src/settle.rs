@@ -4,7 +4,8 @@
 //! can refuse does so first, then garbage is collected, then everybody is kept outside, and pages are exchanged.
 
 use crate::cold::{
-    Exchange, Extent, Pagemap, Record, Settled, Spans, Unsettled, bytes, extend, unlinked,
+    Exchange, Extent, Pagemap, Record, Settled, Spans, Unsettled, bytes, extend, leave_memory,
+    unlinked,
 };
 use crate::heap::{Heap, Still};
 use crate::interpreter::{Inner, Interpreter, without_gil};
@@ -23,11 +24,12 @@ use std::time::{Duration, Instant};
 impl Interpreter {
     /// Moves memory of this interpreter to a file without a name in `directory`, which should be on a local disk.
     ///
-    /// The memory keeps its bytes and its addresses. Its pages are those of the file from then on: page cache, which the
-    /// kernel drops when memory is short, and reads again when it is needed. Pages that are written become anonymous memory
-    /// again, by themselves. Call this when the interpreter has imported and done once what it is for, and again when
+    /// The memory keeps its bytes and its addresses. Its pages are those of the file from then on, and leave memory. A page that is
+    /// used is read again, alone: the first call takes longer, by as many reads from the disk as it uses pages (some 450 with
+    /// torch). What was read is page cache, which the kernel may drop when memory is short. Pages that are written become anonymous
+    /// memory again, by themselves. Call this when the interpreter has imported and done once what it is for, and again when
     /// [`Settled::anonymous`] would be worth it. A further call writes what has become anonymous since, and now and then
-    /// everything.
+    /// everything. It waits until the disk has the file.
     ///
     /// Before, it runs `gc.collect()` and, whenever everything is written, `gc.freeze()`: later collections do not look at the
     /// objects that exist now, and do not touch their memory. Of these objects, those that become unreachable in cycles are
@@ -41,8 +43,9 @@ impl Interpreter {
     /// A Python thread keeps the interpreter from it also while it waits, as an executor's worker does. It may wake up at any
     /// time without Python, by a timeout or a file, and it writes to Python's memory before it asks for the GIL.
     ///
-    /// Nobody may use the interpreter meanwhile. Calls of other threads wait, some tenths of a second for 200 MiB. Memory of
-    /// Python objects must not be registered with a device (`cudaHostRegister`, io_uring), which knows pages and not addresses.
+    /// Nobody may use the interpreter while pages are exchanged. Calls of other threads wait, some tenths of a second for 200 MiB,
+    /// and not for the disk. Memory of Python objects must not be registered with a device (`cudaHostRegister`, io_uring), which
+    /// knows pages and not addresses.
     ///
     /// The file has what Python has in memory, secrets included, and its blocks stay on the disk until others are written
     /// there. Only this user could open it, and nobody finds it. A disk that fails later ends the process with SIGBUS where it touches the
@@ -120,7 +123,10 @@ pub(crate) fn settle(inner: &Arc<Inner>, directory: &Path) -> Result<Settled> {
         let job = Job { file: &file, directory, pagemap: &pagemap, extent };
         exchange_all(inner, &job, &mut record)
     };
+    drop(record);
     let (written, anonymous, memory) = outcome.map_err(refused)?;
+    without_gil(|| leave_memory(&file))
+        .map_err(|source| refused(Unsettled::io(directory, source)))?;
     inner.settling().is_done();
     Ok(Settled { written, anonymous, memory, elapsed: begin.elapsed() })
 }

@@ -5,7 +5,11 @@ mod pythons;
 
 use ending::ends;
 use hydrozoa::{Error, Pool, Session};
+use hydrozoa_testkit::alone::{PATIENCE, alone};
 use pythons::{builders, pools};
+use std::fs;
+use std::path::Path;
+use std::process::Command;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier, mpsc};
 use std::thread;
@@ -235,6 +239,52 @@ fn pythons_main_thread_is_none_of_the_applications() {
         assert!(main.call_method("is_alive", ()).unwrap().extract::<bool>().unwrap());
         assert!(!main.is(&threading.call_method("current_thread", ()).unwrap()));
     }
+}
+
+const IMPORTED: &str = "
+import sys
+from given import path, was_imported
+assert was_imported or 'threading' not in sys.modules
+import threading, _thread, time
+main, own = threading.main_thread(), threading.current_thread()
+assert main.is_alive() and main is not own and main.ident != own.ident == _thread.get_ident()
+assert main.native_id != _thread.get_native_id() and threading._active[main.ident] is main
+assert threading.__loader__ is threading.__spec__.loader and type(threading.__loader__).__name__ != 'Threading'
+def work():
+    # Python waits for it at its end, and for no thread of the application.
+    while main.is_alive(): time.sleep(0.001)
+    open(path, 'w').close()
+threading.Thread(target=work, daemon=False).start()
+";
+
+#[test]
+fn whoever_imports_threading_first_is_not_the_main_thread() {
+    alone(PATIENCE, || {
+        for builder in builders(1) {
+            let pool = builder.build().unwrap();
+            let session = pool.acquire().unwrap();
+            let plain = Command::new(pool.python().executable().unwrap())
+                .args(["-I", "-c", "import sys; print('threading' in sys.modules)"])
+                .output()
+                .unwrap();
+            let was_imported = plain.stdout == b"True\n";
+            let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("waited-for");
+            let _ = fs::remove_file(&path);
+            let given = session.eval("type(__import__('sys'))('given')").unwrap();
+            given.setattr("path", path.to_str().unwrap()).unwrap();
+            given.setattr("was_imported", was_imported).unwrap();
+            let modules = session.import("sys").unwrap().getattr("modules").unwrap();
+            modules.call_method("__setitem__", ("given", &given)).unwrap();
+            // On a thread of the application that ends before the interpreter does.
+            thread::scope(|scope| {
+                scope.spawn(|| drop(session.run(IMPORTED, "imported.py").unwrap()));
+            });
+            assert!(!path.exists());
+            drop((given, modules));
+            drop((session, pool));
+            assert!(path.exists(), "Python has not waited for its thread");
+        }
+    });
 }
 
 #[test]

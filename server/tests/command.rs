@@ -299,10 +299,7 @@ fn the_command_without_a_repository_says_what_to_do() {
     let output = in_namespace("exec \"$0\" serve");
     let words = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1), "{words}");
-    assert!(
-        words.contains("no repository of models is named, and there is no /mnt/models"),
-        "{words}"
-    );
+    assert!(words.contains("no models are named, and there is no /mnt/models"), "{words}");
     assert!(words.contains("`hydrozoa serve FOLDER`"), "{words}");
     // With one it comes as far as the next wrong option.
     let output = in_namespace(

@@ -74,11 +74,18 @@ impl<'file> Exchange<'file> {
     /// who shares this process's memory writes them but by the processor (no device).
     pub(crate) unsafe fn exchange(&mut self, range: Range<usize>) -> io::Result<()> {
         let mut start = range.start;
-        while start < range.end {
+        let outcome = loop {
+            if start == range.end {
+                break Ok(());
+            }
             // SAFETY: a part of the range.
-            start += unsafe { self.exchange_piece(start, self.piece.min(range.end - start)) }?;
-        }
-        Ok(())
+            match unsafe { self.exchange_piece(start, self.piece.min(range.end - start)) } {
+                Ok(length) => start += length,
+                Err(error) => break Err(error),
+            }
+        };
+        comes_back_by_pages(range.start..start);
+        outcome
     }
 
     /// The same for pages that are read-only. Meanwhile they are writable.
@@ -212,6 +219,14 @@ fn word(address: usize) -> &'static AtomicU32 {
     unsafe { AtomicU32::from_ptr(ptr::with_exposed_provenance_mut(address)) }
 }
 
+/// Has the kernel read a page alone when it is used, and not its neighbours too. What it reads around a page by default
+/// (`read_ahead_kb`, 128 KiB and up to some MiB) would have most of the memory back after a few hundred pages.
+fn comes_back_by_pages(range: Range<usize>) {
+    let place = ptr::with_exposed_provenance_mut(range.start);
+    // SAFETY: the pages are mapped, and the advice changes none of them. Without it they take more memory, no more.
+    unsafe { libc::madvise(place, range.len(), libc::MADV_RANDOM) };
+}
+
 fn protect(range: &Range<usize>, protection: libc::c_int) -> io::Result<()> {
     let place = ptr::with_exposed_provenance_mut(range.start);
     // SAFETY: the pages are the callers', who say what may be done to them.
@@ -301,6 +316,35 @@ mod tests {
         }
         word(range.start + 5 * PAGE + WORD).store(8, Ordering::Relaxed);
         assert_eq!(anonymous(&range), 3 * PAGE);
+    }
+
+    /// The pages of a range that the kernel has in memory.
+    fn resident(range: &Range<usize>) -> usize {
+        let mut pages = vec![0_u8; range.len() / PAGE];
+        let place = ptr::with_exposed_provenance_mut(range.start);
+        // SAFETY: the place has room for an answer for each page.
+        assert_eq!(unsafe { libc::mincore(place, range.len(), pages.as_mut_ptr()) }, 0);
+        pages.iter().filter(|page| **page & 1 != 0).count()
+    }
+
+    #[test]
+    fn pages_leave_memory_and_come_back_one_by_one_as_they_are_used() {
+        let range = pages(1500, 7);
+        let file = file();
+        let mut exchange = Exchange::new(&file).unwrap();
+        // SAFETY: the test's own pages.
+        unsafe { exchange.exchange(range.clone()) }.unwrap();
+        drop(exchange);
+        place::leave_memory(&file).unwrap();
+        assert_eq!(resident(&range), 0);
+        for (number, page) in range.clone().step_by(PAGE).enumerate().step_by(100) {
+            assert_eq!(word(page).load(Ordering::Relaxed), number as u32);
+        }
+        assert_eq!(resident(&range), 15);
+        assert_eq!(anonymous(&range), 0);
+        // What is used stays.
+        place::leave_memory(&file).unwrap();
+        assert_eq!(resident(&range), 15);
     }
 
     #[test]

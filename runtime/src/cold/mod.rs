@@ -2,8 +2,8 @@
 //!
 //! Most of what an interpreter has in memory is code, modules and documentation, which it does not ask for again. Anonymous
 //! pages cannot leave memory without swap. So the pages are written to a file without a name, and the file is mapped in their
-//! place, privately: the same bytes at the same addresses. The kernel drops such pages when memory is short and reads them
-//! again when they are needed. A page that is written becomes anonymous again, by itself.
+//! place, privately: the same bytes at the same addresses. The file leaves memory at once, and a page comes back when it is used.
+//! The kernel may drop it again when memory is short. A page that is written becomes anonymous again, by itself.
 //!
 //! | file | is |
 //! |---|---|
@@ -27,7 +27,7 @@ mod spans;
 
 pub(crate) use exchange::Exchange;
 pub(crate) use pages::{Pagemap, bytes};
-pub(crate) use place::{extend, unlinked};
+pub(crate) use place::{extend, leave_memory, unlinked};
 pub use reason::Unsettled;
 pub(crate) use record::{Extent, Loan, Record, Settling, Wish};
 pub(crate) use spans::Spans;

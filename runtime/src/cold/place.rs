@@ -74,6 +74,28 @@ pub(crate) fn extend(file: &File, bytes: u64) -> io::Result<()> {
     Ok(())
 }
 
+/// Writes the file to its disk, and drops it from memory, but for pages that somebody uses already.
+///
+/// The kernel would do both when memory is short, and not look at what settled pages are used. Then it drops pages that each
+/// call needs, and keeps some that nobody needs, since it wrote them together.
+pub(crate) fn leave_memory(file: &File) -> io::Result<()> {
+    let all = libc::SYNC_FILE_RANGE_WAIT_BEFORE
+        | libc::SYNC_FILE_RANGE_WRITE
+        | libc::SYNC_FILE_RANGE_WAIT_AFTER;
+    // SAFETY: the descriptor is open; a length of 0 means all of the file.
+    while unsafe { libc::sync_file_range(file.as_raw_fd(), 0, 0, all) } != 0 {
+        match io::Error::last_os_error() {
+            error if error.kind() == io::ErrorKind::Interrupted => {}
+            error => return Err(error),
+        }
+    }
+    // SAFETY: as above.
+    match unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) } {
+        0 => Ok(()),
+        error => Err(io::Error::from_raw_os_error(error)),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

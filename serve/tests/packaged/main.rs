@@ -1,6 +1,8 @@
 //! Packages as models: what they get, and what becomes of what they return.
 
+#[path = "../common/mod.rs"]
 mod common;
+mod reloads;
 
 use bytes::BytesMut;
 use common::packages::{
