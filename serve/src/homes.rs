@@ -70,8 +70,8 @@ impl Homes {
 
     /// Where a model lies. A repository that was added before others goes before them.
     pub(crate) fn find(&self, name: &str) -> Result<Home, LoadError> {
-        let folders = self.repositories.iter().map(|repository| repository.join(name));
-        let folder = folders.into_iter().find(|path| is_name(name) && path.is_dir());
+        let mut folders = self.repositories.iter().map(|repository| repository.join(name));
+        let folder = folders.find(|path| is_name(name) && path.is_dir());
         match (self.packages.get(name), folder) {
             (Some(package), Some(folder)) => Err(twice(name, &package.path, &folder)),
             (Some(package), None) => Ok(Home::Package(package.clone())),

@@ -10,6 +10,8 @@ pub(crate) const CLOSE: Duration = Duration::from_secs(1);
 /// What makes the interpreters of one version fit for another one of the same model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Settings {
+    /// Whether they run a package. A Python model leaves modules and changes that the next one would find.
+    pub(crate) is_package: bool,
     pub(crate) count: usize,
     /// The virtual environment that the model names.
     pub(crate) environment: Option<PathBuf>,
@@ -54,7 +56,13 @@ impl Interpreters {
     }
 
     /// Frees what an ended version has left in them: modules of its package that refer to each other.
-    pub(crate) fn sweep(&self) -> Result<()> {
+    pub(crate) fn sweep(&self) {
+        if let Err(error) = self.collect() {
+            tracing::warn!(model = self.model, "its interpreters were not swept: {error}");
+        }
+    }
+
+    fn collect(&self) -> Result<()> {
         for index in 0..self.pool().interpreters().len() {
             let session = self.pool().acquire_on(index)?;
             session.interpreter().drain();

@@ -1,4 +1,4 @@
-//! Serves models: repositories as Triton has them, Triton's Python models, and batching, on many CPython interpreters in
+//! Serves models: repositories as Triton has them, Triton's Python models, packages, and batching, on many CPython interpreters in
 //! one process. There is no network in it.
 //!
 //! ```no_run

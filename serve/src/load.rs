@@ -195,6 +195,13 @@ impl Source<'_> {
         LoadError::Config { model: self.name().to_owned(), source }
     }
 
+    /// Frees what a package that could not be loaded has left in the interpreters of the one that serves.
+    pub(crate) fn sweep(&self) {
+        if let Some(former) = &self.former {
+            former.sweep();
+        }
+    }
+
     /// The virtual environment that the model names.
     pub(crate) fn environment(&self) -> Result<Option<PathBuf>, LoadError> {
         let named = self.draft.parameter(ENVIRONMENT);
@@ -204,7 +211,8 @@ impl Source<'_> {
 
     /// The interpreters of a Python model, so many.
     pub(crate) fn interpreters(&self, count: usize) -> Result<Interpreters, LoadError> {
-        let settings = Settings { count, environment: self.environment()?, imports: None };
+        let environment = self.environment()?;
+        let settings = Settings { is_package: false, count, environment, imports: None };
         let started = Interpreters::start(self.name(), (self.builder)(), settings, None);
         let started = started.map_err(|error| self.failed(error))?;
         crate::python::prepare(started.pool()).map_err(|error| self.failed(error))?;

@@ -75,7 +75,8 @@ impl Model {
     pub(crate) fn load(source: &Source<'_>) -> Result<Arc<Self>, LoadError> {
         let (interpreters, config, content) = match source.draft.is_package() {
             true => {
-                let Loaded { interpreters, config, packaged } = Loaded::new(source)?;
+                let loaded = Loaded::new(source).inspect_err(|_| source.sweep())?;
+                let Loaded { interpreters, config, packaged } = loaded;
                 (interpreters, config, Content::Package(Arc::new(packaged)))
             }
             false => Self::prepare(source)?,
@@ -277,9 +278,8 @@ impl Model {
         self.scheduler.fail_all(&failure);
         // Without its instances nothing refers to a package any more. If another version has taken the interpreters over, they go on.
         let interpreters = self.interpreters.lock().take();
-        let shared = interpreters.filter(|shared| Arc::strong_count(shared) > 1);
-        if let Some(Err(error)) = shared.map(|shared| shared.sweep()) {
-            tracing::warn!(model = self.config.name(), "its interpreters were not swept: {error}");
+        if let Some(shared) = interpreters.filter(|shared| Arc::strong_count(shared) > 1) {
+            shared.sweep();
         }
     }
 }

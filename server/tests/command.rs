@@ -145,7 +145,8 @@ fn the_command_serves_packages_beside_repositories() {
     let config = get(http, "/v2/models/scores/config").ok();
     assert_eq!(config["instance_group"][0]["count"], 2);
     let metadata = get(http, "/v2/models/scores").ok();
-    assert_eq!((&metadata["platform"], &metadata["versions"][0]), (&"package".into(), &"1".into()));
+    assert_eq!(metadata["platform"], "package");
+    assert_eq!(metadata["versions"][0], "1");
     let body = r#"{"inputs":[{"name":"x","datatype":"FP32","shape":[2,3],"data":[0,1,2,3,4,5]},
         {"name":"lengths","datatype":"FP32","shape":[2],"data":[1,2]}]}"#;
     let mut connection = TcpStream::connect(http).unwrap();

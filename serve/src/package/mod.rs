@@ -89,6 +89,7 @@ fn interpreters(source: &Source<'_>, imports: Imports) -> Result<Arc<Interpreter
         _ => None,
     };
     let settings = Settings {
+        is_package: true,
         count: crate::model::instances(source.draft.groups()).len(),
         environment: source.environment()?,
         imports: text,

@@ -3,6 +3,8 @@
 // Each test file uses some of it.
 #![allow(dead_code, reason = "each test file is a crate of its own, and uses some of this")]
 
+pub mod packages;
+
 use bytes::BytesMut;
 use hydrozoa_serve::{DataType, Event, Failure, Input, Model, Output, Request, Response, Server};
 use std::fs;

@@ -1,91 +1,20 @@
-//! Packages as models: what they get, what becomes of what they return, and what happens when they change.
+//! Packages as models: what they get, and what becomes of what they return.
 
 #[path = "../common/mod.rs"]
 mod common;
 mod reloads;
 
 use bytes::BytesMut;
-use common::{Repository, as_floats, events, failure, response};
-use hydrozoa::memory::Usage;
-use hydrozoa::package::build::{Recipe, Verdict};
-use hydrozoa_serve::{
-    DataType, Input, LoadError, Model, Request, Response, State, Watch, decode_bytes, encode_bytes,
+use common::packages::{
+    SOURCES, example, floats, integers, load, package, put, request, tensor, venv,
 };
-use hydrozoa_testkit::alone::{PATIENCE, alone};
+use common::{Repository, failure, response};
+use hydrozoa::package::build::{Profile, Recipe, Verdict};
+use hydrozoa_serve::{
+    DataType, Input, LoadError, Model, Request, Watch, decode_bytes, encode_bytes,
+};
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::mpsc::channel;
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
-
-/// The folder with the packages' sources.
-const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/packages");
-
-fn venv() -> PathBuf {
-    std::env::var_os("HYDROZOA_TEST_VENV").map(PathBuf::from).expect(
-        "HYDROZOA_TEST_VENV names a virtual environment with torch; `cargo xtask test` makes one",
-    )
-}
-
-/// Has plain Python write packages.
-fn export(folder: &Path, arguments: &[&str]) {
-    let mut command = Command::new(venv().join("bin/python"));
-    command.arg(format!("{SOURCES}/export.py")).arg(folder).args(arguments);
-    // Nothing is left beside the sources.
-    let output = command.env("PYTHONDONTWRITEBYTECODE", "1").output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-}
-
-/// A package that plain Python has written.
-fn package(name: &str) -> PathBuf {
-    static FOLDER: OnceLock<tempfile::TempDir> = OnceLock::new();
-    let folder = FOLDER.get_or_init(|| {
-        let folder = tempfile::tempdir().unwrap();
-        export(folder.path(), &[]);
-        folder
-    });
-    folder.path().join(name)
-}
-
-/// Puts a package into a repository.
-fn put(repository: &Repository, name: &str, version: i64, config: &str, file: &Path) {
-    let directory = repository.path().join(name);
-    fs::create_dir_all(directory.join(version.to_string())).unwrap();
-    if !config.is_empty() {
-        fs::write(directory.join("config.pbtxt"), config).unwrap();
-    }
-    // Who has the former file mapped keeps it.
-    let new = directory.join("new");
-    fs::copy(file, &new).unwrap();
-    fs::rename(new, directory.join(version.to_string()).join("model.pt")).unwrap();
-}
-
-fn load(repository: &Repository, name: &str, config: &str) -> Arc<Model> {
-    put(repository, name, 1, config, &package(&format!("{name}.pt")));
-    repository.server.load(name).unwrap_or_else(|error| panic!("{error}"));
-    repository.server.model(name, None).unwrap()
-}
-
-fn tensor(name: &str, shape: &[i64], values: &[f32]) -> Input {
-    let data: BytesMut = values.iter().flat_map(|value| value.to_le_bytes()).collect();
-    Input { name: name.to_owned(), data_type: DataType::Fp32, shape: shape.to_vec(), data }
-}
-
-fn request(inputs: Vec<Input>) -> Request {
-    Request { inputs, ..Request::default() }
-}
-
-fn floats(response: &Response, name: &str) -> Vec<f32> {
-    as_floats(response.outputs.iter().find(|output| output.name == name).unwrap())
-}
-
-fn integers(response: &Response, name: &str) -> Vec<i64> {
-    let output = response.outputs.iter().find(|output| output.name == name).unwrap();
-    assert_eq!(output.data_type, DataType::Int64);
-    output.data.chunks_exact(8).map(|bytes| i64::from_le_bytes(bytes.try_into().unwrap())).collect()
-}
 
 /// Name, type and extents of inputs and outputs.
 fn described(model: &Model) -> String {
@@ -93,11 +22,6 @@ fn described(model: &Model) -> String {
     let all: Vec<_> =
         all.map(|one| format!("{} {} {:?}", one.name, one.data_type, one.dims)).collect();
     all.join(", ")
-}
-
-fn example() -> Request {
-    let x: Vec<f32> = (0..6).map(|value| value as f32).collect();
-    request(vec![tensor("lengths", &[2], &[1.0, 2.0]), tensor("x", &[2, 3], &x)])
 }
 
 #[test]
@@ -407,6 +331,7 @@ fn a_build_with_batches_is_served_in_batches() {
     let mut recipe = Recipe::new("served:batches");
     recipe.paths = vec![SOURCES.into()];
     recipe.search = Duration::ZERO;
+    recipe.profile = Profile::Recorded;
     recipe.max_batch_size = 4;
     recipe.free = vec![("x".to_owned(), 1), ("OUTPUT__0".to_owned(), 1)];
     let report = pool.build_package(&recipe, &file).unwrap();
@@ -430,6 +355,7 @@ fn a_build_with_batches_is_served_in_batches() {
         ("served:Batches", 4, None, "batches and free extents are those of an example"),
     ] {
         let mut wrong = recipe.clone();
+        wrong.profile = Profile::Without;
         wrong.target = target.to_owned();
         wrong.max_batch_size = batch;
         wrong.free = free.iter().map(|(name, place)| ((*name).to_owned(), *place)).collect();
@@ -440,6 +366,7 @@ fn a_build_with_batches_is_served_in_batches() {
     }
     drop(pool);
     let repository = Repository::new();
+    let profile = report.imports.unwrap();
     assert_eq!(repository.server.add_package(&file, 2).unwrap(), "doubles");
     repository.server.load("doubles").unwrap();
     let model = repository.server.model("doubles", None).unwrap();
@@ -449,6 +376,13 @@ fn a_build_with_batches_is_served_in_batches() {
     assert_eq!(config.instance_groups()[0].count, 2);
     let found = response(&model, request(vec![tensor("x", &[2, 2], &[1.0, 2.0, 3.0, 4.0])]));
     assert_eq!(floats(&found.unwrap(), "OUTPUT__0"), [2.0, 4.0, 6.0, 8.0]);
+    // The profile that the package carries is used.
+    let pool = model.pool().unwrap();
+    let session = pool.acquire().unwrap();
+    let imported: Vec<String> =
+        session.eval("list(__import__('sys').modules)").unwrap().extract().unwrap();
+    let absent = profile.left_out().filter(|name| !imported.iter().any(|one| one == name)).count();
+    assert!(absent > 300, "all but {absent} of the modules that the profile leaves out are there");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 """Writes packages by stock torch.package, and what their models compute in plain Python.
 
-    python export.py FOLDER             NAME.pt, NAME.expected: the bytes of the outputs, one behind the other
-    python export.py FOLDER VERSIONS    version_0.pt and so on: weights and code of a version
+    python export.py FOLDER    NAME.pt, NAME.expected: the bytes of the outputs, one behind the other
+    python export.py FOLDER VERSIONS KIND    version_0.pt and so on: weights and code of a version, as tensors or arrays
 """
 
 import pathlib
@@ -14,7 +14,7 @@ import torch
 from torch.package import PackageExporter
 
 folder = pathlib.Path(sys.argv[1])
-folder.mkdir(exist_ok=True)
+folder.mkdir(parents=True, exist_ok=True)
 torch.manual_seed(7)
 
 
@@ -32,7 +32,12 @@ def export(name, model, example=None, version=None, external=("torch.**", "numpy
 
 if len(sys.argv) > 2:
     for version in range(int(sys.argv[2]) + 1):
-        export(f"version_{version}", served.Version(version), (torch.zeros(2),), version)
+        name = f"version_{version}"
+        if sys.argv[3] == "tensors":
+            export(name, served.Version(version), (torch.zeros(2),), version)
+        else:
+            example = (np.zeros(2, np.float32),)
+            export(name, plain.Version(version), example, version, ("sys", "numpy.**"))
     sys.exit()
 
 x = torch.arange(6.0).reshape(2, 3)

@@ -301,7 +301,7 @@ pub fn report() -> Result<()> {
     mocked.rules.push((Action::Mock, "unused_plots".to_owned()));
     let again = pool.build_package(&mocked, folder.path().join("mocked.pt"))?;
     ensure!(again.verdict == Verdict::Same && again.proposed_mocks().is_empty());
-    // If a package loads and its call raises, the build writes the package and reports that.
+    // If the call raises, the build reports that and writes nothing.
     let raised =
         pool.build_package(&recipe("reported_project:raising"), folder.path().join("raising.pt"));
     ensure!(raised.is_err_and(|error| error.to_string().contains("forward()")));
