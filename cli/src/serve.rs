@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::{ArgAction, ValueEnum};
 use hydrozoa_server::grpc;
 use hydrozoa_server::http::{self, Address, Limits, Listener};
-use hydrozoa_server::{Control, Service, Settings, Tls, Watch};
+use hydrozoa_server::{Control, Defaults, ModelImports, Service, Settings, Tls, Watch};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
@@ -77,6 +77,58 @@ struct Models {
     /// Seconds that requests may take after SIGTERM or SIGINT
     #[arg(long, value_name = "N", default_value_t = 30)]
     exit_timeout_secs: u64,
+    #[command(flatten)]
+    limits: Limited,
+}
+
+/// What holds for models whose parameters do not say otherwise.
+#[derive(clap::Args)]
+struct Limited {
+    /// Seconds that a model may take for a batch, such as 2.5; it is interrupted then, and an instance that does not react is
+    /// replaced. 0 for no limit
+    #[arg(long, value_name = "N", default_value = "0", value_parser = seconds)]
+    execution_limit_secs: Duration,
+    /// The same for `auto_complete_config`, `initialize` and `finalize`
+    #[arg(long, value_name = "N", default_value = "0", value_parser = seconds)]
+    initialization_limit_secs: Duration,
+    /// Bytes that the Python code of an instance may take; 0 for no limit
+    #[arg(long, value_name = "BYTES", default_value_t = 0)]
+    memory_limit: usize,
+    /// `eager`, `recorded` or a profile: when models import
+    #[arg(long, value_name = "WHEN", default_value = "eager")]
+    imports: String,
+    /// A folder on a disk to which instances are settled when they are warm
+    #[arg(long, value_name = "DIR")]
+    settle: Option<PathBuf>,
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let limit = text.parse().ok().and_then(|number| Duration::try_from_secs_f64(number).ok());
+    limit.ok_or_else(|| "it is no number of seconds, from 0".to_owned())
+}
+
+impl Limited {
+    fn defaults(&self) -> Result<Defaults> {
+        let some = |limit: Duration| Some(limit).filter(|limit| !limit.is_zero());
+        let mut defaults = Defaults::default();
+        defaults.execution_limit = some(self.execution_limit_secs);
+        defaults.initialization_limit = some(self.initialization_limit_secs);
+        defaults.memory_limit = Some(self.memory_limit).filter(|bytes| *bytes > 0);
+        defaults.imports = match self.imports.as_str() {
+            "eager" => ModelImports::Eager,
+            "recorded" => ModelImports::Recorded,
+            file => {
+                // Later it would be every model's error.
+                hydrozoa::ImportProfile::load(file).context("--imports")?;
+                ModelImports::Profile(file.into())
+            }
+        };
+        if let Some(folder) = &self.settle {
+            ensure!(folder.is_dir(), "--settle: {} is no folder", folder.display());
+        }
+        defaults.settle.clone_from(&self.settle);
+        Ok(defaults)
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -335,6 +387,7 @@ fn service(options: &Options) -> Result<Service> {
         found.with_context(|| format!("the repository {}", place.display()))?;
         server.add_repository(place);
     }
+    server.set_defaults(options.models.limits.defaults()?);
     let mut settings = Settings::default();
     settings.id.clone_from(&options.id);
     settings.strict_readiness = options.models.strict_readiness;

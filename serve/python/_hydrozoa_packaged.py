@@ -5,6 +5,8 @@ import re
 import sys
 import traceback
 
+from _hydrozoa_memory import Shortage
+
 # numpy's and torch's names of elements, and the protocol's.
 _NAMES = {
     "bool": "BOOL",
@@ -44,6 +46,7 @@ class Instance:
         self._object, self._example, self._has_batch = obj, example, has_batch
         self._arguments, self._results = arguments, results
         self._parameters = describing.parameters(obj)
+        self._shortage = Shortage()
         # Arguments that are no inputs are those of the example in each call.
         self._template = [] if example is None else list(example)
         for _, place, _, _ in arguments:
@@ -66,8 +69,9 @@ class Instance:
             return f"{type(error).__name__}: {error}"
         return None
 
-    def execute(self, received):
-        """Runs requests. Returns for each what it answers. A text instead says that all have failed, and why."""
+    def execute(self, received, _limited):
+        """Runs requests. Returns for each what it answers. A text instead says that all have failed, and why. At a limit the server
+        interrupts it; nothing here is left to do then."""
         try:
             wanted = [request[6] for request in received]
             inputs = [request[7] for request in received]
@@ -75,10 +79,15 @@ class Instance:
             with _without_gradients():
                 return self._answers(inputs, wanted)
         except Exception as error:
+            self._shortage.note(error)
             self._log(error)
             return (
                 f"Failed to process the request(s) for model '{self._model}', message: {type(error).__name__}: {error}"
             )
+
+    def is_exhausted(self):
+        """Whether a want of memory stays, behind a MemoryError."""
+        return self._shortage.stays()
 
     def finalize(self):
         """Lets go of the object."""

@@ -5,15 +5,23 @@ import importlib
 import json
 import sys
 import threading
+import time
 import traceback
 
 import triton_python_backend_utils as utils
+from _hydrozoa_memory import Shortage
 
 _instance = None
 _name = ""
 _is_decoupled = False
 _loop = None
+_loop_thread = None
 _background = set()
+_shortage = Shortage()
+
+
+class _Late(BaseException):
+    """A coroutine has exceeded the limit of its execution."""
 
 
 def _model_class(directory, version, file_name):
@@ -62,7 +70,7 @@ def finalize():
         instance.finalize()
 
 
-def execute(received):
+def execute(received, limited):
     """Runs requests. Returns for each what it answers, or None where the model answers by a sender. A text instead says
     that all have failed, and why."""
     try:
@@ -72,10 +80,12 @@ def execute(received):
         returned = _instance.execute(requests)
         if asyncio.iscoroutine(returned):
             if _is_decoupled:
-                _begin(returned, requests)
+                _begin(returned, requests, limited)
                 return [None] * len(requests)
-            returned = asyncio.run_coroutine_threadsafe(returned, _event_loop()).result()
+            returned = _started(returned, limited, False).result()
         return _answers(requests, returned)
+    except _Late:
+        return limited.words()
     except Exception as error:
         return _failed(error)
 
@@ -109,30 +119,93 @@ def _answers(requests, returned):
 
 
 def _failed(error):
+    _shortage.note(error)
     message = f"Failed to process the request(s) for model '{_name}', message: {type(error).__name__}: {error}"
-    utils.Logger.log_error(message + "\n" + "".join(traceback.format_exception(error)))
+    utils.Logger.log_error(message + "\n" + "".join(traceback.format_exception(type(error), error, error.__traceback__)))
     return message
 
 
-def _begin(coroutine, requests):
+def is_exhausted():
+    """Whether a want of memory stays, behind a MemoryError."""
+    return _shortage.stays()
+
+
+def _started(coroutine, limited, goes_on):
+    """The future of a coroutine that the loop runs."""
+    if limited is not None:
+        limited.coroutine(goes_on)
+        coroutine = _timed(coroutine, limited)
+    return asyncio.run_coroutine_threadsafe(coroutine, _event_loop())
+
+
+async def _timed(coroutine, limited):
+    """The coroutine's result. It is cancelled at the limit."""
+    task = asyncio.ensure_future(coroutine)
+    await asyncio.wait([task], timeout=limited.left())
+    if task.done():
+        return task.result()
+    task.cancel()
+    await asyncio.wait([task])
+    if task.cancelled() or task.exception() is not None:
+        raise _Late
+    return task.result()
+
+
+def _begin(coroutine, requests, limited):
     """Runs a decoupled model's coroutine while further requests are taken."""
-    future = asyncio.run_coroutine_threadsafe(coroutine, _event_loop())
+    future = _started(coroutine, limited, True)
     _background.add(future)
 
     def ended(future):
-        _background.discard(future)
-        error = future.exception()
+        error = asyncio.CancelledError() if future.cancelled() else future.exception()
         if error is not None:
-            message = _failed(error)
+            message = limited.words() if isinstance(error, _Late) else _failed(error)
             for request in requests:
                 request._live.send(((utils.TritonError.INTERNAL, message), {}, []), True)
+        _background.discard(future)
+        if limited is not None:
+            limited.over()
 
     future.add_done_callback(ended)
 
 
 def _event_loop():
-    global _loop
+    global _loop, _loop_thread
     if _loop is None:
         _loop = asyncio.new_event_loop()
-        threading.Thread(target=_loop.run_forever, name=f"{_name}-events", daemon=True).start()
+        _loop_thread = threading.Thread(target=_run_loop, name=f"{_name}-events", daemon=True)
+        _loop_thread.start()
     return _loop
+
+
+def _run_loop():
+    while True:
+        try:
+            return _loop.run_forever()
+        except _Late:
+            # The coroutine that was meant has come to its end meanwhile.
+            continue
+
+
+def interrupt_loop():
+    """Interrupts the task that the loop runs now, if it keeps the loop: it does not come to an await, where it would be
+    cancelled. A loop that waits for a processor is left alone."""
+    if _loop is None:
+        return
+    turned, thread = threading.Event(), _loop_thread.ident
+    _loop.call_soon_threadsafe(turned.set)
+    clock = time.pthread_getcpuclockid(thread)
+    used = time.clock_gettime(clock)
+    for _ in range(100):
+        if turned.wait(0.01):
+            return
+        # The task may wait for another model, and keep the loop from everything else.
+        call = utils._waiting.get(thread)
+        if call is not None:
+            call.give_up()
+        now = time.clock_gettime(clock)
+        if now - used > 0.015 and asyncio.current_task(_loop) is not None:
+            import ctypes
+
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(_Late))
+            used = now

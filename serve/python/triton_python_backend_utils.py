@@ -8,6 +8,7 @@ import asyncio
 import enum
 import json
 import operator
+import threading
 
 from _hydrozoa_config import (
     ModelConfig,
@@ -207,6 +208,23 @@ class InferenceRequest:
 
     def exec(self, decoupled=False):
         """Runs the request on another model of the server: its response, or an iterator of responses."""
+        responses = self._begun(decoupled)
+        return responses if decoupled else next(responses)
+
+    def async_exec(self, decoupled=False):
+        """As exec, as an awaitable."""
+        loop = asyncio.get_running_loop()
+        responses = self._begun(decoupled)
+        if decoupled:
+            future = loop.create_future()
+            future.set_result(responses)
+            return future
+        future = loop.run_in_executor(None, next, responses)
+        future.add_done_callback(lambda future: future.cancelled() and responses._call.give_up())
+        return future
+
+    def _begun(self, decoupled):
+        """The responses of the request, which the other model has."""
         inputs = [tensor._sent() for tensor in self._inputs]
         call = _server.infer(
             self._model_name,
@@ -214,12 +232,11 @@ class InferenceRequest:
             decoupled,
             (self._id, self._correlation_id, self._flags, self._timeout, self._parameters, self._outputs, inputs),
         )
-        responses = ResponseIterator(call)
-        return responses if decoupled else next(responses)
+        return ResponseIterator(call)
 
-    def async_exec(self, decoupled=False):
-        """As exec, as an awaitable."""
-        return asyncio.get_running_loop().run_in_executor(None, self.exec, decoupled)
+
+# The calls of other models that threads wait for now, by the threads' identifiers.
+_waiting = {}
 
 
 class ResponseIterator:
@@ -236,7 +253,12 @@ class ResponseIterator:
 
     def __next__(self):
         if self._place == len(self._responses) and not self._is_over:
-            received = self._call.next()
+            thread = threading.get_ident()
+            _waiting[thread] = self._call
+            try:
+                received = self._call.next()
+            finally:
+                del _waiting[thread]
             if received is None:
                 self._is_over = True
             else:

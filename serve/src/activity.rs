@@ -39,8 +39,7 @@ pub(crate) struct Activity {
 }
 
 struct State {
-    /// Since when an execution is under way, and with how many requests.
-    now: Option<(Instant, usize)>,
+    now: Option<Execution>,
     /// Time in executions that have ended.
     busy: Duration,
     began: Instant,
@@ -50,9 +49,21 @@ struct State {
     parts: [Duration; PARTS],
 }
 
-/// An execution is under way until this is dropped.
+/// An execution that is under way.
+#[derive(Clone, Copy)]
+struct Execution {
+    /// How many have begun with it.
+    number: u64,
+    since: Instant,
+    requests: usize,
+}
+
+/// The execution of this number is under way until this is dropped.
 #[must_use]
-pub(crate) struct Running<'a>(&'a Activity);
+pub(crate) struct Running<'a> {
+    activity: &'a Activity,
+    number: u64,
+}
 
 impl Activity {
     pub(crate) fn new(name: String) -> Self {
@@ -65,9 +76,14 @@ impl Activity {
 
     /// Begins an execution of so many requests.
     pub(crate) fn begin(&self, requests: usize) -> Running<'_> {
-        self.executions.fetch_add(1, Ordering::Relaxed);
-        self.state.lock().now = Some((Instant::now(), requests));
-        Running(self)
+        let number = self.executions.fetch_add(1, Ordering::Relaxed) + 1;
+        self.state.lock().now = Some(Execution { number, since: Instant::now(), requests });
+        Running { activity: self, number }
+    }
+
+    /// The instance is given up: what goes on in its interpreter is nothing that the instance does.
+    pub(crate) fn give_up(&self) {
+        self.state.lock().end(|_| true);
     }
 
     /// Its execution has got the GIL, after so long.
@@ -79,11 +95,11 @@ impl Activity {
     pub(crate) fn read(&self, index: usize, restarts: u64) -> InstanceState {
         let now = Instant::now();
         let mut state = self.state.lock();
-        let executing = state.now.map(|(since, _)| now.saturating_duration_since(since));
+        let executing = state.now.map(|execution| now.saturating_duration_since(execution.since));
         InstanceState {
             name: self.name.clone(),
             index,
-            requests: state.now.map_or(0, |(_, requests)| requests),
+            requests: state.now.map_or(0, |execution| execution.requests),
             executing,
             executions: self.executions.load(Ordering::Relaxed),
             busy: state.busy + executing.unwrap_or_default(),
@@ -114,6 +130,13 @@ impl State {
         self.current.saturating_sub(PARTS as u32 - 1)
     }
 
+    /// The execution under way ends, if it is this one.
+    fn end(&mut self, is_it: impl FnOnce(&Execution) -> bool) {
+        if let Some(execution) = self.now.take_if(|execution| is_it(execution)) {
+            self.note(execution.since, Instant::now());
+        }
+    }
+
     /// Notes an execution that has ended.
     fn note(&mut self, from: Instant, to: Instant) {
         self.busy += to.saturating_duration_since(from);
@@ -128,7 +151,8 @@ impl State {
     fn load(&mut self, now: Instant) -> f64 {
         self.advance(now);
         let first = self.began + PART * self.first();
-        let running = self.now.map(|(since, _)| now.saturating_duration_since(since.max(first)));
+        let running =
+            self.now.map(|execution| now.saturating_duration_since(execution.since.max(first)));
         let busy = self.parts.iter().sum::<Duration>() + running.unwrap_or_default();
         let span = now.saturating_duration_since(first).as_secs_f64();
         if span > 0.0 { (busy.as_secs_f64() / span).min(1.0) } else { 0.0 }
@@ -137,16 +161,14 @@ impl State {
 
 impl Drop for Running<'_> {
     fn drop(&mut self) {
-        let mut state = self.0.state.lock();
-        if let Some((since, _)) = state.now.take() {
-            state.note(since, Instant::now());
-        }
+        // Another one may be under way, if the instance was given up meanwhile.
+        self.activity.state.lock().end(|execution| execution.number == self.number);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Activity;
+    use super::{Activity, Execution};
     use crate::recent::{PART, PARTS};
     use std::time::Duration;
 
@@ -172,6 +194,24 @@ mod tests {
     }
 
     #[test]
+    fn an_execution_that_was_given_up_is_not_taken_for_the_next_one() {
+        let activity = Activity::new(String::new());
+        let stuck = activity.begin(2);
+        activity.give_up();
+        let given_up = activity.read(0, 0);
+        assert_eq!((given_up.executing, given_up.requests, given_up.executions), (None, 0, 1));
+        let next = activity.begin(3);
+        drop(stuck);
+        let running = activity.read(0, 1);
+        assert_eq!(
+            (running.executing.is_some(), running.requests, running.executions),
+            (true, 3, 2)
+        );
+        drop(next);
+        assert_eq!(activity.read(0, 1).executing, None);
+    }
+
+    #[test]
     fn the_load_is_that_of_the_last_minute() {
         let activity = Activity::new(String::new());
         let mut state = activity.state.lock();
@@ -185,7 +225,7 @@ mod tests {
         assert_eq!(state.load(began + PART * 100), 1.0);
         let parts = PARTS as u32;
         assert_eq!(state.load(began + PART * (100 + parts)), 0.0);
-        state.now = Some((began + PART * 109, 1));
+        state.now = Some(Execution { number: 1, since: began + PART * 109, requests: 1 });
         assert_eq!(state.load(began + PART * 111), 0.5);
     }
 }

@@ -3,6 +3,7 @@
 use crate::load::LoadError;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 /// All places of models.
 #[derive(Default)]
@@ -55,7 +56,7 @@ impl Homes {
     pub(crate) fn names(&self) -> Vec<String> {
         let mut names: Vec<_> = self.packages.keys().cloned().collect();
         for repository in &self.repositories {
-            let entries = std::fs::read_dir(repository).into_iter().flatten().flatten();
+            let entries = fs::read_dir(repository).into_iter().flatten().flatten();
             names.extend(
                 entries
                     .filter(|entry| entry.path().is_dir())
@@ -97,4 +98,26 @@ impl Homes {
 fn twice(name: &str, one: &Path, other: &Path) -> LoadError {
     let places = [one.to_owned(), other.to_owned()];
     LoadError::Twice { model: name.to_owned(), places }
+}
+
+/// A version that a model's folder has, and the file that has the model.
+pub(crate) struct Available {
+    pub(crate) version: i64,
+    pub(crate) file_name: String,
+}
+
+/// The versions that a model's folder has: each has the first of these files that is there.
+pub(crate) fn versions(directory: &Path, files: &[&str]) -> io::Result<Vec<Available>> {
+    let mut versions = Vec::new();
+    for entry in fs::read_dir(directory)? {
+        let name = entry?.file_name();
+        let Some(name) = name.to_str().filter(|name| !name.starts_with('0')) else { continue };
+        let Some(version) = name.parse::<i64>().ok().filter(|version| *version > 0) else {
+            continue;
+        };
+        let folder = directory.join(name);
+        let file = files.iter().find(|file| folder.join(file).is_file());
+        versions.extend(file.map(|file| Available { version, file_name: (*file).to_owned() }));
+    }
+    Ok(versions)
 }

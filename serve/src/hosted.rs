@@ -16,7 +16,7 @@
 use crate::datatype::DataType;
 use crate::host::{Host, Respond};
 use crate::interpreters::CLOSE;
-use crate::model::STACK;
+use crate::keeper::STACK;
 use crate::pending::{Pending, Process};
 use crate::python::{self, Context};
 use crate::request::Request;
@@ -291,6 +291,6 @@ pub fn environment(
     config: &serde_json::Value,
     directory: &Path,
 ) -> std::result::Result<Option<PathBuf>, String> {
-    let value = &config["parameters"][crate::load::ENVIRONMENT]["string_value"];
-    value.as_str().map(|text| crate::load::environment(text, directory)).transpose()
+    let value = &config["parameters"][crate::source::ENVIRONMENT]["string_value"];
+    value.as_str().map(|text| crate::source::environment(text, directory)).transpose()
 }

@@ -1,6 +1,6 @@
 //! The interpreters that a version's instances run in.
 
-use hydrozoa::{Builder, Imports, Pool, Result};
+use hydrozoa::{Builder, ImportProfile, Imports, Interpreter, Pool, Result};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -15,7 +15,9 @@ pub(crate) struct Settings {
     pub(crate) count: usize,
     /// The virtual environment that the model names.
     pub(crate) environment: Option<PathBuf>,
-    /// The profile of imports that its package carries.
+    /// The ceiling of their memory.
+    pub(crate) memory_limit: Option<usize>,
+    /// The profile by which they import.
     pub(crate) imports: Option<String>,
 }
 
@@ -28,19 +30,16 @@ pub(crate) struct Interpreters {
 }
 
 impl Interpreters {
-    /// Starts them.
+    /// Starts them. `builder` has what else the settings say.
     pub(crate) fn start(
         model: &str,
         builder: Builder,
         settings: Settings,
-        imports: Option<Imports>,
+        profile: Option<ImportProfile>,
     ) -> Result<Self> {
         let mut builder = builder.interpreters(settings.count);
-        if let Some(environment) = &settings.environment {
-            builder = builder.venv(environment);
-        }
-        if let Some(imports) = imports {
-            builder = builder.imports(imports);
+        if let Some(profile) = profile {
+            builder = builder.imports(Imports::Profile(profile));
         }
         let pool = Some(builder.build()?);
         Ok(Self { model: model.to_owned(), settings, pool })
@@ -50,9 +49,9 @@ impl Interpreters {
         self.pool.as_ref().expect("it is there until the end")
     }
 
-    /// Whether a version with these settings can run in them.
+    /// Whether a version with these settings can run in them. One that is stuck would hold it up.
     pub(crate) fn fits(&self, settings: &Settings) -> bool {
-        self.settings == *settings
+        self.settings == *settings && !self.pool().interpreters().iter().any(Interpreter::is_stuck)
     }
 
     /// Frees what an ended version has left in them: modules of its package that refer to each other.
@@ -63,8 +62,12 @@ impl Interpreters {
     }
 
     fn collect(&self) -> Result<()> {
-        for index in 0..self.pool().interpreters().len() {
-            let session = self.pool().acquire_on(index)?;
+        for interpreter in self.pool().interpreters().iter() {
+            // One that is stuck may keep its GIL for ever.
+            if interpreter.is_stuck() {
+                continue;
+            }
+            let session = self.pool().acquire_on(interpreter.index())?;
             session.interpreter().drain();
             session.import("gc")?.call_method("collect", ())?;
         }

@@ -23,15 +23,21 @@
 #![warn(missing_docs)]
 
 mod activity;
+mod apart;
 mod check;
 pub mod config;
 mod datatype;
+mod execution;
 mod failure;
+mod health;
 mod homes;
 pub mod host;
 pub mod hosted;
 mod interpreters;
+mod keeper;
+mod limits;
 mod load;
+mod mail;
 mod metrics;
 mod model;
 mod overrides;
@@ -45,13 +51,16 @@ mod request;
 mod schedule;
 mod sequences;
 mod server;
+mod source;
 mod statistics;
 mod warmup;
 mod watch;
+mod watchdog;
 
 pub use activity::InstanceState;
 pub use datatype::DataType;
 pub use failure::{Code, Failure};
+pub use limits::{Defaults, ModelImports};
 pub use load::LoadError;
 pub use metrics::Metrics;
 pub use model::{Model, Ticket};

@@ -1,13 +1,10 @@
-//! What models are loaded from, and why that fails.
+//! Why a model cannot be loaded.
 
-use crate::config::{ConfigDraft, ConfigError};
-use crate::interpreters::{Interpreters, Settings};
-use crate::python::Context;
-use hydrozoa::Builder;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::{fs, io};
-use tempfile::TempDir;
+use crate::config::ConfigError;
+use hydrozoa::Error;
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
 
 /// Why a model could not be loaded.
 #[derive(Debug, thiserror::Error)]
@@ -136,108 +133,53 @@ pub enum LoadError {
         /// Why.
         source: io::Error,
     },
+    /// The model's code has exceeded the limit of an initialization.
+    #[error(
+        "model `{model}`, version {version}: `{what}` has exceeded its limit of {limit:?}{}; raise HYDROZOA_INITIALIZATION_LIMIT \
+         if it needs longer",
+        if *reacts { "" } else { ", and does not react to the interrupt" }
+    )]
+    Late {
+        /// The model.
+        model: String,
+        /// The version.
+        version: i64,
+        /// Which of the model's functions.
+        what: &'static str,
+        /// The limit.
+        limit: Duration,
+        /// Whether it was interrupted. Else it goes on, in an interpreter that nobody uses.
+        reacts: bool,
+    },
 }
 
-/// What a version is loaded from.
-pub(crate) struct Source<'a> {
-    /// The model's folder, or that of a package which lies alone.
-    pub(crate) directory: &'a Path,
-    /// The file of the version that has the model.
-    pub(crate) file: PathBuf,
-    pub(crate) draft: &'a ConfigDraft,
-    pub(crate) version: i64,
-    /// Makes the interpreters of a model.
-    pub(crate) builder: &'a (dyn Fn() -> Builder + Send + Sync),
-    pub(crate) context: Context,
-    /// The interpreters of a former version of the model, which this one replaces.
-    pub(crate) former: Option<Arc<Interpreters>>,
-    /// The folder, if it was made for the load.
-    pub(crate) made: Option<Arc<TempDir>>,
-}
-
-/// The parameter that names a model's virtual environment, as Triton's Python backend has it.
-pub(crate) const ENVIRONMENT: &str = "EXECUTION_ENV_PATH";
-
-/// The folder of a virtual environment that a model names.
-pub(crate) fn environment(text: &str, directory: &Path) -> Result<PathBuf, String> {
-    let directory = directory.to_string_lossy();
-    let path = PathBuf::from(text.replace("$$TRITON_MODEL_DIRECTORY", &directory));
-    if path.is_dir() {
-        return Ok(path);
-    }
-    Err(format!("{} is no folder; a virtual environment is one", path.display()))
-}
-
-impl Source<'_> {
-    pub(crate) fn name(&self) -> &str {
-        self.draft.name()
+impl LoadError {
+    pub(crate) fn python(model: &str, version: i64, source: Error) -> Self {
+        LoadError::Python { model: model.to_owned(), version, source: source.into() }
     }
 
-    pub(crate) fn failed(&self, source: hydrozoa::Error) -> LoadError {
-        LoadError::Python {
-            model: self.name().to_owned(),
-            version: self.version,
-            source: source.into(),
+    pub(crate) fn late(
+        model: &str,
+        version: i64,
+        what: &'static str,
+        limit: Duration,
+        reacts: bool,
+    ) -> Self {
+        LoadError::Late { model: model.to_owned(), version, what, limit, reacts }
+    }
+
+    /// Of what was done under a limit.
+    pub(crate) fn limited(
+        model: &str,
+        version: i64,
+        source: Error,
+        limit: Option<(&'static str, Duration)>,
+    ) -> Self {
+        match (limit, source) {
+            (Some((what, limit)), Error::Deadline { .. }) => {
+                Self::late(model, version, what, limit, true)
+            }
+            (_, source) => Self::python(model, version, source),
         }
     }
-
-    /// What makes a package no model.
-    pub(crate) fn unusable(&self, problem: String) -> LoadError {
-        LoadError::Package {
-            model: self.name().to_owned(),
-            version: self.version,
-            path: self.file.clone(),
-            problem,
-        }
-    }
-
-    pub(crate) fn configured(&self, source: ConfigError) -> LoadError {
-        LoadError::Config { model: self.name().to_owned(), source }
-    }
-
-    /// Frees what a package that could not be loaded has left in the interpreters of the one that serves.
-    pub(crate) fn sweep(&self) {
-        if let Some(former) = &self.former {
-            former.sweep();
-        }
-    }
-
-    /// The virtual environment that the model names.
-    pub(crate) fn environment(&self) -> Result<Option<PathBuf>, LoadError> {
-        let named = self.draft.parameter(ENVIRONMENT);
-        let found = named.map(|text| environment(text, self.directory)).transpose();
-        found.map_err(|problem| self.configured(ConfigError::parameter(ENVIRONMENT, problem)))
-    }
-
-    /// The interpreters of a Python model, so many.
-    pub(crate) fn interpreters(&self, count: usize) -> Result<Interpreters, LoadError> {
-        let environment = self.environment()?;
-        let settings = Settings { is_package: false, count, environment, imports: None };
-        let started = Interpreters::start(self.name(), (self.builder)(), settings, None);
-        let started = started.map_err(|error| self.failed(error))?;
-        crate::python::prepare(started.pool()).map_err(|error| self.failed(error))?;
-        Ok(started)
-    }
-}
-
-/// A version that a model's folder has, and the file that has the model.
-pub(crate) struct Available {
-    pub(crate) version: i64,
-    pub(crate) file_name: String,
-}
-
-/// The versions that a model's folder has: each has the first of these files that is there.
-pub(crate) fn versions(directory: &Path, files: &[&str]) -> io::Result<Vec<Available>> {
-    let mut versions = Vec::new();
-    for entry in fs::read_dir(directory)? {
-        let name = entry?.file_name();
-        let Some(name) = name.to_str().filter(|name| !name.starts_with('0')) else { continue };
-        let Some(version) = name.parse::<i64>().ok().filter(|version| *version > 0) else {
-            continue;
-        };
-        let folder = directory.join(name);
-        let file = files.iter().find(|file| folder.join(file).is_file());
-        versions.extend(file.map(|file| Available { version, file_name: (*file).to_owned() }));
-    }
-    Ok(versions)
 }

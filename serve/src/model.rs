@@ -4,21 +4,22 @@ use crate::activity::{Activity, InstanceState};
 use crate::check;
 use crate::config::{InstanceGroup, Kind, ModelConfig};
 use crate::failure::{Code, Failure};
+use crate::health::{Condition, Health};
 use crate::interpreters::Interpreters;
-use crate::load::{LoadError, Source};
-use crate::package::{Loaded, Packaged};
+use crate::keeper::Runs;
+use crate::load::LoadError;
 use crate::pending::{Begun, Pending};
-use crate::python::{self, Context, Instance, Place, Told};
 use crate::request::{Event, Request};
 use crate::schedule::Scheduler;
+use crate::source::{Content, Prepared, Source};
 use crate::statistics::{Counters, Ended, Latencies, Statistics};
 use crate::warmup::Samples;
-use hydrozoa::{Pool, Session};
+use crate::watchdog;
+use hydrozoa::Pool;
 use parking_lot::Mutex;
-use std::path::PathBuf;
-use std::sync::mpsc::{Sender, channel};
+use std::sync::atomic::AtomicU32;
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Weak};
-use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
@@ -30,22 +31,11 @@ pub struct Model {
     counters: Arc<Counters>,
     /// What the instances do, in the order of their interpreters.
     activities: Vec<Arc<Activity>>,
-    instances: Mutex<Vec<JoinHandle<()>>>,
+    health: Arc<Health>,
     /// `None` after the end.
     interpreters: Mutex<Option<Arc<Interpreters>>>,
     /// The folder that was made for it, if the load had files.
     _made: Option<Arc<TempDir>>,
-}
-
-/// What instances run.
-#[derive(Clone)]
-enum Content {
-    /// A file in the version's folder.
-    Python {
-        directory: PathBuf,
-        file_name: String,
-    },
-    Package(Arc<Packaged>),
 }
 
 /// The names of a model's instances, with where they run.
@@ -72,24 +62,20 @@ pub(crate) fn instances(groups: &[InstanceGroup]) -> Vec<(String, &'static str, 
 
 impl Model {
     /// Starts the interpreters, completes the configuration, and initializes all instances.
-    pub(crate) fn load(source: &Source<'_>) -> Result<Arc<Self>, LoadError> {
-        let (interpreters, config, content) = match source.draft.is_package() {
-            true => {
-                let loaded = Loaded::new(source).inspect_err(|_| source.sweep())?;
-                let Loaded { interpreters, config, packaged } = loaded;
-                (interpreters, config, Content::Package(Arc::new(packaged)))
-            }
-            false => Self::prepare(source)?,
-        };
+    pub(crate) fn load(source: &Arc<Source>) -> Result<Arc<Self>, LoadError> {
+        if source.has_limits() {
+            watchdog::start().map_err(|error| source.no_thread(error))?;
+        }
+        let Prepared { interpreters, config, content } = source.prepare()?;
         let names = instances(config.instance_groups()).into_iter().map(|(name, ..)| name);
         let activities: Vec<_> = names.map(|name| Arc::new(Activity::new(name))).collect();
         let model = Arc::new(Self {
             scheduler: Arc::new(Scheduler::new(&config, activities.len())),
+            health: Arc::new(Health::new(activities.len())),
             activities,
             config,
             version: source.version,
             counters: Arc::default(),
-            instances: Mutex::default(),
             interpreters: Mutex::new(Some(interpreters.clone())),
             _made: source.made.clone(),
         });
@@ -101,39 +87,20 @@ impl Model {
         started.map(|()| model)
     }
 
-    /// Interpreters for a Python model, and its configuration as it completes that itself.
-    fn prepare(
-        source: &Source<'_>,
-    ) -> Result<(Arc<Interpreters>, ModelConfig, Content), LoadError> {
-        let planned = instances(source.draft.groups()).len();
-        let interpreters = source.interpreters(planned.max(1))?;
-        let (directory, file_name) = (source.directory, source.draft.file_name());
-        let place = Place { directory, version: source.version, file_name };
-        let session = interpreters.pool().acquire_on(0).map_err(|error| source.failed(error))?;
-        let json = source.draft.json().to_string();
-        let completed = python::complete(&session, &source.context, place, &json);
-        let completed = completed.map_err(|error| source.failed(error))?;
-        drop(session);
-        let config = ModelConfig::of_json(&completed, source.name())
-            .map_err(|error| source.configured(error))?;
-        let content = Content::Python {
-            directory: directory.to_owned(),
-            file_name: config.file_name().to_owned(),
-        };
-        Ok((Arc::new(interpreters), config, content))
-    }
-
     /// Starts a thread for each instance, and waits until all have initialized their object and are warm.
-    fn start(&self, source: &Source<'_>, pool: &Pool, content: Content) -> Result<(), LoadError> {
-        let samples = Arc::new(Samples::new(&self.config, source.directory, self.version)?);
-        let (sender, started) = channel();
+    fn start(&self, source: &Source, pool: &Pool, content: Content) -> Result<(), LoadError> {
         let all = instances(self.config.instance_groups());
-        let count = all.len();
-        for (index, (name, kind, device)) in all.into_iter().enumerate() {
-            let runs = Runs {
+        let end_from = |index| {
+            (index..all.len()).for_each(|index| self.health.set(index, Condition::Ended));
+        };
+        let samples = Samples::new(&self.config, &source.directory, self.version);
+        let samples = Arc::new(samples.inspect_err(|_| end_from(0))?);
+        let (sender, started) = channel();
+        for (index, (name, kind, device)) in all.iter().cloned().enumerate() {
+            let runs = Arc::new(Runs {
                 pool: pool.clone(),
                 index,
-                name: name.clone(),
+                name,
                 kind,
                 device,
                 context: source.context.clone(),
@@ -144,21 +111,17 @@ impl Model {
                 scheduler: self.scheduler.clone(),
                 counters: self.counters.clone(),
                 activity: self.activities[index].clone(),
-            };
-            let sender = sender.clone();
-            let thread = thread::Builder::new()
-                .name(name)
-                .stack_size(STACK)
-                .spawn(move || runs.run(sender))
-                .map_err(|error| LoadError::Thread {
-                    model: source.name().to_owned(),
-                    source: error,
-                })?;
-            self.instances.lock().push(thread);
+                limits: source.limits.clone(),
+                health: self.health.clone(),
+                started: Mutex::new(Some(sender.clone())),
+                failures: AtomicU32::new(0),
+            });
+            let started = runs.start(true).inspect_err(|_| end_from(index));
+            started.map_err(|error| source.no_thread(error))?;
         }
         drop(content);
         drop(sender);
-        let outcomes: Vec<_> = started.iter().take(count).collect();
+        let outcomes: Vec<_> = started.iter().take(all.len()).collect();
         outcomes.into_iter().collect()
     }
 
@@ -210,6 +173,21 @@ impl Model {
         .collect()
     }
 
+    /// Whether all instances serve. One that has not reacted to an interrupt does not, until another one is in its place.
+    pub fn is_ready(&self) -> bool {
+        self.problem().is_none()
+    }
+
+    /// Why it is not ready. `None` if it is.
+    pub fn problem(&self) -> Option<String> {
+        self.health.problem()
+    }
+
+    /// How many instances were replaced since it was loaded: they were stuck, or their memory was at its limit.
+    pub fn replacements(&self) -> u64 {
+        self.health.replacements()
+    }
+
     /// What it has done so far.
     pub fn statistics(&self) -> Statistics {
         self.counters.read()
@@ -259,7 +237,10 @@ impl Model {
         let is_decoupled = self.config.is_decoupled();
         let pending = Pending::with_begun(Box::new(respond), is_decoupled, begun.clone());
         let pending = Arc::new(pending);
-        let put = |size| self.scheduler.put(self.config.name(), request, pending.clone(), size);
+        let put = |size| match self.health.refusal() {
+            Some(words) => Err(Failure::new(Code::Unavailable, words)),
+            None => self.scheduler.put(self.config.name(), request, pending.clone(), size),
+        };
         let refused = checked.and_then(put).err();
         Admitted { pending, begun, refused }
     }
@@ -267,12 +248,8 @@ impl Model {
     /// Takes no further requests, serves those that wait, and ends the instances and their interpreters.
     pub(crate) fn unload(&self) {
         self.scheduler.close();
-        let threads = std::mem::take(&mut *self.instances.lock());
-        for thread in threads {
-            if thread.join().is_err() {
-                tracing::error!(model = self.config.name(), "a thread of an instance has panicked");
-            }
-        }
+        self.health.close();
+        self.health.wait_for_end();
         let failure =
             Failure::new(Code::Unavailable, format!("model '{}' was unloaded", self.config.name()));
         self.scheduler.fail_all(&failure);
@@ -287,85 +264,7 @@ impl Model {
 impl Drop for Model {
     fn drop(&mut self) {
         self.scheduler.close();
-    }
-}
-
-/// Bytes of an instance's stack, as main threads have.
-pub(crate) const STACK: usize = 8 << 20;
-
-/// What an instance's thread needs.
-struct Runs {
-    pool: Pool,
-    index: usize,
-    name: String,
-    kind: &'static str,
-    device: i32,
-    context: Context,
-    content: Content,
-    version: i64,
-    config: ModelConfig,
-    samples: Arc<Samples>,
-    scheduler: Arc<Scheduler>,
-    counters: Arc<Counters>,
-    activity: Arc<Activity>,
-}
-
-impl Runs {
-    /// Initializes the instance and warms it up, says so, serves until the scheduler is closed, and ends it.
-    fn run(self, started: Sender<Result<(), LoadError>>) {
-        let session = match self.pool.acquire_on(self.index) {
-            Ok(session) => session,
-            Err(error) => return drop(started.send(Err(self.failed(error)))),
-        };
-        let instance = match self.instance(&session) {
-            Ok(instance) => instance,
-            Err(error) => return drop(started.send(Err(self.failed(error)))),
-        };
-        let warm = self.samples.warm(&instance);
-        let warm = warm.and_then(|()| self.samples.run(&instance, &self.name));
-        let is_warm = warm.is_ok();
-        // Nobody listens if another instance has failed. Then the scheduler is closed soon.
-        drop(started.send(warm));
-        if is_warm {
-            while let Some(batch) = self.scheduler.next(self.index) {
-                instance.execute(batch, &self.counters, &self.activity);
-            }
-        }
-        if let Err(error) = instance.finalize() {
-            tracing::error!(
-                model = self.config.name(),
-                instance = self.name,
-                "finalize: {}",
-                error.traceback().unwrap_or(&error.to_string())
-            );
-        }
-    }
-
-    fn instance<'s>(&self, session: &'s Session) -> hydrozoa::Result<Instance<'s>> {
-        let (directory, file_name) = match &self.content {
-            Content::Python { directory, file_name } => (directory, file_name),
-            Content::Package(package) => {
-                return Instance::of_package(session, &self.context, package);
-            }
-        };
-        let place = Place { directory, version: self.version, file_name };
-        let told = Told {
-            model: self.config.name(),
-            config: &self.config.json().to_string(),
-            is_decoupled: self.config.is_decoupled(),
-            name: &self.name,
-            kind: self.kind,
-            device: self.device,
-        };
-        Instance::start(session, &self.context, place, told)
-    }
-
-    fn failed(&self, source: hydrozoa::Error) -> LoadError {
-        LoadError::Python {
-            model: self.config.name().to_owned(),
-            version: self.version,
-            source: source.into(),
-        }
+        self.health.close();
     }
 }
 

@@ -7,6 +7,7 @@ use crate::request::Request;
 use parking_lot::{Condvar, Mutex};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// A request in a queue.
@@ -200,10 +201,15 @@ impl Queue {
         }
     }
 
-    /// The next batch. Waits for one. `None` when the queue is closed and empty.
-    pub(crate) fn next(&self) -> Option<Vec<Queued>> {
+    /// The next batch. Waits for one. `None` when the queue is closed and empty, or whoever asks shall have no more.
+    pub(crate) fn next(&self, is_over: &AtomicBool) -> Option<Vec<Queued>> {
         let mut state = self.state.lock();
         loop {
+            if is_over.load(Ordering::SeqCst) {
+                // The request that has woken it is for somebody else.
+                self.changed.notify_one();
+                return None;
+            }
             let now = Instant::now();
             let mut gone = state.expire(&self.rules, now);
             let batch = state.batch(&self.rules, now);
@@ -231,6 +237,12 @@ impl Queue {
     /// Takes no further requests. Those in it are still served.
     pub(crate) fn close(&self) {
         self.state.lock().is_closed = true;
+        self.changed.notify_all();
+    }
+
+    /// Has all who wait for a batch look whether they shall.
+    pub(crate) fn wake(&self) {
+        drop(self.state.lock());
         self.changed.notify_all();
     }
 

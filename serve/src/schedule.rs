@@ -7,6 +7,7 @@ use crate::queue::{Queue, Queued, Rules};
 use crate::request::Request;
 use crate::sequences::Sequences;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 /// Requests that wait for the instances of a model.
@@ -71,11 +72,20 @@ impl Scheduler {
         }
     }
 
-    /// The next batch of an instance, which has served its former one. Waits for it. `None` when no more will come.
-    pub(crate) fn next(&self, instance: usize) -> Option<Vec<Queued>> {
+    /// The next batch of an instance, which has served its former one. Waits for it. `None` when no more will come, or
+    /// `is_over` says that the instance was given up.
+    pub(crate) fn next(&self, instance: usize, is_over: &AtomicBool) -> Option<Vec<Queued>> {
         match self {
-            Scheduler::Queue(queue) => queue.next(),
-            Scheduler::Sequences(sequences) => sequences.next(instance),
+            Scheduler::Queue(queue) => queue.next(is_over),
+            Scheduler::Sequences(sequences) => sequences.next(instance, is_over),
+        }
+    }
+
+    /// An instance was given up: it gets no further batch, and its sequences end.
+    pub(crate) fn fail_instance(&self, instance: usize, failure: &Failure) {
+        match self {
+            Scheduler::Queue(queue) => queue.wake(),
+            Scheduler::Sequences(sequences) => sequences.fail_instance(instance, failure),
         }
     }
 

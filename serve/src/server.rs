@@ -2,15 +2,17 @@
 
 use crate::config::ConfigDraft;
 use crate::failure::{Code, Failure};
-use crate::homes::{Home, Homes, PackageFile, is_name};
+use crate::homes::{Home, Homes, PackageFile, is_name, versions};
 use crate::host::Overrides;
-use crate::load::{LoadError, Source, versions};
+use crate::limits::Defaults;
+use crate::load::LoadError;
 use crate::metrics::Metrics;
 use crate::model::{Model, Ticket};
 use crate::overrides::Origin;
 use crate::pending::Process;
 use crate::python::Context;
 use crate::request::{Event, Request};
+use crate::source::Source;
 use hydrozoa::Builder;
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use std::collections::BTreeMap;
@@ -31,6 +33,7 @@ pub(crate) struct WeakServer(Weak<Shared>);
 struct Shared {
     builder: Box<dyn Fn() -> Builder + Send + Sync>,
     homes: RwLock<Homes>,
+    defaults: RwLock<Defaults>,
     models: RwLock<BTreeMap<String, Entry>>,
     /// One load or unload of a model at a time.
     changes: Mutex<BTreeMap<String, Arc<Mutex<()>>>>,
@@ -57,6 +60,11 @@ pub enum State {
     Ready,
     /// The last load failed. Versions that served go on.
     Failed(
+        /// Why.
+        String,
+    ),
+    /// It serves, but an instance of this version is stuck or cannot be replaced.
+    Impaired(
         /// Why.
         String,
     ),
@@ -103,6 +111,7 @@ impl Server {
         Self(Arc::new(Shared {
             builder: Box::new(builder),
             homes: RwLock::default(),
+            defaults: RwLock::default(),
             models: RwLock::default(),
             changes: Mutex::default(),
             metrics: Metrics::default(),
@@ -112,6 +121,21 @@ impl Server {
     /// Looks for models in this folder, too.
     pub fn add_repository(&self, directory: impl Into<PathBuf>) {
         self.0.homes.write().add_repository(directory.into());
+    }
+
+    /// What holds for models that are loaded from now on, unless their configuration says otherwise. Without it they have no
+    /// limits.
+    ///
+    /// ```no_run
+    /// # use hydrozoa_serve::{Defaults, Server};
+    /// # fn f(server: &Server) {
+    /// let mut defaults = Defaults::default();
+    /// defaults.execution_limit = Some(std::time::Duration::from_secs(10));
+    /// server.set_defaults(defaults);
+    /// # }
+    /// ```
+    pub fn set_defaults(&self, defaults: Defaults) {
+        *self.0.defaults.write() = defaults;
     }
 
     /// Adds a package that is a model by itself, with so many instances, and returns the model's name: `resnet18` for `resnet18.pt`. It has
@@ -218,6 +242,9 @@ impl Server {
         origin: &Origin,
     ) -> Result<BTreeMap<i64, Arc<Model>>, LoadError> {
         let wanted = wanted(name, origin)?;
+        let limits = self.0.defaults.read().with(&origin.draft, &origin.directory);
+        let limits =
+            limits.map_err(|source| LoadError::Config { model: name.to_owned(), source })?;
         let mut former: Vec<Arc<Model>> = {
             let models = self.0.models.read();
             models.get(name).into_iter().flat_map(|entry| entry.serving.values().cloned()).collect()
@@ -236,16 +263,17 @@ impl Server {
                 |model: &Arc<Model>| !wanted.iter().any(|one| one.version == model.version());
             let same = former.iter().position(|model| model.version() == version);
             let taken = same.or_else(|| former.iter().position(goes));
-            let source = Source {
-                directory: &origin.directory,
+            let source = Arc::new(Source {
+                directory: origin.directory.clone(),
                 file: one.file.clone(),
-                draft: &one.draft,
+                draft: one.draft.clone(),
                 version,
-                builder: &*self.0.builder,
+                builder: (self.0.builder)(),
                 context,
+                limits: limits.clone(),
                 former: taken.and_then(|place| former.swap_remove(place).interpreters()),
                 made: origin.made.clone(),
-            };
+            });
             match Model::load(&source) {
                 Ok(model) => drop(loaded.insert(version, model)),
                 Err(error) => {
@@ -325,10 +353,11 @@ impl Server {
                 .flat_map(|entry| entry.serving.keys().copied().map(Some))
                 .collect();
             let versions = if serving.is_empty() { vec![None] } else { serving };
-            index.extend(versions.into_iter().map(|version| Indexed {
-                name: name.clone(),
-                version,
-                state: state.clone(),
+            index.extend(versions.into_iter().map(|version| {
+                let model = version.and_then(|version| entry?.serving.get(&version));
+                let problem = model.and_then(|model| model.problem()).map(State::Impaired);
+                let state = problem.unwrap_or_else(|| state.clone());
+                Indexed { name: name.clone(), version, state }
             }));
         }
         index
@@ -380,11 +409,13 @@ impl Server {
         models.get(name).map(|entry| entry.serving.keys().copied().collect()).unwrap_or_default()
     }
 
-    /// Whether a model serves, or this version of it. An empty text is any version.
+    /// Whether a model serves with all of its instances, or this version of it. An empty text is the version that serves who
+    /// names none.
     pub fn is_ready(&self, name: &str, version: &str) -> bool {
+        let is_ready = |version| self.model(name, version).is_ok_and(|model| model.is_ready());
         match version {
-            "" => self.model(name, None).is_ok(),
-            _ => version.parse().is_ok_and(|version| self.model(name, Some(version)).is_ok()),
+            "" => is_ready(None),
+            _ => version.parse().is_ok_and(|version| is_ready(Some(version))),
         }
     }
 

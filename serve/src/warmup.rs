@@ -1,17 +1,15 @@
 //! Requests that an instance runs before its model serves (`model_warmup`).
 
-use crate::activity::Activity;
 use crate::check;
 use crate::config::{ModelConfig, Warmup, WarmupData, WarmupInput};
 use crate::datatype::DataType;
 use crate::load::LoadError;
 use crate::pending::Pending;
-use crate::python::Instance;
 use crate::queue::Queued;
 use crate::request::{Event, Input, Request};
-use crate::statistics::Counters;
 use bytes::BytesMut;
 use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
@@ -21,7 +19,7 @@ use std::time::Instant;
 const FOLDER: &str = "warmup";
 
 /// The sample that a package's example is.
-const EXAMPLE: &str = "example";
+pub(crate) const EXAMPLE: &str = "example";
 
 /// What the instances of a model run before they serve.
 pub(crate) struct Samples {
@@ -60,9 +58,9 @@ impl Samples {
         Ok(samples)
     }
 
-    /// Runs the example of a package.
-    pub(crate) fn warm(&self, instance: &Instance<'_>) -> Result<(), LoadError> {
-        instance.warm().map_err(|problem| self.failed(EXAMPLE, problem))
+    /// What a package's example has come to.
+    pub(crate) fn example(&self, problem: Option<String>) -> Result<(), LoadError> {
+        problem.map_or(Ok(()), |problem| Err(self.failed(EXAMPLE, problem)))
     }
 
     fn failed(&self, sample: &str, problem: String) -> LoadError {
@@ -74,8 +72,9 @@ impl Samples {
         }
     }
 
-    /// Runs them on an instance, and waits for all responses. They are in no statistics.
-    pub(crate) fn run(&self, instance: &Instance<'_>, name: &str) -> Result<(), LoadError> {
+    /// Has an instance execute them, and waits for all responses. Returns a digest of what it has answered.
+    pub(crate) fn run(&self, name: &str, execute: &dyn Fn(Vec<Queued>)) -> Result<u64, LoadError> {
+        let mut digest = DefaultHasher::new();
         for sample in &self.samples {
             for iteration in 1..=sample.count {
                 tracing::debug!(
@@ -86,11 +85,11 @@ impl Samples {
                     sample.name
                 );
                 sample
-                    .run(instance, self.is_decoupled)
+                    .run(execute, self.is_decoupled, &mut digest)
                     .map_err(|problem| self.failed(&sample.name, problem))?;
             }
         }
-        Ok(())
+        Ok(digest.finish())
     }
 }
 
@@ -119,7 +118,12 @@ impl Sample {
     }
 
     /// One execution. The error is what the model has answered.
-    fn run(&self, instance: &Instance<'_>, is_decoupled: bool) -> Result<(), String> {
+    fn run(
+        &self,
+        execute: &dyn Fn(Vec<Queued>),
+        is_decoupled: bool,
+        digest: &mut DefaultHasher,
+    ) -> Result<(), String> {
         let (sender, events) = channel::<Event>();
         let batch = (0..self.batch_size).map(|_| {
             let sender = sender.clone();
@@ -134,12 +138,18 @@ impl Sample {
                 is_stand_in: false,
             }
         });
-        let (counters, activity) = (Counters::default(), Activity::new(String::new()));
-        instance.execute(batch.collect(), &counters, &activity);
+        execute(batch.collect());
         drop(sender);
         // The channel is closed when all requests have got their last responses.
-        let errors = events.iter().filter_map(|event| event.response?.err());
-        let mut messages: Vec<String> = errors.map(|failure| failure.message).collect();
+        let mut messages = Vec::new();
+        for response in events.iter().filter_map(|event| event.response) {
+            match response {
+                Err(failure) => messages.push(failure.message),
+                Ok(response) => response.outputs.iter().for_each(|output| {
+                    (&output.name, &output.shape, &output.data[..]).hash(digest);
+                }),
+            }
+        }
         messages.dedup();
         if messages.is_empty() { Ok(()) } else { Err(messages.join("; ")) }
     }

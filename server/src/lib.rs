@@ -18,7 +18,7 @@ mod tls;
 mod tokens;
 mod trace;
 
-pub use hydrozoa_serve::{LoadError, Server, Watch};
+pub use hydrozoa_serve::{Defaults, LoadError, ModelImports, Server, Watch};
 pub use service::{Control, Permit, Service, Settings};
 pub use tls::{Tls, TlsError};
 pub use tokens::{TokenError, Tokens};

@@ -2,7 +2,7 @@
 
 use crate::service::Service;
 use hydrozoa_serve::config::TensorConfig;
-use hydrozoa_serve::{Code, Failure, Model, State};
+use hydrozoa_serve::{Code, Failure, Indexed, Model, State};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use std::time::Duration;
@@ -63,7 +63,9 @@ impl Service {
     pub fn index(&self, is_ready: bool) -> Value {
         let server = self.server();
         let lines = if is_ready { server.loaded() } else { server.index() };
-        let lines = lines.into_iter().filter(|line| !is_ready || line.version.is_some());
+        let serves =
+            |line: &Indexed| line.version.is_some() && !matches!(line.state, State::Impaired(_));
+        let lines = lines.into_iter().filter(|line| !is_ready || serves(line));
         lines
             .map(|line| {
                 let mut fields = Map::new();
@@ -144,6 +146,7 @@ impl Service {
 /// A state by Triton's name, and the reason for it.
 pub(crate) fn state(version: Option<i64>, state: State) -> (&'static str, String) {
     match (version, state) {
+        (_, State::Impaired(why)) => ("UNAVAILABLE", why),
         // A version that serves is ready, whatever becomes of a later load.
         (Some(_), _) | (None, State::Ready) => ("READY", String::new()),
         (None, State::Loading) => ("LOADING", String::new()),

@@ -6,7 +6,7 @@ use crate::tokens::Tokens;
 use crate::trace::Tracer;
 use axum::http::HeaderValue;
 use hydrozoa_serve::host::Overrides;
-use hydrozoa_serve::{Code, Failure, LoadError, Server, State, Watch};
+use hydrozoa_serve::{Code, Failure, Indexed, LoadError, Server, State, Watch};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -31,7 +31,7 @@ pub struct Settings {
     pub id: String,
     /// Who loads and unloads models.
     pub control: Control,
-    /// Whether the server is ready only if all models that it should serve are.
+    /// Whether the server is ready only if all models that it should serve are, with all of their instances.
     pub strict_readiness: bool,
     /// Whether `/` is a page for people, and `/status` its figures as JSON.
     pub page: bool,
@@ -130,14 +130,13 @@ impl Service {
 
     /// Whether clients should send requests.
     pub fn is_ready(&self) -> bool {
-        let is_missing = |state: &State| matches!(state, State::Loading | State::Failed(_));
+        let is_missing = |line: &Indexed| match &line.state {
+            State::Impaired(_) => true,
+            State::Loading | State::Failed(_) => line.version.is_none(),
+            _ => false,
+        };
         self.0.is_open.load(Ordering::Relaxed)
-            && (!self.0.settings.strict_readiness
-                || !self
-                    .server()
-                    .loaded()
-                    .iter()
-                    .any(|line| line.version.is_none() && is_missing(&line.state)))
+            && (!self.0.settings.strict_readiness || !self.server().loaded().iter().any(is_missing))
     }
 
     /// Loads these models, so many at once. Returns those that failed.

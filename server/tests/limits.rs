@@ -278,3 +278,52 @@ fn a_socket_that_nobody_listens_on_is_replaced() {
     assert_eq!(address.to_string(), format!("unix:{}", path.display()));
     assert_eq!(Address::Tcp("::1".into(), 80).to_string(), "[::1]:80");
 }
+
+#[test]
+fn a_stuck_instance_makes_its_model_and_the_server_unready_until_it_is_replaced() {
+    let site = Site::new();
+    site.model("healthy", FLOATS, ECHO);
+    let gate = site.path().join("gate");
+    // Blocks in C once. Another instance cannot be initialized while there is a gate.
+    let blocks = format!(
+        "
+import os, time
+import triton_python_backend_utils as pb_utils
+
+class TritonPythonModel:
+    def initialize(self, args):
+        if os.path.exists({gate:?}):
+            raise RuntimeError('not yet')
+
+    def execute(self, requests):
+        open({gate:?}, 'w').close()
+        time.sleep(20)
+"
+    );
+    let limit = "parameters { key: \"HYDROZOA_EXECUTION_LIMIT\" value { string_value: \"0.2\" } }";
+    site.model("blocks", &format!("{FLOATS}{limit}"), &blocks);
+    site.get("/v2/health/ready").ok();
+    let began = Instant::now();
+    let words = site.post("/v2/models/blocks/infer", request(1)).error(500);
+    assert!(words.contains("does not react to the interrupt"), "{words}");
+    let words = site.get("/v2/models/blocks/ready").error(400);
+    let elapsed = began.elapsed();
+    assert!(words.contains("`execute` of model 'blocks'") || words.contains("not yet"), "{words}");
+    assert!(elapsed < Duration::from_millis(1300), "{elapsed:?} behind a limit of 200 ms");
+    site.get("/v2/models/blocks/versions/1/ready").error(400);
+    assert_eq!(site.get("/v2/health/ready").status, 400);
+    let index = site.post("/v2/repository/index", "").json();
+    let state = |name: &str| {
+        let all = index.as_array().unwrap().iter();
+        all.clone().find(|model| model["name"] == name).unwrap()["state"].clone()
+    };
+    assert_eq!((state("blocks"), state("healthy")), ("UNAVAILABLE".into(), "READY".into()));
+    site.get("/v2/models/healthy/ready").ok();
+    site.post("/v2/models/healthy/infer", request(1)).ok();
+    std::fs::remove_file(&gate).unwrap();
+    while site.get("/v2/health/ready").status != 200 {
+        assert!(began.elapsed() < common::PATIENCE, "it does not become ready again");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    site.get("/v2/models/blocks/ready").ok();
+}

@@ -36,7 +36,7 @@ fn what_is_unknown_or_not_allowed_says_so() {
     let site = Site::new();
     site.model("m", FLOATS, ECHO);
     for (method, path, status, words) in [
-        ("GET", "/nothing", 404, "Not Found"),
+        ("GET", "/v1", 404, "Not Found"),
         ("GET", "/v2/", 404, "Not Found"),
         ("GET", "/v2/models/m/versions/x", 404, "Not Found"),
         ("POST", "/v2/health/live", 405, "Method Not Allowed"),

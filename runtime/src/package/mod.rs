@@ -186,6 +186,22 @@ impl Package {
         self.loaded(package, resource, None)
     }
 
+    /// As [`Package::load_pickle`], on the interpreter of a session: what limits the session's calls limits the load.
+    ///
+    /// # Errors
+    ///
+    /// As [`Package::load_pickle`]; [`Error::Deadline`](crate::Error::Deadline) under [`Session::with_deadline`].
+    pub fn load_pickle_on(
+        &self,
+        session: &Session,
+        package: &str,
+        resource: &str,
+    ) -> Result<Movable> {
+        let movable = self.movable(package, resource, None)?;
+        movable.to_object(session)?;
+        Ok(movable)
+    }
+
     /// As [`Package::load_pickle`], with the storages moved to other devices like by `map_location` of
     /// `torch.load`: `"cpu"` loads into main memory what was saved on a GPU, `"cuda"` puts everything
     /// on the GPU. A storage on a GPU is uploaded once for all interpreters.
@@ -204,13 +220,17 @@ impl Package {
     }
 
     fn loaded(&self, package: &str, resource: &str, map: Option<MapLocation>) -> Result<Movable> {
-        self.0.archive.size(&archive::resource_path(package, resource))?;
-        let movable =
-            Movable::of_pickle(self.clone(), package.to_owned(), resource.to_owned(), map);
+        let movable = self.movable(package, resource, map)?;
         let session = movable.acquire_session()?;
         movable.to_object(&session)?;
         drop(session);
         Ok(movable)
+    }
+
+    /// One that no interpreter has loaded.
+    fn movable(&self, package: &str, resource: &str, map: Option<MapLocation>) -> Result<Movable> {
+        self.0.archive.size(&archive::resource_path(package, resource))?;
+        Ok(Movable::of_pickle(self.clone(), package.to_owned(), resource.to_owned(), map))
     }
 
     /// A binary resource, as `importer.load_binary(package, resource)`.

@@ -7,11 +7,12 @@ mod tests;
 
 pub(crate) use plan::{Argument, Expected, Plan};
 
+use crate::apart::Apart;
 use crate::config::{ConfigDraft, ConfigError, InstanceGroup, ModelConfig};
-use crate::interpreters::{Interpreters, Settings};
-use crate::load::{LoadError, Source};
+use crate::load::LoadError;
+use crate::source::Source;
 use hydrozoa::package::{Archive, EXAMPLE, Kind, OBJECT, Signature, describing};
-use hydrozoa::{Imports, Movable, Package};
+use hydrozoa::{Error, Movable, Package, Pool, Session};
 use plan::Known;
 use serde_json::Value;
 use std::sync::Arc;
@@ -24,34 +25,36 @@ pub(crate) struct Packaged {
     pub(crate) plan: Plan,
 }
 
-/// What a package has become.
-pub(crate) struct Loaded {
-    pub(crate) interpreters: Arc<Interpreters>,
-    pub(crate) config: ModelConfig,
-    pub(crate) packaged: Packaged,
+/// Opens a model's package.
+pub(crate) fn open(source: &Source) -> Result<Archive, LoadError> {
+    check(&source.draft).map_err(|error| source.configured(error))?;
+    Archive::open(&source.file).map_err(|error| source.failed(error.into()))
 }
 
-impl Loaded {
-    /// Opens a package, finds interpreters for it, and completes its configuration. Interpreters that serve a former package of the model
-    /// take it, too, if they are as it needs them: a package finds no trace of another one there.
-    pub(crate) fn new(source: &Source<'_>) -> Result<Self, LoadError> {
-        check(source.draft).map_err(|error| source.configured(error))?;
-        let archive = Archive::open(&source.file).map_err(|error| source.failed(error.into()))?;
-        let imports = archive.imports().map_err(|error| source.failed(error.into()))?;
+impl Packaged {
+    /// Loads a package in a pool's first interpreter, and completes its configuration.
+    pub(crate) fn load<T: Send + 'static>(
+        source: &Source,
+        apart: &Arc<Apart<T>>,
+        pool: &Pool,
+        archive: Archive,
+    ) -> Result<(ModelConfig, Self), LoadError> {
         let signature = archive.signature().map_err(|error| source.failed(error.into()))?;
-        let interpreters = interpreters(source, imports)?;
-        let package = interpreters.pool().load_archive(archive);
-        let load = |(package_name, resource)| package.load_pickle(package_name, resource);
-        let object = load(OBJECT).map_err(|error| source.failed(error))?;
-        let example = package.has_example().then(|| load(EXAMPLE)).transpose();
-        let example = example.map_err(|error| source.failed(error))?;
-        let known = known(source, &package, &object, example.as_ref(), signature)?;
+        let package = pool.load_archive(archive);
+        let session = pool.acquire_on(0).map_err(|error| source.failed(error))?;
+        let (object, example, known) = apart.limited(pool, &session, "load", || {
+            let load =
+                |(name, resource): (&str, &str)| package.load_pickle_on(&session, name, resource);
+            let object = load(OBJECT)?;
+            let example = package.has_example().then(|| load(EXAMPLE)).transpose()?;
+            let known = known(&session, &package, &object, example.as_ref(), signature)?;
+            Ok((object, example, known))
+        })?;
         let mut json = source.draft.json().clone();
         let plan = Plan::new(&mut json, &known).map_err(|problem| source.unusable(problem))?;
         let config = ModelConfig::of_json(&json, source.name());
         let config = config.map_err(|error| source.configured(error))?;
-        let packaged = Packaged { object, example, plan };
-        Ok(Self { interpreters, config, packaged })
+        Ok((config, Self { object, example, plan }))
     }
 }
 
@@ -82,58 +85,35 @@ fn check(draft: &ConfigDraft) -> Result<(), ConfigError> {
     Ok(())
 }
 
-/// The interpreters of a former version that fits, or new ones.
-fn interpreters(source: &Source<'_>, imports: Imports) -> Result<Arc<Interpreters>, LoadError> {
-    let text = match &imports {
-        Imports::Profile(profile) => Some(profile.to_string()),
-        _ => None,
-    };
-    let settings = Settings {
-        is_package: true,
-        count: crate::model::instances(source.draft.groups()).len(),
-        environment: source.environment()?,
-        imports: text,
-    };
-    if let Some(former) = source.former.as_ref().filter(|former| former.fits(&settings)) {
-        return Ok(former.clone());
-    }
-    let imports = settings.imports.is_some().then_some(imports);
-    let started = Interpreters::start(source.name(), (source.builder)(), settings, imports);
-    let started = started.map_err(|error| source.failed(error))?;
-    crate::python::prepare(started.pool()).map_err(|error| source.failed(error))?;
-    Ok(Arc::new(started))
-}
-
 /// What the package, its example and its object say of the call.
 fn known(
-    source: &Source<'_>,
+    session: &Session,
     package: &Package,
     object: &Movable,
     example: Option<&Movable>,
     signature: Option<Signature>,
-) -> Result<Known, LoadError> {
+) -> hydrozoa::Result<Known> {
     let is_of_torch = |name: &String| name == "torch" || name.starts_with("torch.");
     let has_torch = package.extern_modules().iter().any(is_of_torch);
     let kind = if has_torch { Kind::Tensor } else { Kind::Array };
-    let session = package.pool().acquire_on(0).map_err(|error| source.failed(error))?;
-    let asked = session.with_gil(|| {
-        let object = object.to_object(&session)?;
+    session.with_gil(|| {
+        let object = object.to_object(session)?;
         let parameters: Vec<String> =
-            describing(&session)?.call_method("parameters", (&object,))?.extract()?;
+            describing(session)?.call_method("parameters", (&object,))?.extract()?;
         let silence = "the package has no example".to_owned();
         let (signature, silence) = match (signature, example) {
             (Some(signature), _) => (Some(signature), silence),
             (None, None) => (None, silence),
             (None, Some(example)) => {
-                let example = example.to_object(&session)?;
-                match Signature::of_example(&session, &object, &example) {
+                let example = example.to_object(session)?;
+                match Signature::of_example(session, &object, &example) {
                     Ok(signature) => (Some(signature), silence),
+                    Err(error @ Error::Deadline { .. }) => return Err(error),
                     // An example that cannot be called is told of when instances run it.
                     Err(error) => (None, format!("its example says nothing of its call ({error})")),
                 }
             }
         };
         Ok(Known { signature, silence, parameters, kind })
-    });
-    asked.map_err(|error| source.failed(error))
+    })
 }

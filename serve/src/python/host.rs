@@ -1,16 +1,18 @@
 //! What a model sees of the server: classes of Rust values, which the Python modules use.
 
 use super::convert;
+use crate::execution::Execution;
 use crate::failure::Failure;
 use crate::host::{self, Cancel, MetricFamily, MetricSeries, Overrides};
+use crate::mail::{Mail, Taken};
 use crate::pending::{Pending, Process};
 use crate::request::{Event, Response};
 use bytes::Bytes;
 use hydrozoa::{Class, ClassBuilder, Error, Instance, Object, Result, Session};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Weak};
+use std::thread;
 
 /// What the instances of a model version know of where they are.
 #[derive(Clone)]
@@ -32,6 +34,28 @@ impl Context {
 
 /// The server, for a model's instance.
 pub(super) struct Host(pub(super) Context);
+
+/// What may take long. On a thread that executes something under a limit, the limit ends the wait for it; the work goes on.
+fn interruptible(
+    work: impl FnOnce() -> Result<(), String> + Send + 'static,
+) -> Result<Result<(), String>> {
+    if Execution::current().is_none() {
+        return Ok(work());
+    }
+    let (post, mail) = Mail::new();
+    let thread = thread::Builder::new().name("change".to_owned());
+    thread.spawn(move || post.send(work())).map_err(Error::host)?;
+    match mail.next() {
+        Taken::Some(outcome) => Ok(outcome),
+        Taken::Over | Taken::GivenUp => Ok(Err("the server's thread has panicked".to_owned())),
+        Taken::Late => Err(late()),
+    }
+}
+
+/// What ends a wait at the limit of its execution.
+fn late() -> Error {
+    Error::Deadline { traceback: String::new() }
+}
 
 /// A text if something failed, else `None`.
 fn problem(session: &Session, outcome: Result<(), String>) -> Result<Object<'_>> {
@@ -72,14 +96,16 @@ impl Class for Host {
                     config: (!config.is_empty()).then_some(config),
                     files: files.collect(),
                 };
-                let load = || host.0.server()?.load_model(&name, overrides);
-                problem(session, session.without_gil(load))
+                let context = host.0.clone();
+                let load = move || context.server()?.load_model(&name, overrides);
+                problem(session, session.without_gil(|| interruptible(load))?)
             })
             .method("unload_model(name, dependents, /)", "", |host, session, arguments| {
                 let (name, dependents): (String, bool) =
                     (arguments.extract(0)?, arguments.extract(1)?);
-                let unload = || host.0.server()?.unload_model(&name, dependents);
-                problem(session, session.without_gil(unload))
+                let context = host.0.clone();
+                let unload = move || context.server()?.unload_model(&name, dependents);
+                problem(session, session.without_gil(|| interruptible(unload))?)
             })
             .method("is_model_ready(name, version, /)", "", |host, session, arguments| {
                 let (name, version): (String, String) =
@@ -140,9 +166,50 @@ impl Class for Live {
     }
 }
 
+/// The limit of what an instance executes now.
+pub(super) struct Limited(Weak<Execution>);
+
+impl Limited {
+    pub(super) fn new(execution: &Arc<Execution>) -> Self {
+        Self(Arc::downgrade(execution))
+    }
+}
+
+impl Class for Limited {
+    const NAME: &'static str = "Limited";
+    const MODULE: &'static str = "triton_python_backend_utils";
+    const DOC: &'static str = "The limit of an execution.";
+
+    fn define(class: &mut ClassBuilder<'_, Self>) {
+        class
+            .method("left()", "", |limited, session, _| {
+                let left = limited.0.upgrade().map(|execution| execution.left());
+                session.object_from(&left.unwrap_or_default().as_secs_f64())
+            })
+            .method("words()", "", |limited, session, _| {
+                let execution = limited.0.upgrade();
+                let words = execution.map(|execution| execution.late().interrupted().message);
+                session.object_from(&words.unwrap_or_default())
+            })
+            .method("coroutine(goes_on, /)", "", |limited, session, arguments| {
+                let goes_on = arguments.extract(0)?;
+                if let Some(execution) = limited.0.upgrade() {
+                    execution.becomes_coroutine(goes_on);
+                }
+                session.none()
+            })
+            .method("over()", "", |limited, session, _| {
+                if let Some(execution) = limited.0.upgrade() {
+                    execution.over();
+                }
+                session.none()
+            });
+    }
+}
+
 /// A request that a model has made of another model.
 struct Call {
-    events: parking_lot::Mutex<Receiver<Event>>,
+    mail: Arc<Mail<Event>>,
     under_way: Option<Box<dyn Cancel>>,
 }
 
@@ -160,8 +227,7 @@ impl Call {
         decoupled: bool,
         request: crate::Request,
     ) -> Self {
-        let (sender, events) = channel();
-        let failed = sender.clone();
+        let (post, mail) = Mail::new();
         let outcome = server
             .map_err(|words| Failure::new(crate::Code::Unavailable, words))
             .and_then(|server| {
@@ -170,16 +236,16 @@ impl Call {
                     version: (version >= 0).then_some(version),
                     decoupled,
                     request,
-                    respond: Box::new(move |event| drop(sender.send(event))),
+                    respond: Box::new(move |event| post.send(event)),
                 })
             });
         let under_way = outcome.map_err(|failure| {
             let words =
                 format!("Model {model} - Error when running inference: {}", failure.message);
             let response = Some(Err(Failure::new(failure.code, words)));
-            drop(failed.send(Event { response, is_final: true }));
+            mail.put(Event { response, is_final: true });
         });
-        Call { events: parking_lot::Mutex::new(events), under_way: under_way.ok() }
+        Call { mail, under_way: under_way.ok() }
     }
 
     fn cancel(&self) {
@@ -190,9 +256,17 @@ impl Call {
 
     /// The next response; `None` if there is no more. That there is no more comes as an empty one if the model says so
     /// by itself, as with Triton.
-    fn next(&self) -> Option<Result<Response, Failure>> {
-        let event = self.events.lock().recv().ok()?;
-        Some(event.response.unwrap_or_else(|| Ok(Response::default())))
+    fn next(&self) -> Result<Option<Result<Response, Failure>>> {
+        match self.mail.next() {
+            Taken::Some(event) => {
+                Ok(Some(event.response.unwrap_or_else(|| Ok(Response::default()))))
+            }
+            Taken::Over => Ok(None),
+            Taken::Late => Err(late()),
+            Taken::GivenUp => {
+                Err(Error::raise("RuntimeError", "nobody waits for the response any more"))
+            }
+        }
     }
 }
 
@@ -203,12 +277,17 @@ impl Class for Call {
 
     fn define(class: &mut ClassBuilder<'_, Self>) {
         class
-            .method("next()", "", |call, session, _| match session.without_gil(|| call.next()) {
+            .method("next()", "", |call, session, _| match session.without_gil(|| call.next())? {
                 Some(response) => convert::response(session, response),
                 None => session.none(),
             })
             .method("cancel()", "", |call, session, _| {
                 call.cancel();
+                session.none()
+            })
+            .method("give_up()", "", |call, session, _| {
+                call.cancel();
+                call.mail.give_up();
                 session.none()
             });
     }

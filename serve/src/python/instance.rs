@@ -1,8 +1,9 @@
 //! One instance of a Python model, in an interpreter.
 
 use super::convert;
-use super::host::{Context, Host, Live};
+use super::host::{Context, Host, Limited, Live};
 use crate::activity::Activity;
+use crate::execution::Execution;
 use crate::failure::{Code, Failure};
 use crate::hosted::Lent;
 use crate::package::{Argument, Expected, Packaged};
@@ -11,7 +12,7 @@ use crate::queue::Queued;
 use crate::request::Request;
 use crate::statistics::Counters;
 use hydrozoa::package::describing;
-use hydrozoa::{Object, Result, Session};
+use hydrozoa::{Error, Object, Result, Session};
 use serde_json::Value;
 use std::cell::Cell;
 use std::path::Path;
@@ -76,13 +77,14 @@ pub(crate) fn complete(
     let runner = runner(session, context)?;
     let text: String =
         runner.call_method("complete", (directory, version, file_name, config))?.extract()?;
-    serde_json::from_str(&text).map_err(hydrozoa::Error::host)
+    serde_json::from_str(&text).map_err(Error::host)
 }
 
 /// One instance of a model. It belongs to its session's thread.
 pub(crate) struct Instance<'s> {
     session: &'s Session,
     execute: Object<'s>,
+    is_exhausted: Object<'s>,
     finalize: Object<'s>,
     /// Runs the example of a package.
     warm: Option<Object<'s>>,
@@ -128,6 +130,7 @@ impl<'s> Instance<'s> {
         Ok(Self {
             session,
             execute: runner.getattr("execute")?,
+            is_exhausted: runner.getattr("is_exhausted")?,
             finalize: runner.getattr("finalize")?,
             warm: None,
         })
@@ -156,23 +159,29 @@ impl<'s> Instance<'s> {
         );
         let made = session.import("_hydrozoa_packaged")?.call_method("Instance", arguments)?;
         let warm = if example.is_none() { None } else { Some(made.getattr("warm")?) };
-        let (execute, finalize) = (made.getattr("execute")?, made.getattr("finalize")?);
-        Ok(Self { session, execute, finalize, warm })
+        Ok(Self {
+            session,
+            execute: made.getattr("execute")?,
+            is_exhausted: made.getattr("is_exhausted")?,
+            finalize: made.getattr("finalize")?,
+            warm,
+        })
     }
 
-    /// Runs the example, if a package has one. The error is for who has loaded the model.
-    pub(crate) fn warm(&self) -> std::result::Result<(), String> {
-        let Some(warm) = &self.warm else { return Ok(()) };
-        let problem = self.session.with_gil(|| warm.call(())?.extract::<Option<String>>());
-        match problem {
-            Ok(None) => Ok(()),
-            Ok(Some(problem)) => Err(problem),
-            Err(error) => Err(error.to_string()),
-        }
+    /// Runs the example, if a package has one. Returns what is wrong with what it does, if something is.
+    pub(crate) fn warm(&self) -> Result<Option<String>> {
+        let Some(warm) = &self.warm else { return Ok(None) };
+        self.session.with_gil(|| warm.call(())?.extract())
     }
 
-    /// Runs a batch. Each of its requests gets its responses, or an error.
-    pub(crate) fn execute(&self, batch: Vec<Queued>, counters: &Counters, activity: &Activity) {
+    /// Runs a batch. Each of its requests gets its responses, or an error. False if all have got one error.
+    pub(crate) fn execute(
+        &self,
+        batch: Vec<Queued>,
+        counters: &Counters,
+        activity: &Activity,
+        execution: Option<&Arc<Execution>>,
+    ) -> bool {
         let began = Instant::now();
         let counted = batch.iter().filter(|queued| !queued.is_stand_in);
         let count = counted.clone().count();
@@ -189,27 +198,34 @@ impl<'s> Instance<'s> {
                 counters.computed(count, began.elapsed().saturating_sub(inside), inside);
             },
         };
-        self.run(batch.into_iter().map(given).collect(), &clock);
+        let is_success = self.run(batch.into_iter().map(given).collect(), &clock, execution);
         match returned.get() {
             Some(returned) => counters.sent(count, returned.elapsed()),
             None => counters.computed(count, began.elapsed(), Duration::ZERO),
         }
+        is_success
     }
 
     /// The same for requests that no queue of this crate had.
     pub(crate) fn execute_given(&self, batch: Vec<Given>) {
-        self.run(batch, &Clock { attached: &|| (), computed: &|_| () });
+        self.run(batch, &Clock { attached: &|| (), computed: &|_| () }, None);
     }
 
-    fn run(&self, batch: Vec<Given>, clock: &Clock<'_>) {
+    fn run(
+        &self,
+        batch: Vec<Given>,
+        clock: &Clock<'_>,
+        execution: Option<&Arc<Execution>>,
+    ) -> bool {
         let pending: Vec<_> = batch.iter().map(|given| given.2.clone()).collect();
         let outcome = self.session.with_gil(|| {
             (clock.attached)();
-            self.answer(batch, &pending, clock)
+            self.answer(batch, &pending, clock, execution)
         });
-        if let Err(failure) = outcome {
+        if let Err(failure) = &outcome {
             pending.iter().for_each(|pending| pending.fail(failure.clone()));
         }
+        outcome.is_ok()
     }
 
     fn answer(
@@ -217,8 +233,22 @@ impl<'s> Instance<'s> {
         batch: Vec<Given>,
         pending: &[Arc<Pending>],
         clock: &Clock<'_>,
+        execution: Option<&Arc<Execution>>,
     ) -> std::result::Result<(), Failure> {
-        let failed = |error: hydrozoa::Error| Failure::new(Code::Internal, error.to_string());
+        let failed = |error: Error| match (error, execution) {
+            (Error::Deadline { traceback }, Some(execution)) => {
+                tracing::error!("{}\n{}", execution.late(), traceback.trim_end());
+                execution.late().interrupted()
+            }
+            (error, _) => Failure::new(Code::Internal, error.to_string()),
+        };
+        let limited = match execution {
+            Some(execution) => {
+                self.session.object_from(&hydrozoa::Instance::new(Limited::new(execution)))
+            }
+            None => self.session.none(),
+        };
+        let limited = limited.map_err(failed)?;
         let requests = batch
             .into_iter()
             .map(|(request, lent, pending)| {
@@ -227,7 +257,7 @@ impl<'s> Instance<'s> {
             .collect::<Result<Vec<_>>>();
         let requests = requests.map_err(failed)?;
         let called = Instant::now();
-        let answer = self.execute.call((requests,));
+        let answer = self.execute.call((requests, limited));
         (clock.computed)(called.elapsed());
         let answer = answer.map_err(failed)?;
         if answer.type_name() == "str" {
@@ -245,6 +275,12 @@ impl<'s> Instance<'s> {
             }
         }
         Ok(())
+    }
+
+    /// Whether the last failure was a want of memory that stays: nothing can be done in it any more.
+    pub(crate) fn is_exhausted(&self) -> bool {
+        let answer = self.is_exhausted.call(()).and_then(|answer| answer.extract());
+        answer.unwrap_or(true)
     }
 
     /// Ends the model's object.

@@ -10,8 +10,9 @@ pub(crate) use instance::{Instance, Place, Told, complete};
 use hydrozoa::Pool;
 
 /// The modules that models find, and those that run them.
-const MODULES: [(&str, &str); 7] = [
+const MODULES: [(&str, &str); 8] = [
     ("_hydrozoa_errors", include_str!("../../python/_hydrozoa_errors.py")),
+    ("_hydrozoa_memory", include_str!("../../python/_hydrozoa_memory.py")),
     ("_hydrozoa_tensors", include_str!("../../python/_hydrozoa_tensors.py")),
     ("_hydrozoa_config", include_str!("../../python/_hydrozoa_config.py")),
     ("_hydrozoa_metrics", include_str!("../../python/_hydrozoa_metrics.py")),

@@ -6,6 +6,7 @@ use crate::pending::Pending;
 use crate::request::{Event, Input, Request};
 use bytes::BytesMut;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
@@ -50,7 +51,12 @@ fn put(queue: &Queue, id: &str, size: usize, change: impl FnOnce(&mut Request)) 
 }
 
 fn next(queue: &Queue) -> Vec<String> {
-    queue.next().unwrap().into_iter().map(|queued| queued.request.id).collect()
+    queue
+        .next(&AtomicBool::new(false))
+        .unwrap()
+        .into_iter()
+        .map(|queued| queued.request.id)
+        .collect()
 }
 
 #[test]
@@ -160,7 +166,7 @@ fn a_closed_queue_serves_who_waits_and_refuses_others() {
     let second = put(&queue, "b", 1, |_| {});
     assert_eq!((first.code(), second.code()), (None, Some(Code::Unavailable)));
     assert_eq!(next(&queue), ["a"]);
-    assert!(queue.next().is_none());
+    assert!(queue.next(&AtomicBool::new(false)).is_none());
 }
 
 #[test]
@@ -173,4 +179,20 @@ fn a_thread_that_waits_is_woken() {
     std::thread::sleep(Duration::from_millis(20));
     let _kept = put(&queue, "a", 1, |_| {});
     assert_eq!(waiting.join().unwrap(), ["a"]);
+}
+
+#[test]
+fn an_instance_that_was_given_up_gets_no_batch() {
+    let queue = queue(4, "");
+    let _kept = put(&queue, "a", 1, |_| {});
+    assert!(queue.next(&AtomicBool::new(true)).is_none());
+    assert_eq!(next(&queue), ["a"]);
+    // One that waits is woken.
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(|| queue.next(&is_over));
+        is_over.store(true, Ordering::SeqCst);
+        queue.wake();
+        assert!(waits.join().unwrap().is_none());
+    });
 }

@@ -18,6 +18,7 @@ use controls::Controls;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use state::{Gone, Seats, State, Wake};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// The sequences of a model.
@@ -155,11 +156,18 @@ impl Sequences {
         }
     }
 
-    /// The next batch of an instance, which has served its former one. Waits for it. `None` when no more will come.
-    pub(crate) fn next(&self, instance: usize) -> Option<Vec<Queued>> {
+    /// The next batch of an instance, which has served its former one. Waits for it. `None` when no more will come, or
+    /// whoever asks shall have no more.
+    pub(crate) fn next(&self, instance: usize, is_over: &AtomicBool) -> Option<Vec<Queued>> {
         let mut state = self.state.lock();
-        state.served(instance, Instant::now());
+        if !is_over.load(Ordering::SeqCst) {
+            state.served(instance, Instant::now());
+        }
         loop {
+            if is_over.load(Ordering::SeqCst) {
+                self.changed[instance].notify_one();
+                return None;
+            }
             let mut gone = Vec::new();
             let found = state.next(instance, &self.policy, Instant::now(), &mut gone);
             let is_batch = matches!(found, Found::Batch(_));
@@ -184,6 +192,13 @@ impl Sequences {
     pub(crate) fn close(&self) {
         self.state.lock().close();
         self.wake_all();
+    }
+
+    /// Ends the sequences of an instance: what it knows of them is lost. Whoever waits for its batches looks whether he shall.
+    pub(crate) fn fail_instance(&self, instance: usize, failure: &Failure) {
+        let gone = self.state.lock().end_sequences(instance, failure);
+        self.changed[instance].notify_all();
+        gone.into_iter().for_each(Gone::tell);
     }
 
     /// Takes out all who wait: nobody will serve them.

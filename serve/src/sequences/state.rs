@@ -231,6 +231,20 @@ impl State {
         seats.take(seat.place, id);
     }
 
+    /// Ends the sequences that have a place of an instance. Returns the requests of theirs that wait. What waits behind an end
+    /// is a sequence of its own, and waits for a place.
+    pub(super) fn end_sequences(&mut self, instance: usize, failure: &Failure) -> Vec<Gone> {
+        self.seats[instance].running.clear();
+        let taken: Vec<_> = self.seats[instance].taken.clone().into_iter().collect();
+        let mut gone = Vec::new();
+        for (place, id) in taken {
+            let sequence = self.sequences.get_mut(&id).expect("who has a place is known");
+            sequence.give_up(failure, &mut gone);
+            self.release(Seat { instance, place });
+        }
+        gone
+    }
+
     /// The next batch of an instance. `gone` gets the requests that will never be in one.
     pub(super) fn next(
         &mut self,

@@ -9,6 +9,7 @@ use crate::queue::{Found, Queued};
 use crate::request::{CorrelationId, Event, Input, Request, encode_bytes};
 use bytes::BytesMut;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
@@ -451,7 +452,7 @@ fn an_instance_that_waits_is_woken_and_released() {
     let instance = std::thread::spawn({
         let sequences = sequences.clone();
         move || {
-            while let Some(batch) = sequences.next(0) {
+            while let Some(batch) = sequences.next(0, &AtomicBool::new(false)) {
                 batch.into_iter().for_each(|queued| sender.send(queued.request.flags).unwrap());
             }
         }

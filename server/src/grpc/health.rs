@@ -11,7 +11,7 @@ use tonic::codegen::BoxStream;
 use tonic::{Request, Response, Status};
 
 /// How often a model's state is looked at for those who watch.
-const INTERVAL: Duration = Duration::from_secs(1);
+const INTERVAL: Duration = Duration::from_millis(250);
 
 /// Answers what is asked of a server's health.
 pub(super) struct Checks {

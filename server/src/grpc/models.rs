@@ -132,12 +132,13 @@ pub(super) fn index(
     one_repository(repository)?;
     let one = |model: Indexed| {
         let state = match (&model.state, model.version) {
+            (State::Impaired(_), _) => "UNAVAILABLE",
             (_, Some(_)) => "READY",
             (State::Loading, None) => "LOADING",
             _ => "UNAVAILABLE",
         };
         let reason = match model.state {
-            State::Failed(why) => why,
+            State::Failed(why) | State::Impaired(why) => why,
             State::Unloaded => "unloaded".to_owned(),
             _ => String::new(),
         };

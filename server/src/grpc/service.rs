@@ -73,7 +73,8 @@ impl GrpcInferenceService for Inference {
     ) -> Result<Response<ModelReadyResponse>, Status> {
         let ModelReadyRequest { name, version } = request.into_inner();
         let version = request::version(&version).map_err(status)?;
-        let ready = self.service.server().model(&name, version).is_ok();
+        let model = self.service.server().model(&name, version);
+        let ready = model.is_ok_and(|model| model.is_ready());
         Ok(Response::new(ModelReadyResponse { ready }))
     }
 

@@ -146,15 +146,17 @@ async fn model_metadata(State(front): State<Front>, target: Target) -> Result<Re
 }
 
 async fn model_ready(State(front): State<Front>, target: Target) -> Response {
-    match front.service.server().model(&target.name, target.version) {
-        Ok(_) => found(&json!({ "name": target.name, "ready": true })),
-        Err(failure) => {
-            let is_unknown = failure.code == hydrozoa_serve::Code::NotFound;
-            let status = if is_unknown { StatusCode::NOT_FOUND } else { StatusCode::BAD_REQUEST };
-            let words = if is_unknown { failure.message } else { "Model version not ready".into() };
-            json_response(status, &json!({ "name": target.name, "ready": false, "error": words }))
+    let (status, words) = match front.service.server().model(&target.name, target.version) {
+        Ok(model) => match model.problem() {
+            None => return found(&json!({ "name": target.name, "ready": true })),
+            Some(problem) => (StatusCode::BAD_REQUEST, problem),
+        },
+        Err(failure) if failure.code == hydrozoa_serve::Code::NotFound => {
+            (StatusCode::NOT_FOUND, failure.message)
         }
-    }
+        Err(_) => (StatusCode::BAD_REQUEST, "Model version not ready".to_owned()),
+    };
+    json_response(status, &json!({ "name": target.name, "ready": false, "error": words }))
 }
 
 async fn config(State(front): State<Front>, target: Target) -> Result<Response, Problem> {

@@ -4,7 +4,7 @@ use crate::common::health::HealthCheckRequest;
 use crate::common::health::health_check_response::ServingStatus;
 use crate::common::inference::model_repository_parameter::ParameterChoice;
 use crate::common::inference::*;
-use crate::common::{DOUBLE, FLOATS, Service, as_floats, floats};
+use crate::common::{DOUBLE, FLOATS, Service, as_floats, floats, until};
 use hydrozoa_server::grpc::Options;
 use tonic::{Code, Status};
 
@@ -264,4 +264,47 @@ async fn what_the_server_does_not_do_is_refused_in_tritons_words() {
         ),
     ];
     assert!(codes.iter().all(|(code, _)| *code == Code::Unimplemented), "{codes:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stuck_instance_makes_its_model_and_the_server_unready_until_it_is_replaced() {
+    let service = Service::start(Options::default()).await;
+    service.model("double", FLOATS, DOUBLE);
+    let gate = service.path().join("gate");
+    let blocks = format!(
+        "
+import os, time
+
+class TritonPythonModel:
+    def initialize(self, args):
+        if os.path.exists({gate:?}):
+            raise RuntimeError('not yet')
+
+    def execute(self, requests):
+        open({gate:?}, 'w').close()
+        time.sleep(20)
+"
+    );
+    let limit = "parameters { key: \"HYDROZOA_EXECUTION_LIMIT\" value { string_value: \"0.2\" } }";
+    service.model("blocks", &format!("{FLOATS}{limit}"), &blocks);
+    let (mut client, mut health) = (service.client().await, service.health().await);
+    let model = |name: &str| ModelReadyRequest { name: name.to_owned(), ..Default::default() };
+    let (code, words) = refused(client.model_infer(floats("blocks", &[1.0])).await);
+    assert_eq!(code, Code::Internal);
+    assert!(words.contains("does not react to the interrupt"), "{words}");
+    assert!(!client.model_ready(model("blocks")).await.unwrap().into_inner().ready);
+    assert!(client.model_ready(model("double")).await.unwrap().into_inner().ready);
+    assert!(!client.server_ready(ServerReadyRequest {}).await.unwrap().into_inner().ready);
+    let whole = HealthCheckRequest { service: String::new() };
+    let answer = health.check(whole).await.unwrap().into_inner();
+    assert_eq!(answer.status(), ServingStatus::NotServing);
+    let index = client.repository_index(RepositoryIndexRequest::default()).await.unwrap();
+    let index = index.into_inner().models.into_iter();
+    let states: Vec<_> = index.map(|model| (model.name, model.state)).collect();
+    let of = |name: &str, state: &str| (name.to_owned(), state.to_owned());
+    assert_eq!(states, [of("blocks", "UNAVAILABLE"), of("double", "READY")]);
+    client.model_infer(floats("double", &[1.0])).await.unwrap();
+    std::fs::remove_file(&gate).unwrap();
+    until("readiness", || service.server.is_ready("blocks", "")).await;
+    assert!(client.server_ready(ServerReadyRequest {}).await.unwrap().into_inner().ready);
 }
