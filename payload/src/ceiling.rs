@@ -118,6 +118,11 @@ extern "C" fn arena(_: *mut c_void, size: usize) -> *mut c_void {
 }
 
 extern "C" fn free_arena(_: *mut c_void, arena: *mut c_void, size: usize) {
+    // A sub-interpreter that ends frees each entry of its table, also those that never had an arena (free_obmalloc_arenas in
+    // Objects/obmalloc.c).
+    if arena.is_null() {
+        return;
+    }
     give_back(size);
     if arenas::owns(arena) {
         // SAFETY: pymalloc frees an arena once, and only those that `arena` has returned.

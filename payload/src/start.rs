@@ -17,9 +17,9 @@ use pyo3_ffi::{
     Py_PreInitializeFromBytesArgs, Py_RunMain, PyConfig, PyConfig_Clear,
     PyConfig_InitIsolatedConfig, PyConfig_InitPythonConfig, PyConfig_SetBytesArgv,
     PyConfig_SetBytesString, PyErr_Occurred, PyEval_RestoreThread, PyEval_SaveThread,
-    PyGILState_Ensure, PyImport_ImportModule, PyList_Insert, PyMem_RawFree, PyPreConfig,
-    PyPreConfig_InitIsolatedConfig, PyPreConfig_InitPythonConfig, PyStatus, PySys_GetObject,
-    PyThreadState, PyUnicode_DecodeFSDefaultAndSize, PyWideStringList, PyWideStringList_Append,
+    PyGILState_Ensure, PyList_Insert, PyMem_RawFree, PyPreConfig, PyPreConfig_InitIsolatedConfig,
+    PyPreConfig_InitPythonConfig, PyStatus, PySys_GetObject, PyThreadState,
+    PyUnicode_DecodeFSDefaultAndSize, PyWideStringList, PyWideStringList_Append,
     compat::PyThreadState_GetUnchecked,
 };
 use std::ffi::{CStr, CString, c_char, c_int, c_void};

@@ -7,7 +7,7 @@ use hydrozoa::memory::Usage;
 use hydrozoa::{Builder, Pool, Session};
 use hydrozoa_testkit::alone::{PATIENCE, alone};
 use hydrozoa_testkit::libraries::Workshop;
-use pythons::{builders, pools};
+use pythons::{builders, pools, pythons, without_packages};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
@@ -49,6 +49,31 @@ fn a_bare_interpreter_s_memory_by_owners_is_what_the_process_has_grown_by() {
     alone(PATIENCE, || {
         for builder in builders(1) {
             assert_sums_agree(builder, &[], 256 << 10);
+        }
+    });
+}
+
+/// `HYDROZOA_TEST_INTERPRETERS` sets how many there are in the end.
+#[test]
+fn bare_interpreters_take_little_memory_and_each_as_much_as_the_others() {
+    let count = std::env::var("HYDROZOA_TEST_INTERPRETERS");
+    let count: usize = count.map_or(26, |text| text.parse().unwrap());
+    alone(PATIENCE, || {
+        for (&minor, library) in pythons() {
+            let (venv, _) = without_packages("bare", minor, library);
+            let pool = Pool::builder().venv(venv).python(library).interpreters(2).build().unwrap();
+            let mut before = Usage::of_process().unwrap();
+            let mut grow = |to: usize| {
+                let more = (to - pool.interpreters().len()) as f64;
+                pool.resize(to).unwrap();
+                let now = Usage::of_process().unwrap();
+                let grown = (now - std::mem::replace(&mut before, now)).private as f64;
+                grown / more / MIB as f64
+            };
+            let [first, last] = [grow(count / 2 + 1), grow(count)];
+            println!("3.{minor}: {first:.2} MiB, then {last:.2} for each of {count}");
+            assert!(first < 3.3 && last < 3.3, "3.{minor}: {first:.2} MiB, then {last:.2}");
+            assert!(last < 1.03 * first, "3.{minor}: {first:.2} MiB, then {last:.2}");
         }
     });
 }

@@ -74,7 +74,7 @@ fn what_a_settled_interpreter_had_is_given_back() {
                 assert!(pool.settle().unwrap()[0].written > 0);
             };
             while_another_serves(&builder, || {
-                assert_cycles(first(6), cycles(24), LIMIT, settled);
+                assert_cycles(first(4), cycles(8), LIMIT, settled);
             });
         }
     });

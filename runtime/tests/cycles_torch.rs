@@ -68,7 +68,7 @@ fn what_an_interpreter_with_its_own_torch_had_is_given_back() {
 #[test]
 fn what_an_interpreter_that_shares_torch_had_is_given_back() {
     let each = Each { bytes: 200 << 10, mappings: 0 };
-    alone(patience(), || assert_equal_cycles(TorchPolicy::Shared, SHARED, (4, 4), each));
+    alone(patience(), || assert_equal_cycles(TorchPolicy::Shared, TORCH, (4, 4), each));
 }
 
 #[test]

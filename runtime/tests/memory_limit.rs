@@ -20,6 +20,16 @@ def growing(count):
     for _ in range(count):
         array += bytes(1_000_000)
     return len(array)
+def sub_interpreters(count):
+    try:
+        import _interpreters as interpreters
+    except ImportError:
+        import _xxsubinterpreters as interpreters
+    for _ in range(count):
+        one = interpreters.create()
+        interpreters.run_string(one, 'text = [str(number) for number in range(1_000)]')
+        interpreters.destroy(one)
+    return count
 ";
 
 fn call(session: &Session, name: &str, count: i64) -> hydrozoa::Result<i64> {
@@ -50,6 +60,28 @@ fn python_that_takes_too_much_gets_a_memory_error_and_the_interpreter_goes_on() 
                     assert!(call(&one, name, modest).unwrap() >= modest);
                     assert!(call(&other, name, modest).unwrap() >= modest);
                 }
+            }
+        }
+    });
+}
+
+#[test]
+fn the_limit_stays_in_force_when_sub_interpreters_end() {
+    alone(PATIENCE, || {
+        for builder in builders(1) {
+            // CPython keeps arenas of sub-interpreters that have ended, so there is room for some.
+            let pool = builder.memory_limit(256 << 20).build().unwrap();
+            pool.register_module("eats", MODULE).unwrap();
+            let session = pool.acquire().unwrap();
+            for round in 0..4 {
+                assert_eq!(call(&session, "sub_interpreters", 3).unwrap(), 3, "round {round}");
+                assert!(call(&session, "small", 10_000).unwrap() >= 10_000, "round {round}");
+                assert!(call(&session, "growing", 20).unwrap() >= 20, "round {round}");
+                let error = call(&session, "large", 400).unwrap_err();
+                assert!(
+                    matches!(&error, Error::Python { type_name, .. } if type_name == "MemoryError"),
+                    "round {round}: {error:?}"
+                );
             }
         }
     });

@@ -2,12 +2,11 @@
 
 mod pythons;
 
-use hydrozoa::{CommandLine, Error, Pool, python};
+use hydrozoa::{CommandLine, Error, Pool};
 use hydrozoa_testkit::alone::alone;
-use pythons::{builders, pools, pythons};
+use pythons::{builders, pools, pythons, without_packages};
 use std::ffi::{c_int, c_void};
 use std::fs;
-use std::path::Path;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -107,20 +106,9 @@ fn an_exception_of_python_as_it_starts_is_told_with_type_and_text() {
 
 #[test]
 fn an_exception_behind_pythons_start_is_told_with_type_text_and_traceback() {
-    for (minor, library) in pythons() {
+    for (&minor, library) in pythons() {
         // Python itself starts, but cannot be given our own modules.
-        let venv = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("starts/3.{minor}"));
-        let packages = venv.join(format!("lib/python3.{minor}/site-packages"));
-        fs::create_dir_all(&packages).unwrap();
-        fs::create_dir_all(venv.join("bin")).unwrap();
-        let installation = python::find(Some(library)).unwrap();
-        let prefix = installation.prefix();
-        let python = prefix.join(format!("bin/python3.{minor}"));
-        let link = venv.join("bin/python");
-        let _ = fs::remove_file(&link);
-        std::os::unix::fs::symlink(&python, &link).unwrap();
-        let home = format!("home = {}/bin\nversion = 3.{minor}\n", prefix.display());
-        fs::write(venv.join("pyvenv.cfg"), home).unwrap();
+        let (venv, packages) = without_packages("starts", minor, library);
         // Not sitecustomize: Debian has one of its own in the standard library.
         fs::write(packages.join("refusing.pth"), "import refusing\n").unwrap();
         fs::write(

@@ -2,7 +2,9 @@
 
 use hydrozoa::{Builder, Pool, python};
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::fs;
+use std::os::unix;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 /// The libraries, by minor version. On a machine without any, every test fails.
@@ -35,4 +37,22 @@ pub fn builders(interpreters: usize) -> impl Iterator<Item = Builder> {
 #[allow(dead_code, reason = "not every test binary starts pools")]
 pub fn pools(interpreters: usize) -> impl Iterator<Item = Pool> {
     builders(interpreters).map(|builder| builder.build().unwrap())
+}
+
+/// A virtual environment without packages, and its directory for them. Folders of the same name are used again.
+#[allow(dead_code, reason = "most tests take installations as they are")]
+pub fn without_packages(name: &str, minor: u8, library: &Path) -> (PathBuf, PathBuf) {
+    let venv = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}/3.{minor}"));
+    let packages = venv.join(format!("lib/python3.{minor}/site-packages"));
+    fs::create_dir_all(&packages).unwrap();
+    fs::create_dir_all(venv.join("bin")).unwrap();
+    let installation = python::find(Some(library)).unwrap();
+    let prefix = installation.prefix();
+    let link = venv.join("bin/python");
+    let _ = fs::remove_file(&link);
+    unix::fs::symlink(prefix.join(format!("bin/python3.{minor}")), &link).unwrap();
+    let settings =
+        format!("home = {}/bin\ninclude-system-site-packages = false\n", prefix.display());
+    fs::write(venv.join("pyvenv.cfg"), settings).unwrap();
+    (venv, packages)
 }

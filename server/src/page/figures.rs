@@ -43,7 +43,7 @@ pub(super) fn count(count: u64) -> String {
     let digits = count.to_string();
     let mut grouped = String::new();
     for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place) % 3 == 0 {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
             // A narrow space that does not break.
             grouped.push('\u{202f}');
         }

@@ -20,8 +20,9 @@ const INTERPRETERS: usize = 4;
 const THREADS: usize = 8;
 /// What Python code of an interpreter may take.
 const CEILING: usize = 512 << 20;
-/// How long one turn of one thread may take before it counts as a deadlock.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// How many samples one turn of one thread may take before it counts as a deadlock. There is one a second. On a machine that
+/// gives this process little time, the thread that samples is late as the others are, and no turn counts as a deadlock for that.
+const PATIENCE: usize = 120;
 /// Shorter runs have no trend: heaps are still filling.
 const TREND_FROM: f64 = 300.0;
 /// Growth in KiB for each interpreter that has ended which is attributed to the allocators.
@@ -376,7 +377,7 @@ fn movable(
 fn watch(options: &Options, turns: &Turns) -> Result<Vec<(f64, f64)>> {
     let begin = Instant::now();
     let mut points = Vec::new();
-    let mut seen = [(u64::MAX, begin); THREADS];
+    let mut seen = [(u64::MAX, begin, 0); THREADS];
     while begin.elapsed().as_secs_f64() < options.seconds && !turns.stop.load(Ordering::Relaxed) {
         thread::sleep(Duration::from_secs(1));
         let minutes = begin.elapsed().as_secs_f64() / 60.0;
@@ -389,14 +390,15 @@ fn watch(options: &Options, turns: &Turns) -> Result<Vec<(f64, f64)>> {
                 kib / 1024.0
             );
         }
-        for (thread, (last, since)) in seen.iter_mut().enumerate() {
+        for (thread, (last, since, sample)) in seen.iter_mut().enumerate() {
             let now = turns.of[thread].load(Ordering::Relaxed);
             if now != *last {
-                (*last, *since) = (now, Instant::now());
-            } else if since.elapsed() > PATIENCE {
+                (*last, *since, *sample) = (now, Instant::now(), points.len());
+            } else if points.len() - *sample > PATIENCE {
                 // The thread cannot be joined: it waits for something that never happens.
                 eprintln!(
-                    "error: deadlock: thread {thread} has stood still for {PATIENCE:?} after {now} turns"
+                    "error: deadlock: thread {thread} has stood still for {:.0?} and {PATIENCE} samples after {now} turns",
+                    since.elapsed()
                 );
                 std::process::exit(1);
             }

@@ -1,8 +1,6 @@
 //! Packages as models: what they get, and what becomes of what they return.
 
-#[path = "../common/mod.rs"]
 mod common;
-mod reloads;
 
 use bytes::BytesMut;
 use common::packages::{
