@@ -15,12 +15,13 @@ pub struct Defaults {
     /// The longest that a model may take for a batch: its `execute`, coroutines included. It is interrupted then, and an
     /// instance that does not react is replaced. `None` for no limit.
     pub execution_limit: Option<Duration>,
-    /// The longest that each of `auto_complete_config`, `initialize` and `finalize` may take, the import of the model included.
+    /// The longest that each of `auto_complete_config`, `initialize` and `finalize` may take, the import of the model included, and the
+    /// load of a package and its example.
     pub initialization_limit: Option<Duration>,
     /// The most memory, in bytes, that the Python code of an instance may take
     /// ([`Builder::memory_limit`](hydrozoa::Builder::memory_limit)). `None` for what the server's builder says.
     pub memory_limit: Option<usize>,
-    /// When the interpreters of a model import.
+    /// When the interpreters of a model import. A package that carries a profile imports by that, unless this is another one.
     pub imports: ModelImports,
     /// The folder to whose disk instances are settled when they are warm ([`Interpreter::settle`](hydrozoa::Interpreter::settle)).
     pub settle: Option<PathBuf>,

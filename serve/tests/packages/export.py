@@ -16,6 +16,8 @@ from torch.package import PackageExporter
 folder = pathlib.Path(sys.argv[1])
 folder.mkdir(parents=True, exist_ok=True)
 torch.manual_seed(7)
+# What plain models take from the machine.
+machine = ("ctypes", "sys", "time", "numpy.**")
 
 
 def export(name, model, example=None, version=None, external=("torch.**", "numpy.**")):
@@ -37,7 +39,7 @@ if len(sys.argv) > 2:
             export(name, served.Version(version), (torch.zeros(2),), version)
         else:
             example = (np.zeros(2, np.float32),)
-            export(name, plain.Version(version), example, version, ("sys", "numpy.**"))
+            export(name, plain.Version(version), example, version, machine)
     sys.exit()
 
 x = torch.arange(6.0).reshape(2, 3)
@@ -54,4 +56,6 @@ export("fails", served.Fails(), (torch.zeros(1),))
 export("lists", served.Lists(), ([torch.zeros(1)],))
 export("half", served.Half(), (torch.zeros(2, 3, dtype=torch.bfloat16),))
 texts = np.array([[b"a", b"b"]], dtype=object)
-export("texts", plain.Texts(), (texts, np.ones((1, 2), np.int16)), external=("sys", "numpy.**"))
+export("texts", plain.Texts(), (texts, np.ones((1, 2), np.int16)), external=machine)
+for name, case in [("misbehaves", 0), ("loops", 1), ("sleeps", 2)]:
+    export(name, plain.Misbehaves(), (np.full(1, case, np.float32),), external=machine)

@@ -1,6 +1,8 @@
 """Models without torch."""
 
+import ctypes
 import sys
+import time
 
 import numpy as np
 
@@ -24,3 +26,23 @@ class Version:
 
     def __call__(self, x):
         return np.array([self.weight.mean(), VERSION], np.float32) + 0 * x
+
+
+class Misbehaves:
+    """Does what a number says, and says how often it was called."""
+
+    def __init__(self):
+        self.calls, self.leaked = 0, []
+
+    def __call__(self, case):
+        case = int(case[0])
+        while case == 1:
+            pass
+        if case == 2:
+            time.sleep(20)
+        if case == 3:
+            ctypes.PyDLL(None).sleep(20)
+        while case == 4:
+            self.leaked.append(bytes(1 << 20))
+        self.calls += 1
+        return np.array([self.calls], np.float32)
