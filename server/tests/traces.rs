@@ -43,6 +43,11 @@ fn named<'a>(spans: &'a [SpanData], name: &str) -> &'a SpanData {
     spans.iter().find(|span| span.name == name).unwrap_or_else(|| panic!("no {name}: {spans:#?}"))
 }
 
+/// How many executions have begun.
+fn executions(site: &Site) -> u64 {
+    site.service.server().model("m", None).unwrap().instances()[0].executions
+}
+
 fn took(span: &SpanData) -> Duration {
     span.end_time.duration_since(span.start_time).unwrap()
 }
@@ -120,12 +125,19 @@ fn a_request_is_a_span_of_its_clients_trace() {
     drop({
         use std::io::Write;
         let mut connection = site.connect();
+        let before = executions(&site);
         let body = request.to_string();
         let head = format!(
             "POST /v2/models/m/infer HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{body}",
             body.len()
         );
         connection.write_all(head.as_bytes()).unwrap();
+        // A connection that ends before the request is read is no request.
+        let deadline = Instant::now() + PATIENCE;
+        while executions(&site) == before {
+            assert!(Instant::now() < deadline, "the request does not come to an instance");
+            std::thread::sleep(Duration::from_millis(1));
+        }
         connection
     });
     let found = spans(&exporter, 1);
