@@ -11,6 +11,7 @@ mod density;
 mod digest;
 mod engines;
 mod environment;
+mod family;
 mod fuzz;
 mod gpu;
 mod interface;
@@ -24,6 +25,7 @@ mod python;
 mod pythons;
 mod quick;
 mod semver;
+mod serve;
 mod soak;
 mod speed;
 mod suite;
@@ -101,6 +103,8 @@ enum Task {
     Wheel(wheel::Arguments),
     /// The backend of Triton in a real server, beside its Python backend: answers, memory, time; with `--install` only installs it
     Triton(triton::Arguments),
+    /// Serving systems with the same models and one client: throughput, latency, memory, overload; every answer checked
+    Serve(serve::Arguments),
     /// Runs joblib's loops, scikit-learn, Dask, Ray and SPDL on interpreters, by the Python package
     Engines(engines::Arguments),
     /// Whether the published interfaces still serve the users of the last release
@@ -150,6 +154,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Install(arguments) => capi::install::run(&arguments),
         Task::Wheel(arguments) => wheel::run(&arguments),
         Task::Triton(arguments) => triton::run(&arguments),
+        Task::Serve(arguments) => serve::run(&arguments),
         Task::Engines(arguments) => engines::run(&arguments),
         Task::Semver => semver::run(),
         Task::Lock(arguments) => lock::run(&arguments),
