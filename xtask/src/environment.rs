@@ -25,6 +25,7 @@ pub struct Arguments {
 }
 
 /// A complete virtual environment.
+#[derive(Clone)]
 pub struct Environment {
     root: PathBuf,
     python: Python,
@@ -88,6 +89,17 @@ impl Environment {
     /// An environment with the clients of the server as well. Hydrozoa's interpreters never use it.
     pub fn with_clients(&self) -> Result<Self> {
         self.with("clients", lock::of(self.python.minor).clients)
+    }
+
+    /// An environment with one of the serving systems of `cargo xtask serve`.
+    pub fn with_server(&self, name: &str) -> Result<Self> {
+        let minor = self.python.minor;
+        ensure!(
+            minor == lock::SERVING,
+            "serving systems are compared with CPython 3.{}, for which their packages are pinned, and not with 3.{minor}",
+            lock::SERVING
+        );
+        self.with(name, lock::server(name))
     }
 
     /// An environment that contains the locked packages alone, and also sees the packages of this environment.

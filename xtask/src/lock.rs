@@ -29,6 +29,29 @@ const WORKLOADS: [&str; 2] = ["pandas", "tokenizers"];
 /// The clients of others that the tests of the server run.
 const CLIENTS: [&str; 2] = ["tritonclient", "geventhttpclient"];
 
+/// The one version of CPython on which serving systems are compared: the newest that all of them have.
+pub const SERVING: u8 = 11;
+
+/// The environments of `cargo xtask serve`, and what each is made for. They come before the packages of the tests, so each
+/// system has the releases that it asks for, and torch from there. The stub of Triton's Python backend reads arrays of numpy 1 only.
+const SERVERS: [(&str, &[&str]); 4] = [
+    ("triton", &["numpy==1.26.4", "tokenizers"]),
+    ("litserve", &["litserve", "httptools", "uvloop", "tokenizers", "numpy"]),
+    ("mlserver", &["mlserver", "uvloop==0.21.0", "tokenizers"]),
+    ("fastapi", &["fastapi", "uvicorn", "httptools", "uvloop", "tokenizers", "numpy"]),
+];
+
+/// The lock file of one of the environments of `cargo xtask serve`.
+pub fn server(name: &str) -> Option<&'static str> {
+    match name {
+        "triton" => Some(include_str!("../locks/triton-cp311.txt")),
+        "litserve" => Some(include_str!("../locks/litserve-cp311.txt")),
+        "mlserver" => Some(include_str!("../locks/mlserver-cp311.txt")),
+        "fastapi" => Some(include_str!("../locks/fastapi-cp311.txt")),
+        _ => None,
+    }
+}
+
 /// The lock files of a minor version, compiled into this program.
 pub struct Lock {
     /// All packages of the tests.
@@ -125,10 +148,16 @@ pub struct Arguments {
     /// Only for this CPython; without it for all, and the machine must have all
     #[arg(long, value_name = "3.N|PATH")]
     python: Option<Wanted>,
+    /// Only those of the serving systems that `cargo xtask serve` compares
+    #[arg(long, conflicts_with = "python")]
+    servers: bool,
 }
 
 /// Rewrites `xtask/locks`.
 pub fn run(arguments: &Arguments) -> Result<()> {
+    if arguments.servers {
+        return rewrite_servers(&python::find(Some(&Wanted::Minor(SERVING)))?);
+    }
     let all = || MINORS.map(Wanted::Minor).to_vec();
     let wanted = arguments.python.clone().map_or_else(all, |one| vec![one]);
     wanted.iter().try_for_each(|python| rewrite(&python::find(Some(python))?))
@@ -155,6 +184,15 @@ fn rewrite(python: &Python) -> Result<()> {
             .map(|line| format!("{line}\n"))
             .collect();
         write(minor, &format!("{kind}-cp3{minor}.txt"), &added, wanted)?;
+    }
+    if minor == SERVING { rewrite_servers(python) } else { Ok(()) }
+}
+
+fn rewrite_servers(python: &Python) -> Result<()> {
+    for (name, wanted) in SERVERS {
+        let names: Vec<String> = wanted.iter().map(|&name| name.to_owned()).collect();
+        let lines = resolve(python, &names)?;
+        write(SERVING, &format!("{name}-cp3{SERVING}.txt"), &lines, wanted)?;
     }
     Ok(())
 }
@@ -233,6 +271,22 @@ mod tests {
             assert!(lock.numpy().contains(" --hash=sha256:"), "3.{minor}");
             assert!(packages(lock.text) > if pins { 20 } else { 0 }, "3.{minor}");
         }
+    }
+
+    #[test]
+    fn the_environment_of_each_serving_system_is_pinned_and_hashed() {
+        for (name, all) in SERVERS {
+            let text = server(name).expect(name);
+            for wanted in all {
+                let pin = if wanted.contains("==") { " " } else { "==" };
+                assert!(text.contains(&format!("\n{wanted}{pin}")), "{name}: {wanted}");
+            }
+            for line in text.lines().skip(1) {
+                let (pin, hash) = line.split_once(" --hash=sha256:").expect(line);
+                assert!(pin.contains("==") && hash.len() == 64, "{name}: {line}");
+            }
+        }
+        assert_eq!(server("another"), None);
     }
 
     #[test]

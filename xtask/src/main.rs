@@ -11,6 +11,7 @@ mod density;
 mod digest;
 mod engines;
 mod environment;
+mod family;
 mod fuzz;
 mod gpu;
 mod interface;
@@ -25,6 +26,7 @@ mod python;
 mod pythons;
 mod quick;
 mod semver;
+mod serve;
 mod soak;
 mod speed;
 mod suite;
@@ -104,6 +106,8 @@ enum Task {
     Triton(triton::Arguments),
     /// The page of `hydrozoa serve` in Chromium, with models under load: what it shows, and pictures of it
     Page(page::Arguments),
+    /// Serving systems with the same models and one client: throughput, latency, memory, overload; every answer checked
+    Serve(serve::Arguments),
     /// Runs joblib's loops, scikit-learn, Dask, Ray and SPDL on interpreters, by the Python package
     Engines(engines::Arguments),
     /// Whether the published interfaces still serve the users of the last release
@@ -154,6 +158,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Install(arguments) => capi::install::run(&arguments),
         Task::Wheel(arguments) => wheel::run(&arguments),
         Task::Triton(arguments) => triton::run(&arguments),
+        Task::Serve(arguments) => serve::run(&arguments),
         Task::Engines(arguments) => engines::run(&arguments),
         Task::Semver => semver::run(),
         Task::Lock(arguments) => lock::run(&arguments),

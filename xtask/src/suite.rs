@@ -13,8 +13,8 @@ use crate::python::{self, Python};
 use crate::pythons::{self, Pythons};
 use crate::steps::{Count, Outcome, Steps};
 use crate::{
-    beside_pyo3, cache, demo, gpu, interface, large, lock, package, quick, tools, triton, wheel,
-    workloads, workspace,
+    beside_pyo3, cache, demo, gpu, interface, large, lock, package, quick, serve, tools, triton,
+    wheel, workloads, workspace,
 };
 
 /// Options of `cargo xtask test`.
@@ -185,6 +185,9 @@ fn all(
 fn long_processes(steps: &mut Steps, place: &Place<'_>) {
     steps.run("models in a real Triton, by the backend", || {
         triton::short(place.environment.base(), place.environment.root())
+    });
+    steps.run("hydrozoa serve at twice what it can do, 20 seconds", || {
+        serve::short(&place.command, place.environment, serve::SHORT)
     });
     steps.run("movables raced by 16 threads, 15 seconds", || {
         check(&mut large::race_command(&place.compare, place.environment, 15.0, false))

@@ -1,6 +1,5 @@
 //! `cargo xtask triton`: the backend in a real Triton, beside Triton's own Python backend.
 
-mod memory;
 mod server;
 
 use std::fs;
@@ -16,9 +15,10 @@ use crate::python::Python;
 use crate::steps::Outcome;
 use crate::suite::check;
 use crate::venv::{self, Venv};
-use crate::{cache, workspace};
+use crate::{cache, family, workspace};
 
-use server::{Server, Triton};
+use server::Server;
+pub use server::{Triton, free_ports};
 
 /// Options of `cargo xtask triton`.
 #[derive(clap::Args)]
@@ -98,7 +98,7 @@ pub fn short(python: &Python, venv: &Path) -> Result<Outcome> {
 }
 
 /// Builds the backend and returns its path.
-fn build(release: bool) -> Result<PathBuf> {
+pub fn build(release: bool) -> Result<PathBuf> {
     let mut command = workspace::cargo();
     command.args(["build", "--quiet", "--lib", "--package", "hydrozoa-triton"]);
     if release {
@@ -111,7 +111,7 @@ fn build(release: bool) -> Result<PathBuf> {
 }
 
 /// Puts the backend into a folder of backends.
-fn install(built: &Path, backends: &Path, as_python: bool) -> Result<()> {
+pub fn install(built: &Path, backends: &Path, as_python: bool) -> Result<()> {
     let own = backends.join("hydrozoa/libtriton_hydrozoa.so");
     put(built, &own)?;
     if as_python {
@@ -293,7 +293,7 @@ impl Both<'_> {
                 _ => place.text("time", &server, Some(model))?,
             };
             std::thread::sleep(Duration::from_secs(1));
-            measured.push((memory::of_family(server.id())?, time));
+            measured.push((family::memory(server.id())?.shares, time));
             server.end()?;
             fs::remove_dir_all(&place.folder)?;
         }

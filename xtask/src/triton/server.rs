@@ -75,12 +75,30 @@ impl Triton {
     /// Starts a server with folders of backends and of models. Its Python is that of the virtual environment, the first on PATH.
     pub fn start(
         &self,
-        [backends, models]: [PathBuf; 2],
+        folders: [PathBuf; 2],
         options: &[&str],
         venv: &Path,
         log: &Path,
     ) -> Result<Server> {
         let [http, metrics] = free_ports()?;
+        let mut command = self.command(folders, venv, [http, metrics])?;
+        command.args(options).stdin(Stdio::null());
+        let output =
+            fs::File::create(log).with_context(|| format!("creating {}", log.display()))?;
+        command.stdout(output.try_clone()?).stderr(output).process_group(0);
+        let child = command.spawn().context("starting tritonserver")?;
+        let mut server = Server { child, http, metrics, log: log.to_owned() };
+        server.wait_until_ready()?;
+        Ok(server)
+    }
+
+    /// The server's command line with all models of a folder, with the ports of HTTP and of metrics.
+    pub fn command(
+        &self,
+        [backends, models]: [PathBuf; 2],
+        venv: &Path,
+        [http, metrics]: [u16; 2],
+    ) -> Result<Command> {
         let own = std::env::var_os("PATH").unwrap_or_default();
         let path = std::iter::once(venv.join("bin")).chain(std::env::split_paths(&own));
         let mut command = venv::clean(Command::new(self.files().join("bin/tritonserver")));
@@ -92,23 +110,14 @@ impl Triton {
             "--http-address=127.0.0.1",
             "--metrics-address=127.0.0.1",
         ]);
-        command
-            .args(options)
-            .arg(format!("--http-port={http}"))
-            .arg(format!("--metrics-port={metrics}"));
+        command.arg(format!("--http-port={http}")).arg(format!("--metrics-port={metrics}"));
         command.env("PATH", std::env::join_paths(path)?);
         // The library's folder of the stub of the Python backend, and that of the base Python.
         let library = libpython(venv)?;
         let search = [self.folder.join("nvidia_pytriton.libs"), library];
         command.env("LD_LIBRARY_PATH", std::env::join_paths(search)?);
-        command.env("OMP_NUM_THREADS", "1").stdin(Stdio::null());
-        let output =
-            fs::File::create(log).with_context(|| format!("creating {}", log.display()))?;
-        command.stdout(output.try_clone()?).stderr(output).process_group(0);
-        let child = command.spawn().context("starting tritonserver")?;
-        let mut server = Server { child, http, metrics, log: log.to_owned() };
-        server.wait_until_ready()?;
-        Ok(server)
+        command.env("OMP_NUM_THREADS", "1");
+        Ok(command)
     }
 }
 
@@ -120,7 +129,8 @@ fn libpython(venv: &Path) -> Result<PathBuf> {
     Ok(PathBuf::from(String::from_utf8_lossy(&output.stdout).trim()))
 }
 
-fn free_ports() -> Result<[u16; 2]> {
+/// Two ports that nobody listens at.
+pub fn free_ports() -> Result<[u16; 2]> {
     // Both are open at the same time, so they are two.
     let [one, other] = [0, 0].map(|port| TcpListener::bind((Ipv4Addr::LOCALHOST, port)));
     Ok([one?.local_addr()?.port(), other?.local_addr()?.port()])

@@ -27,7 +27,10 @@ pub struct Options {
 /// What was measured.
 #[derive(Serialize)]
 pub struct Report {
+    /// In the time that counts.
     requests: usize,
+    /// With those before.
+    all_requests: usize,
     seconds: f64,
     throughput: f64,
     p50_ms: f64,
@@ -45,17 +48,20 @@ pub async fn run(options: &Options, target: Target, cases: Cases) -> Result<Repo
             local.spawn_local(one_connection(connection, target, cases, begin, end))
         })
         .collect();
-    let mut total = Samples::default();
+    let (mut total, mut all_requests) = (Samples::default(), 0);
     local
         .run_until(async {
             for task in tasks {
-                total.merge(task.await.context("a connection's task")??);
+                let (samples, all) = task.await.context("a connection's task")??;
+                total.merge(samples);
+                all_requests += all;
             }
             Ok::<_, anyhow::Error>(())
         })
         .await?;
     Ok(Report {
         requests: total.latencies_us.len(),
+        all_requests,
         seconds: total.seconds,
         throughput: total.throughput(),
         p50_ms: total.latency_ms(0.5),
@@ -70,7 +76,7 @@ async fn one_connection(
     cases: Rc<Cases>,
     begin: Instant,
     end: Instant,
-) -> Result<Samples> {
+) -> Result<(Samples, usize)> {
     let mut connection = target.connect().await?;
     let mut samples = Samples::default();
     let mut index = first;
@@ -92,5 +98,5 @@ async fn one_connection(
         index += 1;
     }
     samples.seconds = begin.elapsed().as_secs_f64();
-    Ok(samples)
+    Ok((samples, index - first))
 }

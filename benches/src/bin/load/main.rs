@@ -8,6 +8,7 @@ mod closed;
 mod open;
 
 use std::path::PathBuf;
+use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Result;
@@ -43,8 +44,18 @@ enum Kind {
     Open(open::Options),
 }
 
-fn main() -> Result<()> {
-    let arguments = Arguments::parse();
+fn main() -> ExitCode {
+    match run(&Arguments::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // Whoever started the client shows its words; a stack of its own tasks says nothing of the server.
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: &Arguments) -> Result<()> {
     let cases = Cases::read(&arguments.cases, arguments.style)?;
     let target = Target::new(arguments.port, &arguments.path, &cases)?;
     // One thread: a client that takes little leaves the processors to the server.
