@@ -163,6 +163,8 @@ fn an_instance_that_does_not_react_is_replaced() {
         assert!(!ready.load(Ordering::SeqCst));
         until("ready again", || server.is_ready(&name, ""));
         assert_eq!((model.replacements(), model.problem()), (1, None));
+        let restarts: u64 = model.instances().iter().map(|instance| instance.restarts).sum();
+        assert_eq!(restarts, 1);
         assert!(load.end() > 0);
     }
     assert!(healthy.is_ready());

@@ -2,6 +2,7 @@
 //!
 //! A test that passes in as many plain processes at once has to pass in every copy. The `hydrozoa` command runs the copies.
 
+mod page;
 mod report;
 mod sides;
 mod suite;
@@ -19,7 +20,7 @@ use crate::venv::Venv;
 use crate::{cache, digest, workspace};
 use sides::Sides;
 use suite::{Shard, Suite};
-use verdict::{Plain, Verdict};
+use verdict::{Difference, Plain, Verdict};
 
 /// Options of `cargo xtask suites`.
 #[derive(clap::Args, Clone)]
@@ -68,6 +69,9 @@ pub struct Arguments {
     /// Leave the virtual environments in the cache, and use those that an earlier run left
     #[arg(long)]
     keep: bool,
+    /// Write the figures to docs/faithful.md
+    #[arg(long, conflicts_with = "files")]
+    page: bool,
 }
 
 impl Arguments {
@@ -101,8 +105,14 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     };
     let mut failed = Vec::new();
     for suite in suites {
-        let total = Run::prepare(arguments, &python, &command, &suite)?.all()?;
+        let run = Run::prepare(arguments, &python, &command, &suite)?;
+        let (total, differences) = run.all()?;
         println!("{}: {}", suite.name(), total.words());
+        if arguments.page {
+            let title = format!("{}, CPython 3.{}", suite.name(), python.minor);
+            let found = page::Found { title, total: &total, differences: &differences };
+            page::write(&workspace::root().join("docs/faithful.md"), &found)?;
+        }
         if total.again + total.deaths > 0 {
             failed.push(suite.name());
         }
@@ -131,6 +141,12 @@ impl Total {
         self.again += again;
         self.once += verdict.differences.len() - again;
         self.deaths += verdict.deaths.len();
+    }
+
+    /// As a row of a table.
+    fn row(&self, title: &str) -> String {
+        let Self { tests, passing, once, again, deaths } = self;
+        format!("| {title} | {tests} | {passing} | {again} | {once} | {deaths} |")
     }
 
     fn words(&self) -> String {
@@ -207,8 +223,10 @@ impl<'a> Run<'a> {
         })
     }
 
-    fn all(&self) -> Result<Total> {
+    /// Every shard, each with a line of its own: the counts, and the tests that differ.
+    fn all(&self) -> Result<(Total, Vec<Difference>)> {
         let mut total = Total::default();
+        let mut differences = Vec::new();
         for shard in &self.shards {
             let start = std::time::Instant::now();
             let (plain, verdict) = self.shard(shard)?;
@@ -233,8 +251,9 @@ impl<'a> Run<'a> {
                 let often = if difference.again { "twice" } else { "once" };
                 println!("  {often}: {}: {}", difference.test, difference.what);
             }
+            differences.extend(verdict.differences);
         }
-        Ok(total)
+        Ok((total, differences))
     }
 
     /// What an earlier run kept, or a new run.
