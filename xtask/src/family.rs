@@ -97,7 +97,7 @@ mod tests {
             .process_group(0)
             .spawn()
             .expect("sh starts");
-        let pages = vec![1_u8; 32 << 20];
+        let pages = std::hint::black_box(vec![1_u8; 32 << 20]);
         let count = || memory(child.id()).map_or(0, |memory| memory.processes);
         let is_seen = (0..1000).any(|_| {
             std::thread::sleep(Duration::from_millis(10));
@@ -108,7 +108,7 @@ mod tests {
         let killed = Command::new("kill").args(["-KILL", "--", &group]).status();
         child.wait().expect("the child has ended");
         assert!(is_seen && killed.is_ok_and(|status| status.success()));
-        assert!(with.processes >= before.processes + 2, "{before:?} {with:?}");
+        assert!(with.processes >= 3, "{with:?}");
         assert!(with.own > before.own + 30.0, "{before:?} {with:?}");
         assert!(with.shares >= with.own && pages[4096] == 1);
     }
