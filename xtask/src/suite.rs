@@ -25,8 +25,8 @@ pub struct Arguments {
     /// Only what needs no torch, in a few minutes: for work in progress
     #[arg(long, conflicts_with_all = ["repetitions", "python"])]
     quick: bool,
-    /// How often the program in four copies is run under each policy
-    #[arg(long, value_name = "N", default_value_t = 20)]
+    /// How often the programs in several copies are run under each policy; 20 before a release
+    #[arg(long, value_name = "N", default_value_t = 8)]
     repetitions: usize,
 }
 
