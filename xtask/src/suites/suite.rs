@@ -154,9 +154,15 @@ fn modules(python: &Path, only: &[String]) -> Result<Vec<Shard>> {
     let output = Command::new(python).args(["-I", "-c", program]).output().context("python")?;
     ensure!(output.status.success(), "{} has no package `test`", python.display());
     let text = String::from_utf8_lossy(&output.stdout);
-    let names = text.lines().filter(|name| selected(name, only));
-    let shard = |(number, name)| Shard { number, names: vec![format!("test.{name}")] };
-    Ok((1..).zip(names).map(shard).collect())
+    let names = text.lines().map(|name| format!("test.{name}")).filter(|name| selected(name, only));
+    let shard = |(number, name)| Shard { number, names: vec![name] };
+    let shards: Vec<_> = (1..).zip(names).map(shard).collect();
+    ensure!(
+        !shards.is_empty(),
+        "cpython: no module of `test` has a name with {}",
+        only.join(" or ")
+    );
+    Ok(shards)
 }
 
 #[cfg(test)]
