@@ -195,6 +195,28 @@ fn a_heap_that_is_left_has_zeros_that_nobody_else_gets() {
 }
 
 #[test]
+fn heaps_that_are_left_become_few_mappings() {
+    let all: Vec<_> = (0..400).map(|_| heap()).collect();
+    for heap in &all {
+        // SAFETY: the block has so many bytes; nobody uses it afterwards.
+        unsafe {
+            heap.allocate(64).cast::<u64>().write_volatile(1);
+            heap.leave();
+        }
+    }
+    let starts: Vec<usize> = all.iter().map(|heap| heap.used().start).collect();
+    let (first, last) = (starts.iter().min().unwrap(), starts.iter().max().unwrap());
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    let start = |line: &str| usize::from_str_radix(line.split('-').next()?, 16).ok();
+    let lines: Vec<_> = maps
+        .lines()
+        .filter(|line| start(line).is_some_and(|it| (first..=last).contains(&&it)))
+        .collect();
+    // Other tests have heaps in between.
+    assert!(lines.len() < 24, "{lines:#?}");
+}
+
+#[test]
 fn a_heap_is_given_back_while_threads_that_have_used_it_end() {
     for _ in 0..200 {
         let heap = heap();

@@ -22,30 +22,87 @@ const PAGE: usize = 4096;
 static HEAPS: [AtomicPtr<Heap>; 1 << (47 - SHIFT)] =
     [const { AtomicPtr::new(ptr::null_mut()) }; 1 << (47 - SHIFT)];
 
-/// So many windows are reserved side by side: those that are left become one mapping.
+/// So many windows are reserved at once.
 const AT_ONCE: usize = 16;
 
-/// The windows that are reserved and nobody's.
-static STOCK: Leaf<Range<usize>> = Leaf::new(0..0);
+/// How far below the mappings of the process the windows begin. What lies between is nobody's: the kernel puts mappings one
+/// below the other, from the top, and programs and their heap tens of TiB below (x86-64, Documentation/arch/x86/x86_64/mm.rst).
+const BELOW: usize = 24 << 40;
 
-/// Addresses for so many windows.
-fn reserved(windows: usize) -> Option<Range<usize>> {
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-    let length = windows * LENGTH;
-    // SAFETY: a mapping at an address of the kernel's choice replaces nothing.
-    let mapped =
-        unsafe { libc::mmap(ptr::null_mut(), length + LENGTH, libc::PROT_NONE, flags, -1, 0) };
-    if mapped == libc::MAP_FAILED {
+/// The windows that are reserved and nobody's, and where further ones shall begin.
+static STOCK: Leaf<Stock> = Leaf::new(Stock { windows: 0..0, next: None });
+
+/// Reserved windows are side by side, as far as the kernel has it so: those that are left become one mapping.
+struct Stock {
+    windows: Range<usize>,
+    next: Option<usize>,
+}
+
+impl Stock {
+    /// Takes the first window, and reserves some if there is none.
+    fn take(&mut self) -> Option<usize> {
+        if self.windows.is_empty() {
+            self.windows = self.reserve(AT_ONCE).or_else(|| self.reserve(1))?;
+        }
+        let start = self.windows.start;
+        self.windows.start += LENGTH;
+        Some(start)
+    }
+
+    /// Addresses for so many windows.
+    fn reserve(&mut self, windows: usize) -> Option<Range<usize>> {
+        let length = windows * LENGTH;
+        let next = match self.next {
+            Some(next) => next,
+            None => anywhere()?.checked_sub(BELOW)?.next_multiple_of(LENGTH),
+        };
+        let reserved = side_by_side(next, length).or_else(|| elsewhere(length))?;
+        self.next = Some(reserved.end);
+        Some(reserved)
+    }
+}
+
+/// Maps addresses that nobody can use yet.
+fn map(wanted: usize, length: usize, further: c_int) -> Option<usize> {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | further;
+    let wanted = ptr::with_exposed_provenance_mut(wanted);
+    // SAFETY: a mapping at an address of the kernel's choice, or at a free one, replaces nothing.
+    let mapped = unsafe { libc::mmap(wanted, length, libc::PROT_NONE, flags, -1, 0) };
+    (mapped != libc::MAP_FAILED).then(|| mapped.expose_provenance())
+}
+
+/// Gives a part of a mapping back, which nobody knows.
+fn unmap(part: Range<usize>) {
+    if !part.is_empty() {
+        // SAFETY: whoever calls has mapped it, and nobody else knows its addresses.
+        unsafe { libc::munmap(ptr::with_exposed_provenance_mut(part.start), part.len()) };
+    }
+}
+
+/// Where the kernel would put a mapping.
+fn anywhere() -> Option<usize> {
+    let mapped = map(0, PAGE, 0)?;
+    unmap(mapped..mapped + PAGE);
+    Some(mapped)
+}
+
+/// Addresses from `start` on, if they are free.
+fn side_by_side(start: usize, length: usize) -> Option<Range<usize>> {
+    let mapped = map(start, length, libc::MAP_FIXED_NOREPLACE)?;
+    // A kernel before 4.17 does not know the flag, and takes the address for a wish (mmap(2)).
+    if mapped != start {
+        unmap(mapped..mapped + length);
         return None;
     }
-    let mapped = mapped.expose_provenance();
+    Some(start..start + length)
+}
+
+/// Addresses of the kernel's choice.
+fn elsewhere(length: usize) -> Option<Range<usize>> {
+    let mapped = map(0, length + LENGTH, 0)?;
     let start = mapped.next_multiple_of(LENGTH);
-    for rest in [mapped..start, start + length..mapped + length + LENGTH] {
-        if !rest.is_empty() {
-            // SAFETY: a part of the mapping, which nobody knows.
-            unsafe { libc::munmap(ptr::with_exposed_provenance_mut(rest.start), rest.len()) };
-        }
-    }
+    unmap(mapped..start);
+    unmap(start + length..mapped + length + LENGTH);
     Some(start..start + length)
 }
 
@@ -59,13 +116,7 @@ pub(super) struct Window {
 impl Window {
     /// A window, if the kernel grants it: there may be a limit on address space (`RLIMIT_AS`).
     pub(super) fn reserve() -> Option<&'static Self> {
-        let start = STOCK.with(|stock| {
-            if Range::is_empty(stock) {
-                *stock = reserved(AT_ONCE).or_else(|| reserved(1))?;
-            }
-            stock.end -= LENGTH;
-            Some(stock.end)
-        })?;
+        let start = STOCK.with(Stock::take)?;
         (start >> SHIFT < HEAPS.len())
             .then(|| &*Box::leak(Box::new(Self { start, used: AtomicUsize::new(0) })))
     }
