@@ -1,9 +1,10 @@
 //! `cargo xtask serve`: serving systems with the same models, asked by the same client, in one run.
 
+mod faults;
+mod long;
 mod measure;
 mod overload;
 mod page;
-mod plot;
 mod repository;
 mod results;
 mod running;
@@ -89,6 +90,10 @@ enum Part {
     Ten,
     /// `hydrozoa serve` at twice what it can do
     Overload,
+    /// A healthy model of `hydrozoa serve` beside faulty ones
+    Faults,
+    /// 1,000 reloads of a package under load, 10,000 malformed requests over each protocol
+    Tests,
 }
 
 pub fn run(arguments: &Arguments) -> Result<()> {
@@ -124,7 +129,7 @@ fn measured(arguments: &Arguments) -> Result<Results> {
     };
     let full = arguments.full;
     let is_wanted = |part: Part| match &arguments.parts[..] {
-        [] => full || part != Part::Ten,
+        [] => full || !matches!(part, Part::Ten | Part::Tests),
         some => some.contains(&part),
     };
     let turns = Turns {
@@ -182,6 +187,17 @@ fn measured(arguments: &Arguments) -> Result<Results> {
         results.overload.push(found);
         results.write(&path)?;
     }
+    if is_wanted(Part::Faults) {
+        place.options = faults::options();
+        place.has_faults = true;
+        prepare(&place, &[faults::HEALTHY])?;
+        let (seconds, rounds) = if full { (10.0, 3) } else { (2.0, 2) };
+        results.faults = faults::faults((&place, &client), seconds, rounds)?;
+        results.write(&path)?;
+    }
+    if is_wanted(Part::Tests) {
+        long::run(&place.hydrozoa)?;
+    }
     eprintln!("the results are in {}", path.display());
     Ok(results)
 }
@@ -223,6 +239,7 @@ fn install(systems: &[System], models: &[&str]) -> Result<Place> {
         folder: cache::root()?.join(format!("serve-cp3{}", lock::SERVING)),
         options: Vec::new(),
         parameters: Vec::new(),
+        has_faults: false,
     };
     prepare(&place, models)?;
     Ok(place)
@@ -254,6 +271,7 @@ pub fn short(hydrozoa: &Path, environment: &Environment, seconds: f64) -> Result
         folder: scratch.path().to_owned(),
         options: overload::options(),
         parameters: Vec::new(),
+        has_faults: false,
     };
     prepare(&place, &[WORK])?;
     let client = workspace::build("hydrozoa-benches", "load")?;

@@ -7,13 +7,10 @@ use std::path::Path;
 use anyhow::{Context, Result};
 
 use super::overload;
-use super::plot::{Bars, number_text};
 use super::results::{Results, Window};
 use super::system::System;
-
-/// The lines between which the page has the tables.
-const MARKS: [&str; 2] =
-    ["<!-- cargo xtask serve: begin -->\n", "<!-- cargo xtask serve: end -->\n"];
+use crate::plot::{Bars, number_text};
+use crate::section;
 
 /// The models as readers know them.
 pub fn title(model: &str) -> &str {
@@ -28,23 +25,17 @@ pub fn title(model: &str) -> &str {
 
 /// Replaces the tables of a page, and writes its plots to the folder `serving` beside it.
 pub fn write(page: &Path, results: &Results) -> Result<()> {
-    let text = fs::read_to_string(page).with_context(|| format!("reading {}", page.display()))?;
-    let text = replaced(&text, results).with_context(|| page.display().to_string())?;
     let folder = page.with_file_name("serving");
     fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
     for (name, plot) in plots(results) {
         let path = folder.join(name);
         fs::write(&path, plot).with_context(|| format!("writing {}", path.display()))?;
     }
-    fs::write(page, text).with_context(|| format!("writing {}", page.display()))
+    section::write(page, "serve", |_| section_of(results))
 }
 
-fn replaced(page: &str, results: &Results) -> Result<String> {
-    let [begin, end] = MARKS;
-    let (before, rest) =
-        page.split_once(begin).with_context(|| format!("the page has no line {begin}"))?;
-    let (_, after) = rest.split_once(end).with_context(|| format!("the page has no line {end}"))?;
-    Ok(format!("{before}{begin}{}\n{end}{after}", text(results)))
+fn section_of(results: &Results) -> String {
+    format!("{}\n", text(results))
 }
 
 /// All tables, with links to the plots.
@@ -73,6 +64,7 @@ pub fn text(results: &Results) -> String {
     for overload in &results.overload {
         let _ = writeln!(text, "\nOverload: {}.", overload::words(overload));
     }
+    faults(&mut text, results);
     targets(&mut text, results);
     text
 }
@@ -150,6 +142,26 @@ fn memory(text: &mut String, results: &Results) {
     }
     if results.systems().iter().any(|system| results.further(system, "mobilenet").is_some()) {
         let _ = writeln!(text, "\n![memory of instances](serving/memory.svg)");
+    }
+}
+
+/// A healthy model beside faulty ones.
+fn faults(text: &mut String, results: &Results) {
+    let Some(first) = results.faults.first() else { return };
+    let _ = writeln!(
+        text,
+        "\n**Faults**: latency of a model that returns its input, one connection, beside a faulty model that is asked all the time and by itself. \
+         {} windows of {} s of each kind, in turns; medians. All answers of the healthy model were right.\n\n\
+         | the faulty model | p50 / p99 beside, ms | p50 / p99 without, ms | answers of the faulty one |\n|---|---:|---:|---|",
+        first.rounds, first.seconds
+    );
+    for fault in &results.faults {
+        let answers: Vec<_> =
+            fault.statuses.iter().map(|(status, count)| format!("{count} x {status}")).collect();
+        let [beside, without] = [fault.beside, fault.without]
+            .map(|it| format!("{} / {}", number_text(it.p50_ms), number_text(it.p99_ms)));
+        let _ =
+            writeln!(text, "| {} | {beside} | {without} | {} |", fault.fault, answers.join(", "));
     }
 }
 
@@ -305,6 +317,7 @@ mod tests {
                 taken("triton-python", 2, 200.0),
             ],
             overload: Vec::new(),
+            faults: Vec::new(),
         }
     }
 
@@ -319,20 +332,11 @@ mod tests {
     }
 
     #[test]
-    fn a_page_without_marks_is_refused_and_one_with_them_keeps_its_words() {
-        let page = format!("head\n{}old\n{}tail\n", MARKS[0], MARKS[1]);
-        let new = replaced(&page, &results()).expect("its marks");
-        assert!(new.starts_with("head\n") && new.ends_with("tail\n") && !new.contains("old\n"));
-        assert_eq!(replaced(&new, &results()).expect("its marks"), new);
-        assert!(replaced("no marks", &results()).is_err());
-    }
-
-    #[test]
     fn the_manual_has_the_tables_and_plots_of_the_results_beside_it() {
         let docs = workspace::root().join("docs");
         let results = Results::read(&docs.join("serving/results.json")).expect("results");
         let page = fs::read_to_string(docs.join("serving.md")).expect("the page");
-        let made = replaced(&page, &results).expect("its marks");
+        let made = section::replaced(&page, "serve", |_| section_of(&results)).expect("its marks");
         assert!(
             page == made,
             "`cargo xtask serve --from docs/serving/results.json --page` writes it"

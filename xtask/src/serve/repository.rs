@@ -6,6 +6,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
+use super::faults::{CONFIGURATION, FAULTS};
 use super::system::{Parameter, Place, Served};
 
 /// Inputs and outputs of a model, as `case.json` describes them.
@@ -61,6 +62,18 @@ pub fn triton(
         fs::copy(scripts.join("triton_model.py"), place.join("1/model.py"))
             .context("copying a model")?;
         fs::write(place.join("config.pbtxt"), &config).context("writing a configuration")?;
+    }
+    Ok(())
+}
+
+/// The faulty models, beside others.
+pub fn faults(to: &Path) -> Result<()> {
+    for (name, _) in FAULTS {
+        let place = to.join(name);
+        fs::create_dir_all(place.join("1")).context("making a model's folder")?;
+        fs::copy(Place::scripts().join(format!("faults/{name}.py")), place.join("1/model.py"))
+            .with_context(|| format!("copying {name}"))?;
+        fs::write(place.join("config.pbtxt"), CONFIGURATION).context("writing a configuration")?;
     }
     Ok(())
 }

@@ -1,5 +1,6 @@
 //! What was measured, as it is kept in a file. Tables and plots are made of it alone.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
@@ -17,6 +18,8 @@ pub struct Results {
     pub windows: Vec<Window>,
     pub memory: Vec<Taken>,
     pub overload: Vec<Overload>,
+    #[serde(default)]
+    pub faults: Vec<Fault>,
 }
 
 /// Where it was measured.
@@ -80,6 +83,27 @@ pub struct Overload {
     pub before_mib: f64,
     pub quarter_mib: f64,
     pub most_mib: f64,
+}
+
+/// A healthy model beside a faulty one, and by itself.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Fault {
+    pub fault: String,
+    /// Seconds of a window, and how many there were of each kind.
+    pub seconds: f64,
+    pub rounds: usize,
+    /// How often each status was the answer of the faulty one.
+    pub statuses: BTreeMap<u16, usize>,
+    pub without: Latency,
+    pub beside: Latency,
+}
+
+/// Medians over windows.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+pub struct Latency {
+    pub requests: usize,
+    pub p50_ms: f64,
+    pub p99_ms: f64,
 }
 
 impl Machine {

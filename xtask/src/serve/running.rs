@@ -78,6 +78,11 @@ impl Running {
             && answer.ends_with(b"200")
     }
 
+    /// Where it listens.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
     /// The last lines that the system has written.
     pub fn log(&self) -> String {
         let text = fs::read(self.scratch.path().join("log")).unwrap_or_default();

@@ -144,6 +144,8 @@ pub struct Place {
     pub options: Vec<String>,
     /// Parameters of the models of `hydrozoa serve`.
     pub parameters: Vec<Parameter>,
+    /// Whether the repository of `hydrozoa serve` has the faulty models too.
+    pub has_faults: bool,
 }
 
 /// A parameter of a model's configuration.
@@ -192,6 +194,9 @@ impl Place {
                     parameters.insert(0, "HYDROZOA_IMPORTS=recorded".parse()?);
                 }
                 repository::triton(&repository, served, "python", &self.folder, &parameters)?;
+                if self.has_faults {
+                    repository::faults(&repository)?;
+                }
                 let policy = if system.is_for_torch() { "shared" } else { "isolated" };
                 let mut command = Command::new(&self.hydrozoa);
                 command.arg("serve").arg(&repository).arg("--venv").arg(self.models.root());

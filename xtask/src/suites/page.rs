@@ -2,17 +2,13 @@
 //!
 //! A run replaces what the page says of its suite and its Python, and leaves the rest as it is.
 
-use std::fs;
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
 use super::Total;
 use super::verdict::Difference;
-
-/// The lines between which the page has the figures.
-const MARKS: [&str; 2] =
-    ["<!-- cargo xtask suites: begin -->\n", "<!-- cargo xtask suites: end -->\n"];
+use crate::section;
 
 const HEAD: &str = "| suite | tests | pass in plain python | do not pass in copies, twice | once | processes that died |\n\
     |---|---:|---:|---:|---:|---:|\n";
@@ -27,24 +23,16 @@ pub struct Found<'a> {
 
 /// Writes what a run has found to the page.
 pub fn write(page: &Path, found: &Found<'_>) -> Result<()> {
-    let text = fs::read_to_string(page).with_context(|| format!("reading {}", page.display()))?;
-    let text = replaced(&text, found).with_context(|| page.display().to_string())?;
-    fs::write(page, text).with_context(|| format!("writing {}", page.display()))
+    section::write(page, "suites", |old| changed(old, found))
 }
 
-fn replaced(page: &str, found: &Found<'_>) -> Result<String> {
-    let [begin, end] = MARKS;
-    let (before, rest) =
-        page.split_once(begin).with_context(|| format!("the page has no line {begin}"))?;
-    let (old, after) =
-        rest.split_once(end).with_context(|| format!("the page has no line {end}"))?;
+fn changed(old: &str, found: &Found<'_>) -> String {
     let Found { title, total, differences } = found;
-    let rows = [total.row(title)];
     let lines: Vec<String> = differences.iter().map(|one| line(title, one)).collect();
-    let rows = merged(old, &format!("| {title} |"), &rows);
+    let rows = merged(old, &format!("| {title} |"), &[total.row(title)]);
     let lines = merged(old, &format!("- {title}: "), &lines);
     let lines = if lines.is_empty() { lines } else { format!("\n{lines}") };
-    Ok(format!("{before}{begin}{HEAD}{rows}{lines}{end}{after}"))
+    format!("{HEAD}{rows}{lines}")
 }
 
 /// The page's lines of the same kind, in order, with those that begin with `own` replaced.
@@ -70,8 +58,6 @@ mod tests {
 
     #[test]
     fn a_run_replaces_its_own_figures_and_leaves_the_others() {
-        let [begin, end] = MARKS;
-        let page = format!("before\n{begin}{end}after\n");
         let differs = |test: &str, again| Difference {
             test: test.to_owned(),
             what: "copy 1: failed:\nwhy".to_owned(),
@@ -79,16 +65,13 @@ mod tests {
         };
         let run = |page: &str, title: &str, tests, differences: &[Difference]| {
             let total = Total { tests, passing: tests, ..Total::default() };
-            let title = title.to_owned();
-            replaced(page, &Found { title, total: &total, differences }).unwrap()
+            changed(page, &Found { title: title.to_owned(), total: &total, differences })
         };
-        let page = run(&page, "numpy, CPython 3.12", 5, &[differs("a", true)]);
+        let page = run("", "numpy, CPython 3.12", 5, &[differs("a", true)]);
         let page = run(&page, "cpython, CPython 3.12", 9, &[]);
         let page = run(&page, "numpy, CPython 3.12", 7, &[differs("b", false)]);
         let rows = "| cpython, CPython 3.12 | 9 | 9 | 0 | 0 | 0 |\n| numpy, CPython 3.12 | 7 | 7 | 0 | 0 | 0 |\n";
         let line = "- numpy, CPython 3.12: `b`, once: copy 1: failed: why\n";
-        assert_eq!(page, format!("before\n{begin}{HEAD}{rows}\n{line}{end}after\n"));
-        let nothing = Found { title: String::new(), total: &Total::default(), differences: &[] };
-        assert!(replaced("no marks", &nothing).is_err());
+        assert_eq!(page, format!("{HEAD}{rows}\n{line}"));
     }
 }

@@ -30,4 +30,10 @@ impl Machine {
             memory_gib: kib / f64::from(1 << 20),
         }
     }
+
+    /// In a line.
+    pub fn words(&self) -> String {
+        let Self { processor, cores, kernel, memory_gib } = self;
+        format!("{cores} cores ({processor}, {memory_gib:.0} GiB, Linux {kernel})")
+    }
 }

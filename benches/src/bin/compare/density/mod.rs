@@ -18,6 +18,7 @@ use hydrozoa_measure::models::manifest;
 use hydrozoa_measure::samples::{Samples, median};
 
 use crate::Place;
+use crate::machine::Machine;
 use group::Footprint;
 pub use kind::Kind;
 pub use pool::Options as PoolOptions;
@@ -146,6 +147,14 @@ impl Run<'_> {
                 break Stop::Slow;
             }
         };
+        // One that did not start has a row too.
+        if rows.is_empty() {
+            let contender = self.kind.label().to_owned();
+            rows.push(Row { limit_gib: self.limit, contender, ..Row::default() });
+        }
+        if let Some(last) = rows.last_mut() {
+            last.stop = table::reason(&stop);
+        }
         let outcome = Outcome { limit: self.limit, kind: self.kind, served, stop, rows };
         eprintln!("  {}", table::words(&outcome));
         Ok(outcome)
@@ -201,6 +210,7 @@ impl Run<'_> {
         let seconds = |of: fn(&Grown) -> f64| median(&grown.iter().map(of).collect::<Vec<_>>());
         let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
         Row {
+            machine: Machine::this().words(),
             limit_gib: self.limit,
             contender: self.kind.label().to_owned(),
             workers,
@@ -215,6 +225,7 @@ impl Run<'_> {
             free_throughput: middle(other, Samples::throughput),
             free_p99_ms: middle(other, p99),
             wrong: own.iter().chain(other).map(|samples| samples.wrong).sum(),
+            stop: String::new(),
         }
     }
 }

@@ -9,6 +9,7 @@ use serde::Serialize;
 /// Medians over the rounds.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Row {
+    pub machine: String,
     pub limit_gib: f64,
     pub contender: String,
     pub workers: usize,
@@ -29,6 +30,8 @@ pub struct Row {
     pub free_p99_ms: f64,
     /// Outputs that differ from plain python's.
     pub wrong: usize,
+    /// Why a contender got no further worker, in its last row.
+    pub stop: String,
 }
 
 impl fmt::Display for Row {

@@ -44,7 +44,7 @@ pub fn words(outcome: &Outcome) -> String {
     format!("{} workers are served: {}", outcome.served, reason(&outcome.stop))
 }
 
-fn reason(stop: &Stop) -> String {
+pub fn reason(stop: &Stop) -> String {
     match stop {
         Stop::Failed(reason) => reason.clone(),
         Stop::Slow => format!("p99 is more than {} times that without a limit", super::SLOWER),

@@ -1,6 +1,8 @@
 //! `cargo xtask density`: how many workers with torch serve a model in a given amount of memory, and what each costs.
 
-use std::path::PathBuf;
+mod page;
+
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
@@ -16,6 +18,12 @@ pub struct Arguments {
     /// Write every measurement to this file, as CSV
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
+    /// Write tables and plots to docs/performance.md, and the measurements beside it
+    #[arg(long)]
+    page: bool,
+    /// Measure nothing: read what an earlier run has written
+    #[arg(long, value_name = "FILE", requires = "page", conflicts_with = "csv")]
+    from: Option<PathBuf>,
     /// Options of `compare density`, after `--`: limits, contenders, seconds, rounds
     #[arg(last = true, value_name = "OPTION")]
     options: Vec<String>,
@@ -23,6 +31,29 @@ pub struct Arguments {
 
 /// Sets up, exports the model and compares. Needs the right to make control groups. Returns an error if an output differs.
 pub fn run(arguments: &Arguments) -> Result<()> {
+    let docs = workspace::root().join("docs");
+    let kept = docs.join("performance/density.csv");
+    let written = match (&arguments.from, &arguments.csv) {
+        (Some(path), _) => path.clone(),
+        (None, csv) => {
+            let scratch = workspace::target()?.join("density.csv");
+            let path = csv.as_ref().unwrap_or(&scratch);
+            measure(arguments, path)?;
+            path.clone()
+        }
+    };
+    if arguments.page {
+        let rows = page::read(&written)?;
+        page::write(&docs.join("performance.md"), &rows)?;
+        if written.canonicalize().ok() != kept.canonicalize().ok() {
+            std::fs::copy(&written, &kept)
+                .with_context(|| format!("writing {}", kept.display()))?;
+        }
+    }
+    Ok(())
+}
+
+fn measure(arguments: &Arguments, csv: &Path) -> Result<()> {
     let environment = Environment::prepare(&arguments.environment)?;
     let compare = workspace::build("hydrozoa-benches", "compare")?;
     let models = demo::export(&environment)?;
@@ -30,9 +61,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     command.arg("density").arg("--manifest").arg(models.join("manifest.json"));
     command.arg("--venv").arg(environment.root());
     command.arg("--worker").arg(workspace::root().join("benches/python/density.py"));
-    if let Some(path) = &arguments.csv {
-        command.arg("--csv").arg(path);
-    }
+    command.arg("--csv").arg(csv);
     let status = command.args(&arguments.options).status().context("starting the comparison")?;
     if !status.success() {
         bail!("the comparison failed");

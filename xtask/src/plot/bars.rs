@@ -1,6 +1,8 @@
-//! Plots as SVG: groups of bars.
+//! Groups of bars.
 
 use std::fmt::Write as _;
+
+use super::{COLOURS, escaped, number_text};
 
 /// Bars in groups. Each series has a bar in each group, or none.
 pub struct Bars<'a> {
@@ -10,10 +12,6 @@ pub struct Bars<'a> {
     pub groups: Vec<String>,
     pub series: Vec<(&'a str, Vec<Option<f64>>)>,
 }
-
-/// Colours that people with a weak sense of red or green tell apart (Okabe and Ito, 2008), and one more.
-const COLOURS: [&str; 7] =
-    ["#d55e00", "#e69f00", "#cc79a7", "#0072b2", "#009e73", "#56b4e9", "#777777"];
 
 const WIDTH: f64 = 760.0;
 const NAMES: f64 = 190.0;
@@ -76,19 +74,6 @@ impl Bars<'_> {
         text.push_str("</svg>\n");
         text
     }
-}
-
-/// Three digits or more.
-pub fn number_text(value: f64) -> String {
-    match value {
-        value if value >= 100.0 => format!("{value:.0}"),
-        value if value >= 10.0 => format!("{value:.1}"),
-        value => format!("{value:.2}"),
-    }
-}
-
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
 #[cfg(test)]

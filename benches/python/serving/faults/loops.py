@@ -1,0 +1,7 @@
+"""A model that does not end, in Python."""
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        while True:
+            pass

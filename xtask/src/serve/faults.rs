@@ -1,0 +1,160 @@
+//! A healthy model beside models that do not end, block, take all memory, or do not start.
+
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpStream};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+
+use super::results::{Fault, Latency};
+use super::running::{Closed, Running, cases};
+use super::system::{Place, Served, System};
+
+/// The faulty models, each with what is asked of it. `benches/python/serving/faults` has them.
+pub const FAULTS: [(&str, &str); 4] = [
+    ("loops", "/v2/models/loops/infer"),
+    ("blocks", "/v2/models/blocks/infer"),
+    ("leaks", "/v2/models/leaks/infer"),
+    ("raises", "/v2/repository/models/raises/load"),
+];
+
+/// The healthy model.
+pub const HEALTHY: &str = "blank";
+
+/// The configuration of a faulty model.
+pub const CONFIGURATION: &str = "backend: \"python\"\nmax_batch_size: 0\n\
+    input { name: \"IN\" data_type: TYPE_FP32 dims: [1] }\n\
+    output { name: \"OUT\" data_type: TYPE_FP32 dims: [1] }\n";
+
+/// A request to each of them.
+const REQUEST: &str =
+    "{\"inputs\":[{\"name\":\"IN\",\"datatype\":\"FP32\",\"shape\":[1],\"data\":[1]}]}";
+
+/// Options of the server: limits without which nothing counts as stuck. The last model is loaded when it is asked for.
+pub fn options() -> Vec<String> {
+    let options = "--model-control-mode explicit --load-model blank --load-model loops --load-model blocks --load-model leaks \
+         --execution-limit-secs 0.3 --memory-limit 200000000";
+    options.split(' ').map(str::to_owned).collect()
+}
+
+/// The healthy model's latency with and without requests to a faulty one, in turns.
+pub fn faults((place, client): (&Place, &Path), seconds: f64, rounds: usize) -> Result<Vec<Fault>> {
+    let served = Served { model: HEALTHY, models: 1, instances: 1 };
+    let one = Running::start(place, System::Hydrozoa, served)?;
+    let cases = cases(&place.folder, HEALTHY);
+    let window = || one.closed((client, 0, &cases), 1, seconds);
+    let mut found = Vec::new();
+    for (fault, path) in FAULTS {
+        let mut all = Fault { fault: fault.to_owned(), seconds, rounds, ..Fault::default() };
+        let (mut without, mut beside) = (Vec::new(), Vec::new());
+        for _ in 0..rounds {
+            without.push(window()?);
+            let is_over = AtomicBool::new(false);
+            let report = thread::scope(|scope| {
+                let asks = scope.spawn(|| ask(one.port(), path, &is_over));
+                let report = window();
+                is_over.store(true, Ordering::Relaxed);
+                let statuses = asks.join().expect("the thread does not panic")?;
+                for (status, count) in statuses {
+                    *all.statuses.entry(status).or_default() += count;
+                }
+                report
+            });
+            beside.push(report?);
+        }
+        all.without = Latency::of(&without);
+        all.beside = Latency::of(&beside);
+        eprintln!("{}", words(&all));
+        found.push(all);
+    }
+    one.end()?;
+    Ok(found)
+}
+
+/// Sends one request after the other until it is over. Returns how often each status came.
+fn ask(port: u16, path: &str, is_over: &AtomicBool) -> Result<BTreeMap<u16, usize>> {
+    let mut statuses = BTreeMap::new();
+    while !is_over.load(Ordering::Relaxed) {
+        *statuses.entry(post(port, path)?).or_default() += 1;
+    }
+    Ok(statuses)
+}
+
+fn post(port: u16, path: &str) -> Result<u16> {
+    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).context("the server")?;
+    stream.set_read_timeout(Some(Duration::from_secs(60)))?;
+    // A load has a body of its own kind, which may be empty.
+    let body = if path.ends_with("/load") { "" } else { REQUEST };
+    write!(
+        stream,
+        "POST {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    )?;
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).with_context(|| format!("the answer of {path}"))?;
+    let status =
+        answer.get(9..12).and_then(|digits| std::str::from_utf8(digits).ok()?.parse().ok());
+    let status: u16 = status.context("an answer of HTTP")?;
+    ensure!(status != 200, "{path} has answered {}", String::from_utf8_lossy(&answer));
+    Ok(status)
+}
+
+impl Latency {
+    fn of(windows: &[Closed]) -> Self {
+        let median = |of: fn(&Closed) -> f64| {
+            super::results::median(windows.iter().map(of)).unwrap_or_default()
+        };
+        Self {
+            requests: windows.iter().map(|window| window.requests).sum(),
+            p50_ms: median(|window| window.p50_ms),
+            p99_ms: median(|window| window.p99_ms),
+        }
+    }
+}
+
+/// The words for a reader.
+pub fn words(fault: &Fault) -> String {
+    let statuses: Vec<_> =
+        fault.statuses.iter().map(|(status, count)| format!("{count} times {status}")).collect();
+    format!(
+        "beside a model that {}: p50 {:.2} ms, p99 {:.2} ms, {} requests, all right; without it {:.2}, {:.2}, {}; its own answers: {}",
+        fault.fault,
+        fault.beside.p50_ms,
+        fault.beside.p99_ms,
+        fault.beside.requests,
+        fault.without.p50_ms,
+        fault.without.p99_ms,
+        fault.without.requests,
+        statuses.join(", ")
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_words_have_what_differs() {
+        let fault = Fault {
+            fault: "loops".to_owned(),
+            statuses: BTreeMap::from([(500, 3), (503, 1)]),
+            beside: Latency { requests: 7, p50_ms: 1.0, p99_ms: 2.5 },
+            without: Latency { requests: 9, p50_ms: 0.5, p99_ms: 2.0 },
+            ..Fault::default()
+        };
+        let expected = "beside a model that loops: p50 1.00 ms, p99 2.50 ms, 7 requests, all right; \
+                        without it 0.50, 2.00, 9; its own answers: 3 times 500, 1 times 503";
+        assert_eq!(words(&fault), expected);
+    }
+
+    #[test]
+    fn each_fault_has_a_model() {
+        for (fault, _) in FAULTS {
+            assert!(Place::scripts().join(format!("faults/{fault}.py")).exists(), "{fault}");
+        }
+    }
+}
