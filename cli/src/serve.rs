@@ -350,25 +350,17 @@ pub fn run(options: &Options) -> Result<i32> {
         Ok(began) => *began,
         Err(_) => Instant::now(),
     };
-    if !unload(&service, patience.saturating_sub(began.elapsed())) {
-        if let Err(error) = &outcome {
-            tracing::error!("{error:#}");
-        }
+    let is_over = unload(&service, patience.saturating_sub(began.elapsed()));
+    outcome?;
+    if !is_over {
         tracing::error!(
             "models have not ended within {} s; the server ends without them",
             patience.as_secs()
         );
-        end_at_once();
+        std::process::exit(1);
     }
-    outcome?;
     tracing::info!("the server has ended");
     Ok(0)
-}
-
-/// Ends the process without exit handlers. They would destroy what the libraries of interpreters that still run use.
-fn end_at_once() -> ! {
-    // SAFETY: no precondition (_exit(2)). Standard error has no buffer that would be lost.
-    unsafe { libc::_exit(1) }
 }
 
 /// The models that there are, none of them loaded.
