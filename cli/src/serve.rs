@@ -350,15 +350,17 @@ pub fn run(options: &Options) -> Result<i32> {
         Ok(began) => *began,
         Err(_) => Instant::now(),
     };
-    let is_over = unload(&service, patience.saturating_sub(began.elapsed()));
-    outcome?;
-    if !is_over {
+    if !unload(&service, patience.saturating_sub(began.elapsed())) {
+        if let Err(error) = &outcome {
+            tracing::error!("{error:#}");
+        }
         tracing::error!(
             "models have not ended within {} s; the server ends without them",
             patience.as_secs()
         );
-        std::process::exit(1);
+        hydrozoa::exit_at_once(1);
     }
+    outcome?;
     tracing::info!("the server has ended");
     Ok(0)
 }

@@ -131,6 +131,20 @@ class TritonPythonModel:
         open(pb_utils.get_model_dir() + '/finalized', 'w').close()
 ";
 
+/// `destroys_at_exit` has the process's exit handlers remove a file, as a library's destroy its objects.
+const DESTROYS: &str = "
+import ctypes
+import triton_python_backend_utils as pb_utils
+
+def destroys_at_exit():
+    global path
+    path = ctypes.create_string_buffer((pb_utils.get_model_dir() + '/kept').encode())
+    open(path.value, 'w').close()
+    library = ctypes.CDLL(None)
+    remove = ctypes.cast(library.unlink, ctypes.c_void_p)
+    library.__cxa_atexit(remove, path, None)
+";
+
 #[test]
 fn the_command_serves_packages_beside_repositories() {
     let folder = tempfile::tempdir().unwrap();
@@ -206,7 +220,14 @@ fn the_command_serves_until_a_signal_and_ends_what_is_under_way() {
 #[test]
 fn the_command_ends_in_time_though_a_model_does_not() {
     let folder = tempfile::tempdir().unwrap();
-    write(folder.path(), "slow", &SLOW.replace("time.sleep(2)", "time.sleep(100)"));
+    let kept = folder.path().join("slow/1/kept");
+    write(
+        folder.path(),
+        "slow",
+        &SLOW.replace("time.sleep(2)", "destroys_at_exit()\n        time.sleep(100)"),
+    );
+    let model = folder.path().join("slow/1/model.py");
+    fs::write(&model, format!("{DESTROYS}{}", fs::read_to_string(&model).unwrap())).unwrap();
     let mut process = Process::start(folder.path(), &["--exit-timeout-secs", "1"]);
     let http = process.address("HTTP at ");
     process.line("the server is ready");
@@ -221,6 +242,7 @@ fn the_command_ends_in_time_though_a_model_does_not() {
     process.line("1 requests have not ended in time");
     process.line("models have not ended within 1 s");
     assert_eq!(process.wait().code(), Some(1));
+    assert!(kept.exists(), "what the model still uses was destroyed");
 }
 
 #[test]
