@@ -27,6 +27,22 @@ pub fn write(page: &Path, task: &str, change: impl FnOnce(&str) -> String) -> Re
     fs::write(page, text).with_context(|| format!("writing {}", page.display()))
 }
 
+/// The same, with files in a folder of the page's own name beside it.
+pub fn write_with_files(
+    page: &Path,
+    task: &str,
+    files: Vec<(String, String)>,
+    change: impl FnOnce(&str) -> String,
+) -> Result<()> {
+    let folder = page.with_extension("");
+    fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
+    for (name, text) in files {
+        let path = folder.join(name);
+        fs::write(&path, text).with_context(|| format!("writing {}", path.display()))?;
+    }
+    write(page, task, change)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,6 +1,5 @@
 //! What was measured, as docs/performance.md has it: tables, plots, and the measurements themselves beside them.
 
-use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result};
@@ -45,13 +44,7 @@ pub fn read(path: &Path) -> Result<Vec<Row>> {
 
 /// Writes the page's tables, and plots to the folder `performance` beside it.
 pub fn write(page: &Path, rows: &[Row]) -> Result<()> {
-    let folder = page.with_file_name("performance");
-    fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
-    for (name, plot) in plots(rows) {
-        let path = folder.join(name);
-        fs::write(&path, plot).with_context(|| format!("writing {}", path.display()))?;
-    }
-    section::write(page, "density", |_| text(rows))
+    section::write_with_files(page, "density", plots(rows), |_| text(rows))
 }
 
 /// The rows of each contender within each limit, in the order of the file.
@@ -133,6 +126,8 @@ fn plots(rows: &[Row]) -> Vec<(String, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::workspace;
+    use std::fs;
 
     #[test]
     fn what_is_served_is_the_most_whose_latency_is_near_that_without_a_limit() {
@@ -153,5 +148,21 @@ mod tests {
         let plots = plots(&rows);
         let names: Vec<_> = plots.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(names, ["memory-2-gib.svg", "latency-2-gib.svg"]);
+    }
+
+    #[test]
+    fn the_page_has_the_tables_and_plots_of_the_measurements_beside_it() {
+        let docs = workspace::root().join("docs");
+        let rows = read(&docs.join("performance/density.csv")).expect("measurements");
+        let page = fs::read_to_string(docs.join("performance.md")).expect("the page");
+        let made = section::replaced(&page, "density", |_| text(&rows)).expect("its marks");
+        assert!(
+            page == made,
+            "`cargo xtask density --from docs/performance/density.csv --page` writes it"
+        );
+        for (name, plot) in plots(&rows) {
+            let path = docs.join("performance").join(&name);
+            assert!(fs::read_to_string(path).is_ok_and(|text| text == plot), "{name}");
+        }
     }
 }

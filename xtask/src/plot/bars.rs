@@ -27,14 +27,7 @@ impl Bars<'_> {
         let most = values.copied().fold(0.0, f64::max);
         // The value stands behind the bar.
         let scale = if most > 0.0 { (WIDTH - NAMES - 80.0) / most } else { 0.0 };
-        let mut text = format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" font-family=\"sans-serif\" font-size=\"11\">\n\
-             <rect width=\"{WIDTH}\" height=\"{height}\" fill=\"#ffffff\"/>\n\
-             <text x=\"10\" y=\"18\" font-size=\"14\" font-weight=\"bold\">{}</text>\n\
-             <text x=\"10\" y=\"36\" fill=\"#555555\">{}</text>\n",
-            escaped(self.title),
-            escaped(self.axis)
-        );
+        let mut text = super::head(WIDTH, height, self.title, self.axis);
         for (place, name) in self.groups.iter().enumerate() {
             let top = HEAD + group * place as f64;
             let _ = writeln!(

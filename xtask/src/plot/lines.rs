@@ -30,14 +30,10 @@ impl Lines<'_> {
         ];
         let x = |value: f64| LEFT + (RIGHT - LEFT) * value / across.end();
         let y = |value: f64| BOTTOM - (BOTTOM - TOP) * value / up.end();
-        let mut text = format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" font-family=\"sans-serif\" font-size=\"11\">\n\
-             <rect width=\"{WIDTH}\" height=\"{HEIGHT}\" fill=\"#ffffff\"/>\n\
-             <text x=\"10\" y=\"18\" font-size=\"14\" font-weight=\"bold\">{}</text>\n\
-             <text x=\"10\" y=\"36\" fill=\"#555555\">{}</text>\n\
-             <text x=\"{RIGHT}\" y=\"{}\" fill=\"#555555\" text-anchor=\"end\">{}</text>\n",
-            escaped(self.title),
-            escaped(self.axes[1]),
+        let mut text = super::head(WIDTH, HEIGHT, self.title, self.axes[1]);
+        let _ = writeln!(
+            text,
+            "<text x=\"{RIGHT}\" y=\"{}\" fill=\"#555555\" text-anchor=\"end\">{}</text>",
             BOTTOM + 32.0,
             escaped(self.axes[0])
         );

@@ -10,6 +10,18 @@ pub use lines::Lines;
 const COLOURS: [&str; 8] =
     ["#d55e00", "#e69f00", "#cc79a7", "#0072b2", "#009e73", "#56b4e9", "#777777", "#000000"];
 
+/// The begin of a picture: its ground, its title, and what its values are.
+fn head(width: f64, height: f64, title: &str, axis: &str) -> String {
+    format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" font-family=\"sans-serif\" font-size=\"11\">\n\
+         <rect width=\"{width}\" height=\"{height}\" fill=\"#ffffff\"/>\n\
+         <text x=\"10\" y=\"18\" font-size=\"14\" font-weight=\"bold\">{}</text>\n\
+         <text x=\"10\" y=\"36\" fill=\"#555555\">{}</text>\n",
+        escaped(title),
+        escaped(axis)
+    )
+}
+
 /// Three digits or more.
 pub fn number_text(value: f64) -> String {
     match value {

@@ -1,10 +1,9 @@
 //! Tables of results for docs/serving.md, and the plots beside them.
 
 use std::fmt::Write as _;
-use std::fs;
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
 use super::overload;
 use super::results::{Results, Window};
@@ -25,13 +24,7 @@ pub fn title(model: &str) -> &str {
 
 /// Replaces the tables of a page, and writes its plots to the folder `serving` beside it.
 pub fn write(page: &Path, results: &Results) -> Result<()> {
-    let folder = page.with_file_name("serving");
-    fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
-    for (name, plot) in plots(results) {
-        let path = folder.join(name);
-        fs::write(&path, plot).with_context(|| format!("writing {}", path.display()))?;
-    }
-    section::write(page, "serve", |_| section_of(results))
+    section::write_with_files(page, "serve", plots(results), |_| section_of(results))
 }
 
 fn section_of(results: &Results) -> String {
@@ -283,6 +276,7 @@ mod tests {
     use super::*;
     use crate::serve::results::{Machine, Taken};
     use crate::workspace;
+    use std::fs;
 
     fn results() -> Results {
         let window = |system: &str, throughput: f64, p99_ms: f64| Window {

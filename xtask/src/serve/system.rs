@@ -65,7 +65,7 @@ impl System {
         match name {
             "hydrozoa" => "hydrozoa serve",
             "hydrozoa-shared" => "hydrozoa serve, torch shared",
-            "hydrozoa-recorded" => "hydrozoa serve, imports recorded",
+            "hydrozoa-recorded" => "hydrozoa serve, torch shared, imports recorded",
             "triton-hydrozoa" => "Triton, our backend",
             "triton-python" => "Triton, Python backend",
             "litserve" => "LitServe",
