@@ -45,7 +45,7 @@ const RUNTIME: [&[&str]; 9] = [
 ];
 
 /// The runtime's roof: separate entries. They may use every module, and no module uses them.
-const ROOF: [&str; 4] = ["command_line", "entry", "exit", "inspect"];
+const ROOF: [&str; 5] = ["command_line", "entry", "exit", "inspect", "process"];
 
 /// [`crate::Error`](hydrozoa::Error) has a variant for the errors of every floor, which their modules
 /// define. These names are all that it takes from above.
