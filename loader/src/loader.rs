@@ -224,7 +224,8 @@ impl DomainBuilder {
 
     /// Keeps what is read-only after relocation (RELRO) when the domain has retired: tables of virtual functions and
     /// type information, which a system object may still have addresses of ([`Domain::retire`]). The next domain that
-    /// gets the places writes the same there, but for a moment in which it relocates them.
+    /// gets the places writes its words over them. At no moment is there what the file has: a word that is the same in
+    /// both domains never changes. Domains that keep constants get no places of others, and leave them none.
     #[must_use]
     pub fn keep_constants(mut self) -> DomainBuilder {
         self.keeps_constants = true;

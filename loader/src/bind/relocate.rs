@@ -1,7 +1,8 @@
 //! Relocation: applies the part of a plan that mapping has not written (see [`crate::bind::prepared`]).
 //!
 //! Only pages that hold a relocation are written (see [`crate::image::Targets`]); mapping has made
-//! them private before.
+//! them private before. Where the linker left a part of a word in its place, it is read from the file: the place may
+//! still hold what an ended replica had there.
 
 use std::ptr;
 
@@ -58,9 +59,9 @@ pub(crate) fn relocate(
     let Prepared { relative, others, .. } = &plan.prepared;
     let left = if *relative { replica.image.dynamic.relative } else { &[] };
     for address in relr_addresses(left) {
-        let target = relocator.target(address) as *mut usize;
+        let word = replica.image.initial_word(address).wrapping_add(bias as u64);
         // SAFETY: `targets` has checked that this is a writable word of the image.
-        unsafe { ptr::write_unaligned(target, ptr::read_unaligned(target).wrapping_add(bias)) };
+        unsafe { write_word(relocator.target(address), word) };
     }
     let mut deferred = Vec::new();
     for &index in others {
@@ -203,11 +204,14 @@ impl Relocator<'_> {
 
     fn apply_tls(&self, action: Action, rela: Rela, target: usize) -> Result<(), String> {
         let Some((block, offset)) = self.tls_block(action, rela.symbol)? else {
-            // glibc leaves the other words of an undefined weak symbol as they are.
-            if action == Action::TlsDescriptor {
-                let words = arch::undefined_weak_descriptor(rela.addend as u64);
-                // SAFETY: `target` is a writable place of sixteen bytes in this replica.
-                unsafe { write_descriptor(target, words) };
+            // glibc leaves the other words of an undefined weak symbol as they are in the file.
+            // SAFETY: `target` is a writable place of the relocation's size in this replica.
+            unsafe {
+                if action == Action::TlsDescriptor {
+                    write_descriptor(target, arch::undefined_weak_descriptor(rela.addend as u64));
+                } else {
+                    write_word(target, self.replica.image.initial_word(rela.offset));
+                }
             }
             return Ok(());
         };
@@ -220,7 +224,7 @@ impl Relocator<'_> {
                     // References to the object's own symbols have no DTPOFF64: the linker wrote the
                     // offset (zero for local-dynamic code) into the second word.
                     if self.plan.prepared.own_modules.contains(&rela.offset) {
-                        let second = ptr::read_unaligned((target + 8) as *const u64);
+                        let second = self.replica.image.initial_word(rela.offset + 8);
                         write_word(target + 8, block.offset_word(second));
                     }
                 }

@@ -22,12 +22,21 @@ use crate::replica::words::{Unwritten, Words};
 use crate::sys::memory::{self, Protection, Reservation};
 use crate::sys::{PAGE, page_down, page_up};
 
+/// The place of an ended replica.
+pub(crate) struct Place {
+    pub memory: Reservation,
+    /// Whether what is read-only after relocation is still there.
+    pub has_constants: bool,
+}
+
 /// Maps the segments of `image` from its file, privately: pages that nobody writes stay the page cache's.
 /// Pages that relocation writes already hold `words`.
 ///
 /// The place may be that of an ended replica of the image. Its pages are replaced then, except those that no replica
-/// changes: code that the last one has left somewhere, and that nobody calls any more, is still code.
-pub(crate) fn map(image: &Image, words: &Words, place: Option<Reservation>) -> Result<Reservation> {
+/// changes: code that the last one has left somewhere, and that nobody calls any more, is still code. Constants that
+/// [`give_back`] has kept stay too. Their words are overwritten, nearly all by what they are, so that somebody who reads
+/// them meanwhile never reads the file's.
+pub(crate) fn map(image: &Image, words: &Words, place: Option<Place>) -> Result<Reservation> {
     let failed = |action, length| {
         let object = image.path.clone();
         move |source| Error::Memory { object, action, length, source }
@@ -38,10 +47,11 @@ pub(crate) fn map(image: &Image, words: &Words, place: Option<Reservation>) -> R
         source,
     })?;
     let mapped_before = place.is_some();
-    let memory = match place {
-        Some(place) => place,
+    let (memory, kept) = match place {
+        Some(place) => (place.memory, image.relro.filter(|_| place.has_constants)),
         None => {
-            Reservation::new(image.span, image.alignment).map_err(failed("reserve", image.span))?
+            let new = Reservation::new(image.span, image.alignment);
+            (new.map_err(failed("reserve", image.span))?, None)
         }
     };
     let mut words = words.unwritten(memory.base().wrapping_sub(image.first));
@@ -54,7 +64,7 @@ pub(crate) fn map(image: &Image, words: &Words, place: Option<Reservation>) -> R
         if segments.len() > 1 {
             map_run(&memory, &file, segments)
         } else {
-            map_segment(&memory, image, &file, first, &mut words)
+            map_segment(&memory, image, &file, first, kept, &mut words)
         }
         .map_err(failed("map a segment of", first.memory_size))?;
         if let Some(text) = written_text(image, segments) {
@@ -202,46 +212,86 @@ const WORTH_COPYING: usize = 16 * PAGE;
 /// cache near by, and requests are few.
 const AT_ONCE: usize = 64 * PAGE;
 
+/// Maps a segment, without those of its pages that are in `kept`: they are mapped, and get their words.
 fn map_segment(
     memory: &Reservation,
     image: &Image,
     file: &File,
     segment: &Segment,
+    kept: Option<(usize, usize)>,
     words: &mut Unwritten<'_>,
 ) -> std::io::Result<()> {
-    let protection = protection(std::slice::from_ref(segment));
-    let end = |size| page_up(segment.address + size).expect("the span was validated");
+    let [before, kept, after] = around(segment, kept);
+    if kept.is_empty() {
+        return map_pages(memory, image, file, segment, before.start..after.end, words);
+    }
+    map_pages(memory, image, file, segment, before, words)?;
+    memory.protect(kept.start, kept.len(), protection(std::slice::from_ref(segment)))?;
+    for run in written_runs(image, segment, kept) {
+        memory::populate(memory.base() + run.start, run.len());
+        // SAFETY: the pages are mapped privately and writable, and all words of earlier pages are written. The code
+        // that had them has ended. A system object may read a word while the same is written there.
+        unsafe { words.write_before(run.end, memory.base()) };
+    }
+    map_pages(memory, image, file, segment, after, words)
+}
+
+/// The pages of a segment before, in and after `range`.
+fn around(segment: &Segment, range: Option<(usize, usize)>) -> [Range<usize>; 3] {
     let start = page_down(segment.address);
-    let file_end = if segment.file_size > 0 { end(segment.file_size) } else { start };
-    let memory_end = end(segment.memory_size);
+    let end = page_up(segment.address + segment.memory_size).expect("the span was validated");
+    let (low, high) = range.unwrap_or((start, start));
+    let (low, high) = (low.clamp(start, end), high.clamp(start, end));
+    [start..low, low..high, high..end]
+}
+
+/// Maps `pages` of a segment.
+fn map_pages(
+    memory: &Reservation,
+    image: &Image,
+    file: &File,
+    segment: &Segment,
+    pages: Range<usize>,
+    words: &mut Unwritten<'_>,
+) -> std::io::Result<()> {
+    if pages.is_empty() {
+        return Ok(());
+    }
+    let protection = protection(std::slice::from_ref(segment));
+    let tail = segment.address + segment.file_size;
+    let file_end = if segment.file_size > 0 {
+        page_up(tail).expect("the span was validated").clamp(pages.start, pages.end)
+    } else {
+        pages.start
+    };
     let in_file = |run: &Range<usize>| run.start..run.end.min(file_end);
     let is_copied = |run: &Range<usize>| in_file(run).len() >= WORTH_COPYING;
-    let copied: Vec<_> = written_runs(image, segment, start..memory_end)
+    let copied: Vec<_> = written_runs(image, segment, pages.clone())
         .filter(is_copied)
         .map(|run| in_file(&run))
         .collect();
-    let fresh = if copied.is_empty() { file_end } else { start };
-    if fresh < memory_end {
-        memory.map_zeroes(fresh, memory_end - fresh, protection)?;
+    let fresh = if copied.is_empty() { file_end } else { pages.start };
+    if fresh < pages.end {
+        memory.map_zeroes(fresh, pages.end - fresh, protection)?;
     }
     // What is not copied stays the file's.
     let ends = copied.iter().map(|run| run.end);
     let starts = copied.iter().map(|run| run.start);
-    for (from, to) in [start].into_iter().chain(ends).zip(starts.chain([file_end])) {
+    for (from, to) in [pages.start].into_iter().chain(ends).zip(starts.chain([file_end])) {
         if from < to {
             let offset = file_offset(segment, from) as u64;
             memory.map_file(from, to - from, file, offset, protection)?;
         }
     }
-    let tail = segment.address + segment.file_size;
-    let has_tail = segment.write && segment.memory_size > segment.file_size && file_end > tail;
+    let has_tail = segment.write && segment.memory_size > segment.file_size;
+    let has_tail = has_tail && (pages.start..file_end).contains(&tail);
     if has_tail && !copied.iter().any(|run| run.contains(&tail)) {
         // SAFETY: the bytes from the end of the file's part to the end of its last page lie in the
         // page just mapped, which is writable and private; the file has something else there, the
         // gABI wants zeroes.
         unsafe { ptr::write_bytes((memory.base() + tail) as *mut u8, 0, file_end - tail) };
     }
-    for run in written_runs(image, segment, start..memory_end) {
+    for run in written_runs(image, segment, pages) {
         let pages = in_file(&run);
         let copied = is_copied(&run);
         for at in pages.clone().step_by(AT_ONCE) {
@@ -299,14 +349,12 @@ pub(crate) fn give_back(
     was_replaced: bool,
     keeps_constants: bool,
 ) {
-    let kept = image.relro.filter(|_| keeps_constants).unwrap_or_default();
+    let kept = image.relro.filter(|_| keeps_constants);
     let parts = image.segments.iter().filter(|segment| segment.write).flat_map(|segment| {
-        let start = page_down(segment.address);
-        let end = page_up(segment.address + segment.memory_size).expect("the span was validated");
-        let (low, high) = (kept.0.clamp(start, end), kept.1.clamp(start, end));
-        [(start, low), (high, end)]
+        let [before, _, after] = around(segment, kept);
+        [before, after]
     });
-    for (start, end) in parts.filter(|(start, end)| start < end) {
+    for Range { start, end } in parts.filter(|part| !part.is_empty()) {
         if was_replaced {
             match memory.map_zeroes(start, end - start, Protection::ReadWrite) {
                 Ok(()) => continue,

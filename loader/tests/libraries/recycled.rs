@@ -2,6 +2,7 @@
 
 use std::ffi::c_int;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
@@ -142,6 +143,72 @@ fn what_is_read_only_after_relocation_stays_if_it_should() {
                 let after = [table.read_volatile(), table.add(1).read_volatile()];
                 assert_eq!(after == before, keeps, "{before:x?} {after:x?}");
             }
+        }
+    });
+}
+
+#[test]
+fn constants_that_stay_are_there_at_every_moment() {
+    alone(PATIENCE, || {
+        let shop = Workshop::new("steady");
+        shop.build("libother.so", "int variable = 1; int function(void) { return 2; }", &[]);
+        // Words that mapping writes and words that relocation writes, in pages that are copied, with both forms of
+        // relative relocations.
+        let source = "extern int variable; int function(void); static int own; static __thread int local;
+             const void *const table[100000] = { &own, &variable, (void *)function, [99998] = &variable, &own };
+             int many[65536] = { 1 }; const void *constants(void) { return table; }
+             int step(void) { return ++local + ++many[60000] + ++own; }";
+        for relative in ["-Wl,-z,nopack-relative-relocs", "-Wl,-z,pack-relative-relocs"] {
+            let name = format!("libsteady{}.so", relative.len());
+            let here = format!("-L{}", shop.path("").display());
+            let path = shop.build(
+                &name,
+                source,
+                &["-Wl,-z,relro,-z,now", "-Wl,-rpath,$ORIGIN", &here, "-lother", relative],
+            );
+            let loader = loader();
+            let watched = AtomicPtr::new(std::ptr::null_mut());
+            let is_done = AtomicBool::new(false);
+            let watch = || {
+                let mut before = None;
+                while !is_done.load(Ordering::Relaxed) {
+                    let table: *const usize = watched.load(Ordering::Acquire);
+                    if table.is_null() {
+                        continue;
+                    }
+                    // SAFETY: an array of 100,000 addresses, which stays mapped.
+                    let now = [0, 1, 2, 99_998, 99_999]
+                        .map(|index| unsafe { table.add(index).read_volatile() });
+                    let first = *before.get_or_insert(now);
+                    assert_eq!(now, first);
+                }
+                before.expect("the table was watched")
+            };
+            thread::scope(|scope| {
+                let watcher = scope.spawn(watch);
+                for round in 0..30 {
+                    let keeping = loader.domain("short").keep_constants().build().unwrap();
+                    let library = opened(&keeping, &path);
+                    // SAFETY: declared as `const void *(void)`.
+                    let constants: extern "C" fn() -> *mut usize =
+                        unsafe { function(&library, "constants") };
+                    assert_eq!(call(&library, "step"), 3, "round {round}");
+                    let (table, base) = (constants(), library.base());
+                    let previous = watched.swap(table, Ordering::AcqRel);
+                    assert!(
+                        previous.is_null() || previous == table,
+                        "round {round}: another place"
+                    );
+                    drop(library);
+                    retire(keeping);
+                    // One of another kind has another place, and leaves nothing else in this one.
+                    let other = domain(&loader);
+                    assert_ne!(opened(&other, &path).base(), base);
+                    retire(other);
+                }
+                is_done.store(true, Ordering::Relaxed);
+                assert!(watcher.join().unwrap().iter().all(|word| *word != 0));
+            });
         }
     });
 }
