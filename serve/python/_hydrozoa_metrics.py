@@ -1,5 +1,7 @@
 """Metrics of a model's own, which the server reports with its own."""
 
+import weakref
+
 from _hydrozoa_errors import TritonModelException
 
 COUNTER, GAUGE, HISTOGRAM = range(3)
@@ -7,10 +9,10 @@ _NAMES = ("counter", "gauge", "histogram")
 
 
 class Metric:
-    """One series of a family. `MetricFamily.Metric` makes it."""
+    """One series of a family. `MetricFamily.Metric` makes it. As with Triton it is of no use without its family."""
 
     def __init__(self, family, series):
-        self._family, self._series = family, series
+        self._family, self._series = weakref.ref(family), series
 
     def increment(self, value):
         """Adds to a counter, which takes no negative value, or to a gauge."""
@@ -26,11 +28,21 @@ class Metric:
 
     def value(self):
         """The value of a counter or gauge."""
-        if self._family._kind == HISTOGRAM:
+        if self._kind() == HISTOGRAM:
             raise TritonModelException("Failed to get metric value: a histogram has none")
         return self._series.value()
 
+    def _kind(self):
+        family = self._family()
+        if family is None:
+            raise TritonModelException(
+                "Invalid metric operation as the corresponding 'MetricFamily' has been deleted. The 'MetricFamily' object "
+                "should be deleted AFTER its corresponding 'Metric' objects have been deleted."
+            )
+        return family._kind
+
     def _change(self, operation, value):
+        self._kind()
         problem = getattr(self._series, operation)(float(value))
         if problem is not None:
             raise TritonModelException(f"Failed to {operation} metric value: {problem}")
@@ -63,4 +75,8 @@ class MetricFamily:
         elif buckets is not None:
             raise TritonModelException("Failed to create metric. Unexpected buckets found.")
         labels = {str(key): str(value) for key, value in (labels or {}).items()}
-        return Metric(self, self._family.series(labels, [float(limit) for limit in buckets or ()]))
+        try:
+            series = self._family.series(labels, [float(limit) for limit in buckets or ()])
+        except ValueError as error:
+            raise TritonModelException(f"Failed to create metric. {error}") from None
+        return Metric(self, series)

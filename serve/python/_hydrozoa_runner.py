@@ -16,6 +16,7 @@ _name = ""
 _is_decoupled = False
 _loop = None
 _loop_thread = None
+_loop_lock = threading.Lock()
 _background = set()
 _shortage = Shortage()
 
@@ -68,6 +69,26 @@ def finalize():
     instance, _instance = _instance, None
     if instance is not None and hasattr(instance, "finalize"):
         instance.finalize()
+
+
+def tells_readiness():
+    """Whether the model says itself whether it is ready."""
+    return callable(getattr(_instance, "is_ready", None))
+
+
+def is_ready():
+    """What it says. Other threads may execute requests meanwhile."""
+    try:
+        answer = _instance.is_ready()
+        if asyncio.iscoroutine(answer):
+            answer = asyncio.run_coroutine_threadsafe(answer, _event_loop()).result()
+        if not isinstance(answer, bool):
+            raise utils.TritonModelException(f"Expected a bool from is_ready, found type '{type(answer)}'.")
+        return answer
+    except Exception as error:
+        message = f"is_ready of model '{_name}' failed, message: {type(error).__name__}: {error}"
+        utils.Logger.log_error(message + "\n" + "".join(traceback.format_exception(type(error), error, error.__traceback__)))
+        return False
 
 
 def execute(received, limited):
@@ -171,11 +192,12 @@ def _begin(coroutine, requests, limited):
 
 def _event_loop():
     global _loop, _loop_thread
-    if _loop is None:
-        _loop = asyncio.new_event_loop()
-        _loop_thread = threading.Thread(target=_run_loop, name=f"{_name}-events", daemon=True)
-        _loop_thread.start()
-    return _loop
+    with _loop_lock:
+        if _loop is None:
+            _loop = asyncio.new_event_loop()
+            _loop_thread = threading.Thread(target=_run_loop, name=f"{_name}-events", daemon=True)
+            _loop_thread.start()
+        return _loop
 
 
 def _run_loop():

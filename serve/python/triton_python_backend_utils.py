@@ -84,7 +84,7 @@ def _checked_parameters(parameters):
     if parameters is None:
         return {}
     if not isinstance(parameters, dict):
-        raise TypeError(f"parameters are a dict, not {type(parameters).__qualname__}")
+        raise TypeError(f"parameters must be a dict, got {type(parameters)}")
     for key, value in parameters.items():
         if not isinstance(key, str):
             raise TritonModelException(f"Expect parameters keys to have type str, found type {type(key)}")
@@ -215,11 +215,8 @@ class InferenceRequest:
         """As exec, as an awaitable."""
         loop = asyncio.get_running_loop()
         responses = self._begun(decoupled)
-        if decoupled:
-            future = loop.create_future()
-            future.set_result(responses)
-            return future
-        future = loop.run_in_executor(None, next, responses)
+        # The first response is waited for outside the loop. An iterator waits for further ones where it is used.
+        future = loop.run_in_executor(None, responses._with_first if decoupled else responses.__next__)
         future.add_done_callback(lambda future: future.cancelled() and responses._call.give_up())
         return future
 
@@ -251,18 +248,28 @@ class ResponseIterator:
             self._place = 0
         return self
 
+    def _with_first(self):
+        """The iterator, when it has a response or will have none."""
+        self._receive()
+        return self
+
+    def _receive(self):
+        """Waits for a response, if all that have come were taken."""
+        if self._place < len(self._responses) or self._is_over:
+            return
+        thread = threading.get_ident()
+        _waiting[thread] = self._call
+        try:
+            received = self._call.next()
+        finally:
+            del _waiting[thread]
+        if received is None:
+            self._is_over = True
+        else:
+            self._responses.append(InferenceResponse._received(*received))
+
     def __next__(self):
-        if self._place == len(self._responses) and not self._is_over:
-            thread = threading.get_ident()
-            _waiting[thread] = self._call
-            try:
-                received = self._call.next()
-            finally:
-                del _waiting[thread]
-            if received is None:
-                self._is_over = True
-            else:
-                self._responses.append(InferenceResponse._received(*received))
+        self._receive()
         if self._place == len(self._responses):
             raise StopIteration("Iteration is done for the responses.")
         self._place += 1

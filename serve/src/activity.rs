@@ -66,6 +66,11 @@ pub(crate) struct Running<'a> {
 }
 
 impl Activity {
+    /// The instance's name.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
     pub(crate) fn new(name: String) -> Self {
         let parts = [Duration::ZERO; PARTS];
         let state =

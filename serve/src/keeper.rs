@@ -10,6 +10,7 @@ use crate::load::LoadError;
 use crate::pending::Pending;
 use crate::python::{Context, Instance, Told};
 use crate::queue::Queued;
+use crate::readiness::Readiness;
 use crate::schedule::Scheduler;
 use crate::source::Content;
 use crate::statistics::Counters;
@@ -49,6 +50,7 @@ pub(crate) struct Runs {
     pub(crate) activity: Arc<Activity>,
     pub(crate) limits: Defaults,
     pub(crate) health: Arc<Health>,
+    pub(crate) readiness: Arc<Readiness>,
     /// Who waits for the first start. `None` when he has heard.
     pub(crate) started: Mutex<Option<Sender<Result<(), LoadError>>>>,
     /// Starts that have failed since the last that has not.
@@ -260,6 +262,7 @@ impl Tenure {
             Ok(instance) => instance,
             Err(error) => return End::NotStarted(self.not_started(what, error)),
         };
+        runs.readiness.set(instance.tells_readiness());
         let mut end = match self.warm(session, &instance) {
             Ok(()) => End::Closed,
             Err(error) => End::NotStarted(error),
@@ -388,12 +391,13 @@ impl Keeper for Tenure {
         runs.health.give_up(runs.index, failure.message.clone());
         runs.activity.give_up();
         tracing::error!("{failure}");
+        // First the sequences: who hears of the failure finds them ended.
+        runs.scheduler.fail_instance(runs.index, &failure);
         for pending in std::mem::take(&mut *self.given.lock()) {
             if let Some(pending) = pending.upgrade() {
                 pending.fail(failure.clone());
             }
         }
-        runs.scheduler.fail_instance(runs.index, &failure);
         let error = LoadError::late(runs.config.name(), runs.version, late.what, late.limit, false);
         if runs.tell(Err(error)).is_none() {
             return runs.health.set(runs.index, Condition::Ended);

@@ -46,6 +46,7 @@ mod package;
 mod pending;
 mod python;
 mod queue;
+mod readiness;
 mod recent;
 mod request;
 mod schedule;

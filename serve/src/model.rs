@@ -9,6 +9,8 @@ use crate::interpreters::Interpreters;
 use crate::keeper::Runs;
 use crate::load::LoadError;
 use crate::pending::{Begun, Pending};
+use crate::python;
+use crate::readiness::{PATIENCE, Readiness};
 use crate::request::{Event, Request};
 use crate::schedule::Scheduler;
 use crate::source::{Content, Prepared, Source};
@@ -32,6 +34,8 @@ pub struct Model {
     /// What the instances do, in the order of their interpreters.
     activities: Vec<Arc<Activity>>,
     health: Arc<Health>,
+    /// What the instances say of themselves, in the same order.
+    readiness: Vec<Arc<Readiness>>,
     /// `None` after the end.
     interpreters: Mutex<Option<Arc<Interpreters>>>,
     /// The folder that was made for it, if the load had files.
@@ -72,6 +76,7 @@ impl Model {
         let model = Arc::new(Self {
             scheduler: Arc::new(Scheduler::new(&config, activities.len())),
             health: Arc::new(Health::new(activities.len())),
+            readiness: activities.iter().map(|_| Arc::default()).collect(),
             activities,
             config,
             version: source.version,
@@ -113,6 +118,7 @@ impl Model {
                 activity: self.activities[index].clone(),
                 limits: source.limits.clone(),
                 health: self.health.clone(),
+                readiness: self.readiness[index].clone(),
                 started: Mutex::new(Some(sender.clone())),
                 failures: AtomicU32::new(0),
             });
@@ -181,6 +187,38 @@ impl Model {
     /// Why it is not ready. `None` if it is.
     pub fn problem(&self) -> Option<String> {
         self.health.problem()
+    }
+
+    /// The same, and instances whose model has an `is_ready` are asked: this runs Python, and waits for five seconds at most.
+    /// While an instance has not answered, it is not asked again.
+    ///
+    /// `is_ready` returns a bool, as a function or a coroutine. Anything else is a no, and so is an exception.
+    pub fn ask(&self) -> Option<String> {
+        let problem = self.problem();
+        let Some(pool) = self.pool().filter(|_| problem.is_none()) else { return problem };
+        let deadline = Instant::now() + PATIENCE;
+        let question = |index| {
+            let pool = pool.clone();
+            move || python::says_ready(&pool, index)
+        };
+        // All of them at once.
+        let all = self.readiness.iter().enumerate();
+        let asked: Vec<_> = all.map(|(index, one)| one.ask(question(index))).collect();
+        let words = |index: usize, words: &str| {
+            let instance = self.activities[index].name();
+            format!("instance '{instance}' of model '{}': {words}", self.config.name())
+        };
+        asked.into_iter().enumerate().find_map(|(index, asked)| match asked {
+            Ok(None) => None,
+            Ok(Some(asked)) => match asked.wait_until(deadline) {
+                Some(true) => None,
+                Some(false) => Some(words(index, "its is_ready says no")),
+                None => Some(words(index, "its is_ready has not answered within 5 s")),
+            },
+            Err(error) => {
+                Some(words(index, &format!("the system gives no thread to ask it: {error}")))
+            }
+        })
     }
 
     /// How many instances were replaced since it was loaded: they were stuck, or their memory was at its limit.

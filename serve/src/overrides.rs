@@ -106,6 +106,8 @@ fn write(name: &str, overrides: &Overrides) -> Result<TempDir, LoadError> {
                 "parameter '{given}' is unknown; files have names such as `{FILE}1/model.py`"
             )));
         };
+        // Triton's own clients write `file:/1/model.py`, too.
+        let file = file.strip_prefix('/').unwrap_or(file);
         let path = Path::new(file);
         let is_inside = path.components().all(|part| matches!(part, Component::Normal(_)));
         if file.is_empty() || !is_inside || file.contains('\0') {

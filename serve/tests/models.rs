@@ -509,3 +509,62 @@ class TritonPythonModel:
     let model = repository.model("forks", FLOATS, code);
     assert_eq!(answer(&model, floats(&[0.0])), [1.0, 1.0]);
 }
+
+#[test]
+fn a_model_says_itself_whether_it_is_ready() {
+    let repository = Repository::new();
+    let code = "
+import asyncio
+import threading
+import triton_python_backend_utils as pb_utils
+
+class TritonPythonModel:
+    def initialize(self, args):
+        self.step = 0.0
+        self.calls = 0
+        self.goes_on = threading.Event()
+
+    def is_ready(self):
+        self.calls += 1
+        if self.step == 2:
+            raise RuntimeError('a part of the test')
+        if self.step == 4:
+            return self.later()
+        if self.step == 5:
+            self.goes_on.wait()
+        return {1: False, 3: 'yes'}.get(self.step, True)
+
+    async def later(self):
+        await asyncio.sleep(0.01)
+        return False
+
+    def execute(self, requests):
+        (request,) = requests
+        self.step = float(pb_utils.get_input_tensor_by_name(request, 'IN').as_numpy()[0, 0])
+        if self.step == 6:
+            self.goes_on.set()
+        calls = pb_utils.Tensor('OUT', pb_utils.get_input_tensor_by_name(request, 'IN').as_numpy() * 0 + self.calls)
+        return [pb_utils.InferenceResponse([calls])]
+";
+    let model = repository.model("says", FLOATS, code);
+    for (step, is_ready) in [(0.0, true), (1.0, false), (2.0, false), (3.0, false), (4.0, false)] {
+        answer(&model, floats(&[step]));
+        let words = model.ask();
+        assert_eq!(words.is_none(), is_ready, "{step}: {words:?}");
+        let no = "instance 'says_0_0' of model 'says': its is_ready says no";
+        assert!(words.is_none_or(|words| words == no));
+        assert!(model.is_ready(), "what the server sees itself is another matter");
+    }
+    // Requests are executed while it has not answered, and nobody asks twice.
+    assert_eq!(answer(&model, floats(&[5.0])), [5.0]);
+    let asked = [(); 2].map(|()| {
+        let model = model.clone();
+        std::thread::spawn(move || model.ask())
+    });
+    common::until("the question", || answer(&model, floats(&[5.0])) == [6.0]);
+    std::thread::sleep(std::time::Duration::from_millis(100));
+    assert_eq!(answer(&model, floats(&[6.0])), [6.0]);
+    assert!(asked.map(|asked| asked.join().unwrap()).iter().all(Option::is_none));
+    // A model without words is not asked.
+    assert_eq!(repository.model("double", FLOATS, DOUBLE).ask(), None);
+}

@@ -3,10 +3,8 @@
 mod common;
 
 use common::packages::{floats, load, package, put, request, tensor};
-use common::{Repository, response};
+use common::{Repository, response, until};
 use hydrozoa_serve::{Failure, LoadError, Model, Response};
-use std::thread;
-use std::time::{Duration, Instant};
 
 fn parameter(name: &str, value: &str) -> String {
     format!("parameters {{ key: \"HYDROZOA_{name}\" value {{ string_value: \"{value}\" }} }}\n")
@@ -20,15 +18,6 @@ fn with(case: u32, model: &Model) -> Result<Response, Failure> {
 /// How often this copy of the object was called.
 fn answer(model: &Model) -> Vec<f32> {
     floats(&with(0, model).unwrap(), "OUTPUT__0")
-}
-
-/// Waits for something that comes about by itself.
-fn until(what: &str, is_so: impl Fn() -> bool) {
-    let begin = Instant::now();
-    while !is_so() {
-        assert!(begin.elapsed() < Duration::from_secs(120), "{what} has not come about");
-        thread::sleep(Duration::from_millis(5));
-    }
 }
 
 #[test]

@@ -380,7 +380,7 @@ fn a_load_may_have_a_configuration_and_files_of_its_own() {
 ";
     let files = with(
         Some(json(", \"max_batch_size\": 8")),
-        &[("file:1/model.py", &changed), ("file:3/model.py", &constant(3.0))],
+        &[("file:1/model.py", &changed), ("file:/3/model.py", &constant(3.0))],
     );
     for name in ["m", "new"] {
         let all = json(", \"max_batch_size\": 8, \"version_policy\": { \"all\": {} }");
@@ -411,7 +411,7 @@ fn a_load_may_have_a_configuration_and_files_of_its_own() {
         ("m", with(None, &[("file:1/model.py", "")]), "the load's files need a `config`"),
         ("m", with(config(), &[("1/model.py", "")]), "parameter '1/model.py' is unknown"),
         ("m", with(config(), &[("file:../1/model.py", "")]), "`../1/model.py` is no path within"),
-        ("m", with(config(), &[("file:/tmp/model.py", "")]), "`/tmp/model.py` is no path within"),
+        ("m", with(config(), &[("file://tmp/model.py", "")]), "`/tmp/model.py` is no path within"),
         ("m", with(config(), &[("file:", "")]), "file `` is no path within the model's folder"),
         (
             "m",
@@ -491,6 +491,78 @@ class TritonPythonModel:
         std::thread::sleep(Duration::from_millis(10));
     }
     assert_eq!(repository.server.metrics().text(), "");
+}
+
+#[test]
+fn responses_of_decoupled_models_are_awaited_at_once() {
+    let repository = Repository::new();
+    let slow = "
+import asyncio
+import triton_python_backend_utils as pb_utils
+
+class TritonPythonModel:
+    async def execute(self, requests):
+        await asyncio.sleep(0.3)
+        for request in requests:
+            tensor = pb_utils.Tensor('OUT', request.inputs()[0].as_numpy())
+            sender = request.get_response_sender()
+            sender.send(pb_utils.InferenceResponse([tensor]), flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+";
+    let asks = "
+import asyncio, time
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+class TritonPythonModel:
+    async def one(self, value):
+        tensor = pb_utils.Tensor('IN', np.full((1, 1), value, np.float32))
+        request = pb_utils.InferenceRequest(model_name='slow', inputs=[tensor], requested_output_names=['OUT'])
+        responses = await request.async_exec(decoupled=True)
+        return [float(one.output_tensors()[0].as_numpy()[0, 0]) for one in responses if one.output_tensors()]
+
+    async def execute(self, requests):
+        begin = time.monotonic()
+        seen = await asyncio.gather(*map(self.one, range(10)))
+        assert seen == [[value] for value in range(10)], seen
+        took = np.array([time.monotonic() - begin], np.float32)
+        return [pb_utils.InferenceResponse([pb_utils.Tensor('OUT', took)])]
+";
+    let decoupled = format!("{FLOATS} model_transaction_policy {{ decoupled: true }}");
+    repository.model("slow", &decoupled, slow);
+    let took = answer(&repository.model("asks", FLOATS, asks), floats(&[0.0]))[0];
+    assert!((0.3..2.0).contains(&took), "{took} s for ten that wait 0.3 s each");
+}
+
+#[test]
+fn metrics_that_make_no_sense_raise_what_models_of_triton_expect() {
+    let repository = Repository::new();
+    let code = "
+import triton_python_backend_utils as pb_utils
+import numpy as np
+
+class TritonPythonModel:
+    def refused(self, call):
+        try:
+            call()
+        except pb_utils.TritonModelException as error:
+            return str(error)
+        raise AssertionError('nothing was raised')
+
+    def execute(self, requests):
+        histogram = pb_utils.MetricFamily(name='sizes', description='', kind=pb_utils.MetricFamily.HISTOGRAM)
+        assert 'buckets' in self.refused(lambda: histogram.Metric(labels={}))
+        assert 'ascending' in self.refused(lambda: histogram.Metric(labels={}, buckets=[2.5, 0.1]))
+        assert 'ascending' in self.refused(lambda: histogram.Metric(labels={}, buckets=[1, 1]))
+        histogram.Metric(labels={}, buckets=[]).observe(1)
+        gauge = pb_utils.MetricFamily(name='level', description='', kind=pb_utils.MetricFamily.GAUGE)
+        level = gauge.Metric(labels={})
+        level.set(3)
+        del gauge
+        for call in (lambda: level.set(1), lambda: level.increment(1), level.value):
+            assert 'has been deleted' in self.refused(call)
+        return [pb_utils.InferenceResponse([pb_utils.Tensor('OUT', np.array([1], np.float32))])]
+";
+    assert_eq!(answer(&repository.model("metrics", FLOATS, code), floats(&[0.0])), [1.0]);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{FLOATS, Repository, answer, events, failure, floats, response};
+use common::{FLOATS, Repository, answer, events, failure, floats, response, until};
 use hydrozoa_serve::{Code, Failure, LoadError, Model, Response, State};
 use std::fs;
 use std::path::PathBuf;
@@ -97,15 +97,6 @@ struct Gate(PathBuf);
 impl Drop for Gate {
     fn drop(&mut self) {
         drop(fs::write(&self.0, ""));
-    }
-}
-
-/// Waits for something that comes about by itself.
-fn until(what: &str, is_so: impl Fn() -> bool) {
-    let begin = Instant::now();
-    while !is_so() {
-        assert!(begin.elapsed() < Duration::from_secs(120), "{what} has not come about");
-        thread::sleep(Duration::from_millis(5));
     }
 }
 

@@ -38,7 +38,7 @@ fn counts(text: &mut Text, models: &[Serving]) {
             ("BACKEND", failures.model),
             ("OTHER", failures.other),
         ] {
-            text.line(name, &format!("{},reason=\"{reason}\"", of_model(model)), count);
+            text.line(name, &of_failures(model, reason), count);
         }
     }
     let name = "nv_inference_count";
@@ -224,6 +224,12 @@ impl Text {
 
 fn of_model(model: &Serving) -> String {
     format!("model=\"{}\",version=\"{}\"", escaped(&model.name), model.version)
+}
+
+/// With the labels in Triton's order, by which programs look for them.
+fn of_failures(model: &Serving, reason: &str) -> String {
+    let (name, version) = (escaped(&model.name), model.version);
+    format!("model=\"{name}\",reason=\"{reason}\",version=\"{version}\"")
 }
 
 fn escaped(value: &str) -> String {

@@ -278,8 +278,8 @@ fn statistics_and_metrics_have_tritons_names() {
     for line in [
         "# TYPE nv_inference_request_success counter",
         "nv_inference_request_success{model=\"m\",version=\"1\"} 1",
-        "nv_inference_request_failure{model=\"m\",version=\"1\",reason=\"OTHER\"} 1",
-        "nv_inference_request_failure{model=\"m\",version=\"1\",reason=\"REJECTED\"} 0",
+        "nv_inference_request_failure{model=\"m\",reason=\"OTHER\",version=\"1\"} 1",
+        "nv_inference_request_failure{model=\"m\",reason=\"REJECTED\",version=\"1\"} 0",
         "nv_inference_count{model=\"m\",version=\"1\"} 2",
         "nv_inference_exec_count{model=\"m\",version=\"1\"} 1",
         "nv_inference_pending_request_count{model=\"m\",version=\"1\"} 0",

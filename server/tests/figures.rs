@@ -123,8 +123,9 @@ fn queues_and_executions_are_seen_while_they_last() {
     let text = metrics(&site);
     for (reason, count) in [("REJECTED", 1.0), ("CANCELED", 0.0), ("BACKEND", 1.0), ("OTHER", 0.0)]
     {
-        let name = "nv_inference_request_failure{model=\"gated\",version=\"1\",reason=";
-        assert_eq!(value(&text, &format!("{name}\"{reason}\"}}")), count, "{reason}");
+        let labels = format!("{{model=\"gated\",reason=\"{reason}\",version=\"1\"}}");
+        let name = format!("nv_inference_request_failure{labels}");
+        assert_eq!(value(&text, &name), count, "{reason}");
     }
     for (name, least) in [
         ("nv_inference_compute_input_duration_us", 1.0),

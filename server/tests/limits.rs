@@ -327,3 +327,27 @@ class TritonPythonModel:
     }
     site.get("/v2/models/blocks/ready").ok();
 }
+
+#[test]
+fn a_model_is_asked_whether_it_is_ready() {
+    let site = Site::new();
+    let model = |answer: &str| {
+        format!(
+            "
+class TritonPythonModel:
+    def execute(self, requests):
+        return []
+
+    def is_ready(self):
+        return {answer}
+"
+        )
+    };
+    site.model("yes", FLOATS, &model("True"));
+    site.model("no", FLOATS, &model("False"));
+    site.get("/v2/models/yes/ready").ok();
+    let words = site.get("/v2/models/no/ready").error(400);
+    assert_eq!(words, "instance 'no_0_0' of model 'no': its is_ready says no");
+    // The server does not ask for its own readiness.
+    site.get("/v2/health/ready").ok();
+}

@@ -12,7 +12,7 @@ use crate::queue::Queued;
 use crate::request::Request;
 use crate::statistics::Counters;
 use hydrozoa::package::describing;
-use hydrozoa::{Error, Object, Result, Session};
+use hydrozoa::{Error, Object, Pool, Result, Session};
 use serde_json::Value;
 use std::cell::Cell;
 use std::path::Path;
@@ -80,12 +80,25 @@ pub(crate) fn complete(
     serde_json::from_str(&text).map_err(Error::host)
 }
 
+/// What the `is_ready` of the model says that runs in an interpreter. May wait for its GIL.
+pub(crate) fn says_ready(pool: &Pool, index: usize) -> bool {
+    let ask = || {
+        let session = pool.acquire_on(index)?;
+        session.import("_hydrozoa_runner")?.call_method("is_ready", ())?.extract()
+    };
+    ask().unwrap_or_else(|error: Error| {
+        tracing::error!("is_ready: {}", error.traceback().unwrap_or(&error.to_string()));
+        false
+    })
+}
+
 /// One instance of a model. It belongs to its session's thread.
 pub(crate) struct Instance<'s> {
     session: &'s Session,
     execute: Object<'s>,
     is_exhausted: Object<'s>,
     finalize: Object<'s>,
+    tells_readiness: bool,
     /// Runs the example of a package.
     warm: Option<Object<'s>>,
 }
@@ -132,6 +145,7 @@ impl<'s> Instance<'s> {
             execute: runner.getattr("execute")?,
             is_exhausted: runner.getattr("is_exhausted")?,
             finalize: runner.getattr("finalize")?,
+            tells_readiness: runner.call_method("tells_readiness", ())?.extract()?,
             warm: None,
         })
     }
@@ -164,8 +178,14 @@ impl<'s> Instance<'s> {
             execute: made.getattr("execute")?,
             is_exhausted: made.getattr("is_exhausted")?,
             finalize: made.getattr("finalize")?,
+            tells_readiness: false,
             warm,
         })
+    }
+
+    /// Whether the model has an `is_ready`.
+    pub(crate) fn tells_readiness(&self) -> bool {
+        self.tells_readiness
     }
 
     /// Runs the example, if a package has one. Returns what is wrong with what it does, if something is.

@@ -5,7 +5,7 @@ mod host;
 mod instance;
 
 pub(crate) use host::Context;
-pub(crate) use instance::{Instance, Place, Told, complete};
+pub(crate) use instance::{Instance, Place, Told, complete, says_ready};
 
 use hydrozoa::Pool;
 

@@ -11,7 +11,8 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// As long as any event is waited for.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -70,6 +71,15 @@ pub fn floats(values: &[f32]) -> Request {
 pub fn input(name: &str, data_type: DataType, shape: &[i64], data: BytesMut) -> Request {
     let input = Input { name: name.to_owned(), data_type, shape: shape.to_vec(), data };
     Request { inputs: vec![input], ..Request::default() }
+}
+
+/// Waits until something is so.
+pub fn until(what: &str, is_so: impl Fn() -> bool) {
+    let begin = Instant::now();
+    while !is_so() {
+        assert!(begin.elapsed() < Duration::from_secs(120), "{what} has not come about");
+        thread::sleep(Duration::from_millis(5));
+    }
 }
 
 /// All events of a request.

@@ -11,7 +11,7 @@ use super::ready::Readiness;
 use super::request;
 use super::status::status;
 use super::stream;
-use crate::service::Service;
+use crate::service::{Service, blocking};
 use crate::shared_memory;
 use hydrozoa_serve::{Code, Failure, Server};
 use std::collections::BTreeMap;
@@ -73,8 +73,10 @@ impl GrpcInferenceService for Inference {
     ) -> Result<Response<ModelReadyResponse>, Status> {
         let ModelReadyRequest { name, version } = request.into_inner();
         let version = request::version(&version).map_err(status)?;
-        let model = self.service.server().model(&name, version);
-        let ready = model.is_ok_and(|model| model.is_ready());
+        let ready = match self.service.server().model(&name, version) {
+            Ok(model) => blocking(move || model.ask()).await.is_none(),
+            Err(_) => false,
+        };
         Ok(Response::new(ModelReadyResponse { ready }))
     }
 

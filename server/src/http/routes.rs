@@ -5,7 +5,7 @@ use super::params::Fields;
 use super::problem::{JSON, Problem};
 use super::read::Reader;
 use super::{Limits, generate, infer, page, regions, repository};
-use crate::service::Service;
+use crate::service::{Service, blocking};
 use axum::Router;
 use axum::extract::{FromRequestParts, RawPathParams, Request, State};
 use axum::http::request::Parts;
@@ -147,7 +147,7 @@ async fn model_metadata(State(front): State<Front>, target: Target) -> Result<Re
 
 async fn model_ready(State(front): State<Front>, target: Target) -> Response {
     let (status, words) = match front.service.server().model(&target.name, target.version) {
-        Ok(model) => match model.problem() {
+        Ok(model) => match blocking(move || model.ask()).await {
             None => return found(&json!({ "name": target.name, "ready": true })),
             Some(problem) => (StatusCode::BAD_REQUEST, problem),
         },

@@ -214,8 +214,8 @@ import triton_python_backend_utils as pb_utils
 
 class TritonPythonModel:
     def initialize(self, args):
-        family = pb_utils.MetricFamily(name='cancelled', description='', kind=pb_utils.MetricFamily.COUNTER)
-        self.cancelled = family.Metric(labels={})
+        self.family = pb_utils.MetricFamily(name='cancelled', description='', kind=pb_utils.MetricFamily.COUNTER)
+        self.cancelled = self.family.Metric(labels={})
 
     def execute(self, requests):
         return [self.one(request) for request in requests]

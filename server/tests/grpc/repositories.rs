@@ -308,3 +308,28 @@ class TritonPythonModel:
     until("readiness", || service.server.is_ready("blocks", "")).await;
     assert!(client.server_ready(ServerReadyRequest {}).await.unwrap().into_inner().ready);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_model_is_asked_whether_it_is_ready_by_either_protocol() {
+    let service = Service::start(Options::default()).await;
+    let code = "
+class TritonPythonModel:
+    def initialize(self, args):
+        self.is_good = args['model_name'] == 'yes'
+
+    def execute(self, requests):
+        return []
+
+    async def is_ready(self):
+        return self.is_good
+";
+    let mut client = service.client().await;
+    for (name, expected) in [("yes", true), ("no", false)] {
+        service.model(name, FLOATS, code);
+        let request = ModelReadyRequest { name: name.to_owned(), ..Default::default() };
+        let answer = client.model_ready(request).await.unwrap().into_inner();
+        assert_eq!(answer.ready, expected, "{name}");
+    }
+    // The server's own readiness is another matter.
+    assert!(client.server_ready(ServerReadyRequest {}).await.unwrap().into_inner().ready);
+}

@@ -1,0 +1,121 @@
+//! What an instance says itself of its readiness.
+
+use parking_lot::{Condvar, Mutex};
+use std::io;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::keeper::STACK;
+
+/// How long a model is waited for when it is asked. Triton's Python backend waits as long.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
+
+/// An instance that may be asked. One question is under way at a time: who asks meanwhile gets its answer.
+#[derive(Default)]
+pub(crate) struct Readiness {
+    state: Mutex<State>,
+    answered: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// Whether the model has an `is_ready`.
+    has_words: bool,
+    is_asked: bool,
+    /// Questions that have been answered.
+    answers: u64,
+    last: bool,
+}
+
+/// A question that is under way.
+pub(crate) struct Asked {
+    readiness: Arc<Readiness>,
+    /// The answers that there were before.
+    before: u64,
+}
+
+impl Readiness {
+    /// Whether the model of the interpreter that has the instance now can be asked.
+    pub(crate) fn set(&self, has_words: bool) {
+        self.state.lock().has_words = has_words;
+    }
+
+    /// Asks on a thread of its own, unless somebody has asked already. `None` if the model says nothing of itself.
+    pub(crate) fn ask(
+        self: &Arc<Self>,
+        question: impl FnOnce() -> bool + Send + 'static,
+    ) -> io::Result<Option<Asked>> {
+        let mut state = self.state.lock();
+        if !state.has_words {
+            return Ok(None);
+        }
+        if !state.is_asked {
+            let asks = self.clone();
+            let thread = thread::Builder::new().name("readiness".to_owned()).stack_size(STACK);
+            thread.spawn(move || {
+                // A question that panics has been answered, too.
+                let mut answer = Answer { readiness: asks, is_ready: false };
+                answer.is_ready = question();
+            })?;
+            state.is_asked = true;
+        }
+        Ok(Some(Asked { readiness: self.clone(), before: state.answers }))
+    }
+}
+
+impl Asked {
+    /// The answer. `None` if there is none by then.
+    pub(crate) fn wait_until(self, deadline: Instant) -> Option<bool> {
+        let mut state = self.readiness.state.lock();
+        let is_open = |state: &mut State| state.answers == self.before;
+        self.readiness.answered.wait_while_until(&mut state, is_open, deadline);
+        (state.answers != self.before).then_some(state.last)
+    }
+}
+
+/// Gives the answer when it is dropped.
+struct Answer {
+    readiness: Arc<Readiness>,
+    is_ready: bool,
+}
+
+impl Drop for Answer {
+    fn drop(&mut self) {
+        let mut state = self.readiness.state.lock();
+        (state.is_asked, state.last) = (false, self.is_ready);
+        state.answers += 1;
+        self.readiness.answered.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{PATIENCE, Readiness};
+    use std::sync::Arc;
+    use std::sync::mpsc::channel;
+    use std::time::{Duration, Instant};
+
+    #[test]
+    fn who_asks_meanwhile_gets_the_same_answer() {
+        let readiness = Arc::new(Readiness::default());
+        assert!(readiness.ask(|| panic!("nobody can be asked")).unwrap().is_none());
+        readiness.set(true);
+        let (answer, question) = channel();
+        let first = readiness.ask(move || question.recv().unwrap()).unwrap().unwrap();
+        let second = readiness.ask(|| panic!("somebody has asked")).unwrap().unwrap();
+        assert_eq!(first.wait_until(Instant::now() + Duration::from_millis(10)), None);
+        answer.send(true).unwrap();
+        assert_eq!(second.wait_until(Instant::now() + PATIENCE), Some(true));
+        let third = readiness.ask(|| false).unwrap().unwrap();
+        assert_eq!(third.wait_until(Instant::now() + PATIENCE), Some(false));
+    }
+
+    #[test]
+    fn a_question_that_panics_is_answered_by_no() {
+        let readiness = Arc::new(Readiness::default());
+        readiness.set(true);
+        let asked = readiness.ask(|| panic!("a part of the test")).unwrap().unwrap();
+        assert_eq!(asked.wait_until(Instant::now() + PATIENCE), Some(false));
+    }
+}
