@@ -212,7 +212,7 @@ def _of_foreign(tensor):
                 "Provided tensor is not supported. Tensor must be a DLPack capsule or have `__dlpack__` and "
                 "`__dlpack_device__` attributes"
             )
-        tensor = _Capsule(tensor)
+        return _of_capsule(tensor)
     name = str(getattr(tensor, "dtype", ""))
     if name.endswith("bfloat16"):
         if not _is_contiguous(tensor):
@@ -224,7 +224,22 @@ def _of_foreign(tensor):
         return None, tensor, _number_of_name(name), tuple(tensor.shape)
     if getattr(tensor, "requires_grad", False):
         tensor = tensor.detach()
-    array = np.from_dlpack(tensor)
+    return _of_array(np.from_dlpack(tensor))
+
+
+def _of_capsule(capsule):
+    try:
+        array = np.from_dlpack(_Capsule(capsule))
+    except (BufferError, RuntimeError):
+        # Elements or a device that numpy lacks. The capsule is still whole, and is torch's most probably.
+        torch = sys.modules.get("torch")
+        if torch is None:
+            raise
+        return _of_foreign(torch.utils.dlpack.from_dlpack(capsule))
+    return _of_array(array)
+
+
+def _of_array(array):
     if not array.flags.c_contiguous:
         _refuse_gaps()
     number = numpy_to_triton_type(array.dtype)

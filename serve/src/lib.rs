@@ -71,5 +71,5 @@ pub use request::{
     encode_bytes,
 };
 pub use server::{Indexed, Server, State};
-pub use statistics::{Failures, Latencies, Statistics};
+pub use statistics::{BatchStatistics, Failures, Latencies, Statistics};
 pub use watch::{Changes, Watch};

@@ -14,7 +14,7 @@ use crate::readiness::{PATIENCE, Readiness};
 use crate::request::{Event, Request};
 use crate::schedule::Scheduler;
 use crate::source::{Content, Prepared, Source};
-use crate::statistics::{Counters, Ended, Latencies, Statistics};
+use crate::statistics::{BatchStatistics, Counters, Ended, Latencies, Statistics};
 use crate::warmup::Samples;
 use crate::watchdog;
 use hydrozoa::Pool;
@@ -229,6 +229,11 @@ impl Model {
     /// What it has done so far.
     pub fn statistics(&self) -> Statistics {
         self.counters.read()
+    }
+
+    /// What its calls took, by the size of their batches, the smallest first.
+    pub fn batches(&self) -> Vec<BatchStatistics> {
+        self.counters.batches()
     }
 
     /// Runs a request. `respond` gets its events, on whatever thread has them: any number of responses, of which the last

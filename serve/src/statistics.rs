@@ -2,6 +2,8 @@
 
 use crate::failure::Code;
 use crate::recent::{Latency, Recent};
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
@@ -38,6 +40,29 @@ pub struct Statistics {
     pub failed_time: Duration,
     /// When the last request has succeeded: time since 1970, in whole milliseconds. Zero if none has.
     pub last_inference: Duration,
+}
+
+/// What calls of the model took that had one size of a batch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct BatchStatistics {
+    /// Places of the batch: the batch sizes of its requests, taken together.
+    pub size: usize,
+    /// Calls in which the model's `execute` has returned.
+    pub executions: u64,
+    /// Time from the begin of a call to the begin of `execute`, taken together.
+    pub compute_input: Duration,
+    /// Time in `execute`, taken together.
+    pub compute: Duration,
+    /// Time from the end of `execute` to the end of the call, taken together.
+    pub compute_output: Duration,
+}
+
+/// A batch that is executed: its requests, and the places that they take.
+#[derive(Clone, Copy)]
+pub(crate) struct Batch {
+    pub(crate) requests: usize,
+    pub(crate) size: usize,
 }
 
 /// Why requests have failed.
@@ -111,6 +136,7 @@ pub(crate) struct Counters {
     success_time: AtomicU64,
     failed_time: AtomicU64,
     last_inference: AtomicU64,
+    batches: Mutex<BTreeMap<usize, BatchStatistics>>,
     recent_requests: Recent,
     recent_waits: Recent,
     recent_inputs: Recent,
@@ -129,8 +155,14 @@ impl Counters {
         }
     }
 
-    /// `execute` has returned from a call with so many requests: how long it took before, and how long inside.
-    pub(crate) fn computed(&self, requests: usize, before: Duration, inside: Duration) {
+    /// `execute` has returned from a call: how long it took before, and how long inside.
+    pub(crate) fn computed(&self, batch: Batch, before: Duration, inside: Duration) {
+        let requests = batch.requests;
+        self.note(batch, |all| {
+            all.executions += 1;
+            all.compute_input += before;
+            all.compute += inside;
+        });
         self.computed.fetch_add(requests as u64, Ordering::Relaxed);
         add(&self.compute_input, before, requests);
         add(&self.compute, inside, requests);
@@ -138,10 +170,26 @@ impl Counters {
         self.recent_calls.record(inside, requests);
     }
 
-    /// A call with so many requests has ended, so long after `execute` has returned.
-    pub(crate) fn sent(&self, requests: usize, took: Duration) {
+    /// A call has ended, so long after `execute` has returned.
+    pub(crate) fn sent(&self, batch: Batch, took: Duration) {
+        let requests = batch.requests;
+        self.note(batch, |all| all.compute_output += took);
         add(&self.compute_output, took, requests);
         self.recent_outputs.record(took, requests);
+    }
+
+    fn note(&self, batch: Batch, change: impl FnOnce(&mut BatchStatistics)) {
+        // One of stand-ins alone is nobody's.
+        if batch.requests > 0 {
+            let mut batches = self.batches.lock();
+            let fresh = || BatchStatistics { size: batch.size, ..BatchStatistics::default() };
+            change(batches.entry(batch.size).or_insert_with(fresh));
+        }
+    }
+
+    /// What calls took, by the size of their batches.
+    pub(crate) fn batches(&self) -> Vec<BatchStatistics> {
+        self.batches.lock().values().copied().collect()
     }
 
     /// A request of this batch size has ended, so long after it began.

@@ -568,3 +568,30 @@ class TritonPythonModel:
     // A model without words is not asked.
     assert_eq!(repository.model("double", FLOATS, DOUBLE).ask(), None);
 }
+
+#[test]
+fn elements_that_numpy_lacks_come_and_go_in_capsules() {
+    let repository = Repository::new();
+    let code = "
+import torch
+import triton_python_backend_utils as pb_utils
+
+class TritonPythonModel:
+    def execute(self, requests):
+        (request,) = requests
+        capsule = request.inputs()[0].to_dlpack()
+        doubled = torch.utils.dlpack.from_dlpack(capsule) * 2
+        made = pb_utils.Tensor.from_dlpack('OUT', torch.utils.dlpack.to_dlpack(doubled))
+        return [pb_utils.InferenceResponse([made])]
+";
+    let config = FLOATS.replace("TYPE_FP32", "TYPE_BF16");
+    let model = repository.model("bf16", &config, code);
+    // 1.0 and -2.5 as the upper halves of 32-bit floats.
+    let bytes = |values: [f32; 2]| -> BytesMut {
+        values.iter().flat_map(|value| value.to_le_bytes()[2..].to_vec()).collect()
+    };
+    let request = input("IN", DataType::Bf16, &[1, 2], bytes([1.0, -2.5]));
+    let response = response(&model, request).unwrap();
+    assert_eq!(response.outputs[0].data_type, DataType::Bf16);
+    assert_eq!(response.outputs[0].data[..], bytes([2.0, -5.0])[..]);
+}

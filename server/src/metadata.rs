@@ -186,7 +186,12 @@ fn model_statistics(model: &Model) -> Value {
             "cache_miss": none,
         },
         "response_stats": {},
-        "batch_stats": [],
+        "batch_stats": model.batches().into_iter().map(|batch| json!({
+            "batch_size": batch.size,
+            "compute_input": of(batch.executions, batch.compute_input),
+            "compute_infer": of(batch.executions, batch.compute),
+            "compute_output": of(batch.executions, batch.compute_output),
+        })).collect::<Vec<_>>(),
         "memory_usage": [],
     })
 }

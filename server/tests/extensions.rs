@@ -271,6 +271,9 @@ fn statistics_and_metrics_have_tritons_names() {
         assert_eq!((&of["success"]["count"], &of["fail"]["count"]), (&json!(1), &json!(1)));
         assert!(of["success"]["ns"].as_u64().unwrap() > 0);
         assert!(of["compute_infer"]["ns"].as_u64().unwrap() > 0);
+        let batches = statistics["batch_stats"].as_array().unwrap();
+        assert_eq!((batches.len(), &batches[0]["batch_size"]), (1, &json!(2)));
+        assert_eq!(batches[0]["compute_infer"], of["compute_infer"]);
     }
     let metrics = site.get("/metrics");
     assert!(metrics.header("content-type").unwrap().starts_with("text/plain"));

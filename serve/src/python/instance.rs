@@ -10,7 +10,7 @@ use crate::package::{Argument, Expected, Packaged};
 use crate::pending::Pending;
 use crate::queue::Queued;
 use crate::request::Request;
-use crate::statistics::Counters;
+use crate::statistics::{Batch, Counters};
 use hydrozoa::package::describing;
 use hydrozoa::{Error, Object, Pool, Result, Session};
 use serde_json::Value;
@@ -204,10 +204,11 @@ impl<'s> Instance<'s> {
     ) -> bool {
         let began = Instant::now();
         let counted = batch.iter().filter(|queued| !queued.is_stand_in);
-        let count = counted.clone().count();
+        let size = counted.clone().map(|queued| queued.size).sum();
+        let counts = Batch { requests: counted.clone().count(), size };
         counters.began(counted.map(|queued| began - queued.since));
         batch.iter().for_each(|queued| queued.pending.begin(began));
-        let _running = activity.begin(count);
+        let _running = activity.begin(counts.requests);
         let given = |queued: Queued| (queued.request, Vec::new(), queued.pending);
         let returned = Cell::new(None);
         let clock = Clock {
@@ -215,13 +216,13 @@ impl<'s> Instance<'s> {
             // Before a response is sent: whoever has one can see what it took.
             computed: &|inside| {
                 returned.set(Some(Instant::now()));
-                counters.computed(count, began.elapsed().saturating_sub(inside), inside);
+                counters.computed(counts, began.elapsed().saturating_sub(inside), inside);
             },
         };
         let is_success = self.run(batch.into_iter().map(given).collect(), &clock, execution);
         match returned.get() {
-            Some(returned) => counters.sent(count, returned.elapsed()),
-            None => counters.computed(count, began.elapsed(), Duration::ZERO),
+            Some(returned) => counters.sent(counts, returned.elapsed()),
+            None => counters.computed(counts, began.elapsed(), Duration::ZERO),
         }
         is_success
     }

@@ -5,14 +5,14 @@ use super::proto::inference::model_metadata_response::TensorMetadata;
 use super::proto::inference::model_repository_parameter::ParameterChoice as Choice;
 use super::proto::inference::repository_index_response::ModelIndex;
 use super::proto::inference::{
-    InferStatistics, ModelConfigResponse, ModelMetadataResponse, ModelRepositoryParameter,
-    ModelStatistics, StatisticDuration,
+    InferBatchStatistics, InferStatistics, ModelConfigResponse, ModelMetadataResponse,
+    ModelRepositoryParameter, ModelStatistics, StatisticDuration,
 };
 use super::request;
 use super::status::invalid;
 use hydrozoa_serve::config::TensorConfig;
 use hydrozoa_serve::host::Overrides;
-use hydrozoa_serve::{Code, Failure, Indexed, Model, Server, State};
+use hydrozoa_serve::{BatchStatistics, Code, Failure, Indexed, Model, Server, State};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -92,7 +92,17 @@ fn statistics_of(model: &Model) -> ModelStatistics {
             cache_hit: none,
             cache_miss: none,
         }),
+        batch_stats: model.batches().into_iter().map(batch).collect(),
         ..ModelStatistics::default()
+    }
+}
+
+fn batch(done: BatchStatistics) -> InferBatchStatistics {
+    InferBatchStatistics {
+        batch_size: done.size as u64,
+        compute_input: duration(done.executions, done.compute_input),
+        compute_infer: duration(done.executions, done.compute),
+        compute_output: duration(done.executions, done.compute_output),
     }
 }
 

@@ -59,6 +59,9 @@ async fn a_model_tells_what_it_is() {
     let (success, fail) = (inference.success.unwrap(), inference.fail.unwrap());
     assert_eq!((success.count, fail.count), (2, 1));
     assert!(success.ns > 0 && inference.compute_infer.unwrap().ns > 0);
+    let calls = all[0].batch_stats.iter().map(|batch| batch.compute_infer.unwrap().count);
+    assert_eq!(calls.sum::<u64>(), 2);
+    assert!(all[0].batch_stats.iter().all(|batch| batch.batch_size == 1));
     let all = client.model_statistics(ModelStatisticsRequest::default()).await.unwrap();
     assert_eq!(all.into_inner().model_stats.len(), 2);
 }
