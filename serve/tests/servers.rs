@@ -253,70 +253,6 @@ class TritonPythonModel:
 }
 
 #[test]
-fn a_model_calls_models() {
-    let repository = Repository::new();
-    repository.model("m", FLOATS, &constant(5.0));
-    let many = "
-import numpy as np
-import triton_python_backend_utils as pb_utils
-
-class TritonPythonModel:
-    def execute(self, requests):
-        for request in requests:
-            sender = request.get_response_sender()
-            for number in range(3):
-                sender.send(pb_utils.InferenceResponse([pb_utils.Tensor('OUT', np.array([number], np.float32))]))
-            sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
-";
-    repository.model(
-        "many",
-        &format!("{FLOATS} model_transaction_policy {{ decoupled: true }}"),
-        many,
-    );
-    let calls = "
-import asyncio
-import numpy as np
-import triton_python_backend_utils as pb_utils
-
-def request(name, **more):
-    tensor = pb_utils.Tensor('IN', np.zeros((1, 1), np.float32))
-    return pb_utils.InferenceRequest(model_name=name, requested_output_names=['OUT'], inputs=[tensor], **more)
-
-def value(response):
-    assert not response.has_error(), response.error().message()
-    array = pb_utils.get_output_tensor_by_name(response, 'OUT').as_numpy()
-    array += 0  # it can be written
-    return float(array[0])
-
-class TritonPythonModel:
-    async def execute(self, requests):
-        values = [value(request('m').exec()), value(request('m', model_version=1).exec())]
-        responses = request('many').exec(decoupled=True)
-        values.append(value(next(responses)))
-        for response in responses:  # the second one
-            break
-        assert value(response) == 1.0
-        for _ in range(2):
-            # The last one is empty: the model has only said that there is no more.
-            *some, last = responses
-            assert not last.output_tensors() and not last.has_error()
-            values += [value(response) for response in some]
-        both = await asyncio.gather(request('m').async_exec(), request('m').async_exec())
-        values += [value(response) for response in both]
-        for name, words in (('many', 'decoupled'), ('absent', 'is not found')):
-            error = request(name).exec().error()
-            assert words in error.message(), error.message()
-        assert request('absent').exec().error().code() == pb_utils.TritonError.NOT_FOUND
-        wrong = pb_utils.InferenceRequest(model_name='m', requested_output_names=['OUT'], inputs=[])
-        assert 'missing required input' in wrong.exec().error().message()
-        tensor = pb_utils.Tensor('OUT', np.array(values, np.float32))
-        return [pb_utils.InferenceResponse([tensor]) for _ in requests]
-";
-    let model = repository.model("calls", FLOATS, calls);
-    assert_eq!(answer(&model, floats(&[0.0])), [5.0, 5.0, 0.0, 2.0, 0.0, 1.0, 2.0, 5.0, 5.0]);
-}
-
-#[test]
 fn a_model_loads_and_unloads_models() {
     let repository = Repository::new();
     repository.write("m", 1, FLOATS, &constant(1.0));
@@ -459,110 +395,67 @@ class TritonPythonModel:
 }
 
 #[test]
-fn a_models_own_metrics_are_reported() {
+fn a_model_calls_models() {
     let repository = Repository::new();
-    let code = "
+    repository.model("m", FLOATS, &constant(5.0));
+    let many = "
+import numpy as np
 import triton_python_backend_utils as pb_utils
 
 class TritonPythonModel:
-    def initialize(self, args):
-        self.family = pb_utils.MetricFamily(
-            name='requests_seen', description='Requests', kind=pb_utils.MetricFamily.COUNTER)
-        self.metric = self.family.Metric(labels={'model': args['model_name']})
-
     def execute(self, requests):
-        self.metric.increment(len(requests))
-        try:
-            self.metric.increment(-1)
-        except pb_utils.TritonModelException as error:
-            pb_utils.Logger.log_info(str(error))
-        else:
-            raise AssertionError
-        import numpy as np
-        return [pb_utils.InferenceResponse([pb_utils.Tensor('OUT', np.array([self.metric.value()], np.float32))])]
-";
-    let model = repository.model("metrics", FLOATS, code);
-    assert_eq!([1.0, 2.0].map(|_| answer(&model, floats(&[0.0]))), [[1.0], [2.0]]);
-    assert!(repository.server.metrics().text().contains("requests_seen{model=\"metrics\"} 2\n"));
-    drop(model);
-    repository.server.unload("metrics").unwrap();
-    let deadline = Instant::now() + Duration::from_secs(30);
-    while !repository.server.metrics().text().is_empty() && Instant::now() < deadline {
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    assert_eq!(repository.server.metrics().text(), "");
-}
-
-#[test]
-fn responses_of_decoupled_models_are_awaited_at_once() {
-    let repository = Repository::new();
-    let slow = "
-import asyncio
-import triton_python_backend_utils as pb_utils
-
-class TritonPythonModel:
-    async def execute(self, requests):
-        await asyncio.sleep(0.3)
         for request in requests:
-            tensor = pb_utils.Tensor('OUT', request.inputs()[0].as_numpy())
             sender = request.get_response_sender()
-            sender.send(pb_utils.InferenceResponse([tensor]), flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+            for number in range(3):
+                sender.send(pb_utils.InferenceResponse([pb_utils.Tensor('OUT', np.array([number], np.float32))]))
+            sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
 ";
-    let asks = "
-import asyncio, time
+    repository.model(
+        "many",
+        &format!("{FLOATS} model_transaction_policy {{ decoupled: true }}"),
+        many,
+    );
+    let calls = "
+import asyncio
 import numpy as np
 import triton_python_backend_utils as pb_utils
 
-class TritonPythonModel:
-    async def one(self, value):
-        tensor = pb_utils.Tensor('IN', np.full((1, 1), value, np.float32))
-        request = pb_utils.InferenceRequest(model_name='slow', inputs=[tensor], requested_output_names=['OUT'])
-        responses = await request.async_exec(decoupled=True)
-        return [float(one.output_tensors()[0].as_numpy()[0, 0]) for one in responses if one.output_tensors()]
+def request(name, **more):
+    tensor = pb_utils.Tensor('IN', np.zeros((1, 1), np.float32))
+    return pb_utils.InferenceRequest(model_name=name, requested_output_names=['OUT'], inputs=[tensor], **more)
 
+def value(response):
+    assert not response.has_error(), response.error().message()
+    array = pb_utils.get_output_tensor_by_name(response, 'OUT').as_numpy()
+    array += 0  # it can be written
+    return float(array[0])
+
+class TritonPythonModel:
     async def execute(self, requests):
-        begin = time.monotonic()
-        seen = await asyncio.gather(*map(self.one, range(10)))
-        assert seen == [[value] for value in range(10)], seen
-        took = np.array([time.monotonic() - begin], np.float32)
-        return [pb_utils.InferenceResponse([pb_utils.Tensor('OUT', took)])]
+        values = [value(request('m').exec()), value(request('m', model_version=1).exec())]
+        responses = request('many').exec(decoupled=True)
+        values.append(value(next(responses)))
+        for response in responses:  # the second one
+            break
+        assert value(response) == 1.0
+        for _ in range(2):
+            # The last one is empty: the model has only said that there is no more.
+            *some, last = responses
+            assert not last.output_tensors() and not last.has_error()
+            values += [value(response) for response in some]
+        both = await asyncio.gather(request('m').async_exec(), request('m').async_exec())
+        values += [value(response) for response in both]
+        for name, words in (('many', 'decoupled'), ('absent', 'is not found')):
+            error = request(name).exec().error()
+            assert words in error.message(), error.message()
+        assert request('absent').exec().error().code() == pb_utils.TritonError.NOT_FOUND
+        wrong = pb_utils.InferenceRequest(model_name='m', requested_output_names=['OUT'], inputs=[])
+        assert 'missing required input' in wrong.exec().error().message()
+        tensor = pb_utils.Tensor('OUT', np.array(values, np.float32))
+        return [pb_utils.InferenceResponse([tensor]) for _ in requests]
 ";
-    let decoupled = format!("{FLOATS} model_transaction_policy {{ decoupled: true }}");
-    repository.model("slow", &decoupled, slow);
-    let took = answer(&repository.model("asks", FLOATS, asks), floats(&[0.0]))[0];
-    assert!((0.3..2.0).contains(&took), "{took} s for ten that wait 0.3 s each");
-}
-
-#[test]
-fn metrics_that_make_no_sense_raise_what_models_of_triton_expect() {
-    let repository = Repository::new();
-    let code = "
-import triton_python_backend_utils as pb_utils
-import numpy as np
-
-class TritonPythonModel:
-    def refused(self, call):
-        try:
-            call()
-        except pb_utils.TritonModelException as error:
-            return str(error)
-        raise AssertionError('nothing was raised')
-
-    def execute(self, requests):
-        histogram = pb_utils.MetricFamily(name='sizes', description='', kind=pb_utils.MetricFamily.HISTOGRAM)
-        assert 'buckets' in self.refused(lambda: histogram.Metric(labels={}))
-        assert 'ascending' in self.refused(lambda: histogram.Metric(labels={}, buckets=[2.5, 0.1]))
-        assert 'ascending' in self.refused(lambda: histogram.Metric(labels={}, buckets=[1, 1]))
-        histogram.Metric(labels={}, buckets=[]).observe(1)
-        gauge = pb_utils.MetricFamily(name='level', description='', kind=pb_utils.MetricFamily.GAUGE)
-        level = gauge.Metric(labels={})
-        level.set(3)
-        del gauge
-        for call in (lambda: level.set(1), lambda: level.increment(1), level.value):
-            assert 'has been deleted' in self.refused(call)
-        return [pb_utils.InferenceResponse([pb_utils.Tensor('OUT', np.array([1], np.float32))])]
-";
-    assert_eq!(answer(&repository.model("metrics", FLOATS, code), floats(&[0.0])), [1.0]);
+    let model = repository.model("calls", FLOATS, calls);
+    assert_eq!(answer(&model, floats(&[0.0])), [5.0, 5.0, 0.0, 2.0, 0.0, 1.0, 2.0, 5.0, 5.0]);
 }
 
 #[test]
