@@ -5,6 +5,7 @@
 mod beside_pyo3;
 mod cache;
 mod capi;
+mod cycles;
 mod debugger;
 mod demo;
 mod density;
@@ -71,6 +72,8 @@ enum Task {
     Control(large::Control),
     /// How many workers with torch serve a model in 1, 2 and 4 GiB: interpreters, prefork children, processes
     Density(density::Arguments),
+    /// Starts and ends interpreters many times, and plots what they leave
+    Cycles(cycles::Arguments),
     /// Six pieces of work by two interpreters, threads, processes and prefork children, every result compared bit for bit
     Workloads(workloads::Arguments),
     /// 1, 4 and 8 interpreters beside as many processes on a GPU: its memory, throughput, right results
@@ -139,6 +142,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Mixed(arguments) => large::mixed(&arguments),
         Task::Control(arguments) => large::control(&arguments),
         Task::Density(arguments) => density::run(&arguments),
+        Task::Cycles(arguments) => cycles::run(&arguments),
         Task::Workloads(arguments) => workloads::run(&arguments),
         Task::Gpu(arguments) => gpu::run(&arguments),
         Task::Speed(arguments) => speed::run(&arguments),

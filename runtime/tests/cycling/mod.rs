@@ -3,6 +3,7 @@
 use hydrozoa::memory::Usage;
 use hydrozoa::{Builder, Pool};
 use std::fs;
+use std::io::Write;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -80,19 +81,49 @@ pub struct Each {
 }
 
 /// Runs `cycle` `first` times and then `count` times, and asserts what each of the latter leaves, as
-/// [`Taken::assert_bounded`] does. Prints what the process has after each twentieth part.
+/// [`Taken::assert_bounded`] does. Prints what the process has after each twentieth part. Adds a line for each hundredth part to
+/// the file that `HYDROZOA_TEST_CYCLES_CSV` names, as `cargo xtask cycles` reads it.
 #[allow(dead_code, reason = "not every test binary counts cycles in this way")]
 pub fn assert_cycles(first: u64, count: u64, each: Each, mut cycle: impl FnMut()) {
     (0..first).for_each(|_| cycle());
     let before = Taken::now();
+    let record = Record::open();
+    record.add(0, before);
     println!("after the first {first}: {before:?}");
     for done in 1..=count {
         cycle();
+        if done.is_multiple_of(count.div_ceil(100)) {
+            record.add(done, Taken::now());
+        }
         if done.is_multiple_of(count.div_ceil(20)) {
             println!("after {done} more: {:?}", Taken::now());
         }
     }
     Taken::now().assert_within(before, count, each);
+}
+
+/// Lines of the cycles of one call of [`assert_cycles`], if somebody wants them.
+struct Record {
+    file: Option<fs::File>,
+    /// Which call of the process it is.
+    series: usize,
+}
+
+impl Record {
+    fn open() -> Record {
+        static SERIES: AtomicUsize = AtomicUsize::new(0);
+        let path = std::env::var_os("HYDROZOA_TEST_CYCLES_CSV");
+        let open = |path| fs::OpenOptions::new().create(true).append(true).open(path).unwrap();
+        Record { file: path.map(open), series: SERIES.fetch_add(1, Ordering::Relaxed) }
+    }
+
+    fn add(&self, cycle: u64, taken: Taken) {
+        let Some(mut file) = self.file.as_ref() else { return };
+        let Taken { memory, mappings, descriptors, threads, key } = taken;
+        let series = self.series;
+        writeln!(file, "{series},{cycle},{memory},{mappings},{descriptors},{threads},{key}")
+            .unwrap();
+    }
 }
 
 /// Stops the other thread, also after a failed assertion.

@@ -1,0 +1,220 @@
+//! `cargo xtask cycles`: what interpreters leave that have ended, one after the other, while another one serves.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::environment::{self, Environment};
+use crate::plot::Lines;
+use crate::suite::counted;
+use crate::{section, workspace};
+
+/// Options of `cargo xtask cycles`.
+#[derive(clap::Args, Clone)]
+pub struct Arguments {
+    #[command(flatten)]
+    environment: environment::Arguments,
+    /// Cycles of each CPython that this machine has, without packages; 0 for what an earlier run has measured
+    #[arg(long, value_name = "N", default_value_t = 10_000)]
+    bare: u64,
+    /// Cycles with numpy, likewise
+    #[arg(long, value_name = "N", default_value_t = 2_000)]
+    numpy: u64,
+    /// Cycles with torch under each policy, likewise
+    #[arg(long, value_name = "N", default_value_t = 500)]
+    torch: u64,
+    /// Write a table and plots to docs/performance.md
+    #[arg(long)]
+    page: bool,
+}
+
+/// A test that runs cycles.
+struct Kind {
+    name: &'static str,
+    /// What its plots are called.
+    file: &'static str,
+    program: &'static str,
+    test: &'static str,
+    cycles: u64,
+}
+
+fn kinds(arguments: &Arguments) -> [Kind; 4] {
+    let kind = |name, file, program, test, cycles| Kind { name, file, program, test, cycles };
+    let (bare, other) = ("cycles", "cycles_torch");
+    let own = "what_an_interpreter_with_its_own_torch_had_is_given_back";
+    let shared = "what_an_interpreter_that_shares_torch_had_is_given_back";
+    [
+        kind(
+            "bare",
+            "bare",
+            bare,
+            "what_an_interpreter_had_is_given_back_while_another_one_serves",
+            arguments.bare,
+        ),
+        kind(
+            "numpy",
+            "numpy",
+            other,
+            "what_an_interpreter_with_numpy_had_is_given_back",
+            arguments.numpy,
+        ),
+        kind("torch, isolated", "isolated", other, own, arguments.torch),
+        kind("torch, shared", "shared", other, shared, arguments.torch),
+    ]
+}
+
+/// What the process had after some cycles of a series.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Sample {
+    series: usize,
+    cycle: u64,
+    bytes: i64,
+    /// Mappings, descriptors, threads and thread keys.
+    others: [u64; 4],
+}
+
+const OTHERS: [&str; 4] = ["mappings", "descriptors", "threads", "thread keys"];
+
+/// Runs the tests, each in a process of its own. An error if one leaves more than it may.
+pub fn run(arguments: &Arguments) -> Result<()> {
+    let environment = Environment::prepare(&arguments.environment)?;
+    let folder = workspace::target()?.join("cycles");
+    fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
+    let mut table = String::from(
+        "| interpreters | cycles | bytes that each has left | mappings | descriptors | threads | thread keys |\n\
+         |---|---:|---:|---:|---:|---:|---:|\n",
+    );
+    let mut plots = Vec::new();
+    for kind in &kinds(arguments) {
+        let csv = folder.join(format!("{}.csv", kind.file));
+        if kind.cycles > 0 {
+            eprintln!("{}: {} cycles", kind.name, kind.cycles);
+            measure(&environment, kind, &csv)?;
+        } else if !csv.exists() {
+            continue;
+        }
+        let samples = read(&csv)?;
+        for series in series(&samples) {
+            table.push_str(&line(kind, series));
+        }
+        plots.extend(drawn(kind, &samples));
+    }
+    print!("{table}");
+    if arguments.page {
+        let page = workspace::root().join("docs/performance.md");
+        let pictures: String = plots
+            .iter()
+            .map(|(name, _)| {
+                format!("\n![{}](performance/{name})\n", name.trim_end_matches(".svg"))
+            })
+            .collect();
+        section::write_with_files(&page, "cycles", plots, |_| table + &pictures)?;
+    }
+    Ok(())
+}
+
+fn measure(environment: &Environment, kind: &Kind, csv: &Path) -> Result<()> {
+    let _ = fs::remove_file(csv);
+    let mut command = workspace::cargo();
+    command.args(["test", "--release", "--package", "hydrozoa", "--test", kind.program]);
+    command.args(["--", "--exact", kind.test]);
+    command.env("HYDROZOA_TEST_VENV", environment.root()).env("OMP_NUM_THREADS", "1");
+    command.env("HYDROZOA_TEST_CYCLES", kind.cycles.to_string());
+    command.env("HYDROZOA_TEST_CYCLES_CSV", csv);
+    let outcome = counted(&mut command)?;
+    ensure!(outcome.failures.is_empty(), "{}: {}", kind.name, outcome.failures.join("; "));
+    Ok(())
+}
+
+fn read(csv: &Path) -> Result<Vec<Sample>> {
+    let text = fs::read_to_string(csv).with_context(|| format!("reading {}", csv.display()))?;
+    text.lines()
+        .map(|line| parsed(line).with_context(|| format!("{}: {line}", csv.display())))
+        .collect()
+}
+
+fn parsed(line: &str) -> Result<Sample> {
+    let fields = line.split(',').map(str::parse).collect::<Result<Vec<i64>, _>>()?;
+    let [series, cycle, bytes, others @ ..] = &fields[..] else {
+        anyhow::bail!("seven numbers are wanted");
+    };
+    let others: Vec<u64> = others.iter().map(|&number| number as u64).collect();
+    let others = others.try_into().ok().context("seven numbers are wanted")?;
+    Ok(Sample { series: *series as usize, cycle: *cycle as u64, bytes: *bytes, others })
+}
+
+/// The samples of each series.
+fn series(samples: &[Sample]) -> impl Iterator<Item = &[Sample]> {
+    samples.chunk_by(|one, other| one.series == other.series)
+}
+
+/// A series as a row of the table.
+fn line(kind: &Kind, samples: &[Sample]) -> String {
+    let (Some(first), Some(last)) = (samples.first(), samples.last()) else {
+        return String::new();
+    };
+    let each = (last.bytes - first.bytes) / last.cycle.max(1) as i64;
+    let changes = first
+        .others
+        .iter()
+        .zip(last.others)
+        .map(|(before, after)| format!(" {before} -> {after} |"));
+    let name = match samples[0].series {
+        0 => kind.name.to_owned(),
+        number => format!("{}, {}", kind.name, number + 1),
+    };
+    format!("| {name} | {} | {each} |{}\n", last.cycle, changes.collect::<String>())
+}
+
+/// Memory over the cycles, and all else over the cycles, as files.
+fn drawn(kind: &Kind, samples: &[Sample]) -> [(String, String); 2] {
+    let names: Vec<String> =
+        series(samples).map(|one| format!("run {}", one[0].series + 1)).collect();
+    let of = |one: &[Sample], value: &dyn Fn(&Sample) -> f64| {
+        one.iter().map(|sample| (sample.cycle as f64, value(sample))).collect::<Vec<_>>()
+    };
+    let memory = series(samples).zip(&names);
+    let memory = Lines {
+        title: &format!("Private memory: {}", kind.name),
+        axes: ["cycles", "MiB"],
+        series: memory
+            .map(|(one, name)| (&name[..], of(one, &|sample| sample.bytes as f64 / 1_048_576.0)))
+            .collect(),
+    };
+    let last = series(samples).last().unwrap_or_default();
+    let others = Lines {
+        title: &format!("Mappings, descriptors, threads, keys: {}", kind.name),
+        axes: ["cycles", "number"],
+        series: OTHERS
+            .iter()
+            .enumerate()
+            .map(|(place, name)| (*name, of(last, &|sample| sample.others[place] as f64)))
+            .collect(),
+    };
+    [
+        (format!("cycles-{}-memory.svg", kind.file), memory.svg()),
+        (format!("cycles-{}-others.svg", kind.file), others.svg()),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Kind, Sample, drawn, line, parsed, series};
+
+    #[test]
+    fn lines_of_the_tests_become_rows_and_plots() {
+        let text = ["0,0,1000,5,3,2,1", "0,10,2000,5,3,2,1", "1,0,7,5,3,2,1", "1,10,7,9,3,2,1"];
+        let samples: Vec<Sample> = text.map(|line| parsed(line).unwrap()).into();
+        assert_eq!(samples[1], Sample { series: 0, cycle: 10, bytes: 2000, others: [5, 3, 2, 1] });
+        let kind = Kind { name: "bare", file: "bare", program: "", test: "", cycles: 10 };
+        let rows: Vec<String> = series(&samples).map(|one| line(&kind, one)).collect();
+        assert_eq!(rows[0], "| bare | 10 | 100 | 5 -> 5 | 3 -> 3 | 2 -> 2 | 1 -> 1 |\n");
+        assert_eq!(rows[1], "| bare, 2 | 10 | 0 | 5 -> 9 | 3 -> 3 | 2 -> 2 | 1 -> 1 |\n");
+        let [memory, others] = drawn(&kind, &samples);
+        assert!(memory.1.contains("run 2") && others.1.contains("thread keys"));
+        for wrong in ["", "0,0,1", "0,0,1,2,3,4,x", "0,0,1,2,3,4,5,6"] {
+            assert!(parsed(wrong).is_err(), "{wrong}");
+        }
+    }
+}
