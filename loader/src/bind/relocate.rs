@@ -59,9 +59,14 @@ pub(crate) fn relocate(
     let Prepared { relative, others, .. } = &plan.prepared;
     let left = if *relative { replica.image.dynamic.relative } else { &[] };
     for address in relr_addresses(left) {
-        let word = replica.image.initial_word(address).wrapping_add(bias as u64);
         // SAFETY: `targets` has checked that this is a writable word of the image.
-        unsafe { write_word(relocator.target(address), word) };
+        unsafe { write_word(relocator.target(address), replica.image.initial_word(address)) };
+    }
+    // The bias is added as often as the table names a word.
+    for address in relr_addresses(left) {
+        let target = relocator.target(address) as *mut usize;
+        // SAFETY: as above.
+        unsafe { ptr::write_unaligned(target, ptr::read_unaligned(target).wrapping_add(bias)) };
     }
     let mut deferred = Vec::new();
     for &index in others {
