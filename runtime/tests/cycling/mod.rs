@@ -86,8 +86,9 @@ pub struct Each {
 #[allow(dead_code, reason = "not every test binary counts cycles in this way")]
 pub fn assert_cycles(first: u64, count: u64, each: Each, mut cycle: impl FnMut()) {
     (0..first).for_each(|_| cycle());
-    let before = Taken::now();
+    // Its file is a descriptor.
     let record = Record::open();
+    let before = Taken::now();
     record.add(0, before);
     println!("after the first {first}: {before:?}");
     for done in 1..=count {
