@@ -23,6 +23,8 @@ struct State {
     /// Whether the model has an `is_ready`.
     has_words: bool,
     is_asked: bool,
+    /// Which interpreter has the instance: a question to a former one, which may never end, does not count.
+    interpreter: u64,
     /// Questions that have been answered.
     answers: u64,
     last: bool,
@@ -36,9 +38,11 @@ pub(crate) struct Asked {
 }
 
 impl Readiness {
-    /// Whether the model of the interpreter that has the instance now can be asked.
+    /// Another interpreter has the instance from now on, and its model can be asked or cannot.
     pub(crate) fn set(&self, has_words: bool) {
-        self.state.lock().has_words = has_words;
+        let mut state = self.state.lock();
+        state.interpreter += 1;
+        (state.has_words, state.is_asked) = (has_words, false);
     }
 
     /// Asks on a thread of its own, unless somebody has asked already. `None` if the model says nothing of itself.
@@ -51,11 +55,11 @@ impl Readiness {
             return Ok(None);
         }
         if !state.is_asked {
-            let asks = self.clone();
+            let (asks, interpreter) = (self.clone(), state.interpreter);
             let thread = thread::Builder::new().name("readiness".to_owned()).stack_size(STACK);
             thread.spawn(move || {
                 // A question that panics has been answered, too.
-                let mut answer = Answer { readiness: asks, is_ready: false };
+                let mut answer = Answer { readiness: asks, interpreter, is_ready: false };
                 answer.is_ready = question();
             })?;
             state.is_asked = true;
@@ -77,12 +81,16 @@ impl Asked {
 /// Gives the answer when it is dropped.
 struct Answer {
     readiness: Arc<Readiness>,
+    interpreter: u64,
     is_ready: bool,
 }
 
 impl Drop for Answer {
     fn drop(&mut self) {
         let mut state = self.readiness.state.lock();
+        if state.interpreter != self.interpreter {
+            return;
+        }
         (state.is_asked, state.last) = (false, self.is_ready);
         state.answers += 1;
         self.readiness.answered.notify_all();
@@ -109,6 +117,21 @@ mod tests {
         assert_eq!(second.wait_until(Instant::now() + PATIENCE), Some(true));
         let third = readiness.ask(|| false).unwrap().unwrap();
         assert_eq!(third.wait_until(Instant::now() + PATIENCE), Some(false));
+    }
+
+    #[test]
+    fn a_question_to_a_former_interpreter_holds_nothing_up() {
+        let readiness = Arc::new(Readiness::default());
+        readiness.set(true);
+        let (goes_on, waits) = channel();
+        let former = readiness.ask(move || waits.recv().unwrap()).unwrap().unwrap();
+        readiness.set(true);
+        let asked = readiness.ask(|| true).unwrap().unwrap();
+        assert_eq!(asked.wait_until(Instant::now() + PATIENCE), Some(true));
+        goes_on.send(false).unwrap();
+        let again = readiness.ask(|| true).unwrap().unwrap();
+        assert_eq!(again.wait_until(Instant::now() + PATIENCE), Some(true));
+        drop(former);
     }
 
     #[test]
