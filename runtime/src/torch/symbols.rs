@@ -103,6 +103,27 @@ exports! {
     /// `c10::impl::OperatorEntry::reportError(DispatchKey) const`; it throws.
     entry_report_error: "_ZNK3c104impl13OperatorEntry11reportErrorENS_11DispatchKeyE"
         => unsafe extern "C-unwind" fn(*const c_void, u16),
+    /// `c10::impl::OperatorEntry::kernelForDispatchKey(DispatchKey) const`.
+    entry_kernel: "_ZNK3c104impl13OperatorEntry20kernelForDispatchKeyENS_11DispatchKeyE"
+        => unsafe extern "C-unwind" fn(*const c_void, u16) -> *const c_void,
+    /// `c10::impl::OperatorEntry::getComputedKernelForDispatchKey(DispatchKey) const`, by `torch.library.get_kernel`.
+    entry_computed_kernel: "_ZNK3c104impl13OperatorEntry31getComputedKernelForDispatchKeyENS_11DispatchKeyE"
+        => unsafe extern "C-unwind" fn(*mut c_void, *const c_void, u16) -> *mut c_void,
+    /// `c10::impl::OperatorEntry::dumpState() const`.
+    entry_state: "_ZNK3c104impl13OperatorEntry9dumpStateB5cxx11Ev"
+        => unsafe extern "C-unwind" fn(*mut CxxString, *const c_void) -> *mut CxxString,
+    /// `c10::impl::OperatorEntry::dumpComputedTable() const`.
+    entry_computed_table: "_ZNK3c104impl13OperatorEntry17dumpComputedTableB5cxx11Ev"
+        => unsafe extern "C-unwind" fn(*mut CxxString, *const c_void) -> *mut CxxString,
+    /// `c10::impl::OperatorEntry::checkInvariants() const`.
+    entry_check: "_ZNK3c104impl13OperatorEntry15checkInvariantsEv"
+        => unsafe extern "C-unwind" fn(*const c_void),
+    /// `c10::Dispatcher::checkInvariants() const`.
+    dispatcher_check: "_ZNK3c1010Dispatcher15checkInvariantsEv"
+        => unsafe extern "C-unwind" fn(*const c_void),
+    /// `c10::Dispatcher::findDanglingImpls() const`.
+    dispatcher_dangling: "_ZNK3c1010Dispatcher17findDanglingImplsEv"
+        => unsafe extern "C-unwind" fn(*mut CxxVector, *const c_void) -> *mut CxxVector,
     /// `c10::detail::torchCheckFail(const char*, const char*, uint32_t, const char*)`; it throws `c10::Error`.
     check_fail: "_ZN3c106detail14torchCheckFailEPKcS2_jS2_"
         => unsafe extern "C-unwind" fn(*const c_char, *const c_char, u32, *const c_char) -> !,

@@ -2,17 +2,21 @@
 //!
 //! `torch.library.register_fake` refuses an operator that "already has" a Meta kernel, and must not
 //! see that of another interpreter. libtorch itself sees all. Needed in every release.
+//!
+//! libtorch reads an operator's table of kernels without a lock: in a process with one GIL nobody registers meanwhile.
+//! Here another interpreter may. Whoever reads for a replica holds the lock of those who register.
 
 use std::collections::HashMap;
 use std::ffi::c_void;
 use std::sync::Mutex;
 
 use super::super::adapter::{Member, adapter, lock, symbols};
+use super::super::cxx::{CxxString, CxxVector};
 use super::super::exported::{Answer, Exported};
 use super::super::symbols::EXPORTS;
 use super::entry::{name_of, table_entry};
 use super::keys::{key_set, keys_of, table_index};
-use super::registry::{REGISTRY, Registered};
+use super::registry::{REGISTRY, Registered, Registry};
 use super::router::Router;
 
 /// What the domain of `member` interposes.
@@ -26,6 +30,13 @@ pub(super) fn interpositions(member: &'static Member) -> Vec<Answer> {
             EXPORTS.entry_has_computed_kernel.answered_by(has_computed_kernel, member),
             SET_ERROR_REPORTER.answered_by(set_error_reporter, member),
             EXPORTS.entry_report_error.answered_by(report_error, member),
+            EXPORTS.entry_kernel.means(kernel).answer(),
+            EXPORTS.entry_computed_kernel.means(computed_kernel).answer(),
+            EXPORTS.entry_state.means(state).answer(),
+            EXPORTS.entry_computed_table.means(computed_table).answer(),
+            EXPORTS.entry_check.means(check_entry).answer(),
+            EXPORTS.dispatcher_check.means(check_all).answer(),
+            EXPORTS.dispatcher_dangling.means(dangling).answer(),
         ]
     }
 }
@@ -45,8 +56,12 @@ unsafe extern "C-unwind" fn has_kernel(
     key: u16,
     member: &'static Member,
 ) -> bool {
+    let registry = lock(&REGISTRY);
     // SAFETY: a live entry of the caller.
-    unsafe { (symbols().entry_has_kernel)(entry, key) && is_visible(&name_of(entry), key, member) }
+    unsafe {
+        (symbols().entry_has_kernel)(entry, key)
+            && is_visible(registry.as_ref(), &name_of(entry), key, member)
+    }
 }
 
 /// `OperatorEntry::hasKernelForAnyDispatchKey(DispatchKeySet) const`.
@@ -55,15 +70,19 @@ unsafe extern "C-unwind" fn has_any_kernel(
     keys: u64,
     member: &'static Member,
 ) -> bool {
+    let registry = lock(&REGISTRY);
     // SAFETY: a live entry of the caller.
     let (any, operator) =
         unsafe { ((symbols().entry_has_any_kernel)(entry, keys), name_of(entry)) };
-    if !any || !is_virtual(&operator) {
+    if !any || !is_virtual(registry.as_ref(), &operator) {
         return any;
     }
     keys_of(keys, adapter().layout()).into_iter().any(|key| {
         // SAFETY: as above.
-        unsafe { (symbols().entry_has_kernel)(entry, key) && is_visible(&operator, key, member) }
+        unsafe {
+            (symbols().entry_has_kernel)(entry, key)
+                && is_visible(registry.as_ref(), &operator, key, member)
+        }
     })
 }
 
@@ -73,6 +92,7 @@ unsafe extern "C-unwind" fn has_computed_kernel(
     key: u16,
     member: &'static Member,
 ) -> bool {
+    let _registry = lock(&REGISTRY);
     // SAFETY: a live entry of the caller; the call refuses keys that are no runtime keys.
     let any = unsafe { (symbols().entry_has_computed_kernel)(entry, key) };
     let layout = adapter().layout();
@@ -86,18 +106,79 @@ unsafe extern "C-unwind" fn has_computed_kernel(
     router.is_none_or(|router| router.serves(member, Some(index)))
 }
 
+/// `OperatorEntry::kernelForDispatchKey(DispatchKey) const`.
+unsafe extern "C-unwind" fn kernel(entry: *const c_void, key: u16) -> *const c_void {
+    let _registry = lock(&REGISTRY);
+    // SAFETY: the caller's arguments, as in the functions below.
+    unsafe { (symbols().entry_kernel)(entry, key) }
+}
+
+/// `OperatorEntry::getComputedKernelForDispatchKey(DispatchKey) const`.
+unsafe extern "C-unwind" fn computed_kernel(
+    result: *mut c_void,
+    entry: *const c_void,
+    key: u16,
+) -> *mut c_void {
+    let _registry = lock(&REGISTRY);
+    // SAFETY: as above.
+    unsafe { (symbols().entry_computed_kernel)(result, entry, key) }
+}
+
+/// `OperatorEntry::dumpState() const`.
+unsafe extern "C-unwind" fn state(result: *mut CxxString, entry: *const c_void) -> *mut CxxString {
+    let _registry = lock(&REGISTRY);
+    // SAFETY: as above.
+    unsafe { (symbols().entry_state)(result, entry) }
+}
+
+/// `OperatorEntry::dumpComputedTable() const`.
+unsafe extern "C-unwind" fn computed_table(
+    result: *mut CxxString,
+    entry: *const c_void,
+) -> *mut CxxString {
+    let _registry = lock(&REGISTRY);
+    // SAFETY: as above.
+    unsafe { (symbols().entry_computed_table)(result, entry) }
+}
+
+/// `OperatorEntry::checkInvariants() const`.
+unsafe extern "C-unwind" fn check_entry(entry: *const c_void) {
+    let _registry = lock(&REGISTRY);
+    // SAFETY: as above.
+    unsafe { (symbols().entry_check)(entry) };
+}
+
+/// `Dispatcher::checkInvariants() const`.
+unsafe extern "C-unwind" fn check_all(dispatcher: *const c_void) {
+    let _registry = lock(&REGISTRY);
+    // SAFETY: as above.
+    unsafe { (symbols().dispatcher_check)(dispatcher) };
+}
+
+/// `Dispatcher::findDanglingImpls() const`.
+unsafe extern "C-unwind" fn dangling(
+    result: *mut CxxVector,
+    dispatcher: *const c_void,
+) -> *mut CxxVector {
+    let _registry = lock(&REGISTRY);
+    // SAFETY: as above.
+    unsafe { (symbols().dispatcher_dangling)(result, dispatcher) }
+}
+
 /// Whether any interpreter registered kernels for the operator.
-fn is_virtual(operator: &str) -> bool {
-    let registry = lock(&REGISTRY);
+fn is_virtual(registry: Option<&Registry>, operator: &str) -> bool {
     registry
-        .as_ref()
         .is_some_and(|tables| tables.operators.get(operator).is_some_and(|e| !e.slots.is_empty()))
 }
 
 /// Whether a registration in libtorch is libtorch's or the interpreter's own.
-pub(super) fn is_visible(operator: &str, key: u16, member: &Member) -> bool {
-    let registry = lock(&REGISTRY);
-    let operator = registry.as_ref().and_then(|tables| tables.operators.get(operator));
+pub(super) fn is_visible(
+    registry: Option<&Registry>,
+    operator: &str,
+    key: u16,
+    member: &Member,
+) -> bool {
+    let operator = registry.and_then(|tables| tables.operators.get(operator));
     let slot = operator.and_then(|operator| operator.slots.iter().find(|slot| slot.key == key));
     slot.is_none_or(|slot| {
         slot.registered == Registered::Nothing

@@ -7,6 +7,7 @@ use super::super::adapter::{Member, lock, symbols};
 use super::super::exported::Answer;
 use super::super::kernel::OperatorName;
 use super::super::symbols::EXPORTS;
+use super::registry::REGISTRY;
 
 /// What the domain of `member` interposes.
 pub(super) fn interpositions(member: &'static Member) -> Vec<Answer> {
@@ -32,6 +33,8 @@ unsafe extern "C-unwind" fn register_legacy(
     if names.contains(&name) {
         return;
     }
+    // Others read the operators' tables of kernels under this lock.
+    let _registry = lock(&REGISTRY);
     // SAFETY: the caller's arguments.
     unsafe { (symbols().legacy_register)(registrar, options) };
     names.push(name);

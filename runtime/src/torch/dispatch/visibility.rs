@@ -16,7 +16,7 @@ use super::super::locks::NoFork;
 use super::super::symbols::EXPORTS;
 use super::entry::{name_of, schema_of};
 use super::introspection::is_visible;
-use super::registry::REGISTRY;
+use super::registry::{REGISTRY, Registry};
 
 /// What the domain of `member` interposes.
 pub(super) fn interpositions(member: &'static Member) -> Vec<Answer> {
@@ -35,8 +35,11 @@ pub(super) fn interpositions(member: &'static Member) -> Vec<Answer> {
 
 /// Whether libtorch or the interpreter defines the operator.
 fn is_defined(operator: &str, member: &Member) -> bool {
-    let registry = lock(&REGISTRY);
-    let entry = registry.as_ref().and_then(|tables| tables.operators.get(operator));
+    defines(lock(&REGISTRY).as_ref(), operator, member)
+}
+
+fn defines(registry: Option<&Registry>, operator: &str, member: &Member) -> bool {
+    let entry = registry.and_then(|tables| tables.operators.get(operator));
     let Some(entry) = entry else { return true };
     match &entry.definition {
         Some(definition) => definition.definers.contains(&member.serial()),
@@ -141,12 +144,15 @@ unsafe extern "C-unwind" fn registrations(
     key: OptionalKey,
     member: &'static Member,
 ) -> *mut CxxVector {
-    let _no_fork = NoFork::begin();
+    // It reads every operator's table of kernels.
+    let registry = lock(&REGISTRY);
+    let registry = registry.as_ref();
     // SAFETY: as above.
     unsafe {
         (symbols().dispatcher_registrations)(result, dispatcher, key);
         retain(result, |name| {
-            is_defined(name, member) && key.key().is_none_or(|key| is_visible(name, key, member))
+            defines(registry, name, member)
+                && key.key().is_none_or(|key| is_visible(registry, name, key, member))
         });
     }
     result
