@@ -6,6 +6,7 @@ use crate::lock;
 use crate::python::{self, Python, Wanted, versions};
 
 /// One CPython of each minor version that the machine has, the oldest first.
+#[derive(Clone)]
 pub struct Pythons {
     found: Vec<Python>,
 }

@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::mpsc;
 
 use anyhow::{Context, Result, bail, ensure};
 
@@ -95,10 +96,11 @@ fn all(
     let words = pythons.words(python.minor, further);
     println!("{words}");
     let mut steps = Steps::default();
-    let mut prepared = None;
-    steps.run("environments: pinned torch, torchvision, numpy", || {
-        let environment = Environment::with_torch(python.clone())?;
-        prepared = Some((environment, numpy(pythons)?));
+    // Downloads leave the processors free.
+    let (sender, prepared) = mpsc::channel();
+    let (own, all) = (python.clone(), pythons.clone());
+    let environments = steps.begin("environments: pinned torch, torchvision, numpy", move || {
+        sender.send((Environment::with_torch(own)?, numpy(&all)?))?;
         Ok(Count::one(true))
     });
     steps.run("rustfmt", || check(workspace::cargo().args(["fmt", "--all", "--check"])));
@@ -117,6 +119,8 @@ fn all(
         command.args(["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-Dwarnings");
         check(&mut command)
     });
+    steps.join(environments);
+    let prepared = prepared.try_recv().ok();
     let mut place = None;
     if let Some((environment, numpy)) = &prepared {
         steps.run("build of the command and the comparison, models, C++ extension", || {
