@@ -24,6 +24,7 @@ def inputs(model, seed):
 
 def main():
     folder, *models = sys.argv[1:]
+    os.makedirs(folder, exist_ok=True)
     sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     if "text" in models:
         from workloads import transformer
