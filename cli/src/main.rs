@@ -9,6 +9,7 @@ mod output;
 mod bench;
 mod doctor;
 mod inspect;
+mod malloc;
 mod package;
 mod python;
 mod security;

@@ -81,37 +81,54 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let environment = Environment::prepare(&arguments.environment)?;
     let folder = workspace::target()?.join("cycles");
     fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
-    let mut table = String::from(
-        "| interpreters | cycles | bytes that each has left | mappings | descriptors | threads | thread keys |\n\
-         |---|---:|---:|---:|---:|---:|---:|\n",
-    );
-    let mut plots = Vec::new();
-    for kind in &kinds(arguments) {
+    let mut kinds_measured = Vec::new();
+    for kind in kinds(arguments) {
         let csv = folder.join(format!("{}.csv", kind.file));
         if kind.cycles > 0 {
             eprintln!("{}: {} cycles", kind.name, kind.cycles);
-            measure(&environment, kind, &csv)?;
-        } else if !csv.exists() {
-            continue;
+            measure(&environment, &kind, &csv)?;
         }
-        let samples = read(&csv)?;
-        for series in series(&samples) {
-            table.push_str(&line(kind, series));
-        }
-        plots.extend(drawn(kind, &samples));
+        let samples = if csv.exists() { read(&csv)? } else { Vec::new() };
+        kinds_measured.push((kind, samples));
     }
-    print!("{table}");
+    print!("{}", section(&kinds_measured, ""));
     if arguments.page {
         let page = workspace::root().join("docs/performance.md");
-        let pictures: String = plots
-            .iter()
-            .map(|(name, _)| {
-                format!("\n![{}](performance/{name})\n", name.trim_end_matches(".svg"))
-            })
-            .collect();
-        section::write_with_files(&page, "cycles", plots, |_| table + &pictures)?;
+        let plots = kinds_measured.iter().filter(|(_, samples)| !samples.is_empty());
+        let plots = plots.flat_map(|(kind, samples)| drawn(kind, samples)).collect();
+        section::write_with_files(&page, "cycles", plots, |old| section(&kinds_measured, old))?;
     }
     Ok(())
+}
+
+const HEAD: &str = "| interpreters | cycles | bytes that each has left | mappings | descriptors | threads | thread keys |\n\
+                    |---|---:|---:|---:|---:|---:|---:|\n";
+
+/// A table with a row for each series, then the plots. Kinds without samples have what `old`, the page's part, says of
+/// them.
+fn section(kinds: &[(Kind, Vec<Sample>)], old: &str) -> String {
+    let (mut table, mut pictures) = (String::from(HEAD), String::new());
+    for (kind, samples) in kinds {
+        if samples.is_empty() {
+            let own = [format!("| {} |", kind.name), format!("| {}, run ", kind.name)];
+            let rows = old.lines().filter(|row| own.iter().any(|start| row.starts_with(start)));
+            table.extend(rows.map(|row| format!("{row}\n")));
+        } else {
+            table.extend(series(samples).map(|series| line(kind, series)));
+        }
+        for plot in files(kind) {
+            let picture = format!("![{}](performance/{plot})", plot.trim_end_matches(".svg"));
+            if !samples.is_empty() || old.contains(&picture) {
+                pictures.push_str(&format!("\n{picture}\n"));
+            }
+        }
+    }
+    table + &pictures
+}
+
+/// The names of a kind's plots: memory, and all else.
+fn files(kind: &Kind) -> [String; 2] {
+    ["memory", "others"].map(|what| format!("cycles-{}-{what}.svg", kind.file))
 }
 
 fn measure(environment: &Environment, kind: &Kind, csv: &Path) -> Result<()> {
@@ -162,7 +179,7 @@ fn line(kind: &Kind, samples: &[Sample]) -> String {
         .map(|(before, after)| format!(" {before} -> {after} |"));
     let name = match samples[0].series {
         0 => kind.name.to_owned(),
-        number => format!("{}, {}", kind.name, number + 1),
+        number => format!("{}, run {}", kind.name, number + 1),
     };
     format!("| {name} | {} | {each} |{}\n", last.cycle, changes.collect::<String>())
 }
@@ -192,15 +209,13 @@ fn drawn(kind: &Kind, samples: &[Sample]) -> [(String, String); 2] {
             .map(|(place, name)| (*name, of(last, &|sample| sample.others[place] as f64)))
             .collect(),
     };
-    [
-        (format!("cycles-{}-memory.svg", kind.file), memory.svg()),
-        (format!("cycles-{}-others.svg", kind.file), others.svg()),
-    ]
+    let [first, second] = files(kind);
+    [(first, memory.svg()), (second, others.svg())]
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Kind, Sample, drawn, line, parsed, series};
+    use super::{Kind, Sample, drawn, line, parsed, section, series};
 
     #[test]
     fn lines_of_the_tests_become_rows_and_plots() {
@@ -210,9 +225,17 @@ mod tests {
         let kind = Kind { name: "bare", file: "bare", program: "", test: "", cycles: 10 };
         let rows: Vec<String> = series(&samples).map(|one| line(&kind, one)).collect();
         assert_eq!(rows[0], "| bare | 10 | 100 | 5 -> 5 | 3 -> 3 | 2 -> 2 | 1 -> 1 |\n");
-        assert_eq!(rows[1], "| bare, 2 | 10 | 0 | 5 -> 9 | 3 -> 3 | 2 -> 2 | 1 -> 1 |\n");
+        assert_eq!(rows[1], "| bare, run 2 | 10 | 0 | 5 -> 9 | 3 -> 3 | 2 -> 2 | 1 -> 1 |\n");
         let [memory, others] = drawn(&kind, &samples);
         assert!(memory.1.contains("run 2") && others.1.contains("thread keys"));
+        let other = Kind { name: "numpy", file: "numpy", ..kind };
+        let old = section(&[(other, samples.clone())], "");
+        let kind = Kind { name: "bare", file: "bare", program: "", test: "", cycles: 10 };
+        let other = Kind { name: "numpy", file: "numpy", ..kind };
+        let both = section(&[(kind, samples), (other, Vec::new())], &old);
+        assert_eq!(both.matches("| numpy").count(), 2, "{both}");
+        assert_eq!(both.matches("\n| bare").count(), 2, "{both}");
+        assert_eq!(both.matches(".svg)").count(), 4, "{both}");
         for wrong in ["", "0,0,1", "0,0,1,2,3,4,x", "0,0,1,2,3,4,5,6"] {
             assert!(parsed(wrong).is_err(), "{wrong}");
         }
