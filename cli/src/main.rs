@@ -9,7 +9,6 @@ mod output;
 mod bench;
 mod doctor;
 mod inspect;
-mod malloc;
 mod package;
 mod python;
 mod security;

@@ -16,8 +16,8 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tracing::level_filters::LevelFilter;
 
+use crate::Choice;
 use crate::security::Security;
-use crate::{Choice, malloc};
 
 /// Options that tritonserver has too have its names.
 #[derive(clap::Args)]
@@ -328,7 +328,7 @@ async fn serve_grpc(
 /// Returns the exit status.
 pub fn run(options: &Options) -> Result<i32> {
     options.log.start()?;
-    malloc::keep_large_blocks();
+    hydrozoa_server::keep_large_blocks();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(options.network.http_thread_count.max(1))
         .thread_name("http")

@@ -7,6 +7,7 @@
 mod classes;
 pub mod grpc;
 pub mod http;
+mod malloc;
 mod memory;
 mod metadata;
 mod metrics;
@@ -19,6 +20,7 @@ mod tokens;
 mod trace;
 
 pub use hydrozoa_serve::{Defaults, LoadError, ModelImports, Server, Watch};
+pub use malloc::keep_large_blocks;
 pub use service::{Control, Permit, Service, Settings};
 pub use tls::{Tls, TlsError};
 pub use tokens::{TokenError, Tokens};

@@ -9,7 +9,7 @@ use std::env;
 /// pages that the kernel has to clear and to map: a request of 1 MB took 1.5 times as long.
 ///
 /// Variables that say how malloc works are obeyed instead.
-pub(crate) fn keep_large_blocks() {
+pub fn keep_large_blocks() {
     const VARIABLES: [&str; 3] =
         ["MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_", "GLIBC_TUNABLES"];
     if VARIABLES.iter().any(|name| env::var_os(name).is_some()) {
