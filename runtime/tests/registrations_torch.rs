@@ -9,13 +9,12 @@ use hydrozoa::{Pool, TorchPolicy};
 
 /// Kernels for keys of an operator make its table of kernels grow. `read` looks at the table meanwhile.
 const FUNCTIONS: &str = "
-import itertools, torch
+import torch
 KEYS = ['XLA', 'MPS', 'IPU', 'HPU', 'VE', 'Lazy', 'PrivateUse1', 'PrivateUse2', 'PrivateUse3', 'FPGA', 'Vulkan', 'Metal']
 OPERATORS = [name for name in sorted(torch._C._dispatch_get_all_op_names()) if name.startswith('aten::')]
 ALL = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
 for key in ['CUDA', 'Meta', 'SparseCPU']:
     ALL = ALL | torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, key))
-FIRST = ['aten::mul.Tensor', 'aten::add.Tensor', 'aten::relu']
 
 def register(start, count):
     library = torch.library.Library('aten', 'IMPL')

@@ -30,6 +30,7 @@ pub struct Arguments {
 }
 
 /// A test that runs cycles.
+#[derive(Clone, Copy)]
 struct Kind {
     name: &'static str,
     /// What its plots are called.
@@ -81,7 +82,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let environment = Environment::prepare(&arguments.environment)?;
     let folder = workspace::target()?.join("cycles");
     fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
-    let mut kinds_measured = Vec::new();
+    let mut measured = Vec::new();
     for kind in kinds(arguments) {
         let csv = folder.join(format!("{}.csv", kind.file));
         if kind.cycles > 0 {
@@ -89,14 +90,14 @@ pub fn run(arguments: &Arguments) -> Result<()> {
             measure(&environment, &kind, &csv)?;
         }
         let samples = if csv.exists() { read(&csv)? } else { Vec::new() };
-        kinds_measured.push((kind, samples));
+        measured.push((kind, samples));
     }
-    print!("{}", section(&kinds_measured, ""));
+    print!("{}", part(&measured, ""));
     if arguments.page {
         let page = workspace::root().join("docs/performance.md");
-        let plots = kinds_measured.iter().filter(|(_, samples)| !samples.is_empty());
+        let plots = measured.iter().filter(|(_, samples)| !samples.is_empty());
         let plots = plots.flat_map(|(kind, samples)| drawn(kind, samples)).collect();
-        section::write_with_files(&page, "cycles", plots, |old| section(&kinds_measured, old))?;
+        section::write_with_files(&page, "cycles", plots, |old| part(&measured, old))?;
     }
     Ok(())
 }
@@ -106,7 +107,7 @@ const HEAD: &str = "| interpreters | cycles | bytes that each has left | mapping
 
 /// A table with a row for each series, then the plots. Kinds without samples have what `old`, the page's part, says of
 /// them.
-fn section(kinds: &[(Kind, Vec<Sample>)], old: &str) -> String {
+fn part(kinds: &[(Kind, Vec<Sample>)], old: &str) -> String {
     let (mut table, mut pictures) = (String::from(HEAD), String::new());
     for (kind, samples) in kinds {
         if samples.is_empty() {
@@ -215,7 +216,7 @@ fn drawn(kind: &Kind, samples: &[Sample]) -> [(String, String); 2] {
 
 #[cfg(test)]
 mod tests {
-    use super::{Kind, Sample, drawn, line, parsed, section, series};
+    use super::{Kind, Sample, drawn, line, parsed, part, series};
 
     #[test]
     fn lines_of_the_tests_become_rows_and_plots() {
@@ -229,10 +230,8 @@ mod tests {
         let [memory, others] = drawn(&kind, &samples);
         assert!(memory.1.contains("run 2") && others.1.contains("thread keys"));
         let other = Kind { name: "numpy", file: "numpy", ..kind };
-        let old = section(&[(other, samples.clone())], "");
-        let kind = Kind { name: "bare", file: "bare", program: "", test: "", cycles: 10 };
-        let other = Kind { name: "numpy", file: "numpy", ..kind };
-        let both = section(&[(kind, samples), (other, Vec::new())], &old);
+        let old = part(&[(other, samples.clone())], "");
+        let both = part(&[(kind, samples), (other, Vec::new())], &old);
         assert_eq!(both.matches("| numpy").count(), 2, "{both}");
         assert_eq!(both.matches("\n| bare").count(), 2, "{both}");
         assert_eq!(both.matches(".svg)").count(), 4, "{both}");

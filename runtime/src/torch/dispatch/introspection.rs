@@ -3,15 +3,13 @@
 //! `torch.library.register_fake` refuses an operator that "already has" a Meta kernel, and must not
 //! see that of another interpreter. libtorch itself sees all. Needed in every release.
 //!
-//! libtorch reads an operator's table of kernels without a lock: in a process with one GIL nobody registers meanwhile.
-//! Here another interpreter may. Whoever reads for a replica holds the lock of those who register.
+//! Whoever reads an operator's kernels here holds the lock of those who register ([`super::readers`]).
 
 use std::collections::HashMap;
 use std::ffi::c_void;
 use std::sync::Mutex;
 
 use super::super::adapter::{Member, adapter, lock, symbols};
-use super::super::cxx::{CxxString, CxxVector};
 use super::super::exported::{Answer, Exported};
 use super::super::symbols::EXPORTS;
 use super::entry::{name_of, table_entry};
@@ -30,13 +28,6 @@ pub(super) fn interpositions(member: &'static Member) -> Vec<Answer> {
             EXPORTS.entry_has_computed_kernel.answered_by(has_computed_kernel, member),
             SET_ERROR_REPORTER.answered_by(set_error_reporter, member),
             EXPORTS.entry_report_error.answered_by(report_error, member),
-            EXPORTS.entry_kernel.means(kernel).answer(),
-            EXPORTS.entry_computed_kernel.means(computed_kernel).answer(),
-            EXPORTS.entry_state.means(state).answer(),
-            EXPORTS.entry_computed_table.means(computed_table).answer(),
-            EXPORTS.entry_check.means(check_entry).answer(),
-            EXPORTS.dispatcher_check.means(check_all).answer(),
-            EXPORTS.dispatcher_dangling.means(dangling).answer(),
         ]
     }
 }
@@ -104,65 +95,6 @@ unsafe extern "C-unwind" fn has_computed_kernel(
         (functor != 0).then(|| Router::at(functor)).flatten()
     };
     router.is_none_or(|router| router.serves(member, Some(index)))
-}
-
-/// `OperatorEntry::kernelForDispatchKey(DispatchKey) const`.
-unsafe extern "C-unwind" fn kernel(entry: *const c_void, key: u16) -> *const c_void {
-    let _registry = lock(&REGISTRY);
-    // SAFETY: the caller's arguments, as in the functions below.
-    unsafe { (symbols().entry_kernel)(entry, key) }
-}
-
-/// `OperatorEntry::getComputedKernelForDispatchKey(DispatchKey) const`.
-unsafe extern "C-unwind" fn computed_kernel(
-    result: *mut c_void,
-    entry: *const c_void,
-    key: u16,
-) -> *mut c_void {
-    let _registry = lock(&REGISTRY);
-    // SAFETY: as above.
-    unsafe { (symbols().entry_computed_kernel)(result, entry, key) }
-}
-
-/// `OperatorEntry::dumpState() const`.
-unsafe extern "C-unwind" fn state(result: *mut CxxString, entry: *const c_void) -> *mut CxxString {
-    let _registry = lock(&REGISTRY);
-    // SAFETY: as above.
-    unsafe { (symbols().entry_state)(result, entry) }
-}
-
-/// `OperatorEntry::dumpComputedTable() const`.
-unsafe extern "C-unwind" fn computed_table(
-    result: *mut CxxString,
-    entry: *const c_void,
-) -> *mut CxxString {
-    let _registry = lock(&REGISTRY);
-    // SAFETY: as above.
-    unsafe { (symbols().entry_computed_table)(result, entry) }
-}
-
-/// `OperatorEntry::checkInvariants() const`.
-unsafe extern "C-unwind" fn check_entry(entry: *const c_void) {
-    let _registry = lock(&REGISTRY);
-    // SAFETY: as above.
-    unsafe { (symbols().entry_check)(entry) };
-}
-
-/// `Dispatcher::checkInvariants() const`.
-unsafe extern "C-unwind" fn check_all(dispatcher: *const c_void) {
-    let _registry = lock(&REGISTRY);
-    // SAFETY: as above.
-    unsafe { (symbols().dispatcher_check)(dispatcher) };
-}
-
-/// `Dispatcher::findDanglingImpls() const`.
-unsafe extern "C-unwind" fn dangling(
-    result: *mut CxxVector,
-    dispatcher: *const c_void,
-) -> *mut CxxVector {
-    let _registry = lock(&REGISTRY);
-    // SAFETY: as above.
-    unsafe { (symbols().dispatcher_dangling)(result, dispatcher) }
 }
 
 /// Whether any interpreter registered kernels for the operator.

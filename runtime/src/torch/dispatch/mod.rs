@@ -13,6 +13,7 @@ mod keys;
 mod legacy;
 mod library;
 mod owned;
+mod readers;
 mod registry;
 mod router;
 mod visibility;
@@ -26,6 +27,7 @@ pub(super) fn interpositions(member: &'static Member) -> Vec<Answer> {
         library::interpositions(member),
         legacy::interpositions(member),
         introspection::interpositions(member),
+        readers::interpositions(),
         visibility::interpositions(member),
     ]
     .concat()
