@@ -3,14 +3,19 @@
 //! The payload must not be linked into the host (it calls the Python C API, which exists only
 //! inside an interpreter), so it is no dependency that cargo could build: a nested cargo builds it,
 //! from the sources that the crate `hydrozoa-payload` has beside its library, with that crate's lock
-//! file and a target directory of its own, which keeps the two cargos from waiting for each other's
+//! file and target directories of its own, which keep the cargos from waiting for each other's
 //! lock. No Python is needed: pyo3-ffi reads the version from a configuration file.
+//!
+//! The image depends on neither the profile nor the features of the crate. `HYDROZOA_PAYLOAD_TARGET`
+//! names a folder in which all builds of a checkout find it (`.cargo/config.toml`).
 
 use std::env;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 
 /// Python minor versions, each with a file in `configs` of the payload.
 const VERSIONS: [u8; 6] = [10, 11, 12, 13, 14, 15];
@@ -26,24 +31,48 @@ fn main() {
     }
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-env-changed=DOCS_RS");
+    println!("cargo::rerun-if-env-changed=HYDROZOA_PAYLOAD_TARGET");
+
+    let image = |minor: u8| out.join(format!("payload-3.{minor}.so"));
+    // docs.rs has no network for a second cargo, and its result is never run. For a target that the
+    // loader refuses there is no result; the loader's own error says why.
+    if env::var_os("DOCS_RS").is_some() || !is_supported() {
+        for minor in VERSIONS {
+            fs::write(image(minor), []).expect("OUT_DIR can be written");
+        }
+    } else {
+        let sources = sources(package, &out);
+        let shared = env::var_os("HYDROZOA_PAYLOAD_TARGET").filter(|_| sources == package);
+        let target = shared.map_or_else(|| out.join("payload"), PathBuf::from);
+        in_parallel(&VERSIONS, |minor| {
+            let built = build(&sources, &target.join(format!("3.{minor}")), minor);
+            fs::copy(&built, image(minor))
+                .unwrap_or_else(|error| panic!("cannot copy {}: {error}", built.display()));
+        });
+    }
 
     let mut table = String::from("const IMAGES: &[(u8, &[u8])] = &[\n");
-    let sources = sources(package, &out);
     for minor in VERSIONS {
-        let image = out.join(format!("payload-3.{minor}.so"));
-        // docs.rs has no network for a second cargo, and its result is never run. For a target that the
-        // loader refuses there is no result; the loader's own error says why.
-        if env::var_os("DOCS_RS").is_some() || !is_supported() {
-            fs::write(&image, []).expect("OUT_DIR can be written");
-        } else {
-            let built = build(&sources, &out.join("payload"), minor);
-            fs::copy(&built, &image)
-                .unwrap_or_else(|error| panic!("cannot copy {}: {error}", built.display()));
-        }
+        let image = image(minor);
         writeln!(table, "    ({minor}, include_bytes!({image:?})),").expect("a String grows");
     }
     table.push_str("];\n");
     fs::write(out.join("payloads.rs"), table).expect("OUT_DIR can be written");
+}
+
+/// Calls `work` for each version, for as many at once as cargo may run compilers.
+fn in_parallel(versions: &[u8], work: impl Fn(u8) + Sync) {
+    let jobs = env::var("NUM_JOBS").ok().and_then(|jobs| jobs.parse().ok()).unwrap_or(1_usize);
+    let next = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        for _ in 0..jobs.min(versions.len()) {
+            scope.spawn(|| {
+                while let Some(&minor) = versions.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    work(minor);
+                }
+            });
+        }
+    });
 }
 
 /// Whether the loader can be compiled for the target (`compile_error!` in its `arch` module).

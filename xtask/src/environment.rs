@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 use crate::cache::Entry;
 use crate::progress::Progress;
 use crate::python::{Python, Wanted};
-use crate::{lock, python, venv};
+use crate::{linked, lock, python, venv};
 
 /// Options of every task that needs Python.
 // Not an argument group of clap's: the group would take the name of the arguments that contain this one.
@@ -48,9 +48,9 @@ impl Environment {
         Self::installed("venv", python, lock.text)
     }
 
-    /// As [`Self::with_torch`], for the Python whose turn it is. Five gigabytes for each version would add up: the
-    /// environment of an earlier turn is removed.
-    pub fn further(python: Python) -> Result<Self> {
+    /// As [`Self::with_torch`], for the Python whose turn it is. Packages that are the same for both Pythons are linked from
+    /// this environment. Two gigabytes for each version would add up: the environment of an earlier turn is removed.
+    pub fn further(&self, python: Python) -> Result<Self> {
         let lock = lock::of(python.minor).text;
         let executable = python.executable.to_string_lossy().into_owned();
         if Entry::open(&name("venv", &python, &[lock, &executable]))?.is_complete() {
@@ -58,7 +58,17 @@ impl Environment {
         }
         let current = name("further", &python, &[lock, &executable]);
         Entry::remove_others("further", &current)?;
-        Self::installed("further", python, lock)
+        let entry = Entry::open(&current)?;
+        entry.complete(|folder| {
+            venv::create(&python, folder)?;
+            let own = lock::of(self.python.minor).text;
+            let to = packages(folder, python.minor);
+            let (left, count) =
+                linked::link(&packages(&self.root, self.python.minor), own, &to, lock)?;
+            eprintln!("{count} of its packages are linked for CPython 3.{} as well", python.minor);
+            install(&python, &left, folder)
+        })?;
+        Ok(Self { root: entry.folder().to_owned(), python })
     }
 
     /// An environment with the locked numpy alone, of a few ten megabytes.
@@ -108,10 +118,10 @@ impl Environment {
         let entry = Entry::open(&name(kind, &self.python, &[lock, &self.root.to_string_lossy()]))?;
         entry.complete(|folder| {
             install(&self.python, lock, folder)?;
-            let packages = format!("lib/python3.{}/site-packages", self.python.minor);
+            let base = packages(&self.root, self.python.minor);
             // Python also searches each folder that a line of a .pth file names (site's documentation).
-            let path = folder.join(&packages).join("hydrozoa-base.pth");
-            std::fs::write(&path, format!("{}\n", self.root.join(&packages).display()))
+            let path = packages(folder, self.python.minor).join("hydrozoa-base.pth");
+            std::fs::write(&path, format!("{}\n", base.display()))
                 .with_context(|| format!("writing {}", path.display()))
         })?;
         Ok(Self { root: entry.folder().to_owned(), python: self.python.clone() })
@@ -131,6 +141,11 @@ impl Environment {
     pub fn python(&self) -> Command {
         venv::python(&self.root)
     }
+}
+
+/// Where an environment's packages lie (`sysconfig`'s scheme for virtual environments).
+fn packages(root: &Path, minor: u8) -> PathBuf {
+    root.join(format!("lib/python3.{minor}/site-packages"))
 }
 
 /// The name of a cache entry. It contains everything that determines the entry's content.

@@ -19,6 +19,7 @@ mod interface;
 mod large;
 mod libtest;
 mod limited;
+mod linked;
 mod lock;
 mod models;
 mod package;
@@ -158,7 +159,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Linker(arguments) => linker::run(&arguments),
         Task::Debugger(arguments) => debugger::run(&arguments),
         Task::Fuzz(arguments) => fuzz::run(&arguments),
-        Task::Package => package::run(None).map(drop),
+        Task::Package => package::run().map(drop),
         Task::Interface(arguments) => interface::run(&arguments),
         Task::Header(arguments) => capi::header::run(&arguments),
         Task::Install(arguments) => capi::install::run(&arguments),

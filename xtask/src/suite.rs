@@ -27,7 +27,7 @@ pub struct Arguments {
     #[arg(long, conflicts_with_all = ["repetitions", "python"])]
     quick: bool,
     /// How often the programs in several copies are run under each policy; 20 before a release
-    #[arg(long, value_name = "N", default_value_t = 8)]
+    #[arg(long, value_name = "N", default_value_t = 3)]
     repetitions: usize,
 }
 
@@ -121,6 +121,13 @@ fn all(
     });
     steps.join(environments);
     let prepared = prepared.try_recv().ok();
+    let turn = further.zip(prepared.as_ref()).map(|(further, (environment, _))| {
+        let (environment, further) = (environment.clone(), further.clone());
+        steps.begin(&format!("environment of CPython 3.{}", further.minor), move || {
+            environment.further(further)?;
+            Ok(Count::one(true))
+        })
+    });
     let mut place = None;
     if let Some((environment, numpy)) = &prepared {
         steps.run("build of the command and the comparison, models, C++ extension", || {
@@ -139,8 +146,7 @@ fn all(
         steps.run("build of the crates' tests", || {
             check(workspace::cargo().args(["test", "--no-run"]).args(CRATES))
         });
-        // The tests leave much of a second core free.
-        let packages = steps.begin(PACKAGES, || package::run(Some(1)));
+        steps.run(PACKAGES, package::run);
         steps.run("unit, integration and doc tests of the crates", || {
             tests(place, &[&["--no-fail-fast"], &CRATES[..]].concat())
         });
@@ -151,7 +157,6 @@ fn all(
             beside_pyo3::test(place.environment)
         });
         steps.run("a program built with panic = \"abort\"", || aborting(place));
-        steps.join(packages);
         let root = place.environment.root().to_owned();
         let numpy: Vec<PathBuf> = place.numpy.iter().map(|one| one.root().to_owned()).collect();
         let programs = steps.begin(C_INTERFACE, move || c_interface(&root, &numpy));
@@ -159,6 +164,7 @@ fn all(
             tests(place, &["--release", "--package", "hydrozoa-tests", "--no-fail-fast"])
         });
         steps.join(programs);
+        turn.into_iter().for_each(|turn| steps.join(turn));
         others(&mut steps, place, pythons, further);
         long_processes(&mut steps, place);
         steps.run("weights of BERT-base: time, memory, a second process", || {
@@ -176,7 +182,7 @@ fn all(
             check(&mut command)
         });
     } else {
-        steps.run(PACKAGES, || package::run(None));
+        steps.run(PACKAGES, package::run);
     }
     println!("\n{words}");
     if !steps.summary() {
@@ -212,7 +218,7 @@ fn others(steps: &mut Steps, place: &Place<'_>, pythons: &Pythons, further: Opti
     if let Some(other) = further {
         let name = format!("conformance on one more CPython, by the day: 3.{}", other.minor);
         steps.run(&name, || {
-            let environment = Environment::further(other.clone())?;
+            let environment = place.environment.further(other.clone())?;
             let place = Place {
                 environment: &environment,
                 clients: place.clients.clone(),

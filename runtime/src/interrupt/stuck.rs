@@ -47,6 +47,9 @@ const SECOND_GRACE: Duration = Duration::from_millis(150);
 /// torch: the kernel copies the tables of all pages.
 const GIL_PATIENCE: Duration = Duration::from_millis(3);
 
+/// How long it is waited for where no child can read the stack: beyond the limits of processes or descriptors, say.
+const LAST_PATIENCE: Duration = Duration::from_millis(500);
+
 /// The shortest time between two looks at a thread that waits for a processor.
 const SHORTEST: Duration = Duration::from_millis(5);
 
@@ -165,7 +168,7 @@ fn report(visit: &Visit) {
         Ok(text) => stacks::of_thread(&text, visit.thread).unwrap_or_default(),
         Err(error) => {
             tracing::warn!(interpreter = inner.name(), %error, "Python stacks cannot be read");
-            String::new()
+            visit.stack(LAST_PATIENCE).unwrap_or_default()
         }
     });
     let stuck = Stuck {

@@ -1,10 +1,11 @@
 //! `cargo xtask package`: checks that the published crates work from a registry.
 //!
-//! cargo packs each crate and compiles it from its archive alone. The archives of the other crates take the place of
-//! the registry. That finds a file that lies outside of its package. The resulting command then runs a Python, which
-//! finds a payload that was built from a wrong place. A crate outside of the checkout then runs the README's sample.
+//! cargo packs each crate. A workspace of the unpacked archives alone is then compiled, in which they take the place of the
+//! registry. That finds a file that lies outside of its package. The resulting command then runs a Python, which finds a
+//! payload that was built from a wrong place. A crate that has the packages as its dependencies then runs the README's
+//! sample.
 
-mod external;
+mod alone;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,74 +13,70 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use self::external::External;
+use self::alone::Alone;
 use crate::steps::Count;
 use crate::workspace;
 
 /// Files that each package must contain beside its sources.
 const FILES: [&str; 4] = ["Cargo.toml", "README.md", "LICENSE-MIT", "LICENSE-APACHE"];
 
-/// Nobody debugs what is built here.
-const WITHOUT_DEBUG: [(&str, &str); 2] =
-    [("CARGO_PROFILE_DEV_DEBUG", "false"), ("CARGO_INCREMENTAL", "0")];
-
-/// Packs, compiles and tries the crates. `jobs` limits how many of cargo's compilers run at once.
-pub fn run(jobs: Option<usize>) -> Result<Count> {
-    let target = workspace::root().join("target/packages");
+/// Packs, compiles and tries the crates.
+pub fn run() -> Result<Count> {
+    let target = workspace::target()?.join("packages");
     let packages = published()?;
     println!("packing {}", packages.join(", "));
-    // cargo also keeps its build of a registry's package for ever.
     if target.exists() {
         std::fs::remove_dir_all(&target).context("removing an earlier build")?;
     }
-    let home_folder = target.join("home");
-    home(&home_folder)?;
-    let status = workspace::cargo()
-        .args(["publish", "--dry-run", "--quiet", "--workspace", "--allow-dirty", "--target-dir"])
-        .arg(&target)
-        .env("CARGO_HOME", &home_folder)
-        .envs(WITHOUT_DEBUG)
-        .envs(limit(jobs))
-        .status()
-        .context("starting cargo")?;
-    ensure!(status.success(), "the packages do not compile from their archives");
+    pack(&target, &packages)?;
+    let folder = target.join("unpacked");
     for package in &packages {
-        let folder = target.join("package").join(package);
+        unpack(&target.join("package").join(format!("{package}.crate")), &folder)?;
         for file in FILES {
-            ensure!(folder.join(file).is_file(), "the package {package} lacks {file}");
+            let path = folder.join(package).join(file);
+            ensure!(path.is_file(), "the package {package} lacks {file}");
         }
     }
-    let output = Command::new(target.join("debug/hydrozoa"))
-        .args(["python", "-c", "print(6 * 7)"])
-        .output()
-        .context("starting the command that the packages make")?;
-    let printed = String::from_utf8_lossy(&output.stdout);
-    ensure!(
-        output.status.success() && printed.trim() == "42",
-        "the command that the packages make printed {printed:?}: {}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    println!("{} packages compile, and their command runs Python", packages.len());
-    let folders: Vec<(String, PathBuf)> = packages
+    let packages = packages
         .iter()
-        .filter_map(|package| {
-            let name = package.rsplit_once('-')?.0;
-            Some((name.to_owned(), target.join("package").join(package)))
-        })
-        .collect();
-    let external = External::create(&target, &folders, &home_folder, jobs)?;
-    external.run()?;
-    external.document()?;
-    external.refuse_static()?;
+        .filter_map(|package| Some((package.rsplit_once('-')?.0.to_owned(), package.clone())));
+    let packages: Vec<(String, String)> = packages.collect();
+    let alone = Alone::create(folder, &packages)?;
+    alone.build()?;
+    alone.command()?;
+    println!("{} packages compile, and their command runs Python", packages.len());
+    alone.sample()?;
+    alone.document()?;
+    alone.refuse_static()?;
     println!(
         "a crate that has them runs the README's sample; docs.rs can build their documentation"
     );
     Ok(Count { passed: packages.len() + 4, failed: 0 })
 }
 
-/// The variable that limits cargo's compilers.
-fn limit(jobs: Option<usize>) -> Option<(&'static str, String)> {
-    jobs.map(|jobs| ("CARGO_BUILD_JOBS", jobs.to_string()))
+/// Has cargo pack the crates in the folder `target`.
+fn pack(target: &Path, packages: &[String]) -> Result<()> {
+    let home_folder = target.join("home");
+    home(&home_folder)?;
+    let names = packages.iter().filter_map(|package| package.rsplit_once('-'));
+    let status = workspace::cargo()
+        .args(["package", "--no-verify", "--quiet", "--allow-dirty"])
+        .args(names.flat_map(|(name, _)| ["--package", name]))
+        .arg("--target-dir")
+        .arg(target)
+        .env("CARGO_HOME", &home_folder)
+        .status()
+        .context("starting cargo")?;
+    ensure!(status.success(), "the packages cannot be packed");
+    Ok(())
+}
+
+/// Unpacks an archive in a folder. The archive contains a folder of its own name.
+fn unpack(archive: &Path, folder: &Path) -> Result<()> {
+    std::fs::create_dir_all(folder)?;
+    let status = Command::new("tar").arg("-xzf").arg(archive).arg("-C").arg(folder).status();
+    ensure!(status.context("starting tar")?.success(), "{} cannot be read", archive.display());
+    Ok(())
 }
 
 /// Makes a home for cargo in `folder`, with the downloads of the user's own home. cargo unpacks the archives of this
