@@ -42,11 +42,7 @@ pub fn run() -> Result<()> {
 
 /// Runs the steps.
 pub fn add(steps: &mut Steps) {
-    steps.run("rustfmt", || check(workspace::cargo().args(["fmt", "--all", "--check"])));
-    steps.run("clippy, all targets, warnings are errors", || {
-        let flags = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
-        check(workspace::cargo().args(flags))
-    });
+    lints(steps);
     steps.run("layer rules and style", || {
         cargo_test(&["--package", "hydrozoa-tests", "--lib", "--test", "tidy"])
     });
@@ -84,6 +80,15 @@ pub fn add(steps: &mut Steps) {
     });
     steps.run("linker cases, each with one compiler and linker", || {
         cases::run(&cases::Selection { quick: true, ..cases::Selection::default() })
+    });
+}
+
+/// The format of all code, and clippy's opinion of it.
+pub fn lints(steps: &mut Steps) {
+    steps.run("rustfmt", || check(workspace::cargo().args(["fmt", "--all", "--check"])));
+    steps.run("clippy, all targets, warnings are errors", || {
+        let flags = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
+        check(workspace::cargo().args(flags))
     });
 }
 

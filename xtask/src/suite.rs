@@ -103,17 +103,7 @@ fn all(
         sender.send((Environment::with_torch(own)?, numpy(&all)?))?;
         Ok(Count::one(true))
     });
-    steps.run("rustfmt", || check(workspace::cargo().args(["fmt", "--all", "--check"])));
-    steps.run("clippy, all targets, warnings are errors", || {
-        check(workspace::cargo().args([
-            "clippy",
-            "--workspace",
-            "--all-targets",
-            "--",
-            "-D",
-            "warnings",
-        ]))
-    });
+    quick::lints(&mut steps);
     steps.run("documentation, warnings are errors", || {
         let mut command = workspace::cargo();
         command.args(["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-Dwarnings");
