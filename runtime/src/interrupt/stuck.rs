@@ -47,7 +47,8 @@ const SECOND_GRACE: Duration = Duration::from_millis(150);
 /// torch: the kernel copies the tables of all pages.
 const GIL_PATIENCE: Duration = Duration::from_millis(3);
 
-/// How long it is waited for where no child can read the stack: beyond the limits of processes or descriptors, say.
+/// How long the GIL is waited for where no child can read the stack, for example since a limit of descriptors is reached.
+/// A replacement of the interpreter comes later by as much.
 const LAST_PATIENCE: Duration = Duration::from_millis(500);
 
 /// The shortest time between two looks at a thread that waits for a processor.
