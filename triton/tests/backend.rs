@@ -30,7 +30,12 @@ fn backends() -> &'static Path {
     BACKENDS.get_or_init(|| {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("backends");
         let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-        cargo.args(["xtask", "triton", "--dev", "--as-python", "--install"]).arg(&folder);
+        cargo.args(["xtask", "triton", "--as-python", "--install"]).arg(&folder);
+        // The suite names what it has built.
+        match std::env::var_os("HYDROZOA_TEST_BUILT") {
+            Some(built) => cargo.arg("--built").arg(built),
+            None => cargo.arg("--dev"),
+        };
         run(cargo.current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()));
         folder
     })

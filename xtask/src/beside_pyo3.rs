@@ -6,9 +6,10 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 
 use crate::environment::Environment;
+use crate::libtest::counted;
 use crate::python::Python;
 use crate::steps::Outcome;
-use crate::suite::{check, counted};
+use crate::suite::check;
 use crate::workspace;
 
 /// Prints a configuration of pyo3-build-config for a Python that other programs embed.

@@ -6,8 +6,8 @@ use std::path::Path;
 use anyhow::{Context, Result, ensure};
 
 use crate::environment::{self, Environment};
+use crate::libtest::counted;
 use crate::plot::Lines;
-use crate::suite::counted;
 use crate::{section, workspace};
 
 /// Options of `cargo xtask cycles`.

@@ -4,6 +4,11 @@
 //! Tests print a lot: expected tracebacks, messages of refused loads. If all tests of a test program pass, only its
 //! result is shown. If one fails, all of the program's output is shown, and the summary repeats its failures.
 
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+
 use crate::steps::{Count, Outcome};
 
 /// First words of the indented lines that cargo prints while it builds and before a test program.
@@ -15,9 +20,42 @@ const SLOW: &str = "has been running for over 60 seconds";
 /// The number of lines of a dead program that the summary repeats.
 const LAST_WORDS: usize = 40;
 
+/// A command that runs tests of cargo's, counted by its own result lines.
+pub fn counted(command: &mut Command) -> Result<Outcome> {
+    let outcome = ran(Output::default(), command)?;
+    ensure!(outcome.count.passed + outcome.count.failed > 0, "no test ran");
+    Ok(outcome)
+}
+
+/// One program of tests, likewise. It may have no test.
+pub fn counted_as(title: &str, command: &mut Command) -> Result<Outcome> {
+    let mut output = Output::default();
+    print!("{}", output.line(&format!("     Running {title}")));
+    ran(output, command)
+}
+
+fn ran(mut output: Output, command: &mut Command) -> Result<Outcome> {
+    let (reader, writer) = std::io::pipe()?;
+    command.stdout(writer.try_clone()?).stderr(writer);
+    let mut child = command.spawn().with_context(|| format!("starting {command:?}"))?;
+    // Closes the command's own ends of the pipe; they would keep it open.
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    for line in BufReader::new(reader).split(b'\n') {
+        let line = line.context("reading the tests' output")?;
+        print!("{}", output.line(&String::from_utf8_lossy(&line)));
+    }
+    let status = child.wait()?;
+    if !status.success() {
+        print!("{}", output.line(&format!("it has ended with {status}")));
+    }
+    let (rest, outcome) = output.end(status.success());
+    print!("{rest}");
+    Ok(outcome)
+}
+
 /// The output so far.
 #[derive(Debug, Default)]
-pub struct Output {
+struct Output {
     count: Count,
     failures: Vec<String>,
     /// The line that began the running test program; empty before the first.
@@ -30,7 +68,7 @@ pub struct Output {
 
 impl Output {
     /// Takes a line, and returns the text to show now.
-    pub fn line(&mut self, line: &str) -> String {
+    fn line(&mut self, line: &str) -> String {
         let verb = line.starts_with(' ').then(|| line.split_whitespace().next()).flatten();
         if verb.is_some_and(|verb| VERBS.contains(&verb)) {
             let mut shown = String::new();
@@ -62,7 +100,7 @@ impl Output {
     }
 
     /// Ends the output. The parameter is cargo's success; the result is the text that is still to be shown.
-    pub fn end(mut self, success: bool) -> (String, Outcome) {
+    fn end(mut self, success: bool) -> (String, Outcome) {
         let mut shown = self.died();
         if !success && self.count.failed == 0 {
             // For example code that does not compile.

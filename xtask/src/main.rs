@@ -25,6 +25,7 @@ mod models;
 mod package;
 mod page;
 mod plot;
+mod programs;
 mod python;
 mod pythons;
 mod quick;

@@ -3,9 +3,10 @@
 
 use anyhow::{Context, Result, bail, ensure};
 
+use crate::libtest::counted;
 use crate::linker::cases;
 use crate::steps::{Outcome, Steps};
-use crate::suite::{self, check, counted};
+use crate::suite::{self, check};
 use crate::{tools, workspace};
 
 /// Test programs of the runtime that need the virtual environment with torch, or cargo features. If another program

@@ -59,9 +59,8 @@ pub fn run(arguments: &Arguments) -> Result<()> {
 }
 
 /// Runs the tests of the package, without a wheel, in virtual environments with numpy, and those of tensors in one with torch.
-pub fn sources(with_numpy: &[PathBuf], with_torch: &Path) -> Result<Outcome> {
-    let mut library = workspace::cargo();
-    run_it(library.args(["build", "--quiet", "--lib", "--package", "hydrozoa-capi"]))?;
+/// The library lies in the folder `built`.
+pub fn sources(with_numpy: &[PathBuf], with_torch: &Path, built: &Path) -> Result<Outcome> {
     let target = workspace::target()?;
     let packages = target.join("python-packages");
     let mut pip = venv::python(with_torch);
@@ -73,7 +72,7 @@ pub fn sources(with_numpy: &[PathBuf], with_torch: &Path) -> Result<Outcome> {
     for (root, pattern) in with_numpy.iter().map(|root| (&**root, ALL)).chain([torch]) {
         let mut command = venv::python(root);
         command.env("PYTHONPATH", &path).env("PYTHONDONTWRITEBYTECODE", "1");
-        command.env("HYDROZOA_LIBRARY", target.join("debug/libhydrozoa.so"));
+        command.env("HYDROZOA_LIBRARY", built.join("libhydrozoa.so"));
         outcome.add(discover(command.env("OMP_NUM_THREADS", "1"), pattern, &target)?);
     }
     Ok(outcome)

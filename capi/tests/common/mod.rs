@@ -26,7 +26,12 @@ pub fn prefix() -> &'static Path {
     PREFIX.get_or_init(|| {
         let prefix = scratch().join("prefix");
         let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-        cargo.args(["xtask", "install", "--dev", "--prefix"]).arg(&prefix);
+        cargo.args(["xtask", "install", "--prefix"]).arg(&prefix);
+        // The suite names what it has built.
+        match env::var_os("HYDROZOA_TEST_BUILT") {
+            Some(folder) => cargo.arg("--built").arg(folder),
+            None => cargo.arg("--dev"),
+        };
         succeed(cargo.current_dir(package().parent().expect("the package lies in the workspace")));
         prefix
     })

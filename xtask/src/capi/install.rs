@@ -20,6 +20,9 @@ pub struct Arguments {
     /// A build with debug assertions, for tests
     #[arg(long)]
     dev: bool,
+    /// Take the libraries from this folder instead of building them
+    #[arg(long, value_name = "DIR", conflicts_with = "dev")]
+    built: Option<PathBuf>,
 }
 
 /// What programs record in themselves. capi/build.rs gives it to the library.
@@ -38,7 +41,10 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     fs::create_dir_all(&include).with_context(|| format!("making {}", include.display()))?;
     fs::create_dir_all(lib.join("pkgconfig"))?;
 
-    let built = build(arguments.dev)?;
+    let built = match &arguments.built {
+        Some(folder) => folder.clone(),
+        None => build(arguments.dev)?,
+    };
     let version = env!("CARGO_PKG_VERSION");
     let versioned = format!("libhydrozoa.so.{version}");
     put(&built.join("libhydrozoa.so"), &lib.join(&versioned))?;

@@ -5,7 +5,8 @@ use std::path::Path;
 use anyhow::{Result, ensure};
 
 use crate::environment::Environment;
-use crate::{python, suite, workspace};
+use crate::libtest::counted;
+use crate::{python, workspace};
 
 /// Arguments of `cargo test`, and the variable that says how often something happens.
 const TESTS: [(&[&str], (&str, &str)); 2] = [
@@ -31,7 +32,7 @@ pub fn run(hydrozoa: &Path) -> Result<()> {
         command.env("HYDROZOA_TEST_VENV", environment.root());
         command.env("HYDROZOA_TEST_CLIENTS", clients.root());
         command.env("HYDROZOA_TEST_COMMAND", hydrozoa).env("OMP_NUM_THREADS", "1");
-        failures.extend(suite::counted(command.env(variable, count))?.failures);
+        failures.extend(counted(command.env(variable, count))?.failures);
     }
     ensure!(failures.is_empty(), "tests failed: {}", failures.join(", "));
     Ok(())

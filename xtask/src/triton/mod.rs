@@ -37,25 +37,35 @@ pub struct Arguments {
     /// Install a build with debug assertions, for tests
     #[arg(long, requires = "install")]
     dev: bool,
+    /// Take the library from this folder instead of building it
+    #[arg(long, value_name = "DIR", requires = "install", conflicts_with = "dev")]
+    built: Option<PathBuf>,
 }
 
 /// What both backends run with, before the packages of the suite's environment. The stub of the Python backend in the wheel
 /// reads arrays of numpy 1 only.
 const NUMPY: &str = "numpy==1.26.4";
 
+/// The backend's file.
+const LIBRARY: &str = "libtriton_hydrozoa.so";
+
 /// Further instances whose memory is measured.
 const FURTHER: usize = 4;
 
 pub fn run(arguments: &Arguments) -> Result<()> {
     if let Some(backends) = &arguments.install {
-        install(&build(!arguments.dev)?, backends, arguments.as_python)?;
+        let built = match &arguments.built {
+            Some(folder) => folder.join(LIBRARY),
+            None => build(!arguments.dev)?,
+        };
+        install(&built, backends, arguments.as_python)?;
         println!("the backend is installed in {}", backends.display());
         return Ok(());
     }
     let environment = Environment::prepare(&arguments.environment)?;
     let python = environment.base().clone();
     if arguments.short {
-        let outcome = short(&python, environment.root())?;
+        let outcome = short(&python, environment.root(), None)?;
         ensure!(outcome.failures.is_empty(), "the backend has answered wrongly");
         return Ok(());
     }
@@ -83,12 +93,17 @@ fn with_old_numpy(other: &Environment) -> Result<Venv> {
     Ok(venv)
 }
 
-/// The backend alone in a real server, with all models but torch's; part of `cargo xtask test`.
-pub fn short(python: &Python, venv: &Path) -> Result<Outcome> {
+/// The backend alone in a real server, with all models but torch's; part of `cargo xtask test`, which has built the backend
+/// in the folder `built`.
+pub fn short(python: &Python, venv: &Path, built: Option<&Path>) -> Result<Outcome> {
     let triton = Triton::install(python)?;
     let scratch = tempfile::tempdir()?;
     let place = Place { folder: scratch.path().to_owned(), venv };
-    install(&build(false)?, &place.backends(), true)?;
+    let built = match built {
+        Some(folder) => folder.join(LIBRARY),
+        None => build(false)?,
+    };
+    install(&built, &place.backends(), true)?;
     place.copy("models")?;
     place.copy("own")?;
     let server = place.start(&triton, &[])?;
@@ -107,7 +122,7 @@ pub fn build(release: bool) -> Result<PathBuf> {
     let status = command.status().context("starting cargo")?;
     ensure!(status.success(), "cargo cannot build the backend: {status}");
     let folder = if release { "release" } else { "debug" };
-    Ok(workspace::target()?.join(folder).join("libtriton_hydrozoa.so"))
+    Ok(workspace::target()?.join(folder).join(LIBRARY))
 }
 
 /// Puts the backend into a folder of backends.

@@ -8,16 +8,19 @@
 //! So a [`Table`] frees nothing that a reader may hold. What a reader sees:
 //!
 //! ```text
-//!   environ ──────────┐
-//!   slots:  [ A  A  B │ C  D  E  0  0  0  0 ]
-//!             removed └─ live ──┘ └ room ┘ └ always 0
+//!   environ ────────┐
+//!   slots:  [ A  B  │ C  D  A  E  0  0  0  0 ]
+//!             moved └── live ──┘  └ room ┘ └ always 0
 //! ```
 //!
 //! - A new value of a variable is one store into its slot.
 //! - A new variable is one store into the first slot of the room. The slot behind it is null before that.
-//! - A removal moves the entries *before* the removed one up by a slot, the last of them first, and then moves
-//!   `environ` up. An entry moves only in the direction in which readers walk, and it is in its new place before
-//!   it leaves the old one. So a reader in the middle of its walk meets each variable that stays.
+//! - A removal puts the first entry into the slot of the removed one, and then moves `environ` up by a slot. The
+//!   first entry stays in its old slot, too. So a reader in the middle of its walk meets each variable that stays, in
+//!   whichever direction it walks: the kernel counts the entries of an `execve` and copies the last one first (Linux,
+//!   fs/exec.c, `copy_strings`). A reader may meet one entry twice.
+//! - The first of two entries of one name is the variable's value. A removal that would put it behind the second one
+//!   takes another array instead.
 //! - When the room is used up, the entries go into another array, and `environ` then points there. The same
 //!   happens after other code has changed `environ`. The old array stays as it is for at least [`GRACE`], or
 //!   until [`MOST`] arrays exist. That takes `MOST * ROOM` new variables, or `MOST` such changes. A reader that
@@ -42,7 +45,7 @@
 //! glibc's block during glibc's next call: the caller has to make sure of that, as without this loader.
 
 use std::collections::{BTreeSet, VecDeque};
-use std::ffi::c_char;
+use std::ffi::{CStr, c_char};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::time::{Duration, Instant};
@@ -172,11 +175,14 @@ impl Table {
         name: &[u8],
     ) -> Result<(), NoMemory> {
         while let (Some(index), count) = find(environ, name) {
+            if is_hidden_behind(environ, index) {
+                let others = entries(environ).enumerate().filter(|(place, _)| *place != index);
+                self.replace(environ, count, others.map(|(_, entry)| entry))?;
+                continue;
+            }
             let array = self.own(environ, count, false)?;
             let slots = &array.slots[array.start..];
-            for index in (1..=index).rev() {
-                slots[index].store(slots[index - 1].load(Ordering::Relaxed), Ordering::Release);
-            }
+            slots[index].store(slots[0].load(Ordering::Relaxed), Ordering::Release);
             array.start += 1;
             environ.store(array.address(), Ordering::Release);
         }
@@ -199,16 +205,27 @@ impl Table {
             array.address() == published && (has_room || !one_more)
         };
         if !self.arrays.back().is_some_and(serves) {
-            let slots = count + count.max(ROOM) + 1;
-            let mut array = match self.oldest(slots) {
-                Some(array) => array,
-                None => Array::new(slots)?,
-            };
-            array.fill(entries(environ).take(count));
-            environ.store(array.address(), Ordering::Release);
-            self.arrays.push_back(array);
+            self.replace(environ, count, entries(environ).take(count))?;
         }
         Ok(self.arrays.back_mut().expect("one was pushed"))
+    }
+
+    /// Makes another array with these entries, `count` at most, the environment.
+    fn replace(
+        &mut self,
+        environ: &AtomicPtr<*mut c_char>,
+        count: usize,
+        entries: impl Iterator<Item = *mut c_char>,
+    ) -> Result<(), NoMemory> {
+        let slots = count + count.max(ROOM) + 1;
+        let mut array = match self.oldest(slots) {
+            Some(array) => array,
+            None => Array::new(slots)?,
+        };
+        array.fill(entries);
+        environ.store(array.address(), Ordering::Release);
+        self.arrays.push_back(array);
+        Ok(())
     }
 
     /// Makes the array that `published` points into the last one, if it is one of these: other code has made it
@@ -263,6 +280,17 @@ fn find(environ: &AtomicPtr<*mut c_char>, name: &[u8]) -> (Option<usize>, usize)
     (found, count)
 }
 
+/// Whether the first entry is the value of a variable that has a second entry before the one at `index`.
+fn is_hidden_behind(environ: &AtomicPtr<*mut c_char>, index: usize) -> bool {
+    let mut before = entries(environ).take(index);
+    before.next().is_some_and(|first| {
+        // SAFETY: entries of an environment are NUL-terminated strings.
+        let text = unsafe { CStr::from_ptr(first) }.to_bytes();
+        let name = text.split(|&byte| byte == b'=').next().unwrap_or_default();
+        before.any(|entry| is_named(entry, name))
+    })
+}
+
 /// Whether an entry is `name=...`.
 pub(super) fn is_named(entry: *mut c_char, name: &[u8]) -> bool {
     // Byte by byte, as the entry may be shorter.
@@ -277,7 +305,6 @@ pub(super) fn is_named(entry: *mut c_char, name: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::ffi::CStr;
     use std::sync::atomic::AtomicBool;
 
     use super::*;
@@ -296,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn variables_are_set_replaced_and_removed_in_their_order() {
+    fn variables_are_set_replaced_and_removed() {
         let mut initial =
             [c"A=1", c"B=2", c"A=3", c"AB=4"].map(|text| text.as_ptr().cast_mut()).to_vec();
         initial.push(ptr::null_mut());
@@ -315,6 +342,9 @@ mod tests {
         environ.store(initial.as_mut_ptr(), Ordering::Relaxed);
         table.remove(&environ, b"B").unwrap();
         assert_eq!(texts(&environ), ["A=1", "A=3", "AB=4"]);
+        // The first value of A stays the first.
+        table.remove(&environ, b"AB").unwrap();
+        assert_eq!(texts(&environ), ["A=1", "A=3"]);
     }
 
     #[test]
@@ -376,8 +406,30 @@ mod tests {
         assert_eq!(texts(&AtomicPtr::new(kept)), ["KEPT=2"]);
     }
 
+    /// The entries as `execve` takes them: it counts them, and reads the last one first.
+    fn from_the_last(environ: &AtomicPtr<*mut c_char>) -> Vec<String> {
+        let address = environ.load(Ordering::Acquire);
+        let count = entries(&AtomicPtr::new(address)).count();
+        let slot = |index: usize| {
+            // SAFETY: the array has had so many entries, and stays.
+            let entry = unsafe { AtomicPtr::from_ptr(address.add(index)) }.load(Ordering::Acquire);
+            // SAFETY: entries of these tests are C strings.
+            unsafe { CStr::from_ptr(entry) }.to_str().unwrap().to_owned()
+        };
+        (0..count).rev().map(slot).collect()
+    }
+
     #[test]
     fn a_reader_meets_each_variable_that_stays() {
+        readers_meet_each_variable_that_stays(texts);
+    }
+
+    #[test]
+    fn a_reader_that_begins_with_the_last_meets_each_variable_that_stays() {
+        readers_meet_each_variable_that_stays(from_the_last);
+    }
+
+    fn readers_meet_each_variable_that_stays(read: fn(&AtomicPtr<*mut c_char>) -> Vec<String>) {
         let environ = AtomicPtr::new(ptr::null_mut());
         let stop = AtomicBool::new(false);
         let mut table = Table::new();
@@ -387,7 +439,7 @@ mod tests {
                 let mut walks = 0u32;
                 while !stop.load(Ordering::Relaxed) {
                     let begun = Instant::now();
-                    let found = texts(&environ);
+                    let found = read(&environ);
                     if begun.elapsed() >= GRACE {
                         continue;
                     }
