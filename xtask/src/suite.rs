@@ -26,8 +26,8 @@ pub struct Arguments {
     /// Only what needs no torch, in a few minutes: for work in progress
     #[arg(long, conflicts_with_all = ["repetitions", "python", "full"])]
     quick: bool,
-    /// Also what takes long and depends little on a change: the packages of crates.io, `panic = "abort"`, Python's own package
-    /// on each CPython, and all tests on the CPython whose turn it is
+    /// Also what takes long and depends little on a change: the packages of crates.io, `panic = "abort"`, PyO3's programs, lints
+    /// of cargo features, Python's own package on each CPython, and all tests on the CPython whose turn it is
     #[arg(long)]
     full: bool,
     /// How often the programs in several copies are run under each policy; 20 before a release
@@ -164,12 +164,12 @@ fn with_place(steps: &mut Steps, place: &Place<'_>, further: Option<&Python>) {
         counted(&mut command)
     });
     steps.run("packages and devices under torch policy shared", || shared(place));
-    steps.run("cargo features: lints and tests", || features(place));
+    steps.run("cargo features", || features(place));
     steps.run("public interfaces beside their lists", interface::check);
-    steps.run("programs beside PyO3: lints, and the snippets of docs/from-pyo3.md", || {
-        beside_pyo3::test(place.environment)
-    });
     if place.full {
+        steps.run("programs beside PyO3: lints, and the snippets of docs/from-pyo3.md", || {
+            beside_pyo3::test(place.environment)
+        });
         steps.run("a program built with panic = \"abort\"", || aborting(place));
     }
     let root = place.environment.root().to_owned();
@@ -354,10 +354,13 @@ fn shared(place: &Place<'_>) -> Result<Outcome> {
 fn features(place: &Place<'_>) -> Result<Outcome> {
     let feature = ["--package", "hydrozoa", "--all-features"];
     let tests = ["tch", "features", "anyhow", "asynchronous"].map(|name| ["--test", name]);
-    let mut clippy = workspace::cargo();
-    clippy.arg("clippy").args(feature).arg("--lib").args(tests.as_flattened());
-    clippy.args(["--", "-D", "warnings"]);
-    let mut outcome = check(place.with_libtorch(&mut clippy)?)?;
+    let mut outcome = Outcome::default();
+    if place.full {
+        let mut clippy = workspace::cargo();
+        clippy.arg("clippy").args(feature).arg("--lib").args(tests.as_flattened());
+        clippy.args(["--", "-D", "warnings"]);
+        outcome.add(check(place.with_libtorch(&mut clippy)?)?);
+    }
     let mut test = workspace::cargo();
     place.name(test.arg("test").args(feature).args(tests.as_flattened()))?;
     outcome.add(counted(place.with_libtorch(&mut test)?)?);
