@@ -31,7 +31,7 @@ pub struct Arguments {
     #[arg(long)]
     full: bool,
     /// How often the programs in several copies are run under each policy; 20 before a release
-    #[arg(long, value_name = "N", default_value_t = 3)]
+    #[arg(long, value_name = "N", default_value_t = 2)]
     repetitions: usize,
 }
 
@@ -39,8 +39,17 @@ pub struct Arguments {
 const FURTHER: usize = 1;
 
 /// Parts of the names of tests that do not run there but with `--full`: they compile C++ or run for a minute, and what they
-/// test (libraries in packages, memory of devices, reports of builds) is the same code on each version.
-const LONG: [&str; 4] = ["mask_rcnn", "extension_", "device_memory", "a_build_"];
+/// test (libraries in packages, memory of devices, reports of builds, places of torch, the command) is the same code on each
+/// version.
+const LONG: [&str; 7] = [
+    "mask_rcnn",
+    "extension_",
+    "device_memory",
+    "a_build_",
+    "the_command_",
+    "torch_is_found",
+    "profile_do_what_plain_python_does_isolated",
+];
 
 /// The step of [`c_interface`].
 pub const C_INTERFACE: &str = "programs in C, C++ and Python; valgrind";
