@@ -142,8 +142,9 @@ fn reload(kind: &str, reloads: usize) {
     if reloads >= 100 {
         // The first fifth is warm-up.
         let (start, end) = (private[private.len() / 5], private[private.len() - 1]);
-        let each = (end - start) / (reloads * 4 / 5) as i64;
-        println!("{each} bytes for each reload");
+        // Threads that meet touch a few more pages of malloc's, however often packages are loaded.
+        let each = (end - start - (128 << 10)).max(0) / (reloads * 4 / 5) as i64;
+        println!("{each} bytes for each reload, and 128 KiB");
         assert!(each < 2048, "a reload leaves {each} bytes");
     }
 }
