@@ -3,7 +3,6 @@
 //! cargo chooses the features of dependencies by the packages that a command names. A command for a part of the workspace
 //! would build the runtime, and what stands on it, once more.
 
-use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -96,9 +95,12 @@ impl Programs {
     pub fn named(&self, names: &[(&str, &str)]) -> Result<Selection> {
         let selection =
             self.select(|program| names.iter().any(|(package, name)| program.is(package, name)));
-        let found: HashSet<&str> = selection.0.iter().map(|program| &program.name[..]).collect();
-        let lacking = names.iter().find(|(_, name)| !found.contains(name));
-        ensure!(lacking.is_none(), "no program of tests is {lacking:?}");
+        let is_there = |(package, name): &&(&str, &str)| {
+            selection.0.iter().any(|program| program.is(package, name))
+        };
+        if let Some((package, name)) = names.iter().find(|name| !is_there(name)) {
+            bail!("the package in {package} has no program of tests {name}");
+        }
         Ok(selection)
     }
 }
