@@ -65,6 +65,9 @@ struct Models {
     /// Instances of each package that is named as a file; `config.pbtxt` says it of models in repositories
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     instances: u32,
+    /// The GPUs on which each package that is named as a file has so many instances; the processor without this option
+    #[arg(long, value_name = "N,…", value_delimiter = ',')]
+    gpus: Vec<u32>,
     /// Models that are loaded at once
     #[arg(long, value_name = "N", default_value_t = 4)]
     model_load_thread_count: usize,
@@ -383,7 +386,7 @@ fn service(options: &Options) -> Result<Service> {
     let server = hydrozoa_server::Server::new(move || choice.builder());
     for place in places {
         if place.is_file() {
-            server.add_package(place, options.models.instances)?;
+            server.add_package_on(place, options.models.instances, &options.models.gpus)?;
             continue;
         }
         let found = std::fs::read_dir(place);

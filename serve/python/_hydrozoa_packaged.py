@@ -1,6 +1,7 @@
 """Runs a packaged model for the server: calls it with views of requests' bytes, and gives back the memory of what it returns."""
 
 import contextlib
+import itertools
 import re
 import sys
 import traceback
@@ -38,10 +39,11 @@ class Instance:
     """One instance of a packaged model.
 
     `arguments` are rows of an input's name, its place among the arguments, whether it is a tensor, and whether the argument lacks the
-    last extent. `results` are rows of an output's name, type and extents without the batch's.
+    last extent. `results` are rows of an output's name, type and extents without the batch's. `location` is where the object is, in torch's
+    words; None is where it was saved.
     """
 
-    def __init__(self, model, host, describing, obj, example, arguments, results, has_batch):
+    def __init__(self, model, host, describing, obj, example, arguments, results, has_batch, location):
         self._model, self._host, self._describing = model, host, describing
         self._object, self._example, self._has_batch = obj, example, has_batch
         self._arguments, self._results = arguments, results
@@ -53,11 +55,19 @@ class Instance:
             self._template += [_MISSING] * (place + 1 - len(self._template))
             self._template[place] = _MISSING
         self._is_tensor = {name: is_tensor for name, _, is_tensor, _ in arguments}
+        self._gpu = _gpu(location, obj)
+        if self._gpu is not None:
+            import torch
+
+            # What is queued on one stream runs in order, also for different interpreters.
+            self._stream = torch.cuda.Stream(self._gpu)
+            # Another stream than that on which the object was moved.
+            torch.cuda.synchronize(self._gpu)
 
     def warm(self):
         """Calls the object with the example. Returns what is wrong, if something is."""
         try:
-            with _without_gradients():
+            with self._calling():
                 outputs = self._outputs(self._object(*self._example))
                 for (name, data_type, dims), value in zip(self._results, outputs):
                     shape = _shape(value, dims, self._has_batch)[self._has_batch :]
@@ -76,7 +86,7 @@ class Instance:
             wanted = [request[6] for request in received]
             inputs = [request[7] for request in received]
             received.clear()
-            with _without_gradients():
+            with self._calling():
                 return self._answers(inputs, wanted)
         except Exception as error:
             self._shortage.note(error)
@@ -96,12 +106,25 @@ class Instance:
     def _log(self, error):
         self._host.log(_ERROR, f"{self._model}: " + "".join(traceback.format_exception(error)))
 
+    @contextlib.contextmanager
+    def _calling(self):
+        """Without gradients, and on the instance's GPU."""
+        torch = _torch()
+        with contextlib.ExitStack() as stack:
+            if torch is not None:
+                stack.enter_context(torch.no_grad())
+            if self._gpu is not None:
+                stack.enter_context(torch.cuda.stream(self._stream))
+            yield
+
     def _answers(self, inputs, wanted):
         sizes = [tensors[0][2][0] if self._has_batch and tensors else 1 for tensors in inputs]
         given = [{tensor[0]: self._received(*tensor) for tensor in tensors} for tensors in inputs]
         inputs.clear()
         joined = given[0] if len(given) == 1 else _joined(given)
         given.clear()
+        if self._gpu is not None:
+            joined = {name: value.to(self._gpu) if _is_tensor(value) else value for name, value in joined.items()}
         call = self._call(joined)
         joined.clear()
         result = self._object(*call[0], **call[1])
@@ -174,14 +197,21 @@ def _torch():
     return sys.modules.get("torch")
 
 
-@contextlib.contextmanager
-def _without_gradients():
-    torch = _torch()
-    if torch is None:
-        yield
+def _gpu(location, obj):
+    """The GPU of an object. None if it is in main memory."""
+    if location is None:
+        torch = _torch()
+        if torch is None or not isinstance(obj, torch.nn.Module):
+            return None
+        tensors = itertools.chain(obj.parameters(), obj.buffers())
+        device = next((tensor.device for tensor in tensors), None)
+    elif location == "cpu":
+        return None
     else:
-        with torch.no_grad():
-            yield
+        import torch
+
+        device = torch.device(location)
+    return device if device is not None and device.type == "cuda" else None
 
 
 def _tensor(data_type, shape, memory):
@@ -245,14 +275,15 @@ def _own(values, place):
         array = values[place]
         return np.ascontiguousarray(array) if is_alone else array.copy(order="C")
     torch = _torch()
-    is_plain = value.layout is torch.strided and not value.is_quantized and value.device.type == "cpu"
+    is_here = value.device.type == "cpu"
+    is_plain = value.layout is torch.strided and not value.is_quantized and is_here
     is_alone = is_plain and _alone_tensor() is not None and _counts(values, place) == _alone_tensor()
     if value.is_quantized:
         value = value.dequantize()
     elif value.layout is not torch.strided:
         value = value.to_dense()
     value = value.detach().cpu().resolve_conj().resolve_neg()
-    return value.contiguous() if is_alone else value.clone(memory_format=torch.contiguous_format)
+    return value.contiguous() if is_alone or not is_here else value.clone(memory_format=torch.contiguous_format)
 
 
 def _memory(part, data_type):

@@ -18,6 +18,8 @@ pub(crate) struct PackageFile {
     pub(crate) path: PathBuf,
     /// How many instances the model has.
     pub(crate) instances: u32,
+    /// The GPUs that have so many each; none for the processor.
+    pub(crate) gpus: Vec<u32>,
 }
 
 /// Where a model lies.

@@ -44,6 +44,7 @@ mod overrides;
 mod own;
 mod package;
 mod pending;
+mod placement;
 mod python;
 mod queue;
 mod readiness;

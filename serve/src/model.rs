@@ -2,13 +2,14 @@
 
 use crate::activity::{Activity, InstanceState};
 use crate::check;
-use crate::config::{InstanceGroup, Kind, ModelConfig};
+use crate::config::ModelConfig;
 use crate::failure::{Code, Failure};
 use crate::health::{Condition, Health};
 use crate::interpreters::Interpreters;
 use crate::keeper::Runs;
 use crate::load::LoadError;
 use crate::pending::{Begun, Pending};
+use crate::placement::instances;
 use crate::python;
 use crate::readiness::{PATIENCE, Readiness};
 use crate::request::{Event, Request};
@@ -40,28 +41,6 @@ pub struct Model {
     interpreters: Mutex<Option<Arc<Interpreters>>>,
     /// The folder that was made for it, if the load had files.
     _made: Option<Arc<TempDir>>,
-}
-
-/// The names of a model's instances, with where they run.
-pub(crate) fn instances(groups: &[InstanceGroup]) -> Vec<(String, &'static str, i32)> {
-    let mut all = Vec::new();
-    for group in groups {
-        let (kind, devices) = match group.kind {
-            Kind::Gpu => ("GPU", if group.gpus.is_empty() { vec![0] } else { group.gpus.clone() }),
-            Kind::Model => ("MODEL", vec![0]),
-            Kind::Auto | Kind::Cpu => ("CPU", vec![0]),
-        };
-        for device in &devices {
-            for number in 0..group.count {
-                let name = match kind {
-                    "GPU" => format!("{}_{number}_gpu{device}", group.name),
-                    _ => format!("{}_{number}", group.name),
-                };
-                all.push((name, kind, *device));
-            }
-        }
-    }
-    all
 }
 
 impl Model {

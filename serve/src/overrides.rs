@@ -72,11 +72,11 @@ impl Origin {
                 let draft = own.unwrap_or_else(|| ConfigDraft::of_folder(&directory));
                 (directory, None, draft)
             }
-            Home::Package(PackageFile { path, instances }) => {
+            Home::Package(PackageFile { path, instances, gpus }) => {
                 let file = absolute(&path)?;
                 let directory = file.parent().unwrap_or(&file).to_owned();
                 let draft = own.map_or_else(
-                    || ConfigDraft::of_package(name, instances),
+                    || ConfigDraft::of_package(name, instances, &gpus),
                     |own| own.map(|draft| draft.with_file(PACKAGE_FILE)),
                 );
                 (directory, Some(file), draft)

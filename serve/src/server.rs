@@ -149,7 +149,23 @@ impl Server {
         file: impl Into<PathBuf>,
         instances: u32,
     ) -> Result<String, LoadError> {
-        self.0.homes.write().add_package(PackageFile { path: file.into(), instances })
+        self.add_package_on(file, instances, &[])
+    }
+
+    /// As [`Server::add_package`], with so many instances on each of these GPUs, by the numbers that torch gives them. A GPU has the
+    /// weights once. Without a GPU they run on the processor.
+    ///
+    /// # Errors
+    ///
+    /// As [`Server::add_package`].
+    pub fn add_package_on(
+        &self,
+        file: impl Into<PathBuf>,
+        instances: u32,
+        gpus: &[u32],
+    ) -> Result<String, LoadError> {
+        let (path, gpus) = (file.into(), gpus.to_vec());
+        self.0.homes.write().add_package(PackageFile { path, instances, gpus })
     }
 
     /// The names of all models that there are, sorted.

@@ -6,8 +6,8 @@ use crate::config::{ConfigDraft, ConfigError, ModelConfig};
 use crate::interpreters::{Interpreters, Settings};
 use crate::limits::{Defaults, ModelImports};
 use crate::load::LoadError;
-use crate::model::instances;
 use crate::package::{self, Packaged};
+use crate::placement::instances;
 use crate::python::{self, Context, Instance, Place, Told};
 use crate::statistics::Counters;
 use crate::warmup::{EXAMPLE, Samples};
@@ -77,7 +77,7 @@ impl Content {
                 let place = Place { directory, version: *version, file_name };
                 Instance::start(session, context, place, told)
             }
-            Content::Package(package) => Instance::of_package(session, context, package),
+            Content::Package(package) => Instance::of_package(session, context, package, told),
         }
     }
 }
@@ -292,13 +292,15 @@ impl Source {
         }
         let samples = samples.get().expect("it was set just now");
         let session = pool.acquire_on(0).map_err(|error| self.failed(error))?;
+        let first = instances(config.instance_groups()).into_iter().next();
+        let (name, kind, device) = first.unwrap_or_else(|| (self.name().to_owned(), "CPU", 0));
         let told = Told {
             model: self.name(),
             config: &config.json().to_string(),
             is_decoupled: config.is_decoupled(),
-            name: self.name(),
-            kind: "CPU",
-            device: 0,
+            name: &name,
+            kind,
+            device,
         };
         let start = || content.instance(&session, &self.context, told);
         let instance = apart.limited(pool, &session, content.start(), start)?;

@@ -267,9 +267,9 @@ fn a_package_that_cannot_be_served_says_why_and_what_to_do() {
         ),
         (
             "gpu",
-            "scores.pt",
+            "texts.pt",
             "instance_group { kind: KIND_GPU }",
-            "instance_group.kind: packages run on the processor only",
+            "instance_group.kind: a package that declares no torch runs on the processor",
         ),
         (
             "ragged",

@@ -219,6 +219,23 @@ impl Package {
         self.loaded(package, resource, Some(map_location.into()))
     }
 
+    /// As [`Package::load_pickle_mapped`], on the interpreter of a session: what limits the session's calls limits the load.
+    ///
+    /// # Errors
+    ///
+    /// As [`Package::load_pickle_mapped`]; [`Error::Deadline`](crate::Error::Deadline) under [`Session::with_deadline`].
+    pub fn load_pickle_mapped_on(
+        &self,
+        session: &Session,
+        package: &str,
+        resource: &str,
+        map_location: impl Into<MapLocation>,
+    ) -> Result<Movable> {
+        let movable = self.movable(package, resource, Some(map_location.into()))?;
+        movable.to_object(session)?;
+        Ok(movable)
+    }
+
     fn loaded(&self, package: &str, resource: &str, map: Option<MapLocation>) -> Result<Movable> {
         let movable = self.movable(package, resource, map)?;
         let session = movable.acquire_session()?;

@@ -10,6 +10,7 @@ use hydrozoa_loader::{Domain, DomainId, Library, Loader, ReplicaInfo};
 
 use crate::heap::Heap;
 
+use super::device;
 use super::libpython::LibPython;
 pub(super) use super::locks::lock;
 use super::release::{Layout, Release};
@@ -191,10 +192,26 @@ impl Adapter {
             version: self.release.to_string(),
             missing,
         })?;
+        self.load_linear_algebra();
         // Another thread may have done the same; both tables are alike.
         let _ = self.symbols.set(symbols);
         self.notice_libraries();
         Ok(())
+    }
+
+    /// Loads libtorch's linear algebra for CUDA, where there is a device.
+    ///
+    /// libtorch itself loads it in the first call that needs it. If two threads make that call at once, one of them gets the
+    /// error "lazy wrapper should be called at most once" (issue 90613 of PyTorch). Interpreters would often be such threads.
+    fn load_linear_algebra(&self) {
+        let path = self.release.library().with_file_name("libtorch_cuda_linalg.so");
+        if !device::is_visible() || !path.is_file() {
+            return;
+        }
+        // SAFETY: a library of a release that the adapter knows; libtorch itself opens it in every process that uses it.
+        if let Err(error) = unsafe { self.loader.open_by_system(&path) } {
+            tracing::debug!(%error, "libtorch will load its linear algebra for CUDA when it is called");
+        }
     }
 
     /// Makes a member for an interpreter that is about to be created. It is never freed: replicas of

@@ -289,8 +289,16 @@ impl ConfigDraft {
     }
 
     /// The configuration of a package that lies alone.
-    pub(crate) fn of_package(name: &str, instances: u32) -> Result<Self, ConfigError> {
-        let group = format!("instance_group {{ count: {instances} }}");
+    pub(crate) fn of_package(
+        name: &str,
+        instances: u32,
+        gpus: &[u32],
+    ) -> Result<Self, ConfigError> {
+        let place = match gpus {
+            [] => "kind: KIND_CPU".to_owned(),
+            _ => format!("kind: KIND_GPU gpus: {gpus:?}"),
+        };
+        let group = format!("instance_group {{ count: {instances} {place} }}");
         Self::of_text(&format!("backend: \"{PACKAGE}\" {group}"), name)
     }
 

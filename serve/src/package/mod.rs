@@ -10,19 +10,27 @@ pub(crate) use plan::{Argument, Expected, Plan};
 use crate::apart::Apart;
 use crate::config::{ConfigDraft, ConfigError, InstanceGroup, ModelConfig};
 use crate::load::LoadError;
+use crate::placement::{Location, instances};
 use crate::source::Source;
 use hydrozoa::package::{Archive, EXAMPLE, Kind, OBJECT, Signature, describing};
 use hydrozoa::{Error, Movable, Package, Pool, Session};
 use plan::Known;
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// A package that interpreters have. Their objects share its weights.
 pub(crate) struct Packaged {
+    /// One for each place where instances have it.
+    placed: BTreeMap<Location, Placed>,
+    pub(crate) plan: Plan,
+}
+
+/// A package's object in one place.
+pub(crate) struct Placed {
     pub(crate) object: Movable,
     /// The arguments of one call.
     pub(crate) example: Option<Movable>,
-    pub(crate) plan: Plan,
 }
 
 /// Opens a model's package.
@@ -42,20 +50,72 @@ impl Packaged {
         let signature = archive.signature().map_err(|error| source.failed(error.into()))?;
         let package = pool.load_archive(archive);
         let session = pool.acquire_on(0).map_err(|error| source.failed(error))?;
-        let (object, example, known) = apart.limited(pool, &session, "load", || {
-            let load =
-                |(name, resource): (&str, &str)| package.load_pickle_on(&session, name, resource);
-            let object = load(OBJECT)?;
-            let example = package.has_example().then(|| load(EXAMPLE)).transpose()?;
-            let known = known(&session, &package, &object, example.as_ref(), signature)?;
-            Ok((object, example, known))
+        let first = locations(source.draft.groups())[0];
+        let (placed, known) = apart.limited(pool, &session, "load", || {
+            let placed = Placed::load(&package, &session, first)?;
+            let known = known(&session, &package, &placed, signature)?;
+            Ok((placed, known))
         })?;
         let mut json = source.draft.json().clone();
         let plan = Plan::new(&mut json, &known).map_err(|problem| source.unusable(problem))?;
         let config = ModelConfig::of_json(&json, source.name());
         let config = config.map_err(|error| source.configured(error))?;
-        Ok((config, Self { object, example, plan }))
+        let locations = locations(config.instance_groups());
+        let is_on_gpu = locations.iter().any(|location| matches!(location, Location::Gpu(_)));
+        if is_on_gpu && known.kind == Kind::Array {
+            let problem = "a package that declares no torch runs on the processor; it is KIND_CPU";
+            return Err(source.configured(ConfigError::field("instance_group.kind", problem)));
+        }
+        let mut all = BTreeMap::from([(first, placed)]);
+        for location in locations.into_iter().skip(1) {
+            if all.contains_key(&location) {
+                continue;
+            }
+            let placed = apart.limited(pool, &session, "load", || {
+                let placed = Placed::load(&package, &session, location)?;
+                // This interpreter has an instance elsewhere.
+                placed.unload(&session);
+                Ok(placed)
+            })?;
+            all.insert(location, placed);
+        }
+        Ok((config, Self { placed: all, plan }))
     }
+
+    /// The package where an instance has it.
+    pub(crate) fn at(&self, location: Location) -> &Placed {
+        &self.placed[&location]
+    }
+}
+
+impl Placed {
+    fn load(package: &Package, session: &Session, location: Location) -> hydrozoa::Result<Self> {
+        let load = |(name, resource): (&str, &str)| match location.map() {
+            Some(map) => package.load_pickle_mapped_on(session, name, resource, map),
+            None => package.load_pickle_on(session, name, resource),
+        };
+        let object = load(OBJECT)?;
+        let example = package.has_example().then(|| load(EXAMPLE)).transpose()?;
+        Ok(Self { object, example })
+    }
+
+    fn unload(&self, session: &Session) {
+        self.object.unload(session);
+        if let Some(example) = &self.example {
+            example.unload(session);
+        }
+    }
+}
+
+/// Where instances have a package, in their order; never empty.
+fn locations(groups: &[InstanceGroup]) -> Vec<Location> {
+    let all = instances(groups);
+    let mut locations: Vec<_> =
+        all.iter().map(|(_, kind, device)| Location::of(kind, *device)).collect();
+    if locations.is_empty() {
+        locations.push(Location::Processor);
+    }
+    locations
 }
 
 /// Refuses what a configuration may ask of other models only.
@@ -78,10 +138,6 @@ fn check(draft: &ConfigDraft) -> Result<(), ConfigError> {
             "requests to a package are joined to one tensor",
         );
     }
-    let is_elsewhere = |group: &InstanceGroup| group.kind == crate::config::Kind::Gpu;
-    if draft.groups().iter().any(is_elsewhere) {
-        return refuse("instance_group.kind", "packages run on the processor only; it is KIND_CPU");
-    }
     Ok(())
 }
 
@@ -89,19 +145,18 @@ fn check(draft: &ConfigDraft) -> Result<(), ConfigError> {
 fn known(
     session: &Session,
     package: &Package,
-    object: &Movable,
-    example: Option<&Movable>,
+    placed: &Placed,
     signature: Option<Signature>,
 ) -> hydrozoa::Result<Known> {
     let is_of_torch = |name: &String| name == "torch" || name.starts_with("torch.");
     let has_torch = package.extern_modules().iter().any(is_of_torch);
     let kind = if has_torch { Kind::Tensor } else { Kind::Array };
     session.with_gil(|| {
-        let object = object.to_object(session)?;
+        let object = placed.object.to_object(session)?;
         let parameters: Vec<String> =
             describing(session)?.call_method("parameters", (&object,))?.extract()?;
         let silence = "the package has no example".to_owned();
-        let (signature, silence) = match (signature, example) {
+        let (signature, silence) = match (signature, &placed.example) {
             (Some(signature), _) => (Some(signature), silence),
             (None, None) => (None, silence),
             (None, Some(example)) => {

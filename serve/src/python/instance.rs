@@ -8,6 +8,7 @@ use crate::failure::{Code, Failure};
 use crate::hosted::Lent;
 use crate::package::{Argument, Expected, Packaged};
 use crate::pending::Pending;
+use crate::placement::Location;
 use crate::queue::Queued;
 use crate::request::Request;
 use crate::statistics::{Batch, Counters};
@@ -155,9 +156,12 @@ impl<'s> Instance<'s> {
         session: &'s Session,
         context: &Context,
         package: &Packaged,
+        told: Told<'_>,
     ) -> Result<Self> {
         let plan = &package.plan;
-        let example = match &package.example {
+        let location = Location::of(told.kind, told.device);
+        let placed = package.at(location);
+        let example = match &placed.example {
             Some(example) => example.to_object(session)?,
             None => session.none()?,
         };
@@ -165,11 +169,12 @@ impl<'s> Instance<'s> {
             context.model.as_str(),
             hydrozoa::Instance::new(Host(context.clone())),
             describing(session)?,
-            package.object.to_object(session)?,
+            placed.object.to_object(session)?,
             &example,
             plan.arguments.iter().map(argument).collect::<Vec<_>>(),
             plan.results.iter().map(expected).collect::<Vec<_>>(),
             plan.has_batch,
+            location.name(),
         );
         let made = session.import("_hydrozoa_packaged")?.call_method("Instance", arguments)?;
         let warm = if example.is_none() { None } else { Some(made.getattr("warm")?) };

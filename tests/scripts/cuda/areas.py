@@ -1,4 +1,5 @@
-"""What an interpreter does in the test of device memory. The library that counts is that of runtime.c."""
+"""What an interpreter does in the test of device memory. On the device that is main memory, the library of runtime.c counts the
+uploads and delays queued work."""
 
 import builtins
 import ctypes
@@ -6,14 +7,24 @@ import os
 
 import torch
 
-counts = ctypes.CDLL(os.environ["LD_PRELOAD"])
-counts.rehearsal_uploaded.restype = ctypes.c_size_t
-counts.rehearsal_live.restype = ctypes.c_size_t
+REHEARSAL = os.environ.get("LD_PRELOAD")
+if REHEARSAL:
+    counts = ctypes.CDLL(REHEARSAL)
+    counts.rehearsal_uploaded.restype = ctypes.c_size_t
 
 
 def uploaded():
-    """Bytes that were ever copied to the device."""
-    return counts.rehearsal_uploaded()
+    """Bytes that were ever copied to the device. On a GPU: what this interpreter's libtorch has ever asked its allocator for,
+    since a copy to the device begins with that."""
+    if REHEARSAL:
+        return counts.rehearsal_uploaded()
+    return torch.cuda.memory_stats().get("requested_bytes.all.allocated", 0)
+
+
+def delay():
+    """Keeps a GPU's current stream busy for some 50 ms, so that what is queued next has not happened yet."""
+    if not REHEARSAL:
+        torch.cuda._sleep(100_000_000)
 
 
 def allocated():
@@ -42,6 +53,7 @@ def begin_reading(model):
     stream = torch.cuda.Stream()
     copy = torch.zeros(weight.shape, pin_memory=True)
     with torch.cuda.stream(stream):
+        delay()
         copy.copy_(weight, non_blocking=True)
     builtins.reading = stream, copy
 
@@ -66,6 +78,7 @@ def filled_later(value):
     stream = torch.cuda.Stream()
     torch.cuda.set_stream(stream)
     builtins.source = source, stream
+    delay()
     return torch.empty(1000, device="cuda").copy_(source, non_blocking=True)
 
 
