@@ -341,8 +341,8 @@ pub struct PayloadTable {
     /// After a `start` with `command_line`: runs what the command line says and finalizes.
     pub run_main: unsafe extern "C" fn(exit_status: *mut c_int, sink: *mut c_void) -> Status,
     /// Finalizes the interpreter, on the thread that has started it, once it gets the GIL. No other
-    /// thread enters any more.
-    pub finalize: unsafe extern "C" fn(sink: *mut c_void) -> Status,
+    /// thread enters any more. `empties_caches`: its libtorch ends with it, so that what that has cached on devices goes back.
+    pub finalize: unsafe extern "C" fn(empties_caches: bool, sink: *mut c_void) -> Status,
 
     // Threads and the GIL. They nest; each returns to its caller only when it has been done.
     /// Attaches this thread: takes the GIL and, from outside, drains the queue of `release`. If bit 8 of the result is

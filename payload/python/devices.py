@@ -19,6 +19,7 @@ small storages, counts in torch.cuda.memory_allocated, frees its cache when the 
 exists for ROCm. Blocks of the driver (cuMemAlloc) would need no interpreter, but 2 MiB for every bias.
 """
 
+import gc
 import sys
 
 # DLDeviceType of what torch calls cuda: NVIDIA's devices, and AMD's.
@@ -180,6 +181,17 @@ def release(location):
     place = find(location)
     if place is not None:
         place.backend.finish(place.index)
+
+
+def end():
+    """Gives back what the allocator of this interpreter's own libtorch has free on devices. It would stay with the process: libtorch
+    leaves its caches to the end of the process, which frees them."""
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.cuda.is_initialized():
+        return
+    gc.collect()
+    torch._C._cuda_clearCublasWorkspaces()
+    torch.cuda.empty_cache()
 
 
 def _of_dlpack(kind, index):

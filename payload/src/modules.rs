@@ -6,9 +6,9 @@ use crate::table::Text;
 use pyo3_ffi::{
     Py_CompileString, Py_file_input, PyBUF_READ, PyBytes_FromStringAndSize, PyDict_New,
     PyDict_SetItem, PyDict_SetItemString, PyErr_WriteUnraisable, PyEval_EvalCode,
-    PyEval_GetBuiltins, PyImport_GetModule, PyImport_ImportModule, PyMemoryView_FromMemory,
-    PyObject, PyObject_CallFunctionObjArgs, PyObject_CallMethodNoArgs, PyObject_GetAttrString,
-    PyObject_SetItem, PyUnicode_DecodeFSDefaultAndSize,
+    PyEval_GetBuiltins, PyImport_GetModule, PyImport_Import, PyImport_ImportModule,
+    PyMemoryView_FromMemory, PyObject, PyObject_CallFunctionObjArgs, PyObject_CallMethodNoArgs,
+    PyObject_GetAttrString, PyObject_SetItem, PyUnicode_DecodeFSDefaultAndSize,
 };
 
 use std::ffi::CStr;
@@ -62,19 +62,21 @@ if limit is not None:
     sys.set_int_max_str_digits(int(limit))
 \0";
 
-/// Ends the event loop of `_hydrozoa.events`, if the host has started it. An exception is printed.
+/// Calls the function `end` of one of our modules, if the program has imported `cause`. An exception is printed.
 ///
 /// # Safety
 ///
 /// Attached, before Python is finalized.
-pub(crate) unsafe fn end_event_loop() {
+pub(crate) unsafe fn call_at_the_end(module: &str, cause: &str) {
     // SAFETY: attached, as the caller vouches; the objects are alive during the calls.
     let ended = unsafe {
-        Ref::text(b"_hydrozoa.events").and_then(|name| match PyImport_GetModule(name.as_ptr()) {
-            events if events.is_null() => Ok(()),
-            events => {
-                let (events, end) = (Ref::owned(events)?, Ref::text(b"end")?);
-                Ref::owned(PyObject_CallMethodNoArgs(events.as_ptr(), end.as_ptr())).map(drop)
+        Ref::text(cause.as_bytes()).and_then(|cause| match PyImport_GetModule(cause.as_ptr()) {
+            cause if cause.is_null() => Ok(()),
+            cause => {
+                let _cause = Ref::owned(cause)?;
+                let (name, end) = (Ref::text(module.as_bytes())?, Ref::text(b"end")?);
+                let module = Ref::owned(PyImport_Import(name.as_ptr()))?;
+                Ref::owned(PyObject_CallMethodNoArgs(module.as_ptr(), end.as_ptr())).map(drop)
             }
         })
     };

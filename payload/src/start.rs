@@ -88,7 +88,7 @@ pub(crate) unsafe extern "C" fn run_main(exit_status: *mut c_int, sink: *mut c_v
 }
 
 /// See [`crate::table::PayloadTable::finalize`].
-pub(crate) unsafe extern "C" fn finalize(sink: *mut c_void) -> Status {
+pub(crate) unsafe extern "C" fn finalize(empties_caches: bool, sink: *mut c_void) -> Status {
     // SAFETY: no thread is attached or will be, as the host vouches.
     unsafe {
         guarded(sink, || {
@@ -97,7 +97,10 @@ pub(crate) unsafe extern "C" fn finalize(sink: *mut c_void) -> Status {
             }
             PyGILState_Ensure();
             threads::drain();
-            modules::end_event_loop();
+            modules::call_at_the_end("_hydrozoa.events", "_hydrozoa.events");
+            if empties_caches {
+                modules::call_at_the_end("_hydrozoa.devices", "torch");
+            }
             // An error means only that buffered output could not be flushed. The streams have
             // printed that themselves.
             Py_FinalizeEx();

@@ -89,6 +89,11 @@ impl Place {
         }
     }
 
+    /// Whether a libtorch that its code loads ends with it.
+    pub(crate) fn has_its_own_libtorch(&self) -> bool {
+        matches!(self.libtorch, Libtorch::Own(_))
+    }
+
     /// Closes the domain, in which no interpreter was started.
     ///
     /// # Safety

@@ -13,7 +13,6 @@ use crate::thread::signals::Mask;
 use crate::thread::{Thread, stack};
 use crate::torch_policy::Place;
 use crate::{Error, Result};
-use hydrozoa_loader::Domain;
 use std::ops::Range;
 use std::sync::mpsc;
 
@@ -57,7 +56,7 @@ impl MainThread {
             if !failed && let Ok(mask) = wait.recv() {
                 mask.set();
             }
-            match finalize(&place.domain, &table) {
+            match finalize(&place, &table) {
                 // SAFETY: the interpreter is finalized if it has started, and no session is attached or can attach any
                 // more. Threads that its code has created are the loader's business.
                 Ok(()) => unsafe { place.end() },
@@ -109,12 +108,12 @@ impl MainThread {
 }
 
 /// Finalizes the interpreter, on the thread that has started it.
-fn finalize(domain: &Domain, table: &PayloadTable) -> Result<()> {
+fn finalize(place: &Place, table: &PayloadTable) -> Result<()> {
     // SAFETY: until the guard's end only code of this domain runs.
-    let _entered = unsafe { hydrozoa_loader::current::enter(domain.id()) };
+    let _entered = unsafe { hydrozoa_loader::current::enter(place.domain.id()) };
     let mut sink = Sink::default();
     // SAFETY: the thread is the one that has started the interpreter. No session is attached or can
     // attach any more (see `Drop for Inner`); Python's own threads are its own business.
-    let status = unsafe { (table.finalize)(sink.pointer()) };
+    let status = unsafe { (table.finalize)(place.has_its_own_libtorch(), sink.pointer()) };
     sink.check(status)
 }

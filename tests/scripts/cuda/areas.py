@@ -32,6 +32,18 @@ def allocated():
     return torch.cuda.memory_allocated()
 
 
+def occupied():
+    """Bytes of the device that anybody has."""
+    unused, total = torch.cuda.mem_get_info()
+    return total - unused
+
+
+def use_and_drop():
+    """Leaves 64 MiB to the caching allocator."""
+    torch.empty(1 << 24, device="cuda").copy_(torch.zeros(1 << 24))
+    torch.cuda.synchronize()
+
+
 def storages(model):
     """Address and size of each storage."""
     return {

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Barrier;
 use std::thread;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use hydrozoa::package::Package;
@@ -99,28 +100,28 @@ fn collect(pool: &Pool) -> Result<()> {
 fn inside(policy: TorchPolicy, folder: &Path) -> Result<()> {
     let pool =
         Pool::builder().interpreters(INTERPRETERS).venv(place::venv()?).torch(policy).build()?;
-    let scripts = place::script("cuda");
     for interpreter in pool.interpreters() {
-        let session = interpreter.session();
-        let path = session.import("sys")?.getattr("path")?;
-        path.call_method("insert", (0, scripts.to_str().context("a UTF-8 path")?))?;
-        ensure!(session.eval("__import__('torch').cuda.is_available()")?.truth()?, "no device");
+        prepare(&interpreter.session())?;
     }
     let plain = pool.load_package(folder.join("cpu.pt"))?;
     uploaded_once(&pool, policy, folder, &plain)?;
     script_once(&pool, folder, &plain)?;
     given_back_after_the_device(&pool, folder, &plain)?;
     movable_in_order(&pool, policy)?;
-    tensor_in_order(&pool)
+    tensor_in_order(&pool)?;
+    given_back_at_the_end(&pool)
+}
+
+fn prepare(session: &Session) -> Result<()> {
+    let path = session.import("sys")?.getattr("path")?;
+    let scripts = place::script("cuda");
+    path.call_method("insert", (0, scripts.to_str().context("a UTF-8 path")?))?;
+    ensure!(session.eval("__import__('torch').cuda.is_available()")?.truth()?, "no device");
+    Ok(())
 }
 
 /// Six threads on three interpreters load a model that was saved on a GPU.
-fn uploaded_once(
-    pool: &Pool,
-    policy: TorchPolicy,
-    folder: &Path,
-    plain: &Package,
-) -> Result<()> {
+fn uploaded_once(pool: &Pool, policy: TorchPolicy, folder: &Path, plain: &Package) -> Result<()> {
     let before = (uploaded(pool, policy)?, number(&pool.acquire_on(0)?, "allocated")?);
     let package = pool.load_package(folder.join("cuda_0.pt"))?;
     // After the last user releases the storages, the next one uploads them again. So no thread ends before all have begun.
@@ -234,5 +235,26 @@ fn tensor_in_order(pool: &Pool) -> Result<()> {
         call(&second, "default_stream", ())?;
         call(&first, "default_stream", ())?;
     }
+    Ok(())
+}
+
+/// What an allocator keeps for later goes back when its interpreter ends. One that all share keeps it for the next.
+fn given_back_at_the_end(pool: &Pool) -> Result<()> {
+    let round = || {
+        {
+            let session = pool.acquire_on(INTERPRETERS - 1)?;
+            prepare(&session)?;
+            call(&session, "use_and_drop", ())?;
+        }
+        pool.replace(INTERPRETERS - 1)?.close(Duration::from_secs(30))?;
+        number(&pool.acquire_on(0)?, "occupied")
+    };
+    let (before, mut after) = (round()?, 0);
+    for _ in 0..3 {
+        after = round()?;
+    }
+    let more = after.saturating_sub(before);
+    // Each round has had 64 MiB. A driver keeps something of each libtorch.
+    ensure!(more < 3 * (48 << 20), "{more} bytes of the device are left by three interpreters");
     Ok(())
 }
