@@ -7,12 +7,16 @@ use common::{Repository, response};
 use hydrozoa_serve::{LoadError, Model};
 use std::fs;
 use std::process::Command;
+use std::sync::OnceLock;
 use std::thread;
 
 fn sees_gpu() -> bool {
-    let mut python = Command::new(venv().join("bin/python"));
-    let code = "import sys, torch; sys.exit(not torch.cuda.is_available())";
-    python.args(["-W", "ignore", "-c", code]).status().unwrap().success()
+    static SEES: OnceLock<bool> = OnceLock::new();
+    *SEES.get_or_init(|| {
+        let mut python = Command::new(venv().join("bin/python"));
+        let code = "import sys, torch; sys.exit(not torch.cuda.is_available())";
+        python.args(["-W", "ignore", "-c", code]).status().unwrap().success()
+    })
 }
 
 /// What the error says, where torch sees no GPU.
@@ -48,10 +52,11 @@ fn addresses(model: &Model) -> [i64; 2] {
 #[test]
 fn instances_on_a_gpu_have_the_weights_there_once() {
     let repository = Repository::new();
-    let group = "instance_group { count: 2 kind: KIND_GPU }";
-    put(&repository, "scores", 1, group, &package("scores.pt"));
-    put(&repository, "addresses", 1, group, &package("addresses.pt"));
+    let group = |count: u32| format!("instance_group {{ count: {count} kind: KIND_GPU }}");
+    put(&repository, "scores", 1, &group(2), &package("scores.pt"));
+    put(&repository, "addresses", 1, &group(2), &package("addresses.pt"));
     if !sees_gpu() {
+        put(&repository, "scores", 1, &group(1), &package("scores.pt"));
         assert_names_device(&repository.server.load("scores").unwrap_err());
         // The model serves when its configuration asks for what there is.
         put(&repository, "scores", 1, "instance_group { kind: KIND_CPU }", &package("scores.pt"));
@@ -93,7 +98,7 @@ fn a_file_alone_has_its_instances_where_the_caller_says() {
     for (name, gpus) in [("here", &[][..]), ("there", &[0])] {
         let file = folder.path().join(format!("{name}.pt"));
         fs::copy(package("scores.pt"), &file).unwrap();
-        server.add_package_on(&file, 2, gpus).unwrap();
+        server.add_package_on(&file, 1, gpus).unwrap();
     }
     server.load("here").unwrap();
     let model = server.model("here", None).unwrap();
