@@ -67,18 +67,22 @@ impl Packaged {
             return Err(source.configured(ConfigError::field("instance_group.kind", problem)));
         }
         let mut all = BTreeMap::from([(first, placed)]);
-        for location in locations.into_iter().skip(1) {
+        for &location in &locations {
             if all.contains_key(&location) {
                 continue;
             }
             let placed = apart.limited(pool, &session, "load", || {
                 let placed = Placed::load(&package, &session, location)?;
-                // This interpreter has an instance elsewhere.
-                placed.unload(&session);
+                if location != locations[0] {
+                    // This interpreter has its instance elsewhere.
+                    placed.unload(&session);
+                }
                 Ok(placed)
             })?;
             all.insert(location, placed);
         }
+        // The configuration may have told of another place than its draft.
+        all.retain(|location, _| locations.contains(location));
         Ok((config, Self { placed: all, plan }))
     }
 

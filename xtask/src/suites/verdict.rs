@@ -13,6 +13,9 @@ use crate::limited::End;
 /// How often a shard's process may die or be late before its other tests are given up.
 const ATTEMPTS: usize = 6;
 
+/// What stands for the test where a process ends before its tests begin, or behind them.
+const NO_TEST: &str = "no test";
+
 /// What plain python makes of a shard. It is kept apart: it does not depend on the program that is tried.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Plain {
@@ -49,7 +52,7 @@ pub fn plain(sides: &Sides<'_>, shard: &Shard, key: &str) -> Result<Plain> {
     let reports = sides.plain(shard, &Choice::Leave(&BTreeSet::new()))?;
     let tests: BTreeSet<&String> = reports.iter().flat_map(|report| report.tests.keys()).collect();
     let cut_off = reports.iter().filter(|report| !report.complete);
-    let cut_off = cut_off.map(|report| report.running.clone().unwrap_or_else(|| "no test".into()));
+    let cut_off = cut_off.map(|report| report.running.clone().unwrap_or_else(|| NO_TEST.into()));
     Ok(Plain {
         key: key.to_owned(),
         tests: tests.len(),
@@ -76,7 +79,7 @@ pub fn copies(sides: &Sides<'_>, shard: &Shard, plain: &Plain, key: &str) -> Res
             }
             break;
         }
-        deaths.extend(death(&found.cut_off, &plain.passing, &outcome));
+        deaths.extend(death(&found.cut_off, plain, &outcome));
         if found.cut_off.is_empty() {
             break;
         }
@@ -95,19 +98,16 @@ pub fn copies(sides: &Sides<'_>, shard: &Shard, plain: &Plain, key: &str) -> Res
     Ok(Verdict { key: key.to_owned(), differences, deaths })
 }
 
-/// The tests during which the process ended early, in words. A process that dies in a test that does not pass plainly either
-/// says nothing about copies.
-fn death(
-    cut_off: &BTreeMap<String, String>,
-    passing: &BTreeSet<String>,
-    outcome: &Outcome,
-) -> Option<String> {
+/// The tests during which the process ended early, in words. A process that dies in a test that does not pass plainly either, or
+/// outside of tests where a plain one does, too, says nothing about copies.
+fn death(cut_off: &BTreeMap<String, String>, plain: &Plain, outcome: &Outcome) -> Option<String> {
     let during: Vec<&str> = cut_off.keys().map(String::as_str).collect();
     let words = format!("{} during", outcome.end.words());
     if during.is_empty() {
-        return Some(format!("{words} no test: {}", outcome.last));
+        let says = !plain.cut_off.iter().any(|test| test == NO_TEST);
+        return says.then(|| format!("{words} {NO_TEST}: {}", outcome.last));
     }
-    let says = during.iter().any(|test| passing.contains(*test));
+    let says = during.iter().any(|test| plain.passing.contains(*test));
     says.then(|| format!("{words} {}: {}", during.join(", "), outcome.last))
 }
 
@@ -144,11 +144,19 @@ mod tests {
         let cut_off = |tests: &[&str]| -> BTreeMap<String, String> {
             tests.iter().map(|test| ((*test).to_owned(), String::new())).collect()
         };
-        let passing = BTreeSet::from(["a".to_owned()]);
+        let mut plain = Plain {
+            key: String::new(),
+            tests: 2,
+            passing: BTreeSet::from(["a".to_owned()]),
+            cut_off: vec!["b".to_owned()],
+        };
         let late = "killed at its time limit during";
-        let died = |tests: &[&str]| death(&cut_off(tests), &passing, &outcome);
-        assert_eq!(died(&["a", "b"]), Some(format!("{late} a, b: last")));
-        assert_eq!(died(&[]), Some(format!("{late} no test: last")));
-        assert_eq!(died(&["b"]), None);
+        let died = |plain: &Plain, tests: &[&str]| death(&cut_off(tests), plain, &outcome);
+        assert_eq!(died(&plain, &["a", "b"]), Some(format!("{late} a, b: last")));
+        assert_eq!(died(&plain, &[]), Some(format!("{late} no test: last")));
+        assert_eq!(died(&plain, &["b"]), None);
+        plain.cut_off.push(NO_TEST.to_owned());
+        assert_eq!(died(&plain, &[]), None);
+        assert!(died(&plain, &["a"]).is_some());
     }
 }
