@@ -186,12 +186,13 @@ def release(location):
 def end():
     """Gives back what the allocator of this interpreter's own libtorch has free on devices. It would stay with the process: libtorch
     leaves its caches to the end of the process, which frees them."""
-    torch = sys.modules.get("torch")
-    if torch is None or not torch.cuda.is_initialized():
+    cuda = sys.modules.get("torch.cuda")
+    # Without a question to a module that is imported in part, or not yet.
+    if cuda is None or not vars(cuda).get("_initialized"):
         return
     gc.collect()
-    torch._C._cuda_clearCublasWorkspaces()
-    torch.cuda.empty_cache()
+    sys.modules["torch"]._C._cuda_clearCublasWorkspaces()
+    cuda.empty_cache()
 
 
 def _of_dlpack(kind, index):

@@ -99,7 +99,7 @@ pub(crate) unsafe extern "C" fn finalize(empties_caches: bool, sink: *mut c_void
             threads::drain();
             modules::call_at_the_end("_hydrozoa.events", "_hydrozoa.events");
             if empties_caches {
-                modules::call_at_the_end("_hydrozoa.devices", "torch");
+                modules::call_at_the_end("_hydrozoa.devices", "torch.cuda");
             }
             // An error means only that buffered output could not be flushed. The streams have
             // printed that themselves.
