@@ -1,8 +1,10 @@
 //! `hydrozoa serve`: serves repositories of models, as Triton does, and packages.
 
 use std::fs::File;
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -49,6 +51,11 @@ pub struct Options {
 
 /// Where KServe puts models.
 const MODELS: &str = "/mnt/models";
+
+/// More threads than processors wake each other: one connection gets fewer answers then.
+fn network_threads() -> usize {
+    thread::available_parallelism().map_or(1, NonZeroUsize::get).min(4)
+}
 
 #[derive(clap::Args)]
 #[command(next_help_heading = "Models")]
@@ -158,8 +165,8 @@ struct Network {
     /// The port for HTTP; 0 for one that is free
     #[arg(long, value_name = "PORT", default_value_t = 8000)]
     http_port: u16,
-    /// Threads for HTTP
-    #[arg(long, value_name = "N", default_value_t = 4)]
+    /// Threads for HTTP and gRPC: as many as there are processors, and at most 4
+    #[arg(long, value_name = "N", default_value_t = network_threads())]
     http_thread_count: usize,
     /// Bytes of a request, also after decompression
     #[arg(long, value_name = "BYTES", default_value_t = Limits::default().max_input_size)]
