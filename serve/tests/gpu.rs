@@ -34,6 +34,7 @@ fn is_right(model: &Model) -> bool {
     let response = response(model, example()).unwrap();
     let found = [floats(&response, "scores"), floats(&response, "sums")].concat();
     // A GPU adds in another order.
+    assert_eq!(found.len(), expected.len());
     found.iter().zip(&expected).all(|(found, expected)| (found - expected).abs() < 1e-4)
 }
 
