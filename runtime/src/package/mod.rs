@@ -197,9 +197,7 @@ impl Package {
         package: &str,
         resource: &str,
     ) -> Result<Movable> {
-        let movable = self.movable(package, resource, None)?;
-        movable.to_object(session)?;
-        Ok(movable)
+        self.loaded_on(session, package, resource, None)
     }
 
     /// As [`Package::load_pickle`], with the storages moved to other devices like by `map_location` of
@@ -231,7 +229,17 @@ impl Package {
         resource: &str,
         map_location: impl Into<MapLocation>,
     ) -> Result<Movable> {
-        let movable = self.movable(package, resource, Some(map_location.into()))?;
+        self.loaded_on(session, package, resource, Some(map_location.into()))
+    }
+
+    fn loaded_on(
+        &self,
+        session: &Session,
+        package: &str,
+        resource: &str,
+        map: Option<MapLocation>,
+    ) -> Result<Movable> {
+        let movable = self.movable(package, resource, map)?;
         movable.to_object(session)?;
         Ok(movable)
     }
