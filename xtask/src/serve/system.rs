@@ -17,9 +17,11 @@ use crate::{venv, workspace};
 pub enum System {
     /// `hydrozoa serve`.
     Hydrozoa,
-    /// The same with one libtorch for all instances.
+    /// The same with `--settle`.
+    HydrozoaSettled,
+    /// `hydrozoa serve` with one libtorch for all instances.
     HydrozoaShared,
-    /// That with imports recorded by the first instance, `HYDROZOA_IMPORTS`, and further parameters of a run.
+    /// That with imports recorded by the first instance, `HYDROZOA_IMPORTS`.
     HydrozoaRecorded,
     /// Triton with the backend of `triton/`.
     TritonHydrozoa,
@@ -35,8 +37,9 @@ pub enum System {
 
 impl System {
     /// All of them, in the order of tables.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Hydrozoa,
+        Self::HydrozoaSettled,
         Self::HydrozoaShared,
         Self::HydrozoaRecorded,
         Self::TritonHydrozoa,
@@ -50,6 +53,7 @@ impl System {
     pub fn name(self) -> &'static str {
         match self {
             Self::Hydrozoa => "hydrozoa",
+            Self::HydrozoaSettled => "hydrozoa-settled",
             Self::HydrozoaShared => "hydrozoa-shared",
             Self::HydrozoaRecorded => "hydrozoa-recorded",
             Self::TritonHydrozoa => "triton-hydrozoa",
@@ -64,6 +68,7 @@ impl System {
     pub fn title(name: &str) -> &str {
         match name {
             "hydrozoa" => "hydrozoa serve",
+            "hydrozoa-settled" => "hydrozoa serve, settled",
             "hydrozoa-shared" => "hydrozoa serve, torch shared",
             "hydrozoa-recorded" => "hydrozoa serve, torch shared, imports recorded",
             "triton-hydrozoa" => "Triton, our backend",
@@ -105,9 +110,9 @@ impl System {
         !matches!(self, Self::LitServe | Self::FastApi)
     }
 
-    /// Whether it differs from `hydrozoa serve` where torch is used only.
+    /// Whether it differs much from `hydrozoa serve` where torch is used only.
     pub fn is_for_torch(self) -> bool {
-        matches!(self, Self::HydrozoaShared | Self::HydrozoaRecorded)
+        matches!(self, Self::HydrozoaSettled | Self::HydrozoaShared | Self::HydrozoaRecorded)
     }
 }
 
@@ -188,7 +193,10 @@ impl Place {
         let instances = served.instances.to_string();
         let repository = scratch.join("models");
         let mut command = match system {
-            System::Hydrozoa | System::HydrozoaShared | System::HydrozoaRecorded => {
+            System::Hydrozoa
+            | System::HydrozoaSettled
+            | System::HydrozoaShared
+            | System::HydrozoaRecorded => {
                 let mut parameters = self.parameters.clone();
                 if system == System::HydrozoaRecorded {
                     parameters.insert(0, "HYDROZOA_IMPORTS=recorded".parse()?);
@@ -197,12 +205,18 @@ impl Place {
                 if self.has_faults {
                     repository::faults(&repository)?;
                 }
-                let policy = if system.is_for_torch() { "shared" } else { "isolated" };
+                let has_one_torch =
+                    matches!(system, System::HydrozoaShared | System::HydrozoaRecorded);
+                let policy = if has_one_torch { "shared" } else { "isolated" };
                 let mut command = Command::new(&self.hydrozoa);
                 command.arg("serve").arg(&repository).arg("--venv").arg(self.models.root());
                 command.args(["--torch", policy, "--http-address", "127.0.0.1"]);
                 command.args(["--http-port", &port, "--allow-metrics=false"]);
                 command.args(["--allow-grpc=false", "--exit-timeout-secs", "20"]);
+                if system == System::HydrozoaSettled {
+                    // Beside the models' files, which are on a disk.
+                    command.arg("--settle").arg(&self.folder);
+                }
                 command.args(&self.options);
                 command
             }
@@ -273,7 +287,7 @@ mod tests {
             assert_ne!(System::title(system.name()), system.name());
         }
         let refused = "nginx".parse::<System>().expect_err("no such system");
-        assert!(refused.starts_with("one of hydrozoa, hydrozoa-shared, "), "{refused}");
+        assert!(refused.starts_with("one of hydrozoa, hydrozoa-settled, "), "{refused}");
         assert!("KEY".parse::<Parameter>().is_err());
     }
 }
