@@ -3,6 +3,7 @@
 //! cargo chooses the features of dependencies by the packages that a command names. A command for a part of the workspace
 //! would build the runtime, and what stands on it, once more.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -38,6 +39,8 @@ pub struct Programs {
     all: Vec<Program>,
     /// The command `hydrozoa`.
     pub command: PathBuf,
+    /// The comparison of `benches`.
+    pub compare: PathBuf,
     /// Where cargo puts what it has built.
     pub folder: PathBuf,
 }
@@ -63,7 +66,7 @@ impl Programs {
     /// What cargo's messages name.
     fn found(root: &Path, messages: &[Value]) -> Result<Self> {
         let mut all = Vec::new();
-        let mut command = None;
+        let mut binaries = BTreeMap::new();
         for message in messages.iter().filter(|message| message["executable"].is_string()) {
             let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
             let executable = PathBuf::from(text(&message["executable"]));
@@ -74,16 +77,19 @@ impl Programs {
                 let package = manifest.parent().and_then(|folder| folder.strip_prefix(root).ok());
                 let package = package.context("a package lies in the checkout")?.to_owned();
                 all.push(Program { package, name, kind, executable });
-            } else if kind == "bin" && name == "hydrozoa" {
-                command = Some(executable);
+            } else if kind == "bin" {
+                binaries.insert(name, executable);
             }
         }
         all.sort_by(|one, other| {
             (&one.package, &one.kind, &one.name).cmp(&(&other.package, &other.kind, &other.name))
         });
-        let command = command.context("cargo named no command hydrozoa")?;
+        let mut binary = |name: &str| {
+            binaries.remove(name).with_context(|| format!("cargo named no program {name}"))
+        };
+        let (command, compare) = (binary("hydrozoa")?, binary("compare")?);
         let folder = command.parent().context("a file lies in a folder")?.to_owned();
-        Ok(Self { all, command, folder })
+        Ok(Self { all, command, compare, folder })
     }
 
     /// The programs for which `wanted` says yes, in the order of their packages.
@@ -149,16 +155,18 @@ mod tests {
             message("server", ("test", "limits"), true),
             message("cli", ("bin", "hydrozoa"), true),
             message("cli", ("bin", "hydrozoa"), false),
+            message("benches", ("bin", "compare"), false),
             message("loader", ("example", "counters"), false),
             serde_json::json!({ "reason": "compiler-artifact", "executable": null }),
         ];
         let found = Programs::found(Path::new("/checkout"), &messages).unwrap();
         assert_eq!(found.command, Path::new("/target/debug/hydrozoa"));
+        assert_eq!(found.compare, Path::new("/target/debug/compare"));
         assert_eq!(found.folder, Path::new("/target/debug"));
         let names: Vec<_> = found.all.iter().map(|one| (&one.kind[..], &one.name[..])).collect();
         assert_eq!(names, [("bin", "hydrozoa"), ("test", "limits")]);
         assert_eq!(found.named(&[("server", "limits")]).unwrap().0.len(), 1);
         assert!(found.named(&[("server", "limits"), ("serve", "models")]).is_err());
-        assert!(Programs::found(Path::new("/checkout"), &messages[..2]).is_err());
+        assert!(Programs::found(Path::new("/checkout"), &messages[..3]).is_err());
     }
 }

@@ -27,7 +27,8 @@ pub struct Arguments {
     #[arg(long, conflicts_with_all = ["repetitions", "python", "full"])]
     quick: bool,
     /// Also what takes long and depends little on a change: the packages of crates.io, `panic = "abort"`, PyO3's programs, lints
-    /// of cargo features, Python's own package on each CPython, and all tests on the CPython whose turn it is
+    /// of cargo features, Python's own package on each CPython, all tests on the CPython whose turn it is, and what measures
+    /// built as it is released
     #[arg(long)]
     full: bool,
     /// How often the programs in several copies are run under each policy; 20 before a release
@@ -131,7 +132,7 @@ fn all(
     });
     let mut place = None;
     if let Some(((environment, numpy), programs)) = prepared.as_ref().zip(programs) {
-        steps.run("build of the comparison, models, C++ extension", || {
+        steps.run("models, C++ extension", || {
             place = Some(Place::prepare(environment, numpy, programs, arguments)?);
             Ok(Count::one(true))
         });
@@ -303,8 +304,12 @@ impl<'a> Place<'a> {
             environment,
             clients: environment.with_clients()?.root().to_owned(),
             numpy,
+            // To compile all of it once more, optimized, takes minutes.
+            compare: match arguments.full {
+                true => workspace::build("hydrozoa-benches", "compare")?,
+                false => programs.compare.clone(),
+            },
             programs,
-            compare: workspace::build("hydrozoa-benches", "compare")?,
             models: demo::export(environment)?,
             extension: extension(environment)?,
             repetitions: arguments.repetitions,
