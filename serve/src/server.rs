@@ -45,6 +45,8 @@ struct Entry {
     /// The versions that serve.
     serving: BTreeMap<i64, Arc<Model>>,
     state: State,
+    /// The versions of the last load, if it came so far.
+    wanted: Vec<i64>,
 }
 
 /// Where a model stands.
@@ -235,7 +237,12 @@ impl Server {
         overrides: &Overrides,
         _change: &MutexGuard<'_, ()>,
     ) -> Result<Former, LoadError> {
-        self.0.models.write().entry(name.to_owned()).or_default().state = State::Loading;
+        {
+            let mut models = self.0.models.write();
+            let entry = models.entry(name.to_owned()).or_default();
+            entry.state = State::Loading;
+            entry.wanted.clear();
+        }
         let loaded =
             Origin::new(self, name, overrides).and_then(|origin| self.load_versions(name, &origin));
         let mut models = self.0.models.write();
@@ -258,6 +265,9 @@ impl Server {
         origin: &Origin,
     ) -> Result<BTreeMap<i64, Arc<Model>>, LoadError> {
         let wanted = wanted(name, origin)?;
+        if let Some(entry) = self.0.models.write().get_mut(name) {
+            entry.wanted = wanted.iter().map(|one| one.version).collect();
+        }
         let limits = self.0.defaults.read().with(&origin.draft, &origin.directory);
         let limits =
             limits.map_err(|source| LoadError::Config { model: name.to_owned(), source })?;
@@ -494,8 +504,13 @@ fn find<'m>(
         Some(version) => entry.serving.get(&version),
         None => entry.serving.values().next_back(),
     };
+    let is_unknown = |version| match entry.state {
+        State::Ready => true,
+        State::Failed(_) => !entry.serving.is_empty() && !entry.wanted.contains(&version),
+        _ => false,
+    };
     found.ok_or_else(|| match (version, &entry.state) {
-        (Some(version), State::Ready) => Failure::new(
+        (Some(version), _) if is_unknown(version) => Failure::new(
             Code::NotFound,
             format!("Request for unknown model: '{name}' version {version} is not found"),
         ),

@@ -64,6 +64,11 @@ fn a_failed_reload_keeps_what_serves() {
     assert!(
         matches!(&repository.server.index()[0].state, State::Failed(why) if why.contains("not today"))
     );
+    // Triton tells a version that does not serve from one that nobody knows.
+    for (version, code) in [(2, Code::Unavailable), (3, Code::NotFound)] {
+        let failure = repository.server.model("m", Some(version)).err().unwrap();
+        assert_eq!(failure.code, code, "{failure}");
+    }
     repository.write("m", 2, FLOATS, &constant(2.0));
     repository.server.load("m").unwrap();
     assert_eq!(of_version(&repository, None), 2.0);
