@@ -31,13 +31,14 @@ pub struct Arguments {
     /// built as it is released
     #[arg(long)]
     full: bool,
-    /// How often the programs in several copies are run under each policy; 20 before a release
-    #[arg(long, value_name = "N", default_value_t = 2)]
+    /// How often the programs in several copies are run under each policy, on each of two CPythons; 20 before a release
+    #[arg(long, value_name = "N", default_value_t = ONCE)]
     repetitions: usize,
 }
 
-/// How often the program in four copies is run on the further CPython: once, since the suite has a limit of 45 minutes.
-const FURTHER: usize = 1;
+/// How often the programs in several copies are run on the suite's CPython, and on the further one: the suite has a limit of 45
+/// minutes.
+const ONCE: usize = 1;
 
 /// Parts of the names of tests that do not run there but with `--full`: they compile C++ or run for a minute, and what they
 /// test (libraries in packages, memory of devices, reports of builds, places of torch, the command) is the same code on each
@@ -246,7 +247,7 @@ fn others(steps: &mut Steps, place: &Place<'_>, pythons: &Pythons, further: Opti
                 programs: place.programs.clone(),
                 compare: place.compare.clone(),
                 extension: place.extension.clone(),
-                repetitions: FURTHER,
+                repetitions: ONCE,
                 ..*place
             };
             let skipped = LONG.iter().filter(|_| !place.full).flat_map(|name| ["--skip", name]);
