@@ -39,8 +39,9 @@ pub struct Programs {
     all: Vec<Program>,
     /// The command `hydrozoa`.
     pub command: PathBuf,
-    /// The comparison of `benches`.
+    /// The comparison of `benches`, and its client of servers.
     pub compare: PathBuf,
+    pub load: PathBuf,
     /// Where cargo puts what it has built.
     pub folder: PathBuf,
 }
@@ -87,9 +88,9 @@ impl Programs {
         let mut binary = |name: &str| {
             binaries.remove(name).with_context(|| format!("cargo named no program {name}"))
         };
-        let (command, compare) = (binary("hydrozoa")?, binary("compare")?);
+        let (command, compare, load) = (binary("hydrozoa")?, binary("compare")?, binary("load")?);
         let folder = command.parent().context("a file lies in a folder")?.to_owned();
-        Ok(Self { all, command, compare, folder })
+        Ok(Self { all, command, compare, load, folder })
     }
 
     /// The programs for which `wanted` says yes, in the order of their packages.
@@ -156,17 +157,19 @@ mod tests {
             message("cli", ("bin", "hydrozoa"), true),
             message("cli", ("bin", "hydrozoa"), false),
             message("benches", ("bin", "compare"), false),
+            message("benches", ("bin", "load"), false),
             message("loader", ("example", "counters"), false),
             serde_json::json!({ "reason": "compiler-artifact", "executable": null }),
         ];
         let found = Programs::found(Path::new("/checkout"), &messages).unwrap();
         assert_eq!(found.command, Path::new("/target/debug/hydrozoa"));
         assert_eq!(found.compare, Path::new("/target/debug/compare"));
+        assert_eq!(found.load, Path::new("/target/debug/load"));
         assert_eq!(found.folder, Path::new("/target/debug"));
         let names: Vec<_> = found.all.iter().map(|one| (&one.kind[..], &one.name[..])).collect();
         assert_eq!(names, [("bin", "hydrozoa"), ("test", "limits")]);
         assert_eq!(found.named(&[("server", "limits")]).unwrap().0.len(), 1);
         assert!(found.named(&[("server", "limits"), ("serve", "models")]).is_err());
-        assert!(Programs::found(Path::new("/checkout"), &messages[..3]).is_err());
+        assert!(Programs::found(Path::new("/checkout"), &messages[..4]).is_err());
     }
 }

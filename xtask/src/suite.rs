@@ -200,7 +200,8 @@ fn long_processes(steps: &mut Steps, place: &Place<'_>) {
         triton::short(python, venv, Some(&place.programs.folder))
     });
     steps.run("hydrozoa serve at twice what it can do, 20 seconds", || {
-        serve::short(&place.programs.command, place.environment, serve::SHORT)
+        let programs = (&*place.programs.command, &*place.programs.load);
+        serve::short(programs, place.environment, serve::SHORT)
     });
     steps.run("movables raced by 16 threads, 15 seconds", || {
         check(&mut large::race_command(&place.compare, place.environment, 15.0, false))

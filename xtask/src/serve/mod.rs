@@ -101,7 +101,8 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         let hydrozoa = workspace::build("hydrozoa-cli", "hydrozoa")?;
         let environment = Environment::with_torch(python::find(None)?)?;
         let seconds = arguments.overload.unwrap_or(SHORT);
-        return short(&hydrozoa, &environment, seconds).map(drop);
+        let client = workspace::build("hydrozoa-benches", "load")?;
+        return short((&hydrozoa, &client), &environment, seconds).map(drop);
     }
     let results = match &arguments.from {
         Some(path) => Results::read(path)?,
@@ -260,7 +261,11 @@ fn prepare(place: &Place, models: &[&str]) -> Result<()> {
 }
 
 /// So many seconds at twice what a server can do, with a model that needs numpy alone. Part of `cargo xtask test`.
-pub fn short(hydrozoa: &Path, environment: &Environment, seconds: f64) -> Result<Count> {
+pub fn short(
+    (hydrozoa, client): (&Path, &Path),
+    environment: &Environment,
+    seconds: f64,
+) -> Result<Count> {
     let scratch = tempfile::tempdir()?;
     let place = Place {
         hydrozoa: hydrozoa.to_owned(),
@@ -274,8 +279,7 @@ pub fn short(hydrozoa: &Path, environment: &Environment, seconds: f64) -> Result
         has_faults: false,
     };
     prepare(&place, &[WORK])?;
-    let client = workspace::build("hydrozoa-benches", "load")?;
-    let found = overload::overload((&place, &client), System::Hydrozoa, WORK, seconds)?;
+    let found = overload::overload((&place, client), System::Hydrozoa, WORK, seconds)?;
     println!("{}", overload::words(&found));
     let broken = overload::broken(&found);
     ensure!(broken.is_empty(), "{}", broken.join("; "));
