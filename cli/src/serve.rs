@@ -3,14 +3,14 @@
 use std::fs::File;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::{ArgAction, ValueEnum};
 use hydrozoa_server::grpc;
-use hydrozoa_server::http::{self, Address, Limits, Listener};
+use hydrozoa_server::http::{self, Address, Limits, Listener, Threads};
 use hydrozoa_server::{Control, Defaults, ModelImports, Service, Settings, Tls, Watch};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -341,7 +341,7 @@ pub fn run(options: &Options) -> Result<i32> {
     hydrozoa_server::keep_large_blocks();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(options.network.http_thread_count.max(1))
-        .thread_name("http")
+        .thread_name("server")
         .enable_all()
         .build()
         .context("starting threads")?;
@@ -442,16 +442,19 @@ async fn serve(options: &Options, service: &Service) -> Result<Instant> {
     });
     let grpc = grpc.await?;
     let patience = Duration::from_secs(options.models.exit_timeout_secs);
+    let threads = Threads::start(network.http_thread_count).context("starting threads")?;
+    let threads = Arc::new(threads);
     let mut served = tokio::task::JoinSet::new();
     for (listener, router) in listeners {
-        let (limits, mut is_ending) = (limits.clone(), is_ending.clone());
+        let (limits, threads) = (limits.clone(), Arc::clone(&threads));
+        let mut is_ending = is_ending.clone();
         served.spawn(async move {
             let end = async move {
                 // The server ends too if whoever sends this has gone.
                 drop(is_ending.wait_for(Option::is_some).await);
                 patience
             };
-            http::serve(listener, router, &limits, end).await
+            http::serve(listener, router, &limits, &threads, end).await
         });
     }
     let mut watch = Watch::default();

@@ -3,6 +3,7 @@
 use super::Limits;
 use super::listen::{Listener, Stream};
 use super::patience::Patient;
+use super::threads::Threads;
 use crate::tls::Tls;
 use axum::Router;
 use hyper::server::conn::http1;
@@ -22,14 +23,15 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// The least buffer that hyper has.
 const LEAST_BUFFER: usize = 8 << 10;
 
-/// Serves `router` on a listener until `end` is ready. Then it takes no further connections, closes idle ones, and gives
-/// those with a request under way the time that `end` has returned. Requests that take longer are cancelled.
+/// Serves `router` on a listener and on `threads` until `end` is ready. Then it takes no further connections, closes idle ones,
+/// and gives those with a request under way the time that `end` has returned. Requests that take longer are cancelled.
 ///
 /// Returns how many connections had a request under way at the end.
 pub async fn serve(
     listener: Listener,
     router: Router,
     limits: &Limits,
+    threads: &Threads,
     end: impl Future<Output = Duration>,
 ) -> usize {
     let (ends, is_ending) = watch::channel(false);
@@ -38,20 +40,22 @@ pub async fn serve(
     let mut end = std::pin::pin!(end);
     let patience = loop {
         let next = async {
-            let place = places.clone().acquire_owned().await.expect("nobody closes it");
-            (place, listener.accept().await)
+            let permit = places.clone().acquire_owned().await.expect("nobody closes it");
+            (permit, listener.accept().await)
         };
-        let (place, accepted) = tokio::select! {
+        let (permit, accepted) = tokio::select! {
             patience = &mut end => break patience,
             Some(_) = connections.join_next() => continue,
             next = next => next,
         };
-        match accepted {
+        let place = threads.place();
+        match accepted.and_then(|accepted| accepted.on(&place.runtime)) {
             Ok(stream) => {
                 let (router, limits, is_ending) =
                     (router.clone(), limits.clone(), is_ending.clone());
                 let tls = listener.tls().cloned();
-                connections.spawn(async move {
+                let runtime = place.runtime.clone();
+                let served = async move {
                     match stream {
                         Stream::Tcp(stream) => {
                             secured(stream, tls, router, &limits, is_ending).await
@@ -60,8 +64,9 @@ pub async fn serve(
                             secured(stream, tls, router, &limits, is_ending).await
                         }
                     }
-                    drop(place);
-                });
+                    drop((permit, place));
+                };
+                connections.spawn_on(served, &runtime);
             }
             Err(error) if is_of_one_connection(&error) => {}
             Err(error) => {

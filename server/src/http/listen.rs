@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio::runtime::Handle;
 
 /// Where clients reach a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,6 +39,12 @@ pub struct Listener {
 enum Kind {
     Tcp(TcpListener),
     Unix(UnixListener, PathBuf),
+}
+
+/// A connection that no runtime has yet.
+pub(crate) enum Accepted {
+    Tcp(std::net::TcpStream),
+    Unix(std::os::unix::net::UnixStream),
 }
 
 /// A connection.
@@ -87,16 +94,30 @@ impl Listener {
         }
     }
 
-    pub(crate) async fn accept(&self) -> io::Result<Stream> {
+    pub(crate) async fn accept(&self) -> io::Result<Accepted> {
         match &self.kind {
             Kind::Tcp(listener) => {
                 let (stream, _) = listener.accept().await?;
                 // A response is written in one piece. Nobody should wait for the client's acknowledgement.
                 stream.set_nodelay(true)?;
-                Ok(Stream::Tcp(stream))
+                Ok(Accepted::Tcp(stream.into_std()?))
             }
-            Kind::Unix(listener, _) => Ok(Stream::Unix(listener.accept().await?.0)),
+            Kind::Unix(listener, _) => {
+                let (stream, _) = listener.accept().await?;
+                Ok(Accepted::Unix(stream.into_std()?))
+            }
         }
+    }
+}
+
+impl Accepted {
+    /// The connection for tasks of a runtime.
+    pub(crate) fn on(self, runtime: &Handle) -> io::Result<Stream> {
+        let _entered = runtime.enter();
+        Ok(match self {
+            Accepted::Tcp(stream) => Stream::Tcp(TcpStream::from_std(stream)?),
+            Accepted::Unix(stream) => Stream::Unix(UnixStream::from_std(stream)?),
+        })
     }
 }
 

@@ -21,10 +21,12 @@ mod reply;
 mod repository;
 mod request;
 mod routes;
+mod threads;
 
 pub use accept::serve;
 pub use listen::{Address, Listener};
 pub use routes::{metrics_router, router};
+pub use threads::Threads;
 
 use std::time::Duration;
 

@@ -4,7 +4,7 @@
 #![allow(dead_code, reason = "each test file is a crate of its own, and uses some of this")]
 
 use hydrozoa_serve::{DataType, Server};
-use hydrozoa_server::http::{Address, Limits, Listener, router, serve};
+use hydrozoa_server::http::{Address, Limits, Listener, Threads, router, serve};
 use hydrozoa_server::{Control, Service, Settings, Tls};
 use serde_json::{Value, json};
 use std::fs;
@@ -76,8 +76,10 @@ impl Site {
         };
         let (end, ends) = oneshot::channel();
         let router = router(&service, &limits);
+        let threads = Threads::start(2).unwrap();
         let served = runtime.spawn(async move {
-            serve(listener, router, &limits, async { ends.await.unwrap_or_default() }).await
+            let end = async { ends.await.unwrap_or_default() };
+            serve(listener, router, &limits, &threads, end).await
         });
         Self { folder, service, address, runtime, end: Some(end), served: Some(served) }
     }
