@@ -1,10 +1,13 @@
 //! The queue of a model: who waits, who is served next, and which requests are served together.
 
+mod idle;
+
 use crate::config::{DynamicBatching, QueuePolicy, TimeoutAction};
 use crate::failure::{Code, Failure};
 use crate::pending::Pending;
 use crate::request::Request;
-use parking_lot::{Condvar, Mutex};
+use idle::{Idle, Sleeper};
+use parking_lot::Mutex;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -109,7 +112,6 @@ impl Rules {
 pub(crate) struct Queue {
     rules: Rules,
     state: Mutex<State>,
-    changed: Condvar,
 }
 
 #[derive(Default)]
@@ -117,6 +119,8 @@ struct State {
     /// By level: 1 is served first.
     lines: BTreeMap<u64, Line>,
     is_closed: bool,
+    /// Instances that have nothing to do.
+    idle: Idle,
 }
 
 #[derive(Default)]
@@ -134,7 +138,7 @@ impl Line {
 
 impl Queue {
     pub(crate) fn new(rules: Rules) -> Self {
-        Self { rules, state: Mutex::default(), changed: Condvar::new() }
+        Self { rules, state: Mutex::default() }
     }
 
     /// Requests that wait.
@@ -176,26 +180,26 @@ impl Queue {
             timeout = request.timeout;
         }
         let deadline = (timeout > 0).then(|| since + Duration::from_micros(timeout));
-        let refused = {
+        let put = {
             let mut state = self.state.lock();
             let line = state.lines.entry(level).or_default();
             let limit = policy.max_queue_size as usize;
             if limit > 0 && line.len() >= limit {
-                Some("Exceeds maximum queue size")
+                Err("Exceeds maximum queue size")
             } else if state.is_closed {
-                Some("the model is being unloaded")
+                Err("the model is being unloaded")
             } else {
                 let queued = Queued { request, pending, size, since, deadline, is_stand_in: false };
                 state.lines.entry(level).or_default().waiting.push_back(queued);
-                None
+                Ok(state.idle.last())
             }
         };
-        match refused {
-            Some(reason) => {
+        match put {
+            Err(reason) => {
                 Err(Failure::new(Code::Unavailable, format!("{reason} (model '{model}')")))
             }
-            None => {
-                self.changed.notify_one();
+            Ok(sleeper) => {
+                sleeper.map(Sleeper::wake);
                 Ok(())
             }
         }
@@ -207,7 +211,7 @@ impl Queue {
         loop {
             if is_over.load(Ordering::SeqCst) {
                 // The request that has woken it is for somebody else.
-                self.changed.notify_one();
+                state.somebody_else().map(Sleeper::wake);
                 return None;
             }
             let now = Instant::now();
@@ -224,12 +228,14 @@ impl Queue {
             match batch {
                 Found::Batch(batch) => {
                     // Others of the queue may be a batch, too.
-                    self.changed.notify_one();
+                    let other = state.somebody_else();
+                    drop(state);
+                    other.map(Sleeper::wake);
                     return Some(batch);
                 }
-                Found::Later(until) => drop(self.changed.wait_until(&mut state, until)),
+                Found::Later(until) => Idle::wait(&mut state, |state| &mut state.idle, Some(until)),
                 Found::Nothing if state.is_closed => return None,
-                Found::Nothing => self.changed.wait(&mut state),
+                Found::Nothing => Idle::wait(&mut state, |state| &mut state.idle, None),
             }
         }
     }
@@ -237,13 +243,13 @@ impl Queue {
     /// Takes no further requests. Those in it are still served.
     pub(crate) fn close(&self) {
         self.state.lock().is_closed = true;
-        self.changed.notify_all();
+        self.wake();
     }
 
     /// Has all who wait for a batch look whether they shall.
     pub(crate) fn wake(&self) {
-        drop(self.state.lock());
-        self.changed.notify_all();
+        let all = self.state.lock().idle.all();
+        all.into_iter().for_each(Sleeper::wake);
     }
 
     /// Takes out all who wait: nobody will serve them.
@@ -283,6 +289,11 @@ impl Gone {
 }
 
 impl State {
+    /// An instance that has nothing to do, if requests wait.
+    fn somebody_else(&mut self) -> Option<Sleeper> {
+        if self.lines.values().all(|line| line.len() == 0) { None } else { self.idle.last() }
+    }
+
     /// Takes out whoever waits in vain.
     fn expire(&mut self, rules: &Rules, now: Instant) -> Vec<Gone> {
         let mut gone = Vec::new();

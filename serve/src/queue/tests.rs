@@ -5,6 +5,7 @@ use crate::failure::Code;
 use crate::pending::Pending;
 use crate::request::{Event, Input, Request};
 use bytes::BytesMut;
+use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
@@ -179,6 +180,90 @@ fn a_thread_that_waits_is_woken() {
     std::thread::sleep(Duration::from_millis(20));
     let _kept = put(&queue, "a", 1, |_| {});
     assert_eq!(waiting.join().unwrap(), ["a"]);
+}
+
+#[test]
+fn the_thread_that_waits_last_is_woken_first_and_alone() {
+    let queue = queue(1, "");
+    let waits = |count: usize| while queue.state.lock().idle.len() < count {};
+    let served = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        let begin = |name: char| {
+            let (queue, served) = (&queue, &served);
+            let thread = scope.spawn(move || {
+                while let Some(batch) = queue.next(&AtomicBool::new(false)) {
+                    served
+                        .lock()
+                        .extend(batch.iter().map(|queued| (name, queued.request.id.clone())));
+                }
+            });
+            drop(thread);
+        };
+        begin('a');
+        waits(1);
+        begin('b');
+        waits(2);
+        for id in ["1", "2", "3"] {
+            let _kept = put(&queue, id, 1, |_| {});
+            // It serves and waits again.
+            while served.lock().last().is_none_or(|(_, last)| last != id) {}
+            waits(2);
+        }
+        queue.close();
+    });
+    let served: Vec<_> = served.into_inner().into_iter().map(|(name, _)| name).collect();
+    assert_eq!(served, ['b', 'b', 'b']);
+}
+
+#[test]
+fn no_request_is_left_when_many_threads_come_and_go() {
+    let queue = queue(4, "max_queue_delay_microseconds: 50");
+    let served = std::sync::atomic::AtomicUsize::new(0);
+    const EACH: usize = 2000;
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                while let Some(batch) = queue.next(&AtomicBool::new(false)) {
+                    served.fetch_add(batch.len(), Ordering::SeqCst);
+                }
+            });
+        }
+        // Instances that are given up in the middle.
+        scope.spawn(|| {
+            for _ in 0..200 {
+                let is_over = AtomicBool::new(false);
+                std::thread::scope(|scope| {
+                    let waits = scope.spawn(|| {
+                        let batch = queue.next(&is_over).unwrap_or_default();
+                        served.fetch_add(batch.len(), Ordering::SeqCst);
+                    });
+                    is_over.store(true, Ordering::SeqCst);
+                    while !waits.is_finished() {
+                        queue.wake();
+                    }
+                });
+            }
+        });
+        let putters: Vec<_> = (0..2)
+            .map(|_| {
+                scope.spawn(|| {
+                    for number in 0..EACH {
+                        let _kept = put(&queue, "a", 1, |_| {});
+                        if number % 16 == 0 {
+                            std::thread::yield_now();
+                        }
+                    }
+                })
+            })
+            .collect();
+        putters.into_iter().for_each(|putter| putter.join().unwrap());
+        let end = Instant::now() + Duration::from_secs(20);
+        while served.load(Ordering::SeqCst) < 2 * EACH && Instant::now() < end {
+            std::thread::yield_now();
+        }
+        assert_eq!((served.load(Ordering::SeqCst), queue.len()), (2 * EACH, 0), "nobody was woken");
+        queue.close();
+    });
 }
 
 #[test]
