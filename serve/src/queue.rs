@@ -199,7 +199,9 @@ impl Queue {
                 Err(Failure::new(Code::Unavailable, format!("{reason} (model '{model}')")))
             }
             Ok(sleeper) => {
-                sleeper.map(Sleeper::wake);
+                if let Some(sleeper) = sleeper {
+                    sleeper.wake();
+                }
                 Ok(())
             }
         }
@@ -211,7 +213,9 @@ impl Queue {
         loop {
             if is_over.load(Ordering::SeqCst) {
                 // The request that has woken it is for somebody else.
-                state.somebody_else().map(Sleeper::wake);
+                if let Some(other) = state.somebody_else() {
+                    other.wake();
+                }
                 return None;
             }
             let now = Instant::now();
@@ -230,7 +234,9 @@ impl Queue {
                     // Others of the queue may be a batch, too.
                     let other = state.somebody_else();
                     drop(state);
-                    other.map(Sleeper::wake);
+                    if let Some(other) = other {
+                        other.wake();
+                    }
                     return Some(batch);
                 }
                 Found::Later(until) => Idle::wait(&mut state, |state| &mut state.idle, Some(until)),
