@@ -165,7 +165,7 @@ struct Network {
     /// The port for HTTP; 0 for one that is free
     #[arg(long, value_name = "PORT", default_value_t = 8000)]
     http_port: u16,
-    /// Threads for HTTP and gRPC: as many as there are processors, and at most 4
+    /// Threads for HTTP, and as many for gRPC: by default as there are processors, and at most 4
     #[arg(long, value_name = "N", default_value_t = network_threads())]
     http_thread_count: usize,
     /// Bytes of a request, also after decompression
