@@ -52,7 +52,7 @@ pub struct Options {
 /// Where KServe puts models.
 const MODELS: &str = "/mnt/models";
 
-/// More threads than processors wake each other: one connection gets fewer answers then.
+/// The threads for gRPC share a runtime. More of them than processors wake each other, and one connection gets fewer answers.
 fn network_threads() -> usize {
     thread::available_parallelism().map_or(1, NonZeroUsize::get).min(4)
 }

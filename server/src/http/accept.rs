@@ -35,12 +35,12 @@ pub async fn serve(
     end: impl Future<Output = Duration>,
 ) -> usize {
     let (ends, is_ending) = watch::channel(false);
-    let places = Arc::new(Semaphore::new(limits.max_connections.clamp(1, Semaphore::MAX_PERMITS)));
+    let permits = Arc::new(Semaphore::new(limits.max_connections.clamp(1, Semaphore::MAX_PERMITS)));
     let mut connections = JoinSet::new();
     let mut end = std::pin::pin!(end);
     let patience = loop {
         let next = async {
-            let permit = places.clone().acquire_owned().await.expect("nobody closes it");
+            let permit = permits.clone().acquire_owned().await.expect("nobody closes it");
             (permit, listener.accept().await)
         };
         let (permit, accepted) = tokio::select! {
