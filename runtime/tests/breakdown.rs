@@ -8,6 +8,7 @@ use hydrozoa::{Builder, Pool, Session};
 use hydrozoa_testkit::alone::{PATIENCE, alone};
 use hydrozoa_testkit::libraries::Workshop;
 use pythons::{builders, pools, pythons, without_packages};
+use std::path::Path;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
@@ -74,8 +75,27 @@ fn bare_interpreters_take_little_memory_and_each_as_much_as_the_others() {
             println!("3.{minor}: {first:.2} MiB, then {last:.2} for each of {count}");
             assert!(first < 3.3 && last < 3.3, "3.{minor}: {first:.2} MiB, then {last:.2}");
             assert!(last < 1.03 * first, "3.{minor}: {first:.2} MiB, then {last:.2}");
+            let settled = settled(&pool);
+            println!("3.{minor}: {settled:.2} MiB for each when settled");
+            assert!(settled < 0.8, "3.{minor}: {settled:.2} MiB");
         }
     });
+}
+
+/// What each interpreter of a pool takes on average when it is settled after its first call and has been called again, in
+/// MiB.
+fn settled(pool: &Pool) -> f64 {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("settled bare");
+    std::fs::create_dir_all(&folder).unwrap();
+    let interpreters = pool.interpreters();
+    let each = interpreters.iter().map(|interpreter| {
+        let call = || run(&interpreter.session(), "assert sum(range(100)) == 4950");
+        call();
+        interpreter.settle(&folder).unwrap();
+        (0..10).for_each(|_| call());
+        interpreter.memory().unwrap().private() as f64
+    });
+    each.sum::<f64>() / interpreters.len() as f64 / MIB as f64
 }
 
 #[test]

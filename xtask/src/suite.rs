@@ -1,5 +1,6 @@
 //! `cargo xtask test`: all tests except the long ones, with a time for each step.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::mpsc;
@@ -52,6 +53,28 @@ const LONG: [&str; 7] = [
     "torch_is_found",
     "profile_do_what_plain_python_does_isolated",
 ];
+
+/// Programs of the runtime with few tests, which take long and load torch or measure memory: one processor is enough, and
+/// it need not be quiet. They run beside the other programs, and some of them under both of torch's policies.
+const LONE: [&str; 11] = [
+    "breakdown",
+    "cycles",
+    "cycles_torch",
+    "devices",
+    "imports_torch",
+    "limits_torch",
+    "memory_limit",
+    "package_imports",
+    "packages_torch",
+    "settle",
+    "settle_torch",
+];
+
+/// Those that also run under policy `shared`: a process has one policy in these tests.
+const SHARED: [&str; 4] = ["packages_torch", "devices", "imports_torch", "package_imports"];
+
+/// The step of [`lone`].
+const MEMORY: &str = "memory, packages and devices, under each torch policy";
 
 /// The step of [`c_interface`].
 pub const C_INTERFACE: &str = "programs in C, C++ and Python; valgrind";
@@ -164,9 +187,14 @@ fn all(
 
 /// The tests of the crates, and what stands on them.
 fn with_place(steps: &mut Steps, place: &Place<'_>, further: Option<&Python>) {
+    let (programs, variables) = (place.programs.clone(), place.variables());
+    let memory = steps.begin(MEMORY, move || lone(&programs, &variables?));
     steps.run("unit and integration tests of the crates", || {
         let others = ["tests", "capi"].map(Path::new);
-        let crates = |program: &Program| !others.contains(&program.package.as_path());
+        let crates = |program: &Program| {
+            !others.contains(&program.package.as_path())
+                && !LONE.iter().any(|name| program.is("runtime", name))
+        };
         place.programs.select(crates).run(&[], |command| place.name(command))
     });
     steps.run("documentation tests", || {
@@ -174,9 +202,9 @@ fn with_place(steps: &mut Steps, place: &Place<'_>, further: Option<&Python>) {
         place.name(command.args(["test", "--workspace", "--doc", "--no-fail-fast"]))?;
         counted(&mut command)
     });
-    steps.run("packages and devices under torch policy shared", || shared(place));
     steps.run("cargo features", || features(place));
     steps.run("public interfaces beside their lists", interface::check);
+    steps.join(memory);
     if place.full {
         steps.run("programs beside PyO3: lints, and the snippets of docs/from-pyo3.md", || {
             beside_pyo3::test(place.environment)
@@ -269,7 +297,8 @@ fn without_torch_on(minor: u8, numpy: &[Environment], programs: &Programs) -> Re
     let of_version = |environment: &&Environment| environment.base().minor == minor;
     let own = numpy.iter().find(of_version).context("each Python has an environment")?;
     programs.named(&[("tests", "pythons")])?.run(&[], |tests| {
-        name_pythons(tests, numpy)?
+        tests
+            .env("HYDROZOA_TEST_PYTHONS", all_pythons(numpy)?)
             .env("HYDROZOA_TEST_VENV", own.root())
             .env("HYDROZOA_TEST_COMMAND", &programs.command)
             .env("OMP_NUM_THREADS", "1");
@@ -277,12 +306,15 @@ fn without_torch_on(minor: u8, numpy: &[Environment], programs: &Programs) -> Re
     })
 }
 
-fn name_pythons<'c>(command: &'c mut Command, numpy: &[Environment]) -> Result<&'c mut Command> {
-    let roots = std::env::join_paths(numpy.iter().map(Environment::root))?;
-    Ok(command.env("HYDROZOA_TEST_PYTHONS", roots))
+/// The roots of all environments with numpy, as tests take them.
+fn all_pythons(numpy: &[Environment]) -> Result<OsString> {
+    Ok(std::env::join_paths(numpy.iter().map(Environment::root))?)
 }
 
 /// The environment variables of the tests.
+type Variables = [(&'static str, OsString); 9];
+
+/// What the tests need.
 struct Place<'a> {
     environment: &'a Environment,
     clients: PathBuf,
@@ -343,27 +375,39 @@ impl<'a> Place<'a> {
     }
 
     fn name(&self, command: &mut Command) -> Result<()> {
-        name_pythons(command, self.numpy)?
-            .env("HYDROZOA_TEST_VENV", self.environment.root())
-            .env("HYDROZOA_TEST_CLIENTS", &self.clients)
-            .env("HYDROZOA_TEST_MODELS", &self.models)
-            .env("HYDROZOA_TEST_COMMAND", &self.programs.command)
-            .env("HYDROZOA_TEST_BUILT", &self.programs.folder)
-            .env("HYDROZOA_TEST_EXTENSION", &self.extension)
-            .env("HYDROZOA_TEST_REPETITIONS", self.repetitions.to_string())
-            .env("OMP_NUM_THREADS", "1");
+        command.envs(self.variables()?);
         Ok(())
+    }
+
+    fn variables(&self) -> Result<Variables> {
+        let repetitions = self.repetitions.to_string();
+        Ok([
+            ("HYDROZOA_TEST_PYTHONS", all_pythons(self.numpy)?.as_os_str()),
+            ("HYDROZOA_TEST_VENV", self.environment.root().as_os_str()),
+            ("HYDROZOA_TEST_CLIENTS", self.clients.as_os_str()),
+            ("HYDROZOA_TEST_MODELS", self.models.as_os_str()),
+            ("HYDROZOA_TEST_COMMAND", self.programs.command.as_os_str()),
+            ("HYDROZOA_TEST_BUILT", self.programs.folder.as_os_str()),
+            ("HYDROZOA_TEST_EXTENSION", self.extension.as_os_str()),
+            ("HYDROZOA_TEST_REPETITIONS", repetitions.as_ref()),
+            ("OMP_NUM_THREADS", "1".as_ref()),
+        ]
+        .map(|(name, value)| (name, value.to_owned())))
     }
 }
 
-/// A process has one policy in these tests. The other run has the default.
-fn shared(place: &Place<'_>) -> Result<Outcome> {
-    let names = ["packages_torch", "devices", "imports_torch", "package_imports"];
-    let programs = place.programs.named(&names.map(|name| ("runtime", name)))?;
-    programs.run(&[], |command| {
-        command.env("HYDROZOA_TEST_TORCH", "shared");
-        place.name(command)
-    })
+/// The programs that run beside others.
+fn lone(programs: &Programs, variables: &Variables) -> Result<Outcome> {
+    let run = |names: &[&str], policy: &[(&str, &str)]| {
+        let names: Vec<_> = names.iter().map(|name| ("runtime", *name)).collect();
+        programs.named(&names)?.run(&[], |command| {
+            command.envs(variables.clone()).envs(policy.iter().copied());
+            Ok(())
+        })
+    };
+    let mut outcome = run(&LONE, &[])?;
+    outcome.add(run(&SHARED, &[("HYDROZOA_TEST_TORCH", "shared")])?);
+    Ok(outcome)
 }
 
 /// The features are off by default. They are built together, against the environment's libtorch.
