@@ -7,6 +7,7 @@ pub mod contender;
 pub mod drive;
 pub mod effort;
 pub mod models;
+pub mod orders;
 pub mod package;
 pub mod samples;
 pub mod trend;

@@ -15,7 +15,7 @@ import warnings
 
 import check
 import torch
-from catalogue import MODELS
+from catalogue import MODELS, made
 from torch.package import PackageExporter
 
 # The same for each model: torch and what it needs itself. A second copy of typing_extensions would replace parts of the
@@ -48,9 +48,7 @@ def export(name, folder):
     warnings.filterwarnings("ignore", message="TypedStorage is deprecated")
     entry = next(entry for entry in MODELS if entry.name == name)
     torch.set_num_threads(1)
-    torch.manual_seed(7)
-    model, example = entry.build()
-    model.eval().requires_grad_(False)
+    model, example = made(entry)
     torch.manual_seed(check.SEED)
     bad = check.not_a_number(model(*example))
     if bad:

@@ -141,6 +141,24 @@ impl Environment {
     pub fn python(&self) -> Command {
         venv::python(&self.root)
     }
+
+    /// The folder with torch's libraries.
+    pub fn libtorch(&self) -> Result<PathBuf> {
+        let program = "import os, torch; print(os.path.dirname(torch.__file__))";
+        let output = self.python().args(["-c", program]).output().context("starting python")?;
+        ensure!(output.status.success(), "torch cannot be imported");
+        Ok(Path::new(String::from_utf8_lossy(&output.stdout).trim()).join("lib"))
+    }
+
+    /// torch-sys asks the `python3` on PATH for torch. The built programs find its libraries through LD_LIBRARY_PATH.
+    pub fn with_libtorch<'c>(&self, command: &'c mut Command) -> Result<&'c mut Command> {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let folders = std::iter::once(self.root.join("bin")).chain(std::env::split_paths(&path));
+        Ok(command
+            .env("PATH", std::env::join_paths(folders)?)
+            .env("LIBTORCH_USE_PYTORCH", "1")
+            .env("LD_LIBRARY_PATH", self.libtorch()?))
+    }
 }
 
 /// Where an environment's packages lie (`sysconfig`'s scheme for virtual environments).

@@ -358,22 +358,6 @@ impl<'a> Place<'a> {
         self.numpy.iter().filter(wanted).map(|one| one.root().to_owned()).collect()
     }
 
-    /// torch-sys asks the `python3` on PATH for torch. The built programs find its libraries through LD_LIBRARY_PATH.
-    fn with_libtorch<'c>(&self, command: &'c mut Command) -> Result<&'c mut Command> {
-        let program = "import os, torch; print(os.path.dirname(torch.__file__))";
-        let output =
-            self.environment.python().args(["-c", program]).output().context("starting python")?;
-        ensure!(output.status.success(), "torch cannot be imported");
-        let torch = PathBuf::from(String::from_utf8_lossy(&output.stdout).trim());
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        let folders = std::iter::once(self.environment.root().join("bin"))
-            .chain(std::env::split_paths(&path));
-        Ok(command
-            .env("PATH", std::env::join_paths(folders)?)
-            .env("LIBTORCH_USE_PYTORCH", "1")
-            .env("LD_LIBRARY_PATH", torch.join("lib")))
-    }
-
     fn name(&self, command: &mut Command) -> Result<()> {
         command.envs(self.variables()?);
         Ok(())
@@ -419,11 +403,11 @@ fn features(place: &Place<'_>) -> Result<Outcome> {
         let mut clippy = workspace::cargo();
         clippy.arg("clippy").args(feature).arg("--lib").args(tests.as_flattened());
         clippy.args(["--", "-D", "warnings"]);
-        outcome.add(check(place.with_libtorch(&mut clippy)?)?);
+        outcome.add(check(place.environment.with_libtorch(&mut clippy)?)?);
     }
     let mut test = workspace::cargo();
     place.name(test.arg("test").args(feature).args(tests.as_flattened()))?;
-    outcome.add(counted(place.with_libtorch(&mut test)?)?);
+    outcome.add(counted(place.environment.with_libtorch(&mut test)?)?);
     Ok(outcome)
 }
 

@@ -4,6 +4,7 @@
 //! at the same time in the environment of the tests, without the implementation.
 
 mod memory;
+mod scaling;
 mod table;
 
 use std::path::{Path, PathBuf};
@@ -42,6 +43,8 @@ pub struct Arguments {
     /// Leave the packages in the cache: 5 GB
     #[arg(long)]
     keep: bool,
+    #[command(flatten)]
+    scaling: scaling::Options,
 }
 
 #[derive(Clone, Copy, PartialEq, clap::ValueEnum)]
@@ -110,6 +113,9 @@ impl Row {
 
 /// Packages, loads and compares. Returns an error if a model does not package, does not load, or differs.
 pub fn run(arguments: &Arguments) -> Result<()> {
+    if arguments.scaling.is_written()? {
+        return Ok(());
+    }
     let place = Place::prepare(arguments)?;
     let policies = match arguments.policy {
         Some(policy) => vec![policy],
@@ -126,6 +132,9 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         bail!("there is no model {unknown}; there are {}", names.join(", "));
     }
     models.retain(|model| arguments.only.is_empty() || arguments.only.contains(&model.name));
+    if arguments.scaling.is_asked() {
+        return scaling::run(&place, &models, &arguments.scaling, arguments.keep);
+    }
     let mut rows = Vec::new();
     let mut failed = Vec::new();
     for model in models {

@@ -9,10 +9,10 @@ mod kernels;
 mod machine;
 mod measured;
 mod mixed;
-mod orders;
 mod race;
 mod random;
 mod report;
+mod scaling;
 mod serve;
 mod soak;
 mod weights;
@@ -59,6 +59,10 @@ enum Role {
     Workloads(workloads::Options),
     /// Is one contender of `workloads`: a pool that answers orders
     WorkloadPool(workloads::PoolOptions),
+    /// One packaged model called by 1, 2 and 4 threads: one interpreter, interpreters, processes, prefork, TorchScript
+    Scaling(scaling::Options),
+    /// Is one contender of `scaling`: a pool that answers orders
+    ScalingPool(scaling::PoolOptions),
     /// CPU time of Python code with eager imports, with a profile of imports, and settled
     Kernels(kernels::Options),
 }
@@ -98,6 +102,8 @@ fn run(role: Role) -> anyhow::Result<()> {
         Role::Weights(options) => weights::run(&options),
         Role::Workloads(options) => workloads::run(&options),
         Role::WorkloadPool(options) => workloads::run_pool(&options),
+        Role::Scaling(options) => scaling::run(&options),
+        Role::ScalingPool(options) => scaling::run_pool(&options),
         Role::Kernels(options) => kernels::run(&options),
     }
 }

@@ -9,10 +9,11 @@ use hydrozoa::{Movable, Pool, Tensor, TorchPolicy};
 use hydrozoa_measure::contender::Order;
 use hydrozoa_measure::drive::drive;
 use hydrozoa_measure::models::{Cases, manifest};
+use hydrozoa_measure::orders;
 use hydrozoa_measure::package::MODEL;
 use hydrozoa_measure::samples::Samples;
 
-use crate::{Place, orders};
+use crate::Place;
 
 #[derive(clap::Args)]
 pub struct Options {

@@ -9,7 +9,7 @@ use hydrozoa_measure::drive::drive;
 use hydrozoa_measure::package::{EXAMPLE, MODEL};
 
 use super::{Options, SCRIPT};
-use crate::orders;
+use hydrozoa_measure::orders;
 
 pub fn serve(options: &Options, folder: &Path) -> Result<()> {
     let count = *options.counts.first().context("--counts names no number of interpreters")?;

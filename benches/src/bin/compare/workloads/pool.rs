@@ -5,9 +5,9 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use hydrozoa::{Handle, Pool};
 use hydrozoa_measure::drive::drive;
+use hydrozoa_measure::orders;
 
 use super::work::{Expected, Place, Work};
-use crate::orders;
 
 #[derive(clap::Args)]
 pub struct Options {

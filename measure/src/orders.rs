@@ -1,12 +1,16 @@
-//! The orders of a contender that is a pool. benches/python/contender.py reads the same lines.
+//! The orders of a contender that is written in Rust. benches/python/contender.py reads the same lines.
 
 use std::io::{BufRead, Write};
 
+use crate::contender::Order;
+use crate::samples::Samples;
 use anyhow::{Context, Result};
-use hydrozoa_measure::contender::Order;
-use hydrozoa_measure::samples::Samples;
 
-/// Says that the pool is ready, and carries out the orders of standard input until it ends.
+/// Says that the contender is ready, and carries out the orders of standard input until it ends.
+///
+/// # Errors
+///
+/// What `carry_out` returns; an order that cannot be read; an answer that nobody takes.
 pub fn answer(mut carry_out: impl FnMut(&Order) -> Result<Samples>) -> Result<()> {
     let mut output = std::io::stdout().lock();
     writeln!(output, "{{\"ready\": {}}}", std::process::id())?;

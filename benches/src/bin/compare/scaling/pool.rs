@@ -1,0 +1,55 @@
+//! Our contender: a pool whose interpreters each have the packaged model.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use hydrozoa::{Handle, Pool, TorchPolicy};
+use hydrozoa_measure::drive::drive;
+use hydrozoa_measure::orders;
+use hydrozoa_measure::package::{EXAMPLE, MODEL};
+
+use super::Place;
+
+#[derive(clap::Args)]
+pub struct Options {
+    #[command(flatten)]
+    place: Place,
+    /// How many interpreters
+    #[arg(long)]
+    interpreters: usize,
+}
+
+pub fn run(options: &Options) -> Result<()> {
+    let Place { package, expected, catalogue, venv, scripts, .. } = &options.place;
+    let pool = Pool::builder()
+        .interpreters(options.interpreters)
+        .venv(venv)
+        .torch(TorchPolicy::Isolated)
+        .path(scripts)
+        .path(catalogue)
+        .build()?;
+    let package = pool.load_package(package)?;
+    let (model, example) =
+        (package.load_pickle(MODEL.0, MODEL.1)?, package.load_pickle(EXAMPLE.0, EXAMPLE.1)?);
+    let expected = expected.to_str().context("a path in UTF-8")?;
+    let mut calls = Vec::new();
+    for interpreter in pool.interpreters() {
+        let session = interpreter.session();
+        let objects = (model.to_object(&session)?, example.to_object(&session)?, expected);
+        let call = session.import("scaling")?.call_method("caller", objects)?;
+        ensure!(call.call(())?.extract::<bool>()?, "the result differs from plain python's");
+        calls.push(call.keep());
+    }
+    orders::answer(|order| {
+        Ok(drive(order.threads, Duration::from_secs_f64(order.seconds), |thread| {
+            let call = &calls[thread % calls.len()];
+            Ok::<_, hydrozoa::Error>(move |_| one(call))
+        })?)
+    })
+}
+
+/// A call as a server makes it, with a session of its own. Returns whether the result is right.
+fn one(call: &Handle) -> hydrozoa::Result<bool> {
+    let session = call.session()?;
+    call.attach(&session)?.call(())?.extract()
+}

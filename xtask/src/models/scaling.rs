@@ -1,0 +1,333 @@
+//! `cargo xtask models --scaling`: each model called by 1, 2 and 4 threads, by all contenders, as the paper's figure of scaling has it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use serde::{Deserialize, Serialize};
+
+use super::{Model, Place, json, remove};
+use crate::plot::{Lines, number_text};
+use crate::{section, workspace};
+
+/// Numbers of callers. `CALLERS` in benches/src/bin/compare/scaling.
+const CALLERS: [usize; 3] = [1, 2, 4];
+
+/// The contenders, in the order of the table's columns.
+const CONTENDERS: [&str; 5] =
+    ["one interpreter", "interpreters", "processes", "prefork", "TorchScript"];
+
+/// Options of the measurement.
+#[derive(clap::Args, Clone)]
+pub struct Options {
+    /// Instead: calls a second of each model with 1, 2 and 4 callers: one interpreter, an interpreter each, processes, prefork
+    /// children, TorchScript from Rust
+    #[arg(long)]
+    scaling: bool,
+    /// With --scaling: seconds of each measurement
+    #[arg(long, value_name = "S", default_value_t = 1.0)]
+    seconds: f64,
+    /// With --scaling: how often everything is measured; medians are reported
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    rounds: usize,
+    /// With --scaling: write table and plot to docs/models.md, and the measurements beside it
+    #[arg(long, requires = "scaling")]
+    page: bool,
+    /// With --page: measure nothing, and read what an earlier run has written
+    #[arg(long, value_name = "FILE", requires = "page")]
+    from: Option<PathBuf>,
+}
+
+impl Options {
+    pub fn is_asked(&self) -> bool {
+        self.scaling
+    }
+
+    /// Writes the page from what an earlier run has measured, if that is asked. Returns whether it is.
+    pub fn is_written(&self) -> Result<bool> {
+        let Some(path) = &self.from else { return Ok(false) };
+        write_page(&read(path)?)?;
+        Ok(true)
+    }
+}
+
+/// What `compare scaling` prints of a contender with a number of callers.
+#[derive(Deserialize)]
+struct Measured {
+    machine: String,
+    contender: String,
+    callers: usize,
+    throughput: f64,
+    ratio: f64,
+    least: f64,
+    greatest: f64,
+    p50_ms: f64,
+    p99_ms: f64,
+    calls: usize,
+    wrong: usize,
+}
+
+/// The same, as a line of docs/models/scaling.csv. A model that does not script has a line that says why.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+struct Row {
+    machine: String,
+    model: String,
+    contender: String,
+    callers: usize,
+    throughput: f64,
+    ratio: f64,
+    least: f64,
+    greatest: f64,
+    p50_ms: f64,
+    p99_ms: f64,
+    calls: usize,
+    wrong: usize,
+    reason: String,
+}
+
+/// Whether a model is TorchScript, by tests/models/script.py.
+#[derive(Deserialize)]
+struct Scripted {
+    reason: Option<String>,
+}
+
+/// Measures the models one after the other. Returns an error if a result differs from plain python's.
+pub fn run(place: &Place, models: &[Model], arguments: &Options, keep: bool) -> Result<()> {
+    let compare = workspace::build("hydrozoa-benches", "compare")?;
+    let scripted = scripted(place)?;
+    let scratch = workspace::target()?.join("scaling.csv");
+    let (mut rows, mut failed) = (Vec::new(), Vec::new());
+    for model in models {
+        eprintln!("{}", model.title);
+        match measure(place, model, arguments, &compare, &scripted) {
+            Ok(measured) => {
+                rows.extend(measured);
+                // A run that is interrupted loses nothing.
+                fs::write(&scratch, written(&rows)?)
+                    .with_context(|| format!("writing {}", scratch.display()))?;
+            }
+            Err(error) => {
+                eprintln!("  error: {error:#}");
+                failed.push(model.name.clone());
+            }
+        }
+        if !keep {
+            place.remove(&model.name)?;
+            for file in ["ts", "ts.expected"] {
+                remove(&place.folder.join(format!("{}.{file}", model.name)))?;
+            }
+        }
+    }
+    print!("{}", text(&rows));
+    let wrong: usize = rows.iter().map(|row| row.wrong).sum();
+    ensure!(failed.is_empty(), "failed: {}", failed.join(", "));
+    if arguments.page {
+        write_page(&rows)?;
+    }
+    ensure!(wrong == 0, "{wrong} results differ from plain python's");
+    Ok(())
+}
+
+/// The program that calls TorchScript, built against the environment's libtorch.
+fn scripted(place: &Place) -> Result<PathBuf> {
+    let mut command = workspace::cargo();
+    command.args(["build", "--release", "--package", "hydrozoa-benches", "--features", "tch"]);
+    command.args(["--bin", "scripted"]);
+    workspace::executable(place.base.with_libtorch(&mut command)?, "scripted")
+}
+
+fn measure(
+    place: &Place,
+    model: &Model,
+    arguments: &Options,
+    compare: &Path,
+    scripted: &Path,
+) -> Result<Vec<Row>> {
+    let name = &model.name;
+    place.export(name)?;
+    let mut script = place.models.python();
+    script.arg(workspace::root().join("tests/models/script.py")).env("OMP_NUM_THREADS", "1");
+    let reason = json::<Scripted>(script.arg(name).arg(&place.folder))?.reason;
+    let file = |end: &str| place.folder.join(format!("{name}.{end}"));
+    let mut command = Command::new(compare);
+    command.arg("scaling").arg("--package").arg(place.package(name));
+    command.arg("--expected").arg(file("expected")).arg("--venv").arg(place.base.root());
+    command.args(["--model", name]).arg("--models").arg(place.models.root());
+    command.arg("--catalogue").arg(workspace::root().join("tests/models"));
+    command.arg("--scripts").arg(workspace::root().join("benches/python"));
+    command.args(["--seconds", &arguments.seconds.to_string()]);
+    command.args(["--rounds", &arguments.rounds.to_string()]);
+    if model.draws {
+        command.arg("--draws");
+    }
+    match &reason {
+        Some(reason) => eprintln!("  no TorchScript: {reason}"),
+        None => {
+            command.arg("--scripted").arg(scripted).arg(place.base.libtorch()?);
+            command.arg(file("ts")).arg(file("ts.expected"));
+        }
+    }
+    let measured: Vec<Measured> = json(&mut command)?;
+    let mut rows: Vec<Row> = measured.into_iter().map(|one| Row::new(model, one)).collect();
+    rows.extend(reason.map(|reason| Row {
+        model: model.title.clone(),
+        contender: "TorchScript".to_owned(),
+        reason,
+        ..Row::default()
+    }));
+    Ok(rows)
+}
+
+impl Row {
+    fn new(model: &Model, one: Measured) -> Self {
+        let Measured { machine, contender, callers, throughput, ratio, least, greatest, .. } = one;
+        Self {
+            machine,
+            model: model.title.clone(),
+            contender,
+            callers,
+            throughput,
+            ratio,
+            least,
+            greatest,
+            p50_ms: one.p50_ms,
+            p99_ms: one.p99_ms,
+            calls: one.calls,
+            wrong: one.wrong,
+            reason: String::new(),
+        }
+    }
+}
+
+/// Writes table and plot to docs/models.md, and the measurements beside it.
+fn write_page(rows: &[Row]) -> Result<()> {
+    let page = workspace::root().join("docs/models.md");
+    let files = vec![("scaling.csv".to_owned(), written(rows)?), plot(rows)];
+    section::write_with_files(&page, "models --scaling", files, |_| text(rows))
+}
+
+fn read(path: &Path) -> Result<Vec<Row>> {
+    let reader = csv::Reader::from_path(path);
+    let rows = reader.with_context(|| format!("reading {}", path.display()))?.into_deserialize();
+    rows.collect::<csv::Result<_>>().with_context(|| path.display().to_string())
+}
+
+fn written(rows: &[Row]) -> Result<String> {
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    rows.iter().try_for_each(|row| writer.serialize(row))?;
+    Ok(String::from_utf8(writer.into_inner()?)?)
+}
+
+/// The rows of each model, in the order of the file.
+fn models(rows: &[Row]) -> impl Iterator<Item = &[Row]> {
+    rows.chunk_by(|one, other| one.model == other.model)
+}
+
+/// The ratio of a contender with a number of callers.
+fn ratio(model: &[Row], contender: &str, callers: usize) -> Option<f64> {
+    model
+        .iter()
+        .find(|row| row.contender == contender && row.callers == callers)
+        .map(|row| row.ratio)
+}
+
+fn text(rows: &[Row]) -> String {
+    let machine = rows.first().map_or("", |row| &row.machine);
+    let mut text = format!(
+        "Measured on {machine}. *1 process* is calls a second of one plain python process. The other columns are multiples of it, with \
+         {} callers.\n\n| model | 1 process | {} |\n|---|---:|{}\n",
+        CALLERS.map(|count| count.to_string()).join(", "),
+        CONTENDERS.join(" | "),
+        "---|".repeat(CONTENDERS.len())
+    );
+    for model in models(rows) {
+        let one = model.iter().find(|row| row.contender == "processes" && row.callers == 1);
+        let one = one.map_or("-".to_owned(), |row| number_text(row.throughput));
+        text.push_str(&format!("| {} | {one} |", model[0].model));
+        for contender in CONTENDERS {
+            let cell = CALLERS.map(|callers| {
+                ratio(model, contender, callers)
+                    .map_or("-".to_owned(), |ratio| format!("{ratio:.2}"))
+            });
+            text.push_str(&format!(" {} |", cell.join(", ")));
+        }
+        text.push('\n');
+    }
+    text.push_str(&format!(
+        "| median | | {} |\n",
+        CONTENDERS
+            .map(|contender| {
+                let cell = CALLERS.map(|callers| {
+                    median(rows, contender, callers)
+                        .map_or("-".to_owned(), |ratio| format!("{ratio:.2}"))
+                });
+                cell.join(", ")
+            })
+            .join(" | ")
+    ));
+    let calls: usize = rows.iter().map(|row| row.calls).sum();
+    let wrong: usize = rows.iter().map(|row| row.wrong).sum();
+    text.push_str(&format!(
+        "\n{calls} results were compared with plain python's, bit for bit; {wrong} differ.\n\nNo TorchScript:\n\n"
+    ));
+    for row in rows.iter().filter(|row| !row.reason.is_empty()) {
+        text.push_str(&format!("- {}: {}\n", row.model, row.reason.replace('<', "&lt;")));
+    }
+    text.push_str("\n![scaling](models/scaling.svg)\n");
+    text
+}
+
+/// The median over the models that have the contender.
+fn median(rows: &[Row], contender: &str, callers: usize) -> Option<f64> {
+    let mut all: Vec<f64> =
+        models(rows).filter_map(|model| ratio(model, contender, callers)).collect();
+    all.sort_by(f64::total_cmp);
+    let (middle, is_even) = (all.len() / 2, all.len().is_multiple_of(2));
+    Some(if is_even {
+        all.get(middle)?.midpoint(*all.get(middle.checked_sub(1)?)?)
+    } else {
+        all[middle]
+    })
+}
+
+fn plot(rows: &[Row]) -> (String, String) {
+    let series = CONTENDERS.map(|contender| {
+        let point = |callers: usize| Some((callers as f64, median(rows, contender, callers)?));
+        (contender, CALLERS.into_iter().filter_map(point).collect())
+    });
+    let plot = Lines {
+        title: "The fifteen models: median of calls a second, times one process",
+        axes: ["callers", "times the calls of one process"],
+        series: series.into(),
+    };
+    ("scaling.svg".to_owned(), plot.svg())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(model: &str, contender: &str, callers: usize, ratio: f64) -> Row {
+        let (model, contender) = (model.to_owned(), contender.to_owned());
+        Row { model, contender, callers, ratio, calls: 7, ..Row::default() }
+    }
+
+    #[test]
+    fn a_model_s_row_has_all_callers_of_each_contender_and_a_dash_for_what_was_not_measured() {
+        let rows = [
+            row("a", "processes", 1, 1.0),
+            row("a", "processes", 2, 1.9),
+            row("a", "interpreters", 2, 2.0),
+            row("b", "interpreters", 2, 1.0),
+            Row { reason: "it draws".to_owned(), ..row("b", "TorchScript", 0, 0.0) },
+        ];
+        let text = text(&rows);
+        assert!(
+            text.contains("| a | 0.00 | -, -, - | -, 2.00, - | 1.00, 1.90, - | -, -, - | -, -, - |"),
+            "{text}"
+        );
+        assert!(text.contains("| median | | -, -, - | -, 1.50, - | 1.00, 1.90, - |"), "{text}");
+        assert!(text.contains("35 results") && text.contains("- b: it draws\n"), "{text}");
+    }
+}
