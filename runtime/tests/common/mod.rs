@@ -65,17 +65,26 @@ pub fn archive(externs: &[&str], records: &[(&str, &[u8])]) -> Vec<u8> {
 pub fn exported() -> &'static Path {
     static EXPORTED: OnceLock<PathBuf> = OnceLock::new();
     EXPORTED.get_or_init(|| {
-        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("packages");
+        let place = Path::new(env!("CARGO_TARGET_TMPDIR"));
+        let (folder, new) =
+            (place.join("packages"), place.join(format!("packages-{}", std::process::id())));
         std::fs::create_dir_all(&folder).unwrap();
+        std::fs::create_dir_all(&new).unwrap();
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/export_packages.py");
         let python = venv().join("bin/python");
         let status = Command::new(&python)
             .args(["-W", "ignore"])
             .arg(&script)
-            .arg(&folder)
+            .arg(&new)
             .status()
             .unwrap_or_else(|error| panic!("cannot start {}: {error}", python.display()));
         assert!(status.success(), "{} {} failed", python.display(), script.display());
+        // Another program of tests may have the files mapped. A file that is replaced stays as it is for who has it.
+        for file in std::fs::read_dir(&new).unwrap() {
+            let file = file.unwrap();
+            std::fs::rename(file.path(), folder.join(file.file_name())).unwrap();
+        }
+        std::fs::remove_dir(&new).unwrap();
         folder
     })
 }

@@ -324,7 +324,9 @@ mod tests {
         ];
         let text = text(&rows);
         assert!(
-            text.contains("| a | 0.00 | -, -, - | -, 2.00, - | 1.00, 1.90, - | -, -, - | -, -, - |"),
+            text.contains(
+                "| a | 0.00 | -, -, - | -, 2.00, - | 1.00, 1.90, - | -, -, - | -, -, - |"
+            ),
             "{text}"
         );
         assert!(text.contains("| median | | -, -, - | -, 1.50, - | 1.00, 1.90, - |"), "{text}");
