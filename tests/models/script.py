@@ -50,6 +50,8 @@ def script(entry, folder):
         return "it draws random numbers"
     torch.set_num_threads(1)
     model, example = made(entry)
+    if len(example) > 3:
+        return f"it is called with {len(example)} arguments, for which there is no wrapper here"
     expected = check.call(model, example)
     try:
         scripted = torch.jit.script([One, Two, Three][len(example) - 1](model, *example).eval())

@@ -31,8 +31,8 @@ pub struct Options {
     /// With --scaling: how often everything is measured; medians are reported
     #[arg(long, value_name = "N", default_value_t = 3)]
     rounds: usize,
-    /// With --scaling: write table and plot to docs/models.md, and the measurements beside it
-    #[arg(long, requires = "scaling")]
+    /// With --scaling or --from: write table and plot to docs/models.md, and the measurements beside it
+    #[arg(long)]
     page: bool,
     /// With --page: measure nothing, and read what an earlier run has written
     #[arg(long, value_name = "FILE", requires = "page")]
@@ -46,6 +46,8 @@ impl Options {
 
     /// Writes the page from what an earlier run has measured, if that is asked. Returns whether it is.
     pub fn is_written(&self) -> Result<bool> {
+        let is_measured = self.scaling || self.from.is_some();
+        ensure!(is_measured || !self.page, "--page needs --scaling, or --from with a file");
         let Some(path) = &self.from else { return Ok(false) };
         write_page(&read(path)?)?;
         Ok(true)
@@ -297,7 +299,7 @@ fn plot(rows: &[Row]) -> (String, String) {
         (contender, CALLERS.into_iter().filter_map(point).collect())
     });
     let plot = Lines {
-        title: "The fifteen models: median of calls a second, times one process",
+        title: "Median over the models: calls a second, times one process",
         axes: ["callers", "times the calls of one process"],
         series: series.into(),
     };
@@ -331,5 +333,20 @@ mod tests {
         );
         assert!(text.contains("| median | | -, -, - | -, 1.50, - | 1.00, 1.90, - |"), "{text}");
         assert!(text.contains("35 results") && text.contains("- b: it draws\n"), "{text}");
+    }
+
+    #[test]
+    fn the_page_has_the_table_and_the_plot_of_the_measurements_beside_it() {
+        let docs = workspace::root().join("docs");
+        let rows = read(&docs.join("models/scaling.csv")).expect("measurements");
+        let page = fs::read_to_string(docs.join("models.md")).expect("the page");
+        let made = section::replaced(&page, "models --scaling", |_| text(&rows));
+        let made = made.expect("its marks");
+        assert!(
+            page == made,
+            "`cargo xtask models --from docs/models/scaling.csv --page` writes it"
+        );
+        let (name, plot) = plot(&rows);
+        assert_eq!(fs::read_to_string(docs.join("models").join(name)).expect("the plot"), plot);
     }
 }
