@@ -54,26 +54,11 @@ impl Options {
     }
 }
 
-/// What `compare scaling` prints of a contender with a number of callers.
-#[derive(Deserialize)]
-struct Measured {
-    machine: String,
-    contender: String,
-    callers: usize,
-    throughput: f64,
-    ratio: f64,
-    least: f64,
-    greatest: f64,
-    p50_ms: f64,
-    p99_ms: f64,
-    calls: usize,
-    wrong: usize,
-}
-
-/// The same, as a line of docs/models/scaling.csv. A model that does not script has a line that says why.
+/// A contender with a number of callers, as `compare scaling` prints it and as a line of docs/models/scaling.csv. A model that does not script has a line that says why.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 struct Row {
     machine: String,
+    #[serde(default)]
     model: String,
     contender: String,
     callers: usize,
@@ -85,6 +70,7 @@ struct Row {
     p99_ms: f64,
     calls: usize,
     wrong: usize,
+    #[serde(default)]
     reason: String,
 }
 
@@ -170,8 +156,8 @@ fn measure(
             command.arg(file("ts")).arg(file("ts.expected"));
         }
     }
-    let measured: Vec<Measured> = json(&mut command)?;
-    let mut rows: Vec<Row> = measured.into_iter().map(|one| Row::new(model, one)).collect();
+    let mut rows: Vec<Row> = json(&mut command)?;
+    rows.iter_mut().for_each(|row| row.model.clone_from(&model.title));
     rows.extend(reason.map(|reason| Row {
         model: model.title.clone(),
         contender: "TorchScript".to_owned(),
@@ -179,27 +165,6 @@ fn measure(
         ..Row::default()
     }));
     Ok(rows)
-}
-
-impl Row {
-    fn new(model: &Model, one: Measured) -> Self {
-        let Measured { machine, contender, callers, throughput, ratio, least, greatest, .. } = one;
-        Self {
-            machine,
-            model: model.title.clone(),
-            contender,
-            callers,
-            throughput,
-            ratio,
-            least,
-            greatest,
-            p50_ms: one.p50_ms,
-            p99_ms: one.p99_ms,
-            calls: one.calls,
-            wrong: one.wrong,
-            reason: String::new(),
-        }
-    }
 }
 
 /// Writes table and plot to docs/models.md, and the measurements beside it.

@@ -1,8 +1,9 @@
 //! What a comparison has measured, and the figures that tables have of it.
 
+use anyhow::Result;
 use hydrozoa_measure::samples::{Samples, median, percentile};
 
-use crate::field::Line;
+use crate::field::{Field, Line};
 
 /// All measurements of one line on one model, one for each round.
 #[derive(Debug)]
@@ -76,6 +77,30 @@ impl Measured {
         let kib = self.rounds.last().map(|samples| samples.private_kib.as_slice());
         kib.unwrap_or_default().iter().map(|kib| *kib as f64 / 1024.0).collect()
     }
+}
+
+/// Measures all lines of a field by turns, so many times.
+pub fn in_turns(
+    field: &mut Field,
+    model: &str,
+    rounds: usize,
+    seconds: f64,
+) -> Result<Vec<Measured>> {
+    let mut measured: Vec<Measured> =
+        field.lines().iter().map(|line| Measured::new(model, line)).collect();
+    for round in 0..rounds {
+        eprintln!("  round {} of {rounds}", round + 1);
+        let mut order: Vec<usize> = (0..measured.len()).collect();
+        // Every other round runs backwards, so that a drift of the machine's speed favours nobody.
+        if round % 2 == 1 {
+            order.reverse();
+        }
+        for index in order {
+            let one = &mut measured[index];
+            one.rounds.push(field.measure(&one.line, &one.model, seconds)?);
+        }
+    }
+    Ok(measured)
 }
 
 /// The line of that kind and count.

@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use crate::field::Field;
 use crate::machine::Machine;
-use crate::measured::{Measured, ratios};
+use crate::measured::{self, Measured, ratios};
 
 /// Numbers of callers, as in the paper's figure.
 const CALLERS: [usize; 3] = [1, 2, 4];
@@ -87,20 +87,7 @@ struct Row {
 /// Prints the rows as one line of JSON.
 pub fn run(options: &Options) -> Result<()> {
     let mut field = start(options)?;
-    let mut measured: Vec<Measured> =
-        field.lines().iter().map(|line| Measured::new("", line)).collect();
-    for round in 0..options.rounds {
-        eprintln!("  round {} of {}", round + 1, options.rounds);
-        let mut order: Vec<usize> = (0..measured.len()).collect();
-        // Every other round runs backwards, so that a drift of the machine's speed favours nobody.
-        if round % 2 == 1 {
-            order.reverse();
-        }
-        for index in order {
-            let one = &mut measured[index];
-            one.rounds.push(field.measure(&one.line, &one.model, options.seconds)?);
-        }
-    }
+    let measured = measured::in_turns(&mut field, "", options.rounds, options.seconds)?;
     let base = measured.iter().find(|one| (one.line.kind, one.line.count) == ("processes", 1));
     let machine = Machine::this().words();
     let rows: Vec<Row> = measured.iter().map(|one| Row::new(&machine, one, base)).collect();

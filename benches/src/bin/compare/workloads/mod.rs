@@ -16,7 +16,7 @@ pub use pool::run as run_pool;
 use work::{Place, Work};
 
 use crate::field::Field;
-use crate::measured::Measured;
+use crate::measured::{self, Measured};
 
 /// Workers of each contender.
 const WORKERS: usize = 2;
@@ -67,21 +67,7 @@ fn compare(options: &Options, work: Work) -> Result<Vec<Measured>> {
     let status = status.context("starting python")?;
     ensure!(status.success(), "plain python does not do the work: {status}");
     let mut field = start(options, work)?;
-    let mut measured: Vec<Measured> =
-        field.lines().iter().map(|line| Measured::new(work.name(), line)).collect();
-    for round in 0..options.rounds {
-        eprintln!("  round {} of {}", round + 1, options.rounds);
-        let mut order: Vec<usize> = (0..measured.len()).collect();
-        // Every other round runs backwards, so that a drift of the machine's speed favours nobody.
-        if round % 2 == 1 {
-            order.reverse();
-        }
-        for index in order {
-            let one = &mut measured[index];
-            one.rounds.push(field.measure(&one.line, &one.model, options.seconds)?);
-        }
-    }
-    Ok(measured)
+    measured::in_turns(&mut field, work.name(), options.rounds, options.seconds)
 }
 
 fn start(options: &Options, work: Work) -> Result<Field> {
