@@ -195,14 +195,18 @@ class Queues(unittest.TestCase):
     def test_a_wait_is_interrupted(self):
         full = hydrozoa.create_queue(1)
         full.put(1)
-        for function, *arguments in ((queue_work.get, self.queue), (queue_work.put, full, numpy.ones(100))):
-            waiting = self.executor.submit(function, *arguments)
-            while not self.executor.interrupt():
-                time.sleep(0.01)
-            self.assertIsInstance(waiting.exception(60), KeyboardInterrupt)
-        self.assertEqual(full.qsize(), 1)
-        self.queue.put(2)
-        self.assertEqual(self.call(queue_work.get, self.queue), 2)
+        with hydrozoa.Executor(1) as executor:
+            # An interrupt of an import leaves modules in parts, as in any Python: they are imported before.
+            executor.submit(queue_work.put, self.queue, numpy.ones(100)).result(120)
+            self.assertEqual(executor.submit(queue_work.get, self.queue).result(120).sum(), 100)
+            for function, *arguments in ((queue_work.get, self.queue), (queue_work.put, full, numpy.ones(100))):
+                waiting = executor.submit(function, *arguments)
+                while not executor.interrupt():
+                    time.sleep(0.01)
+                self.assertIsInstance(waiting.exception(60), KeyboardInterrupt)
+            self.assertEqual(full.qsize(), 1)
+            self.queue.put(2)
+            self.assertEqual(executor.submit(queue_work.get, self.queue).result(120), 2)
 
     def test_an_interrupt_of_the_program_ends_its_wait(self):
         program = """
