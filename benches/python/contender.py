@@ -10,6 +10,7 @@ is bytes, and `expected`, the results in turn.
 import gc
 import json
 import os
+import queue
 import resource
 import sys
 import threading
@@ -45,16 +46,39 @@ def difference(now, before):
     return {name: now[name] - before[name] for name in now}
 
 
+class Caller:
+    """A thread that calls when it is told to, and stays, as those of a server do."""
+
+    def __init__(self):
+        self.orders, self.replies = queue.SimpleQueue(), queue.SimpleQueue()
+        threading.Thread(target=self.run, daemon=True).start()
+
+    def run(self):
+        while True:
+            try:
+                self.replies.put(drive(*self.orders.get()))
+            except BaseException as error:
+                self.replies.put(error)
+
+    def reply(self):
+        reply = self.replies.get()
+        if isinstance(reply, BaseException):
+            raise reply
+        return reply
+
+
+callers = []
+
+
 def serve_command(models, command):
-    replies = []
+    while len(callers) < command.get("threads", 1):
+        callers.append(Caller())
+    called = callers[: command.get("threads", 1)]
     before = effort()
     start = time.perf_counter()
-    run = lambda: replies.append(drive(models[command["model"]], command["seconds"]))
-    threads = [threading.Thread(target=run) for _ in range(command.get("threads", 1))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    for caller in called:
+        caller.orders.put((models[command["model"]], command["seconds"]))
+    replies = [caller.reply() for caller in called]
     return {
         "latencies_us": [latency for latencies, _ in replies for latency in latencies],
         "wrong": sum(wrong for _, wrong in replies),

@@ -51,7 +51,7 @@ where
     Ok(total)
 }
 
-fn one_thread<E>(
+pub(crate) fn one_thread<E>(
     duration: Duration,
     mut call: impl FnMut(usize) -> Result<bool, E>,
 ) -> Result<Samples, E> {

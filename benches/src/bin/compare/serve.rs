@@ -1,17 +1,13 @@
 //! A pool that answers orders.
 
 use std::collections::HashMap;
-use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use hydrozoa::package::Package;
 use hydrozoa::{Movable, Pool, Tensor, TorchPolicy};
-use hydrozoa_measure::contender::Order;
-use hydrozoa_measure::drive::drive;
 use hydrozoa_measure::models::{Cases, manifest};
 use hydrozoa_measure::orders;
 use hydrozoa_measure::package::MODEL;
-use hydrozoa_measure::samples::Samples;
 
 use crate::Place;
 
@@ -50,7 +46,7 @@ pub fn run(options: &Options) -> Result<()> {
         for interpreter in pool.interpreters() {
             let session = interpreter.session();
             let output: Tensor = movable.to_object(&session)?.call((cases.input(0),))?.extract()?;
-            anyhow::ensure!(
+            ensure!(
                 cases.is_right(0, &output)?,
                 "{}: the output differs from plain python's",
                 entry.name
@@ -58,18 +54,12 @@ pub fn run(options: &Options) -> Result<()> {
         }
         models.insert(entry.name, Model { _package: package, movable, cases });
     }
-    orders::answer(|order| {
+    orders::answer(|order, _| {
         let model =
             models.get(&order.model).with_context(|| format!("no model {}", order.model))?;
-        Ok(carry_out(order, model)?)
-    })
-}
-
-fn carry_out(order: &Order, model: &Model) -> hydrozoa::Result<Samples> {
-    drive(order.threads, Duration::from_secs_f64(order.seconds), |_| {
         Ok(|index| {
             let output: Tensor = model.movable.call((model.cases.input(index),))?.extract()?;
-            model.cases.is_right(index, &output)
+            Ok(model.cases.is_right(index, &output)?)
         })
     })
 }

@@ -1,15 +1,13 @@
 //! Our side: a pool whose interpreters use one model on the device.
 
 use std::path::Path;
-use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use hydrozoa::{Pool, Session, TorchPolicy};
-use hydrozoa_measure::drive::drive;
+use hydrozoa_measure::orders;
 use hydrozoa_measure::package::{EXAMPLE, MODEL};
 
 use super::{Options, SCRIPT};
-use hydrozoa_measure::orders;
 
 pub fn serve(options: &Options, folder: &Path) -> Result<()> {
     let count = *options.counts.first().context("--counts names no number of interpreters")?;
@@ -43,13 +41,9 @@ pub fn serve(options: &Options, folder: &Path) -> Result<()> {
         addresses.iter().all(|weights| *weights == addresses[0]),
         "the model was uploaded more than once: its weights have other addresses in other interpreters"
     );
-    orders::answer(|order| {
-        let duration = Duration::from_secs_f64(order.seconds);
-        let samples = drive(order.threads, duration, |thread| {
-            let caller = &callers[thread];
-            Ok::<_, hydrozoa::Error>(move |_| caller.call(())?.truth())
-        })?;
-        Ok(samples)
+    orders::answer(|_, thread| {
+        let caller = &callers[thread];
+        Ok(move |_| Ok(caller.call(())?.truth()?))
     })
 }
 

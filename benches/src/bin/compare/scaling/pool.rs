@@ -1,10 +1,7 @@
 //! Our contender: a pool whose interpreters each have the packaged model.
 
-use std::time::Duration;
-
 use anyhow::{Context, Result, ensure};
 use hydrozoa::{Handle, Pool, TorchPolicy};
-use hydrozoa_measure::drive::drive;
 use hydrozoa_measure::orders;
 use hydrozoa_measure::package::{EXAMPLE, MODEL};
 
@@ -40,11 +37,9 @@ pub fn run(options: &Options) -> Result<()> {
         ensure!(call.call(())?.extract::<bool>()?, "the result differs from plain python's");
         calls.push(call.keep());
     }
-    orders::answer(|order| {
-        Ok(drive(order.threads, Duration::from_secs_f64(order.seconds), |thread| {
-            let call = &calls[thread % calls.len()];
-            Ok::<_, hydrozoa::Error>(move |_| one(call))
-        })?)
+    orders::answer(|_, thread| {
+        let call = &calls[thread % calls.len()];
+        Ok(move |_| Ok(one(call)?))
     })
 }
 

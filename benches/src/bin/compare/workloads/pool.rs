@@ -1,10 +1,7 @@
 //! Our contender: a pool whose interpreters each have made the work ready.
 
-use std::time::Duration;
-
 use anyhow::{Context, Result, ensure};
 use hydrozoa::{Handle, Pool};
-use hydrozoa_measure::drive::drive;
 use hydrozoa_measure::orders;
 
 use super::work::{Expected, Place, Work};
@@ -35,11 +32,9 @@ pub fn run(options: &Options) -> Result<()> {
         ensure!(expected.is_right(0, &digest), "the result differs from plain python's");
         calls.push(call.keep());
     }
-    orders::answer(|order| {
-        Ok(drive(order.threads, Duration::from_secs_f64(order.seconds), |thread| {
-            let (call, expected) = (&calls[thread % calls.len()], &expected);
-            Ok::<_, hydrozoa::Error>(move |index| one(call, expected, index))
-        })?)
+    orders::answer(|_, thread| {
+        let (call, expected) = (&calls[thread % calls.len()], &expected);
+        Ok(move |index| Ok(one(call, expected, index)?))
     })
 }
 
