@@ -13,16 +13,31 @@ use std::ptr;
 const STEP: usize = 16;
 const LENGTHS: usize = 32;
 
-/// So many blocks of a length.
-const MOST: usize = 8;
+/// The length of the shortest block: a chunk of dlmalloc's has four words, of which its user has three.
+const SHORTEST: usize = 3 * size_of::<usize>();
 
-/// What every block has beside a multiple of [`STEP`].
-const REST: usize = size_of::<usize>();
+/// So many bytes of a length are kept, but [`LEAST`] blocks of each. A call of a model frees tens of the shortest in a row.
+const BYTES: usize = 2048;
+const LEAST: usize = 8;
 
 #[derive(Clone, Copy)]
 struct Bin {
     first: *mut Left,
-    count: usize,
+    /// For so many further blocks there is a place.
+    places: usize,
+}
+
+impl Bin {
+    const fn new(index: usize) -> Self {
+        let fit = BYTES / (SHORTEST + index * STEP);
+        Self { first: ptr::null_mut(), places: if fit < LEAST { LEAST } else { fit } }
+    }
+}
+
+/// The bin of the shortest blocks with `size` bytes.
+const fn index_for(size: usize) -> usize {
+    let size = if size < SHORTEST { SHORTEST } else { size };
+    (size - SHORTEST).div_ceil(STEP)
 }
 
 struct Cache {
@@ -36,12 +51,22 @@ thread_local! {
     static CACHE: Cache = const {
         Cache {
             heap: Cell::new(None),
-            bins: [const { Cell::new(Bin { first: ptr::null_mut(), count: 0 }) }; LENGTHS],
+            bins: empty(),
             has_ended: Cell::new(false),
         }
     };
     /// Gives the blocks back when the thread ends. The cache itself stays: destructors that run later free objects.
     static END: End = const { End };
+}
+
+const fn empty() -> [Cell<Bin>; LENGTHS] {
+    let mut bins = [const { Cell::new(Bin::new(0)) }; LENGTHS];
+    let mut index = 1;
+    while index < LENGTHS {
+        bins[index] = Cell::new(Bin::new(index));
+        index += 1;
+    }
+    bins
 }
 
 struct End;
@@ -56,50 +81,67 @@ impl Drop for End {
 }
 
 /// A block of `heap` for `size` bytes that the thread has kept.
+#[inline]
 pub(super) fn take(heap: &'static Heap, size: usize) -> Option<*mut c_void> {
-    let index = size.saturating_sub(REST).div_ceil(STEP).saturating_sub(1);
-    CACHE.with(|cache| {
-        let bin = cache.bins.get(index)?;
-        let Bin { first, count } = bin.get();
-        if first.is_null() || !cache.is_of(heap) {
-            return None;
-        }
-        // SAFETY: a free block that only this thread knows.
-        bin.set(Bin { first: unsafe { (*first).next }, count: count - 1 });
-        Some(first.cast())
-    })
+    let index = index_for(size);
+    CACHE.with(
+        #[inline]
+        |cache| {
+            let bin = cache.bins.get(index)?;
+            let Bin { first, places } = bin.get();
+            if first.is_null() || !cache.is_of(heap) {
+                return None;
+            }
+            // SAFETY: a free block that only this thread knows.
+            bin.set(Bin { first: unsafe { (*first).next }, places: places + 1 });
+            Some(first.cast())
+        },
+    )
 }
 
-/// Keeps a block; false if there is no place for it.
+/// Keeps a block; false if there is no place for it, or the thread keeps blocks of another heap.
 ///
 /// # Safety
 /// It is one of `heap`, and nobody uses it from now on.
+#[inline]
 pub(super) unsafe fn keep(heap: &'static Heap, block: *mut c_void) -> bool {
-    // SAFETY: by contract.
-    let length = unsafe { window::length_of(block) };
-    let index = (length - REST) / STEP - 1;
-    CACHE.with(|cache| {
-        let Some(bin) = cache.bins.get(index) else { return false };
-        if !cache.is_of(heap) {
-            if cache.has_ended.get() || END.try_with(|_| ()).is_err() {
+    CACHE.with(
+        #[inline]
+        |cache| {
+            // First: a heap that is left has no blocks with lengths, and has had its turn.
+            if !cache.is_of(heap) {
                 return false;
             }
-            cache.give_back();
-            cache.heap.set(Some((heap, heap.turn())));
-        }
-        let Bin { first, count } = bin.get();
-        if count == MOST {
+            // SAFETY: by contract.
+            let index = (unsafe { window::length_of(block) } - SHORTEST) / STEP;
+            let Some(bin) = cache.bins.get(index) else { return false };
+            let Bin { first, places } = bin.get();
+            if places == 0 {
+                return false;
+            }
+            let left: *mut Left = block.cast();
+            // SAFETY: the block is free, aligned, and at least as long as its head.
+            unsafe { (*left).next = first };
+            bin.set(Bin { first: left, places: places - 1 });
+            true
+        },
+    )
+}
+
+/// Has the thread keep blocks of `heap` from now on; false if it does already, or keeps none any more.
+pub(super) fn turn_to(heap: &'static Heap) -> bool {
+    CACHE.with(|cache| {
+        if cache.is_of(heap) || cache.has_ended.get() || END.try_with(|_| ()).is_err() {
             return false;
         }
-        let left: *mut Left = block.cast();
-        // SAFETY: the block is free, aligned, and at least as long as its head.
-        unsafe { (*left).next = first };
-        bin.set(Bin { first: left, count: count + 1 });
+        cache.give_back();
+        cache.heap.set(Some((heap, heap.turn())));
         true
     })
 }
 
 impl Cache {
+    #[inline]
     fn is_of(&self, heap: &'static Heap) -> bool {
         self.heap.get().is_some_and(|(own, turn)| ptr::eq(own, heap) && turn == heap.turn())
     }
@@ -107,8 +149,8 @@ impl Cache {
     /// Gives all blocks back to their heap, or forgets them if it was given back itself.
     fn give_back(&self) {
         let Some((heap, turn)) = self.heap.take() else { return };
-        let none = Bin { first: ptr::null_mut(), count: 0 };
-        let lists = self.bins.each_ref().map(|bin| bin.replace(none).first);
+        let lists: [_; LENGTHS] =
+            std::array::from_fn(|index| self.bins[index].replace(Bin::new(index)).first);
         if lists.iter().any(|list| !list.is_null()) {
             // SAFETY: the thread has kept them in that turn, and forgets them now.
             unsafe { heap.put_back_all(turn, lists) };

@@ -250,14 +250,17 @@ impl Heap {
     /// A block of at least `size` bytes, aligned for every type (`__STDCPP_DEFAULT_NEW_ALIGNMENT__`); null if malloc shall
     /// give it.
     pub(crate) fn allocate(&'static self, size: usize) -> *mut c_void {
-        self.allocate_up_to(LARGEST, size)
+        self.kept(size).unwrap_or_else(|| self.allocate_up_to(LARGEST, size))
     }
 
-    /// As [`Heap::allocate`], and malloc gives blocks of more than `largest` bytes.
+    /// A block that this thread has freed.
+    #[inline]
+    fn kept(&'static self, size: usize) -> Option<*mut c_void> {
+        cache::take(self, size)
+    }
+
+    /// A block that no thread has kept. malloc gives those of more than `largest` bytes.
     fn allocate_up_to(&'static self, largest: usize, size: usize) -> *mut c_void {
-        if let Some(block) = cache::take(self, size) {
-            return block;
-        }
         if size > largest {
             return ptr::null_mut();
         }
@@ -270,10 +273,8 @@ impl Heap {
     ///
     /// # Safety
     /// It is one of this heap, and nobody uses it from now on.
+    #[inline]
     unsafe fn free(&'static self, block: *mut c_void) {
-        if self.is_left.load(Ordering::Relaxed) {
-            return;
-        }
         // SAFETY: by contract.
         if !unsafe { cache::keep(self, block) } {
             // SAFETY: by contract.
@@ -281,11 +282,19 @@ impl Heap {
         }
     }
 
-    /// Frees a block that no thread keeps.
+    /// Frees a block that the thread does not keep as a matter of course.
     ///
     /// # Safety
     /// As for [`Heap::free`].
-    unsafe fn put_back(&self, block: *mut c_void) {
+    #[inline(never)]
+    unsafe fn put_back(&'static self, block: *mut c_void) {
+        if self.is_left.load(Ordering::Relaxed) {
+            return;
+        }
+        // SAFETY: by contract.
+        if cache::turn_to(self) && unsafe { cache::keep(self, block) } {
+            return;
+        }
         // SAFETY: by contract.
         if self.with(|blocks| unsafe { blocks.c_free(block.cast()) }).is_some() {
             return;

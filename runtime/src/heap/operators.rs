@@ -214,7 +214,17 @@ unsafe fn heap(context: usize) -> &'static Heap {
 /// Called through its thunk.
 unsafe extern "C-unwind" fn new(size: usize, context: usize) -> *mut c_void {
     // SAFETY: by contract.
-    match unsafe { heap(context) }.allocate(size) {
+    let heap = unsafe { heap(context) };
+    match heap.kept(size) {
+        Some(block) => block,
+        None => new_block(heap, size),
+    }
+}
+
+/// `operator new(size)` where the thread has kept no block.
+#[inline(never)]
+fn new_block(heap: &'static Heap, size: usize) -> *mut c_void {
+    match heap.allocate(size) {
         // SAFETY: the function has no precondition.
         block if block.is_null() => unsafe { original_new()(size) },
         block => block,
