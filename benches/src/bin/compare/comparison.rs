@@ -10,9 +10,6 @@ use crate::field::Field;
 use crate::measured::Measured;
 use crate::{Place, report};
 
-/// How many interpreters, threads and processes are compared.
-const COUNTS: [usize; 3] = [1, 2, 4];
-
 /// With `--require-speed`, at most this many times the rounds asked for: see [`is_decided`].
 const PATIENCE: usize = 6;
 
@@ -29,6 +26,9 @@ pub struct Options {
     /// How often everything is measured; medians are reported
     #[arg(long, default_value_t = 5)]
     rounds: usize,
+    /// How many interpreters, threads and processes are compared; the promises are about 1 and 2
+    #[arg(long, value_name = "N,…", value_delimiter = ',', default_values_t = [1, 2, 4])]
+    counts: Vec<usize>,
     /// Also write the figures to this file, as JSON
     #[arg(long)]
     json: Option<PathBuf>,
@@ -96,23 +96,23 @@ fn is_decided(measured: &[Measured], options: &Options) -> bool {
 fn start(options: &Options) -> Result<Field> {
     let mut field = Field::default();
     for isolated in [true, false] {
-        for count in COUNTS {
+        for &count in &options.counts {
             add_pool(&mut field, options, isolated, count)?;
         }
     }
-    let processes = (0..COUNTS[COUNTS.len() - 1])
+    let processes = (0..options.counts.iter().copied().max().unwrap_or_default())
         .map(|number| field.add(&format!("python process {number}"), &mut python(options)))
         .collect::<Result<Vec<_>>>()?;
     let most = processes.len().to_string();
     let prefork = field.add("prefork server", python(options).args(["--prefork", &most]))?;
-    for count in COUNTS {
+    for &count in &options.counts {
         let label = format!("{count} python process{}", if count == 1 { "" } else { "es" });
         field.line(label, "processes", count, processes[..count].to_vec(), 1);
     }
     // The same as for pools: the memory of the processes above must not include that of threads.
     let threaded = field.add("python process with threads", &mut python(options))?;
     field.line("1 python process, 2 threads", "process-threads", 2, vec![threaded], 2);
-    for count in COUNTS {
+    for &count in &options.counts {
         let label = format!("{count} prefork with gc.freeze");
         field.line(label, "prefork", count, vec![prefork], 1);
     }
@@ -131,9 +131,9 @@ fn add_pool(field: &mut Field, options: &Options, isolated: bool, count: usize) 
         // the pool of one; threads in that pool would make them look cheaper than they are.
         let name = "pool of 1, isolated, called by several threads";
         let contender = field.add(name, &mut pool(options, isolated, count)?)?;
-        for threads in &COUNTS[1..] {
+        for &threads in options.counts.iter().filter(|&&threads| threads > 1) {
             let label = format!("1 interpreter, {threads} threads");
-            field.line(label, "threads", *threads, vec![contender], *threads);
+            field.line(label, "threads", threads, vec![contender], threads);
         }
     }
     Ok(())

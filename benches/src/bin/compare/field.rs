@@ -16,8 +16,9 @@ pub struct Line {
     pub kind: &'static str,
     /// Their number.
     pub count: usize,
-    contenders: Vec<usize>,
-    threads: usize,
+    /// Which contenders work at the same time, and with how many threads each.
+    pub contenders: Vec<usize>,
+    pub threads: usize,
 }
 
 /// All contenders and lines.

@@ -45,6 +45,37 @@ const BESIDE: [(&str, Key, Key); 4] = [
     ("2 interpreters beside 2 prefork children, shared", ("shared", 2), ("prefork", 2)),
 ];
 
+/// What a call costs beside throughput, which says as much of a machine's other users as of the program. Promised in
+/// docs/specification.md: each of two interpreters does no more of it than each of two processes.
+struct Count {
+    name: &'static str,
+    of: fn(&Measured) -> Option<f64>,
+    /// So many times what processes do, and so much more, is the same.
+    times: f64,
+    more: f64,
+}
+
+const COUNTS: [Count; 3] = [
+    Count {
+        name: "millions of instructions",
+        of: Measured::instructions_m,
+        times: 1.01,
+        more: 0.0,
+    },
+    Count {
+        name: "switches of threads",
+        of: |one| Some(one.median(|samples| samples.for_each_call(samples.effort.switches))),
+        times: 1.0,
+        more: 0.5,
+    },
+    Count {
+        name: "page faults",
+        of: |one| Some(one.median(|samples| samples.for_each_call(samples.effort.faults))),
+        times: 1.0,
+        more: 0.5,
+    },
+];
+
 /// The whole result.
 #[derive(Debug, Serialize)]
 pub struct Report {
@@ -63,6 +94,7 @@ pub struct Report {
     /// not hold up.
     threads: f64,
     promises: Vec<Promise>,
+    bounds: Vec<Bound>,
     beside: Vec<Beside>,
     calls: usize,
     wrong: usize,
@@ -115,6 +147,17 @@ struct Promise {
     kept: bool,
 }
 
+/// One of [`COUNTS`], for each call.
+#[derive(Debug, Serialize)]
+struct Bound {
+    what: String,
+    measured: f64,
+    /// Of two processes.
+    processes: f64,
+    most: f64,
+    kept: bool,
+}
+
 impl Report {
     /// The promises are for two free cores. The same rounds measure what the machine really has to give: two separate
     /// processes share nothing but the machine. Rounds in which it had no second core to give are not judged. In the
@@ -161,6 +204,7 @@ impl Report {
             processes,
             threads,
             promises: promises.into(),
+            bounds: bounds(measured),
             beside: BESIDE.map(|(lines, of, to)| beside(lines, measured, of, to)).into(),
         }
     }
@@ -229,6 +273,12 @@ impl Report {
                 if *kept { "kept" } else { "NOT kept" }
             );
         }
+        for Bound { what, measured, processes, most, kept } in &self.bounds {
+            println!(
+                "{what}: {measured:.2}, of processes {processes:.2}, so at most {most:.2}: {}",
+                if *kept { "kept" } else { "NOT kept" }
+            );
+        }
         for Beside { lines, ratio, rounds } in self.beside.iter().filter(|beside| beside.rounds > 0)
         {
             println!("{lines}: {ratio:.2} (median of {rounds} rounds)");
@@ -242,6 +292,7 @@ impl Report {
     /// Whether every promise is kept.
     pub fn is_kept(&self) -> bool {
         self.promises.iter().all(|promise| promise.kept)
+            && self.bounds.iter().all(|bound| bound.kept)
     }
 
     /// The reasons for which the run fails.
@@ -265,8 +316,27 @@ impl Report {
                 )
             }));
         }
+        if require_speed {
+            let broken = self.bounds.iter().filter(|bound| !bound.kept);
+            failures.extend(broken.map(|Bound { what, measured, most, .. }| {
+                format!("{what}: {measured:.2}, at most {most:.2} wanted")
+            }));
+        }
         failures
     }
+}
+
+/// What two interpreters of each policy do for a call. What a machine does not count has no bound.
+fn bounds(measured: &[Measured]) -> Vec<Bound> {
+    let of = |kind, count: &Count| {
+        let value = |kind| (count.of)(find(measured, MODEL, (kind, 2))?);
+        let (own, processes) = (value(kind)?, value("processes")?);
+        let most = count.times * processes + count.more;
+        let what = format!("{} a call, 2 interpreters, {kind}", count.name);
+        Some(Bound { what, measured: own, processes, most, kept: own <= most })
+    };
+    let kinds = ["isolated", "shared"];
+    kinds.iter().flat_map(|kind| COUNTS.iter().filter_map(|count| of(kind, count))).collect()
 }
 
 /// Whether a promise depends on it: either it is a line of the promise, or it measures the machine.
@@ -314,5 +384,41 @@ fn row(one: &Measured, all: &[Measured]) -> Row {
         rounds: one.rounds.iter().map(Samples::throughput).collect(),
         calls: one.calls(),
         wrong: one.wrong(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::field::Line;
+    use hydrozoa_measure::effort::Effort;
+
+    /// Two workers of a kind with ten calls.
+    fn two(kind: &'static str, effort: Effort) -> Measured {
+        let line = Line { label: kind.to_owned(), kind, count: 2, contenders: vec![], threads: 2 };
+        let samples = Samples { latencies_us: vec![1.0; 10], effort, ..Samples::default() };
+        Measured { rounds: vec![samples], ..Measured::new(MODEL, &line) }
+    }
+
+    #[test]
+    fn two_interpreters_may_do_what_two_processes_do() {
+        let effort = |instructions, switches, faults| Effort {
+            instructions,
+            switches,
+            faults,
+            ..Effort::default()
+        };
+        let measured = [
+            two("processes", effort(Some(100_000_000), 10, 0)),
+            two("isolated", effort(Some(100_900_000), 14, 4)),
+            two("shared", effort(Some(101_100_000), 16, 6)),
+        ];
+        let kept: Vec<bool> = bounds(&measured).iter().map(|bound| bound.kept).collect();
+        assert_eq!(kept, [true, true, true, false, false, false]);
+        // Without counters there is no bound of instructions.
+        let uncounted = ["processes", "isolated"].map(|kind| two(kind, effort(None, 0, 0)));
+        let names: Vec<String> = bounds(&uncounted).into_iter().map(|bound| bound.what).collect();
+        let expected = ["switches of threads", "page faults"];
+        assert_eq!(names, expected.map(|name| format!("{name} a call, 2 interpreters, isolated")));
     }
 }
