@@ -5,7 +5,8 @@
 
 Orders are lines of JSON on stdin: "grow" starts a worker and waits for its first output, which is answered by
 {"cpu_seconds": S}. {"serve": {"seconds": S, "callers": N}} has N threads call the workers in turn, which is answered by
-{"latencies_us": [...], "wrong": N, "seconds": S}. Latencies are what a caller sees: those of a worker's pipe are included.
+{"latencies_us": [...], "wrong": N, "seconds": S}. "each" calls each worker once, and is answered likewise. Latencies are what a
+caller sees: those of a worker's pipe are included.
 """
 
 import argparse
@@ -115,6 +116,16 @@ def serve(workers, seconds, callers):
     return {"latencies_us": latencies, "wrong": len(wrong), "seconds": time.perf_counter() - begin}
 
 
+def each(workers):
+    latencies, wrong, begin = [], 0, time.perf_counter()
+    for index, worker in enumerate(workers):
+        start = time.perf_counter()
+        right, _ = worker.call(index)
+        latencies.append((time.perf_counter() - start) * 1e6)
+        wrong += not right
+    return {"latencies_us": latencies, "wrong": wrong, "seconds": time.perf_counter() - begin}
+
+
 def grow(workers, start):
     workers.append(Worker(start))
     right, cpu_seconds = workers[-1].call(0)
@@ -146,7 +157,10 @@ def main():
     print(json.dumps({"ready": os.getpid()}), flush=True)
     for line in sys.stdin:
         order = json.loads(line)
-        answer = grow(workers, start) if order == "grow" else serve(workers, **order["serve"])
+        if order == "grow":
+            answer = grow(workers, start)
+        else:
+            answer = each(workers) if order == "each" else serve(workers, **order["serve"])
         print(json.dumps(answer), flush=True)
 
 

@@ -1,5 +1,6 @@
 //! `cargo xtask density`: how many workers with torch serve a model in a given amount of memory, and what each costs.
 
+mod bare;
 mod page;
 
 use std::path::{Path, PathBuf};
@@ -15,6 +16,9 @@ use crate::{demo, workspace};
 pub struct Arguments {
     #[command(flatten)]
     environment: environment::Arguments,
+    /// Instead: workers without any package, on each CPython: interpreters, sub-interpreters, prefork, processes
+    #[arg(long)]
+    bare: bool,
     /// Write every measurement to this file, as CSV
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
@@ -24,7 +28,7 @@ pub struct Arguments {
     /// Measure nothing: read what an earlier run has written
     #[arg(long, value_name = "FILE", requires = "page", conflicts_with = "csv")]
     from: Option<PathBuf>,
-    /// Options of `compare density`, after `--`: limits, contenders, seconds, rounds
+    /// Options of `compare density`, after `--`: limits, contenders, seconds, rounds; or of `compare bare`: workers
     #[arg(last = true, value_name = "OPTION")]
     options: Vec<String>,
 }
@@ -32,19 +36,28 @@ pub struct Arguments {
 /// Sets up, exports the model and compares. Needs the right to make control groups. Returns an error if an output differs.
 pub fn run(arguments: &Arguments) -> Result<()> {
     let docs = workspace::root().join("docs");
-    let kept = docs.join("performance/density.csv");
+    let name = if arguments.bare { "bare.csv" } else { "density.csv" };
+    let kept = docs.join("performance").join(name);
     let written = match (&arguments.from, &arguments.csv) {
         (Some(path), _) => path.clone(),
         (None, csv) => {
-            let scratch = workspace::target()?.join("density.csv");
+            let scratch = workspace::target()?.join(name);
             let path = csv.as_ref().unwrap_or(&scratch);
-            measure(arguments, path)?;
+            if arguments.bare {
+                bare::measure(path, &arguments.options)?;
+            } else {
+                measure(arguments, path)?;
+            }
             path.clone()
         }
     };
     if arguments.page {
-        let rows = page::read(&written)?;
-        page::write(&docs.join("performance.md"), &rows)?;
+        let page = docs.join("performance.md");
+        if arguments.bare {
+            bare::write(&page, &bare::read(&written)?)?;
+        } else {
+            page::write(&page, &page::read(&written)?)?;
+        }
         if written.canonicalize().ok() != kept.canonicalize().ok() {
             std::fs::copy(&written, &kept)
                 .with_context(|| format!("writing {}", kept.display()))?;

@@ -25,6 +25,10 @@ pub struct Row {
     throughput: f64,
     p99_ms: f64,
     free_p99_ms: f64,
+    #[serde(default)]
+    warm_ms: Option<f64>,
+    #[serde(default)]
+    idle_ms: Option<f64>,
     wrong: usize,
     stop: String,
 }
@@ -57,8 +61,8 @@ fn text(rows: &[Row]) -> String {
     let machine = rows.first().map_or("", |row| &row.machine);
     let mut text = format!(
         "Measured on {machine}.\n\n\
-         | limit | workers | served | started | MiB of the first | of a further one | page cache, MiB | start, s of a processor | calls/s | stops because |\n\
-         |---|---|---:|---:|---:|---:|---:|---:|---:|---|\n"
+         | limit | workers | served | started | MiB of the first | of a further one | page cache, MiB | start, s of a processor | calls/s | first call after idleness, ms (before) | stops because |\n\
+         |---|---|---:|---:|---:|---:|---:|---:|---:|---:|---|\n"
     );
     for run in runs(rows) {
         text.push_str(&line(run));
@@ -83,8 +87,10 @@ fn line(run: &[Row]) -> String {
         values.sort_by(f64::total_cmp);
         values.get(values.len() / 2).map_or("-".to_owned(), |value| number_text(*value))
     };
+    let idle =
+        run.iter().find_map(|row| Some(format!("{:.0} ({:.0})", row.idle_ms?, row.warm_ms?)));
     format!(
-        "| {} GiB | {} | {} | {} | {:.0} | {further} | {:.0} | {} | {} | {} |\n",
+        "| {} GiB | {} | {} | {} | {:.0} | {further} | {:.0} | {} | {} | {} | {} |\n",
         first.limit_gib,
         first.contender,
         served.unwrap_or_default(),
@@ -93,6 +99,7 @@ fn line(run: &[Row]) -> String {
         last.files_mib,
         middle(|row| row.start_cpu_seconds),
         middle(|row| row.throughput),
+        idle.as_deref().unwrap_or("-"),
         last.stop
     )
 }

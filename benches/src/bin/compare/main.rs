@@ -1,5 +1,6 @@
 //! Compares interpreters with threads, processes and prefork, on the same work in the same run.
 
+mod bare;
 mod comparison;
 mod control;
 mod density;
@@ -51,6 +52,10 @@ enum Role {
     Density(density::Options),
     /// Is one contender of `density`: a pool that grows
     DensityPool(density::PoolOptions),
+    /// What workers without any package take: interpreters, sub-interpreters, processes, prefork children
+    Bare(bare::Options),
+    /// Is one contender of `bare`: a pool that grows
+    BarePool(bare::PoolOptions),
     /// Interpreters beside processes on a GPU: the device's memory, throughput and right results
     Gpu(gpu::Options),
     /// Loads large weights: time beside stock, memory of many interpreters and of a second process
@@ -98,6 +103,8 @@ fn run(role: Role) -> anyhow::Result<()> {
         Role::Control(options) => control::run(&options),
         Role::Density(options) => density::run(&options),
         Role::DensityPool(options) => density::run_pool(&options),
+        Role::Bare(options) => bare::run(&options),
+        Role::BarePool(options) => bare::run_pool(&options),
         Role::Gpu(options) => gpu::run(&options),
         Role::Weights(options) => weights::run(&options),
         Role::Workloads(options) => workloads::run(&options),

@@ -88,6 +88,22 @@ impl Group {
         Ok(Footprint { anonymous: value(anonymous)?, files: value(files)? })
     }
 
+    /// Takes all pages of the group that can be had again from files, as the kernel does in time with those that nobody uses
+    /// while others need memory. False if this kernel cannot be asked for it (`memory.reclaim`, Linux 5.19).
+    pub fn reclaim(&self) -> Result<bool> {
+        let (name, amount) = if self.is_v2 {
+            ("memory.reclaim", self.read("memory.current")?)
+        } else {
+            ("memory.force_empty", "0".to_owned())
+        };
+        if !self.folder.join(name).exists() {
+            return Ok(false);
+        }
+        // Anonymous pages have no place to go, so that the kernel says that it could not take all.
+        let _ = fs::write(self.folder.join(name), amount.trim());
+        Ok(true)
+    }
+
     /// How many processes the kernel has killed for want of memory.
     pub fn kills(&self) -> Result<u64> {
         let text = self.read(if self.is_v2 { "memory.events" } else { "memory.oom_control" })?;

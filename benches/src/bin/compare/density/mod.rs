@@ -32,6 +32,9 @@ const SLOWER: f64 = 1.2;
 /// So many numbers of workers in a row that are not served end a run.
 const PATIENCE: usize = 4;
 
+/// With so many workers the first call after idleness is measured.
+const IDLE_AT: usize = 4;
+
 /// The model that is served.
 const MODEL: &str = "mobilenet_v3_small";
 
@@ -186,13 +189,15 @@ impl Run<'_> {
             }
             other.push(free.serve(self.options.seconds, self.options.callers)?);
         }
-        Ok(Ok(self.row(
-            workers + count,
-            &grown,
-            [before, after, limited.footprint()?],
-            &own,
-            &other,
-        )))
+        let footprints = [before, after, limited.footprint()?];
+        let mut row = self.row(workers + count, &grown, footprints, &own, &other);
+        if row.workers == IDLE_AT {
+            match limited.idle() {
+                Ok(samples) => row.note_idle(samples),
+                Err(error) => return Ok(Err(limited.end(&error))),
+            }
+        }
+        Ok(Ok(row))
     }
 
     fn row(
@@ -225,6 +230,8 @@ impl Run<'_> {
             free_throughput: middle(other, Samples::throughput),
             free_p99_ms: middle(other, p99),
             wrong: own.iter().chain(other).map(|samples| samples.wrong).sum(),
+            warm_ms: None,
+            idle_ms: None,
             stop: String::new(),
         }
     }

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{BufRead, Write};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use hydrozoa::package::Package;
@@ -57,6 +57,7 @@ pub fn run(options: &Options) -> Result<()> {
             Order::Serve { seconds, callers } => {
                 answer(&mut output, &server.serve(seconds, callers)?)?
             }
+            Order::Each => answer(&mut output, &server.each()?)?,
         }
     }
     Ok(())
@@ -120,6 +121,17 @@ impl<'a> Server<'a> {
                 self.call(&interpreters[index % interpreters.len()], index)
             })
         })?)
+    }
+
+    fn each(&self) -> Result<Samples> {
+        let (mut samples, begin) = (Samples::default(), Instant::now());
+        for (index, interpreter) in self.pool.interpreters().iter().enumerate() {
+            let start = Instant::now();
+            let is_right = self.call(interpreter, index)?;
+            samples.record(start.elapsed(), is_right);
+        }
+        samples.seconds = begin.elapsed().as_secs_f64();
+        Ok(samples)
     }
 
     /// Whether the output is right.

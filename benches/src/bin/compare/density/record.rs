@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::Path;
 
 use anyhow::{Context, Result};
+use hydrozoa_measure::samples::Samples;
 use serde::Serialize;
 
 /// Medians over the rounds.
@@ -28,10 +29,29 @@ pub struct Row {
     /// The same without a limit.
     pub free_throughput: f64,
     pub free_p99_ms: f64,
+    /// The median latency of one call of each worker, and of the first call after the kernel has taken what it takes of idle
+    /// ones. For one number of workers; nothing for others.
+    pub warm_ms: Option<f64>,
+    pub idle_ms: Option<f64>,
     /// Outputs that differ from plain python's.
     pub wrong: usize,
     /// Why a contender got no further worker, in its last row.
     pub stop: String,
+}
+
+impl Row {
+    /// Calls of each worker before and after the kernel has taken what it can.
+    pub fn note_idle(&mut self, samples: Option<[Samples; 2]>) {
+        let Some([warm, idle]) = samples else {
+            eprintln!(
+                "  this kernel cannot be asked for the memory of a group: no first call after idleness"
+            );
+            return;
+        };
+        self.warm_ms = Some(warm.latency_ms(0.5));
+        self.idle_ms = Some(idle.latency_ms(0.5));
+        self.wrong += warm.wrong + idle.wrong;
+    }
 }
 
 impl fmt::Display for Row {
@@ -45,7 +65,13 @@ impl fmt::Display for Row {
             self.throughput,
             self.p99_ms,
             self.free_p99_ms
-        )
+        )?;
+        match (self.warm_ms, self.idle_ms) {
+            (Some(warm), Some(idle)) => {
+                write!(formatter, "; first call after idleness {idle:.1} ms ({warm:.1} before)")
+            }
+            _ => Ok(()),
+        }
     }
 }
 

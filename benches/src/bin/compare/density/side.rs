@@ -18,6 +18,8 @@ pub enum Order {
     Grow,
     /// Call the workers in turn.
     Serve { seconds: f64, callers: usize },
+    /// Call each worker once, one after the other.
+    Each,
 }
 
 /// The answer to [`Order::Grow`].
@@ -58,8 +60,21 @@ impl Side {
     }
 
     pub fn serve(&mut self, seconds: f64, callers: usize) -> Result<Samples> {
-        let answer =
-            self.contender.ask(&serde_json::to_string(&Order::Serve { seconds, callers })?)?;
+        self.samples(&Order::Serve { seconds, callers })
+    }
+
+    /// Calls each worker once, and once more after everything was taken that the kernel takes from those who have been idle
+    /// for long. Nothing if this kernel cannot be asked for that.
+    pub fn idle(&mut self) -> Result<Option<[Samples; 2]>> {
+        let warm = self.samples(&Order::Each)?;
+        if !self.group.reclaim()? {
+            return Ok(None);
+        }
+        Ok(Some([warm, self.samples(&Order::Each)?]))
+    }
+
+    fn samples(&mut self, order: &Order) -> Result<Samples> {
+        let answer = self.contender.ask(&serde_json::to_string(order)?)?;
         serde_json::from_str(&answer).context(answer)
     }
 

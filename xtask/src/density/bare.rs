@@ -1,0 +1,89 @@
+//! `cargo xtask density --bare`: what workers without any package take, on each CPython of the machine.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use serde::Deserialize;
+
+use crate::plot::number_text;
+use crate::pythons::Pythons;
+use crate::venv::Venv;
+use crate::{section, workspace};
+
+/// A line of the file that `compare bare` writes.
+#[derive(Debug, Clone, Default, Deserialize)]
+pub struct Row {
+    machine: String,
+    python: String,
+    contender: String,
+    workers: usize,
+    first_mib: f64,
+    further_mib: f64,
+    start_ms: f64,
+}
+
+/// Measures, and writes the figures to a file.
+pub fn measure(csv: &Path, options: &[String]) -> Result<()> {
+    let compare = workspace::build("hydrozoa-benches", "compare")?;
+    // In cargo's target folder, which is on a disk.
+    let settle_in = workspace::target()?.join("bare");
+    let mut pythons = Vec::new();
+    for python in Pythons::of_machine(None).all() {
+        // Without what a machine's own Python imports at its start (.pth files).
+        let venv = Venv::open(python, &settle_in.join(format!("cp3{}", python.minor)), false)?;
+        pythons.push(venv.root().join("bin/python").to_string_lossy().into_owned());
+    }
+    let mut command = Command::new(compare);
+    command.arg("bare").arg("--python").arg(pythons.join(","));
+    command.arg("--worker").arg(workspace::root().join("benches/python/bare.py"));
+    command.arg("--settle-in").arg(settle_in).arg("--csv").arg(csv);
+    let status = command.args(options).status().context("starting the comparison")?;
+    ensure!(status.success(), "the comparison failed");
+    Ok(())
+}
+
+/// The measurements of a file.
+pub fn read(path: &Path) -> Result<Vec<Row>> {
+    let reader = csv::Reader::from_path(path);
+    let rows = reader.with_context(|| format!("reading {}", path.display()))?.into_deserialize();
+    rows.collect::<csv::Result<_>>().with_context(|| path.display().to_string())
+}
+
+/// Writes the page's table.
+pub fn write(page: &Path, rows: &[Row]) -> Result<()> {
+    section::write(page, "density --bare", |_| text(rows))
+}
+
+fn text(rows: &[Row]) -> String {
+    let (machine, workers) = rows.first().map_or(("", 0), |row| (&row.machine, row.workers));
+    let mut text = format!(
+        "{workers} workers of each kind, measured on {machine}.\n\n\
+         | CPython | workers | MiB of the first | of a further one | ms until a further one has worked |\n\
+         |---|---|---:|---:|---:|\n"
+    );
+    for Row { python, contender, first_mib, further_mib, start_ms, .. } in rows {
+        let [first, further, start] =
+            [first_mib, further_mib, start_ms].map(|value| number_text(*value));
+        text.push_str(&format!("| {python} | {contender} | {first} | {further} | {start} |\n"));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn the_page_has_the_table_of_the_measurements_beside_it() {
+        let docs = workspace::root().join("docs");
+        let rows = read(&docs.join("performance/bare.csv")).expect("measurements");
+        let page = fs::read_to_string(docs.join("performance.md")).expect("the page");
+        let made = section::replaced(&page, "density --bare", |_| text(&rows)).expect("its marks");
+        assert!(
+            page == made,
+            "`cargo xtask density --bare --from docs/performance/bare.csv --page` writes it"
+        );
+    }
+}
