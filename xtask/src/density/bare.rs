@@ -28,12 +28,14 @@ pub fn measure(csv: &Path, options: &[String]) -> Result<()> {
     let compare = workspace::build("hydrozoa-benches", "compare")?;
     // In cargo's target folder, which is on a disk.
     let settle_in = workspace::target()?.join("bare");
-    let mut pythons = Vec::new();
-    for python in Pythons::of_machine(None).all() {
-        // Without what a machine's own Python imports at its start (.pth files).
-        let venv = Venv::open(python, &settle_in.join(format!("cp3{}", python.minor)), false)?;
-        pythons.push(venv.root().join("bin/python").to_string_lossy().into_owned());
-    }
+    // Without what a machine's own Python imports at its start (.pth files).
+    let venvs = Pythons::of_machine(None)
+        .all()
+        .iter()
+        .map(|python| Venv::open(python, &settle_in.join(format!("cp3{}", python.minor)), false))
+        .collect::<Result<Vec<_>>>()?;
+    let python = |venv: &Venv| venv.root().join("bin/python").to_string_lossy().into_owned();
+    let pythons: Vec<_> = venvs.iter().map(python).collect();
     let mut command = Command::new(compare);
     command.arg("bare").arg("--python").arg(pythons.join(","));
     command.arg("--worker").arg(workspace::root().join("benches/python/bare.py"));
