@@ -5,7 +5,7 @@
     bare.py processes            a new process for each worker
 
 Each line on stdin starts a worker and waits until it has run WORK. It is answered by {"processes": [PID, ...]}: those whose
-memory the workers take. hydrozoa's contender runs WORK too.
+memory the workers take. Hydrozoa's contender runs WORK too.
 """
 
 import gc
@@ -14,7 +14,7 @@ import os
 import subprocess
 import sys
 
-# `threading` too: every program that serves has it, and so has each of Hydrozoa's interpreters.
+# `threading` too: every program that serves has it.
 WORK = "import threading\nassert sum(range(100)) == 4950"
 
 

@@ -250,7 +250,7 @@ impl Heap {
     /// A block of at least `size` bytes, aligned for every type (`__STDCPP_DEFAULT_NEW_ALIGNMENT__`); null if malloc shall
     /// give it.
     pub(crate) fn allocate(&'static self, size: usize) -> *mut c_void {
-        self.kept(size).unwrap_or_else(|| self.allocate_up_to(LARGEST, size))
+        self.allocate_up_to(LARGEST, size)
     }
 
     /// A block that this thread has freed.
@@ -259,8 +259,13 @@ impl Heap {
         cache::take(self, size)
     }
 
-    /// A block that no thread has kept. malloc gives those of more than `largest` bytes.
+    /// As [`Heap::allocate`], and malloc gives blocks of more than `largest` bytes.
     fn allocate_up_to(&'static self, largest: usize, size: usize) -> *mut c_void {
+        self.kept(size).unwrap_or_else(|| self.new_block(largest, size))
+    }
+
+    /// A block that no thread has kept.
+    fn new_block(&self, largest: usize, size: usize) -> *mut c_void {
         if size > largest {
             return ptr::null_mut();
         }

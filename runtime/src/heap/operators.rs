@@ -17,7 +17,7 @@
 //! - `malloc` of libtorch_cpu: MKL's buffers of a thread, which it frees when a program asks for that, and texts of cpuinfo.
 //!   Storages of tensors and oneDNN's memory come from `posix_memalign`.
 
-use super::{Heap, LARGEST_KEPT};
+use super::{Heap, LARGEST, LARGEST_KEPT};
 use hydrozoa_loader::Interposition;
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr;
@@ -224,7 +224,7 @@ unsafe extern "C-unwind" fn new(size: usize, context: usize) -> *mut c_void {
 /// `operator new(size)` where the thread has kept no block.
 #[inline(never)]
 fn new_block(heap: &'static Heap, size: usize) -> *mut c_void {
-    match heap.allocate(size) {
+    match heap.new_block(LARGEST, size) {
         // SAFETY: the function has no precondition.
         block if block.is_null() => unsafe { original_new()(size) },
         block => block,

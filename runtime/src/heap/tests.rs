@@ -48,6 +48,35 @@ fn blocks_are_told_by_their_addresses_and_keep_their_bytes() {
 }
 
 #[test]
+fn a_block_that_a_thread_has_kept_is_given_to_those_that_fit_into_it() {
+    let heap = heap();
+    for size in 0..700 {
+        let block = heap.allocate(size);
+        // SAFETY: a block of the heap.
+        let length = unsafe { window::length_of(block) };
+        // SAFETY: as above; it is freed once.
+        unsafe { heap.free(block) };
+        // The longest that a thread keeps has 520 bytes.
+        assert_eq!(heap.kept(length), (length <= 520).then_some(block), "{size}");
+        if length <= 520 {
+            // SAFETY: as above.
+            unsafe { heap.free(block) };
+            assert_ne!(heap.kept(length + 1), Some(block), "{size}");
+        }
+    }
+    // Many of one length: each block is given once, whether the thread has kept it or not.
+    for _ in 0..2 {
+        let mut blocks: Vec<_> = (0..1000).map(|_| heap.allocate(40)).collect();
+        blocks.sort_unstable();
+        assert!(blocks.windows(2).all(|pair| pair[0] < pair[1]));
+        // SAFETY: as above.
+        blocks.into_iter().for_each(|block| unsafe { heap.free(block) });
+    }
+    // SAFETY: nobody has blocks of it.
+    unsafe { heap.give_back() };
+}
+
+#[test]
 fn the_text_of_a_string_lies_in_the_heap_and_doubles_when_it_grows() {
     let heap = heap();
     let context = ptr::from_ref(heap).expose_provenance();

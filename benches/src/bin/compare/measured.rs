@@ -42,6 +42,16 @@ impl Measured {
         Some(median(&self.rounds.iter().map(each).collect::<Option<Vec<_>>>()?))
     }
 
+    /// Switches of threads for each call.
+    pub fn switches(&self) -> f64 {
+        self.median(|samples| samples.for_each_call(samples.effort.switches))
+    }
+
+    /// Page faults for each call.
+    pub fn faults(&self) -> f64 {
+        self.median(|samples| samples.for_each_call(samples.effort.faults))
+    }
+
     pub fn calls(&self) -> usize {
         self.rounds.iter().map(|samples| samples.latencies_us.len()).sum()
     }

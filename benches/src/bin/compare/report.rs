@@ -47,7 +47,7 @@ const BESIDE: [(&str, Key, Key); 4] = [
 
 /// What a call costs beside throughput, which says as much of a machine's other users as of the program. Promised in
 /// docs/specification.md: each of two interpreters does no more of it than each of two processes.
-struct Count {
+struct Cost {
     name: &'static str,
     of: fn(&Measured) -> Option<f64>,
     /// So many times what processes do, and so much more, is the same.
@@ -55,25 +55,10 @@ struct Count {
     more: f64,
 }
 
-const COUNTS: [Count; 3] = [
-    Count {
-        name: "millions of instructions",
-        of: Measured::instructions_m,
-        times: 1.01,
-        more: 0.0,
-    },
-    Count {
-        name: "switches of threads",
-        of: |one| Some(one.median(|samples| samples.for_each_call(samples.effort.switches))),
-        times: 1.0,
-        more: 0.5,
-    },
-    Count {
-        name: "page faults",
-        of: |one| Some(one.median(|samples| samples.for_each_call(samples.effort.faults))),
-        times: 1.0,
-        more: 0.5,
-    },
+const COSTS: [Cost; 3] = [
+    Cost { name: "millions of instructions", of: Measured::instructions_m, times: 1.01, more: 0.0 },
+    Cost { name: "switches of threads", of: |one| Some(one.switches()), times: 1.0, more: 0.5 },
+    Cost { name: "page faults", of: |one| Some(one.faults()), times: 1.0, more: 0.5 },
 ];
 
 /// The whole result.
@@ -147,7 +132,7 @@ struct Promise {
     kept: bool,
 }
 
-/// One of [`COUNTS`], for each call.
+/// One of [`COSTS`], for each call.
 #[derive(Debug, Serialize)]
 struct Bound {
     what: String,
@@ -328,15 +313,15 @@ impl Report {
 
 /// What two interpreters of each policy do for a call. What a machine does not count has no bound.
 fn bounds(measured: &[Measured]) -> Vec<Bound> {
-    let of = |kind, count: &Count| {
-        let value = |kind| (count.of)(find(measured, MODEL, (kind, 2))?);
+    let of = |kind, cost: &Cost| {
+        let value = |kind| (cost.of)(find(measured, MODEL, (kind, 2))?);
         let (own, processes) = (value(kind)?, value("processes")?);
-        let most = count.times * processes + count.more;
-        let what = format!("{} a call, 2 interpreters, {kind}", count.name);
+        let most = cost.times * processes + cost.more;
+        let what = format!("{} a call, 2 interpreters, {kind}", cost.name);
         Some(Bound { what, measured: own, processes, most, kept: own <= most })
     };
     let kinds = ["isolated", "shared"];
-    kinds.iter().flat_map(|kind| COUNTS.iter().filter_map(|count| of(kind, count))).collect()
+    kinds.iter().flat_map(|kind| COSTS.iter().filter_map(|cost| of(kind, cost))).collect()
 }
 
 /// Whether a promise depends on it: either it is a line of the promise, or it measures the machine.
@@ -379,8 +364,8 @@ fn row(one: &Measured, all: &[Measured]) -> Row {
         first_mib: first,
         further_mib: further,
         instructions_m: one.instructions_m(),
-        switches: one.median(|samples| samples.for_each_call(samples.effort.switches)),
-        faults: one.median(|samples| samples.for_each_call(samples.effort.faults)),
+        switches: one.switches(),
+        faults: one.faults(),
         rounds: one.rounds.iter().map(Samples::throughput).collect(),
         calls: one.calls(),
         wrong: one.wrong(),

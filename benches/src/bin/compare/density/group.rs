@@ -3,6 +3,7 @@
 //! Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/memory.rst of the kernel have the files that are used here.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -99,9 +100,14 @@ impl Group {
         if !self.folder.join(name).exists() {
             return Ok(false);
         }
-        // Anonymous pages have no place to go, so that the kernel says that it could not take all.
-        let _ = fs::write(self.folder.join(name), amount.trim());
-        Ok(true)
+        let path = self.folder.join(name);
+        match fs::write(&path, amount.trim()) {
+            // Anonymous pages have no place to go, so that version 2 says that it could not take all.
+            Err(error) if error.kind() != ErrorKind::WouldBlock => {
+                Err(error).with_context(|| format!("writing to {}", path.display()))
+            }
+            _ => Ok(true),
+        }
     }
 
     /// How many processes the kernel has killed for want of memory.
