@@ -21,6 +21,7 @@ mod libtest;
 mod limited;
 mod linked;
 mod lock;
+mod measurements;
 mod models;
 mod package;
 mod page;

@@ -6,14 +6,15 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 
+use super::Arguments;
 use crate::plot::number_text;
 use crate::pythons::Pythons;
 use crate::venv::Venv;
-use crate::{section, workspace};
+use crate::{measurements, section, workspace};
 
 /// A line of the file that `compare bare` writes.
 #[derive(Debug, Clone, Default, Deserialize)]
-pub struct Row {
+struct Row {
     machine: String,
     python: String,
     contender: String,
@@ -24,7 +25,7 @@ pub struct Row {
 }
 
 /// Measures, and writes the figures to a file.
-pub fn measure(csv: &Path, options: &[String]) -> Result<()> {
+pub fn measure(arguments: &Arguments, csv: &Path) -> Result<()> {
     let compare = workspace::build("hydrozoa-benches", "compare")?;
     // In cargo's target folder, which is on a disk.
     let settle_in = workspace::target()?.join("bare");
@@ -40,21 +41,15 @@ pub fn measure(csv: &Path, options: &[String]) -> Result<()> {
     command.arg("bare").arg("--python").arg(pythons.join(","));
     command.arg("--worker").arg(workspace::root().join("benches/python/bare.py"));
     command.arg("--settle-in").arg(settle_in).arg("--csv").arg(csv);
-    let status = command.args(options).status().context("starting the comparison")?;
+    let status = command.args(&arguments.options).status().context("starting the comparison")?;
     ensure!(status.success(), "the comparison failed");
     Ok(())
 }
 
-/// The measurements of a file.
-pub fn read(path: &Path) -> Result<Vec<Row>> {
-    let reader = csv::Reader::from_path(path);
-    let rows = reader.with_context(|| format!("reading {}", path.display()))?.into_deserialize();
-    rows.collect::<csv::Result<_>>().with_context(|| path.display().to_string())
-}
-
-/// Writes the page's table.
-pub fn write(page: &Path, rows: &[Row]) -> Result<()> {
-    section::write(page, "density --bare", |_| text(rows))
+/// Writes the page's table from the figures of a file.
+pub fn write(page: &Path, csv: &Path) -> Result<()> {
+    let rows = measurements::read(csv)?;
+    section::write(page, "density --bare", |_| text(&rows))
 }
 
 fn text(rows: &[Row]) -> String {
@@ -80,7 +75,8 @@ mod tests {
     #[test]
     fn the_page_has_the_table_of_the_measurements_beside_it() {
         let docs = workspace::root().join("docs");
-        let rows = read(&docs.join("performance/bare.csv")).expect("measurements");
+        let rows: Vec<Row> =
+            measurements::read(&docs.join("performance/bare.csv")).expect("measurements");
         let page = fs::read_to_string(docs.join("performance.md")).expect("the page");
         let made = section::replaced(&page, "density --bare", |_| text(&rows)).expect("its marks");
         assert!(

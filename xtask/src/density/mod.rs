@@ -33,31 +33,33 @@ pub struct Arguments {
     options: Vec<String>,
 }
 
-/// Sets up, exports the model and compares. Needs the right to make control groups. Returns an error if an output differs.
+/// What is measured and written: the name of the file that is kept beside the page, and how both are made.
+struct Part {
+    kept: &'static str,
+    measure: fn(&Arguments, &Path) -> Result<()>,
+    write: fn(&Path, &Path) -> Result<()>,
+}
+
+const SERVED: Part = Part { kept: "density.csv", measure, write: page::write };
+const BARE: Part = Part { kept: "bare.csv", measure: bare::measure, write: bare::write };
+
+/// Measures, unless an earlier run's measurements are named, and writes the page if that is asked. Returns an error if an output
+/// differs.
 pub fn run(arguments: &Arguments) -> Result<()> {
-    let docs = workspace::root().join("docs");
-    let name = if arguments.bare { "bare.csv" } else { "density.csv" };
-    let kept = docs.join("performance").join(name);
+    let part = if arguments.bare { BARE } else { SERVED };
     let written = match (&arguments.from, &arguments.csv) {
         (Some(path), _) => path.clone(),
         (None, csv) => {
-            let scratch = workspace::target()?.join(name);
+            let scratch = workspace::target()?.join(part.kept);
             let path = csv.as_ref().unwrap_or(&scratch);
-            if arguments.bare {
-                bare::measure(path, &arguments.options)?;
-            } else {
-                measure(arguments, path)?;
-            }
+            (part.measure)(arguments, path)?;
             path.clone()
         }
     };
     if arguments.page {
-        let page = docs.join("performance.md");
-        if arguments.bare {
-            bare::write(&page, &bare::read(&written)?)?;
-        } else {
-            page::write(&page, &page::read(&written)?)?;
-        }
+        let docs = workspace::root().join("docs");
+        let kept = docs.join("performance").join(part.kept);
+        (part.write)(&docs.join("performance.md"), &written)?;
         if written.canonicalize().ok() != kept.canonicalize().ok() {
             std::fs::copy(&written, &kept)
                 .with_context(|| format!("writing {}", kept.display()))?;
@@ -66,6 +68,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
+/// Sets up, exports the model and compares. Needs the right to make control groups.
 fn measure(arguments: &Arguments, csv: &Path) -> Result<()> {
     let environment = Environment::prepare(&arguments.environment)?;
     let compare = workspace::build("hydrozoa-benches", "compare")?;

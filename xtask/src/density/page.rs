@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use serde::Deserialize;
 
 use crate::plot::{Lines, number_text};
-use crate::section;
+use crate::{measurements, section};
 
 /// At most this many times the latency without a limit, for a number of workers that is served. `SLOWER` in
 /// benches/src/bin/compare/density.
@@ -14,7 +14,7 @@ const SLOWER: f64 = 1.2;
 
 /// A line of the file that `compare density` writes.
 #[derive(Debug, Clone, Default, Deserialize)]
-pub struct Row {
+struct Row {
     machine: String,
     limit_gib: f64,
     contender: String,
@@ -39,16 +39,10 @@ impl Row {
     }
 }
 
-/// The measurements of a file.
-pub fn read(path: &Path) -> Result<Vec<Row>> {
-    let reader = csv::Reader::from_path(path);
-    let rows = reader.with_context(|| format!("reading {}", path.display()))?.into_deserialize();
-    rows.collect::<csv::Result<_>>().with_context(|| path.display().to_string())
-}
-
-/// Writes the page's tables, and plots to the folder `performance` beside it.
-pub fn write(page: &Path, rows: &[Row]) -> Result<()> {
-    section::write_with_files(page, "density", plots(rows), |_| text(rows))
+/// Writes the page's tables from the measurements of a file, and plots to the folder `performance` beside it.
+pub fn write(page: &Path, csv: &Path) -> Result<()> {
+    let rows = measurements::read(csv)?;
+    section::write_with_files(page, "density", plots(&rows), |_| text(&rows))
 }
 
 /// The rows of each contender within each limit, in the order of the file.
@@ -160,7 +154,8 @@ mod tests {
     #[test]
     fn the_page_has_the_tables_and_plots_of_the_measurements_beside_it() {
         let docs = workspace::root().join("docs");
-        let rows = read(&docs.join("performance/density.csv")).expect("measurements");
+        let rows: Vec<Row> =
+            measurements::read(&docs.join("performance/density.csv")).expect("measurements");
         let page = fs::read_to_string(docs.join("performance.md")).expect("the page");
         let made = section::replaced(&page, "density", |_| text(&rows)).expect("its marks");
         assert!(

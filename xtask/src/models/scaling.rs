@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Model, Place, json, remove};
 use crate::plot::{Lines, number_text};
-use crate::{section, workspace};
+use crate::{measurements, section, workspace};
 
 /// Numbers of callers. `CALLERS` in benches/src/bin/compare/scaling.
 const CALLERS: [usize; 3] = [1, 2, 4];
@@ -49,7 +49,7 @@ impl Options {
         let is_measured = self.scaling || self.from.is_some();
         ensure!(is_measured || !self.page, "--page needs --scaling, or --from with a file");
         let Some(path) = &self.from else { return Ok(false) };
-        write_page(&read(path)?)?;
+        write_page(&measurements::read(path)?)?;
         Ok(true)
     }
 }
@@ -172,12 +172,6 @@ fn write_page(rows: &[Row]) -> Result<()> {
     let page = workspace::root().join("docs/models.md");
     let files = vec![("scaling.csv".to_owned(), written(rows)?), plot(rows)];
     section::write_with_files(&page, "models --scaling", files, |_| text(rows))
-}
-
-fn read(path: &Path) -> Result<Vec<Row>> {
-    let reader = csv::Reader::from_path(path);
-    let rows = reader.with_context(|| format!("reading {}", path.display()))?.into_deserialize();
-    rows.collect::<csv::Result<_>>().with_context(|| path.display().to_string())
 }
 
 fn written(rows: &[Row]) -> Result<String> {
@@ -303,7 +297,7 @@ mod tests {
     #[test]
     fn the_page_has_the_table_and_the_plot_of_the_measurements_beside_it() {
         let docs = workspace::root().join("docs");
-        let rows = read(&docs.join("models/scaling.csv")).expect("measurements");
+        let rows = measurements::read(&docs.join("models/scaling.csv")).expect("measurements");
         let page = fs::read_to_string(docs.join("models.md")).expect("the page");
         let made = section::replaced(&page, "models --scaling", |_| text(&rows));
         let made = made.expect("its marks");
