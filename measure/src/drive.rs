@@ -1,10 +1,9 @@
 //! Calls a function from several threads for a given time.
 
-use std::sync::Barrier;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use crate::effort::Own;
+use crate::callers::Callers;
 use crate::samples::Samples;
 
 /// Calls `call(thread, index)` from `threads` threads at once until `duration` is over.
@@ -24,48 +23,8 @@ where
     E: Send,
     C: FnMut(usize) -> Result<bool, E>,
 {
-    let barrier = Barrier::new(threads);
-    let own = Own::now();
-    let parts = thread::scope(|scope| {
-        let running: Vec<_> = (0..threads)
-            .map(|thread| {
-                let (barrier, prepare) = (&barrier, &prepare);
-                scope.spawn(move || {
-                    let prepared = prepare(thread);
-                    barrier.wait();
-                    one_thread(duration, prepared?)
-                })
-            })
-            .collect();
-        running
-            .into_iter()
-            .map(|thread| thread.join().expect("a call panicked"))
-            .collect::<Vec<_>>()
-    });
-    let mut total = Samples::default();
-    for part in parts {
-        total.merge(part?);
-    }
-    // With those of the preparation, which are few.
-    total.effort = own.since();
-    Ok(total)
-}
-
-pub(crate) fn one_thread<E>(
-    duration: Duration,
-    mut call: impl FnMut(usize) -> Result<bool, E>,
-) -> Result<Samples, E> {
-    let mut samples = Samples::default();
-    let begin = Instant::now();
-    let mut index = 0;
-    while begin.elapsed() < duration {
-        let start = Instant::now();
-        let right = call(index)?;
-        samples.record(start.elapsed(), right);
-        index += 1;
-    }
-    samples.seconds = begin.elapsed().as_secs_f64();
-    Ok(samples)
+    let prepare = |(): &(), thread| prepare(thread);
+    thread::scope(|scope| Callers::new().call(scope, &prepare, (), threads, duration))
 }
 
 #[cfg(test)]
