@@ -13,6 +13,9 @@ use crate::{Place, report};
 /// With `--require-speed`, at most this many times the rounds asked for: see [`is_decided`].
 const PATIENCE: usize = 6;
 
+/// So many seconds each line calls before the first round: a thread's first calls get it a stack, and libraries' buffers.
+const FIRST: f64 = 0.1;
+
 #[derive(clap::Args)]
 pub struct Options {
     #[command(flatten)]
@@ -46,6 +49,10 @@ pub fn run(options: &Options) -> Result<()> {
         .iter()
         .flat_map(|model| field.lines().iter().map(|line| Measured::new(model, line)))
         .collect();
+    eprintln!("first calls, which do not count");
+    for one in &measured {
+        field.measure(&one.line, &one.model, FIRST)?;
+    }
     for round in 0..options.rounds * PATIENCE {
         // Lines that are compared are measured one right after the other: the speed of a machine with other users
         // changes within seconds.
