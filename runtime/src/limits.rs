@@ -1,9 +1,12 @@
 //! What one more interpreter with torch and torchvision takes of what a process has a limited amount of.
 //!
 //! The figures are for an interpreter of a pool, with CPython 3.11, torch 2.11 and policy `isolated`, the default without
-//! a CUDA device. Measured were 336 mappings, 7 keys and 232 MiB; the constants are rounded up. Policy `shared` takes 235
-//! mappings, 4 keys and 157 MiB. `runtime/tests/limits_torch.rs` measures `isolated` again and fails where a limit is
-//! exceeded, or is twice what is taken. A pool takes a key of its own. Python without torch takes less.
+//! a CUDA device. Measured were 336 mappings and 232 MiB; the constants are rounded up. Policy `shared` takes 235
+//! mappings and 157 MiB. `runtime/tests/limits_torch.rs` measures `isolated` again and fails where a limit is
+//! exceeded, or is twice what is taken. Python without torch takes less.
+//!
+//! An interpreter takes none of the keys of thread-specific data, of which glibc has `PTHREAD_KEYS_MAX` (1,024) for a process
+//! (pthread_key_create(3)): the loader gives replicas keys of its own. Libraries that exist once take theirs from glibc.
 
 /// Memory mappings, of which the kernel allows a process `vm.max_map_count` (65,530 by default).
 pub const MAPPINGS: u64 = 360;
@@ -12,9 +15,6 @@ pub const MAPPINGS: u64 = 360;
 /// goes beyond ([`Interpreter::settle`](crate::Interpreter::settle)). Measured with torch were 40 after the first call, and 142
 /// after the second.
 pub const SETTLED_MAPPINGS: u64 = 420;
-
-/// Keys of thread-specific data, of which glibc has `PTHREAD_KEYS_MAX` (1,024) for a process (pthread_key_create(3)).
-pub const THREAD_KEYS: u64 = 7;
 
 /// Private memory in bytes ([`crate::memory`]) after both have been imported, without a model.
 pub const PRIVATE_MEMORY: u64 = 248 << 20;

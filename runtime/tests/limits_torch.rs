@@ -1,4 +1,4 @@
-//! One more interpreter with torch and torchvision takes what `hydrozoa::limits` says.
+//! One more interpreter with torch and torchvision takes what `hydrozoa::limits` says, and no key of glibc's.
 
 mod common;
 
@@ -9,25 +9,23 @@ use hydrozoa::{Pool, TorchPolicy, limits};
 #[derive(Debug)]
 struct Taken {
     mappings: u64,
-    keys: u64,
     private: u64,
 }
 
 /// What this process has taken so far.
 fn taken() -> Taken {
     let mappings = std::fs::read_to_string("/proc/self/maps").unwrap().lines().count() as u64;
-    let mut free = Vec::new();
-    let mut key = 0;
+    Taken { mappings, private: Usage::of_process().unwrap().private as u64 }
+}
+
+/// Takes the keys of thread-specific data that glibc still has for this process.
+fn take_all_keys() {
+    let (mut key, mut taken) = (0, 0);
     // SAFETY: the variable takes the key; no destructor is given.
     while unsafe { libc::pthread_key_create(&raw mut key, None) } == 0 {
-        free.push(key);
+        taken += 1;
     }
-    for &key in &free {
-        // SAFETY: it was made above, and nobody else knows it.
-        assert_eq!(unsafe { libc::pthread_key_delete(key) }, 0);
-    }
-    let keys = 1024 - free.len() as u64;
-    Taken { mappings, keys, private: Usage::of_process().unwrap().private as u64 }
+    assert!(taken > 0, "the first interpreter left none");
 }
 
 #[test]
@@ -37,12 +35,14 @@ fn one_more_interpreter_takes_what_is_documented() {
         let builder = Pool::builder().venv(venv()).torch(TorchPolicy::Isolated);
         let pool = builder.interpreters(interpreters as usize).build().unwrap();
         for interpreter in pool.interpreters() {
-            interpreter.session().run("import torch, torchvision", "import.py").unwrap();
+            let work = "import torch, torchvision; assert torch.ones(3).sum() == 3";
+            interpreter.session().run(work, "import.py").unwrap();
         }
         pool
     };
     // The first interpreter loads what all share.
     let first = start(1);
+    take_all_keys();
     let before = taken();
     let more = start(MORE);
     let after = taken();
@@ -50,7 +50,6 @@ fn one_more_interpreter_takes_what_is_documented() {
     println!("{before:?}, with {MORE} more {after:?}");
     let documented = [
         ("mappings", before.mappings, after.mappings, limits::MAPPINGS),
-        ("keys", before.keys, after.keys, limits::THREAD_KEYS),
         ("private memory", before.private, after.private, limits::PRIVATE_MEMORY),
     ];
     for (name, before, after, limit) in documented {

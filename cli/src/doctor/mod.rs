@@ -155,12 +155,6 @@ fn system(findings: &mut Findings) -> Result<()> {
                 .add(format!("vm.max_map_count {limit} is low: sysctl -w vm.max_map_count=262144"));
         }
     }
-    if let Some(keys) = getconf("PTHREAD_KEYS_MAX").and_then(|text| text.parse::<u64>().ok()) {
-        say!(
-            "  PTHREAD_KEYS_MAX {keys}: room for about {} interpreters with torch and torchvision",
-            keys.saturating_sub(64) / limits::THREAD_KEYS
-        );
-    }
     let memory = fs::read_to_string("/proc/meminfo").ok().and_then(|text| {
         let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
         line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok()
@@ -186,7 +180,7 @@ fn number(path: &str) -> Option<u64> {
     fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
-/// A limit or version by `getconf(1)`, which comes with glibc.
+/// A version by `getconf(1)`, which comes with glibc.
 fn getconf(name: &str) -> Option<String> {
     let output = Command::new("getconf").arg(name).output().ok()?;
     let text = String::from_utf8(output.stdout).ok()?;

@@ -56,8 +56,9 @@ pub(crate) fn interpositions(
 /// Whether `found`, the result of a look-up of `name` for code of `domain`, is what the C library has for the process
 /// where the domain has its own. A look-up in the C library itself, or behind the caller (RTLD_NEXT), finds that.
 fn is_of_the_process(domain: &Domain, name: &[u8], found: usize) -> bool {
+    let of_many = || locale::NAMES.iter().chain(&keys::NAMES);
     let has_its_own = environment::has_its_own(domain, name)
-        || domain.is_one_of_many() && locale::NAMES.iter().any(|known| known.as_bytes() == name);
+        || domain.is_one_of_many() && of_many().any(|known| known.as_bytes() == name);
     let is_in_libc = || {
         let libc = SYSTEM.by_address(libc::gnu_get_libc_version as *const () as usize);
         libc.is_some_and(|libc| libc.span.contains(&found))

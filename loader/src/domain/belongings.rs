@@ -9,7 +9,7 @@ use crate::domain::Domain;
 use crate::sys::lock::{Mutex, Rank};
 use crate::sys::ranges::Ranges;
 use crate::sys::{memory, thread};
-use crate::tls::Placed;
+use crate::tls::{Placed, specific};
 
 /// The list of it.
 #[derive(Debug)]
@@ -148,7 +148,7 @@ impl Belongings {
             (std::mem::take(&mut lists.keys), std::mem::take(&mut lists.mappings))
         };
         for key in keys {
-            thread::delete(key);
+            specific::delete(key);
         }
         for range in mappings.iter() {
             // SAFETY: the caller's promise.

@@ -31,16 +31,16 @@ pub(crate) fn set(key: libc::pthread_key_t, value: *mut c_void) {
     unsafe { libc::pthread_setspecific(key, value) };
 }
 
-/// `pthread_key_create(key, destructor)`.
-///
-/// # Safety
-/// As pthread_key_create(3).
-pub(crate) unsafe fn create_key(
-    key: *mut libc::pthread_key_t,
-    destructor: Option<unsafe extern "C" fn(*mut c_void)>,
-) -> i32 {
-    // SAFETY: passed on.
-    unsafe { libc::pthread_key_create(key, destructor) }
+/// The calling thread's value of a key of glibc's; null for a number that is none.
+pub(crate) fn get(key: libc::pthread_key_t) -> *mut c_void {
+    // SAFETY: glibc checks the number.
+    unsafe { libc::pthread_getspecific(key) }
+}
+
+/// Sets the calling thread's value of a key of glibc's, or returns the number of an error.
+pub(crate) fn try_set(key: libc::pthread_key_t, value: *mut c_void) -> i32 {
+    // SAFETY: glibc checks the number. The value is only a pointer to it.
+    unsafe { libc::pthread_setspecific(key, value) }
 }
 
 /// `pthread_key_delete(key)`. The key's destructor is not called any more.

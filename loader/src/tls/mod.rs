@@ -14,6 +14,7 @@
 
 mod arena;
 mod lazy;
+pub(crate) mod specific;
 
 use std::collections::BTreeMap;
 use std::io;

@@ -5,6 +5,7 @@ mod environment;
 mod exceptions;
 mod fork;
 mod interposed;
+mod keys;
 mod locale;
 mod names;
 mod own_environment;
