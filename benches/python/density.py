@@ -1,19 +1,22 @@
-"""The rivals of density: workers that are processes with stock torch, started one after the other.
+"""The rivals of density: workers that are processes or threads with stock torch, started one after the other.
 
     density.py MANIFEST MODEL --prefork     loads the model, then gc.freeze() and a forked child for each worker
     density.py MANIFEST MODEL --spawn       a new process for each worker
+    density.py MANIFEST MODEL --threads     loads the model, then a thread for each worker; only without the GIL
 
 Orders are lines of JSON on stdin: "grow" starts a worker and waits for its first output, which is answered by
 {"cpu_seconds": S}. {"serve": {"seconds": S, "callers": N}} has N threads call the workers in turn, which is answered by
 {"latencies_us": [...], "wrong": N, "seconds": S}. "each" calls each worker once, and is answered likewise. Latencies are what a
-caller sees: those of a worker's pipe are included.
+caller sees: those of the way to a worker are included.
 """
 
 import argparse
+import functools
 import gc
 import itertools
 import json
 import os
+import queue
 import struct
 import subprocess
 import sys
@@ -65,6 +68,31 @@ class Worker:
         if not data:
             sys.exit("a worker has ended")
         return REPLY.unpack(data)
+
+
+class Thread:
+    """A thread of this process, as its owner sees it."""
+
+    def __init__(self, model):
+        self.lock = threading.Lock()
+        self.calls, self.replies = queue.SimpleQueue(), queue.SimpleQueue()
+        threading.Thread(target=self.work, args=[model], daemon=True).start()
+
+    def work(self, model):
+        while True:
+            index = self.calls.get()
+            try:
+                self.replies.put(model.is_right(index))
+            except Exception as error:
+                self.replies.put(error)
+
+    def call(self, index):
+        with self.lock:
+            self.calls.put(index)
+            right = self.replies.get()
+        if isinstance(right, Exception):
+            sys.exit(f"a worker has failed: {right!r}")
+        return right, time.process_time()
 
 
 def fork(model, workers):
@@ -126,12 +154,21 @@ def each(workers):
     return {"latencies_us": latencies, "wrong": wrong, "seconds": time.perf_counter() - begin}
 
 
-def grow(workers, start):
-    workers.append(Worker(start))
-    right, cpu_seconds = workers[-1].call(0)
+def grow(workers, new):
+    """A worker's processor time is its process's until its first output, and that of this process meanwhile for a thread."""
+    before = time.process_time()
+    worker = new()
+    workers.append(worker)
+    right, cpu_seconds = worker.call(0)
     if not right:
         sys.exit("the first output differs")
-    return {"cpu_seconds": cpu_seconds}
+    return {"cpu_seconds": cpu_seconds - before if isinstance(worker, Thread) else cpu_seconds}
+
+
+def without_gil(model):
+    if sys._is_gil_enabled():
+        sys.exit("the GIL is on: this contender needs a free-threaded CPython, and PYTHON_GIL=0")
+    return lambda: Thread(model)
 
 
 def main():
@@ -140,25 +177,29 @@ def main():
     parser.add_argument("model")
     parser.add_argument("--prefork", action="store_true")
     parser.add_argument("--spawn", action="store_true")
+    parser.add_argument("--threads", action="store_true")
     parser.add_argument("--worker", type=int, nargs=2)
     arguments = parser.parse_args()
     if arguments.worker:
         return work(Model(arguments.manifest, arguments.model), *arguments.worker)
     workers = []
-    if arguments.prefork:
+    if arguments.spawn:
+        new = functools.partial(Worker, spawn(arguments))
+    else:
         model = Model(arguments.manifest, arguments.model)
         for index in range(3):
             model.is_right(index)
-        gc.collect()
-        gc.freeze()
-        start = fork(model, workers)
-    else:
-        start = spawn(arguments)
+        if arguments.threads:
+            new = without_gil(model)
+        else:
+            gc.collect()
+            gc.freeze()
+            new = functools.partial(Worker, fork(model, workers))
     print(json.dumps({"ready": os.getpid()}), flush=True)
     for line in sys.stdin:
         order = json.loads(line)
         if order == "grow":
-            answer = grow(workers, start)
+            answer = grow(workers, new)
         else:
             answer = each(workers) if order == "each" else serve(workers, **order["serve"])
         print(json.dumps(answer), flush=True)

@@ -12,7 +12,7 @@ use crate::libtest::counted;
 use crate::linker::{cases, random};
 use crate::programs::{Program, Programs};
 use crate::python::{self, Python};
-use crate::pythons::{self, Pythons};
+use crate::pythons::{self, Pythons, Turn};
 use crate::steps::{Count, Outcome, Steps};
 use crate::{
     beside_pyo3, cache, demo, gpu, interface, large, lock, package, quick, serve, tools, triton,
@@ -28,8 +28,8 @@ pub struct Arguments {
     #[arg(long, conflicts_with_all = ["repetitions", "python", "full"])]
     quick: bool,
     /// Also what takes long and depends little on a change: the packages of crates.io, `panic = "abort"`, PyO3's programs, lints
-    /// of cargo features, Python's own package on each CPython, all tests on the CPython whose turn it is, and what measures
-    /// built as it is released
+    /// of cargo features, Python's own package on each CPython, all tests on the CPython whose turn it is, what is otherwise left
+    /// out by the day, and what measures built as it is released
     #[arg(long)]
     full: bool,
     /// How often the programs in several copies are run under each policy, on each of two CPythons; 20 before a release
@@ -44,14 +44,19 @@ const ONCE: usize = 1;
 /// Parts of the names of tests that do not run there but with `--full`: they compile C++ or run for a minute, and what they
 /// test (libraries in packages, memory of devices, reports of builds, places of torch, the command) is the same code on each
 /// version.
-const LONG: [&str; 7] = [
-    "mask_rcnn",
-    "extension_",
-    "device_memory",
-    "a_build_",
-    "the_command_",
-    "torch_is_found",
-    "profile_do_what_plain_python_does_isolated",
+const LONG: [&str; 6] =
+    ["mask_rcnn", "extension_", "device_memory", "a_build_", "the_command_", "torch_is_found"];
+
+/// The test of the areas with lazy imports, but for the policy at its end. It takes a minute: on the suite's CPython too it runs
+/// under one policy, by the day.
+const BEYOND_A_PROFILE: &str = "four_copies_beyond_their_profile_do_what_plain_python_does";
+
+/// Tests that exist for each policy and run under one by the day on the further CPython.
+const OF_A_POLICY: [&str; 4] = [
+    BEYOND_A_PROFILE,
+    "four_copies_do_what_plain_python_does",
+    "what_one_interpreter_sets_in_torch_no_other_one_has",
+    "results_from_rust_threads_are_those_of_plain_python",
 ];
 
 /// Programs of the runtime with few tests, which take long and load torch or measure memory: one processor is enough, and
@@ -91,9 +96,8 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         return without_torch(&python, &pythons);
     }
     // Whoever names a Python wants that one.
-    let further = wanted.is_none().then(|| pythons.further(python.minor, pythons::today()));
-    let further = further.flatten();
-    all(arguments, &python, &pythons, further)
+    let turn = wanted.is_none().then(|| pythons.turn(python.minor, pythons::today())).flatten();
+    all(arguments, &python, &pythons, turn.as_ref())
 }
 
 /// The tests that need no torch, on a Python for which torch has no wheel.
@@ -122,9 +126,9 @@ fn all(
     arguments: &Arguments,
     python: &Python,
     pythons: &Pythons,
-    further: Option<&Python>,
+    turn: Option<&Turn>,
 ) -> Result<()> {
-    let words = pythons.words(python.minor, further);
+    let words = pythons.words(python.minor, turn);
     println!("{words}");
     let mut steps = Steps::default();
     // Downloads leave the processors free.
@@ -147,8 +151,8 @@ fn all(
     });
     steps.join(environments);
     let prepared = prepared.try_recv().ok();
-    let turn = further.zip(prepared.as_ref()).map(|(further, (environment, _))| {
-        let (environment, further) = (environment.clone(), further.clone());
+    let further = turn.zip(prepared.as_ref()).map(|(turn, (environment, _))| {
+        let (environment, further) = (environment.clone(), turn.python.clone());
         steps.begin(&format!("environment of CPython 3.{}", further.minor), move || {
             environment.further(further)?;
             Ok(Count::one(true))
@@ -169,9 +173,9 @@ fn all(
         random::run(random::QUICK_COUNT, random::QUICK_SEED)
     });
     if let Some(place) = &place {
-        with_place(&mut steps, place, further);
-        turn.into_iter().for_each(|turn| steps.join(turn));
-        others(&mut steps, place, pythons, further);
+        with_place(&mut steps, place, turn);
+        further.into_iter().for_each(|further| steps.join(further));
+        others(&mut steps, place, pythons, turn);
         long_processes(&mut steps, place);
         measured(&mut steps, place);
     }
@@ -186,7 +190,7 @@ fn all(
 }
 
 /// The tests of the crates, and what stands on them.
-fn with_place(steps: &mut Steps, place: &Place<'_>, further: Option<&Python>) {
+fn with_place(steps: &mut Steps, place: &Place<'_>, turn: Option<&Turn>) {
     let (programs, variables) = (place.programs.clone(), place.variables());
     let memory = steps.begin(MEMORY, move || lone(&programs, &variables?));
     steps.run("unit and integration tests of the crates", || {
@@ -212,11 +216,13 @@ fn with_place(steps: &mut Steps, place: &Place<'_>, further: Option<&Python>) {
         steps.run("a program built with panic = \"abort\"", || aborting(place));
     }
     let root = place.environment.root().to_owned();
-    let (numpy, built) = (place.for_python_package(further), place.programs.clone());
+    let (numpy, built) = (place.for_python_package(turn), place.programs.clone());
     let programs = steps.begin(C_INTERFACE, move || c_interface(&root, &numpy, &built));
     steps.run("layer rules and conformance", || {
         let own = |program: &Program| program.package == Path::new("tests");
-        place.programs.select(own).run(&[], |command| place.name(command))
+        let skipped = place.not_today(&[BEYOND_A_PROFILE], turn);
+        let skipped: Vec<&str> = skipped.iter().flat_map(|name| ["--skip", name]).collect();
+        place.programs.select(own).run(&skipped, |command| place.name(command))
     });
     steps.join(programs);
 }
@@ -242,7 +248,7 @@ fn long_processes(steps: &mut Steps, place: &Place<'_>) {
 /// The steps that measure.
 fn measured(steps: &mut Steps, place: &Place<'_>) {
     steps.run("weights of BERT-base: time, memory, a second process", || {
-        check(&mut large::weights_command(&place.compare, place.environment, 5)?)
+        check(&mut large::weights_command(&place.compare, place.environment, 3)?)
     });
     steps.run("comparison on a GPU, rehearsed in main memory", || {
         check(&mut gpu::rehearsal(&place.compare, place.environment))
@@ -258,17 +264,17 @@ fn measured(steps: &mut Steps, place: &Place<'_>) {
 }
 
 /// The steps on other versions of CPython than the suite's.
-fn others(steps: &mut Steps, place: &Place<'_>, pythons: &Pythons, further: Option<&Python>) {
+fn others(steps: &mut Steps, place: &Place<'_>, pythons: &Pythons, turn: Option<&Turn>) {
     let own = place.environment.base().minor;
     for other in pythons.all().iter().filter(|other| other.minor != own) {
         steps.run(&format!("conformance without torch on CPython 3.{}", other.minor), || {
             without_torch_on(other.minor, place.numpy, &place.programs)
         });
     }
-    if let Some(other) = further {
-        let name = format!("conformance on one more CPython, by the day: 3.{}", other.minor);
-        steps.run(&name, || {
-            let environment = place.environment.further(other.clone())?;
+    if let Some(turn) = turn {
+        let words = format!("3.{} under {}", turn.python.minor, turn.policy());
+        steps.run(&format!("conformance on one more CPython, by the day: {words}"), || {
+            let environment = place.environment.further(turn.python.clone())?;
             let place = Place {
                 environment: &environment,
                 clients: place.clients.clone(),
@@ -279,8 +285,11 @@ fn others(steps: &mut Steps, place: &Place<'_>, pythons: &Pythons, further: Opti
                 repetitions: ONCE,
                 ..*place
             };
-            let skipped = LONG.iter().filter(|_| !place.full).flat_map(|name| ["--skip", name]);
-            let skipped: Vec<&str> = skipped.collect();
+            let mut skipped = place.not_today(&OF_A_POLICY, Some(turn));
+            if !place.full {
+                skipped.extend(LONG.map(str::to_owned));
+            }
+            let skipped: Vec<&str> = skipped.iter().flat_map(|name| ["--skip", name]).collect();
             let conformance = place.programs.named(&[("tests", "conformance")])?;
             conformance.run(&skipped, |command| place.name(command))
         });
@@ -352,10 +361,17 @@ impl<'a> Place<'a> {
     }
 
     /// The environments in which the tests of Python's own package run: of the suite's version and of the day's, or all.
-    fn for_python_package(&self, further: Option<&Python>) -> Vec<PathBuf> {
-        let minors = [Some(self.environment.base().minor), further.map(|python| python.minor)];
+    fn for_python_package(&self, turn: Option<&Turn>) -> Vec<PathBuf> {
+        let minors = [Some(self.environment.base().minor), turn.map(|turn| turn.python.minor)];
         let wanted = |one: &&Environment| self.full || minors.contains(&Some(one.base().minor));
         self.numpy.iter().filter(wanted).map(|one| one.root().to_owned()).collect()
+    }
+
+    /// Of tests whose names begin so and end with a policy, those whose turn it is not.
+    fn not_today(&self, tests: &[&str], turn: Option<&Turn>) -> Vec<String> {
+        let turn = turn.filter(|_| !self.full);
+        let other = turn.map(Turn::other_policy);
+        other.map_or(vec![], |other| tests.iter().map(|name| format!("{name}_{other}")).collect())
     }
 
     fn name(&self, command: &mut Command) -> Result<()> {

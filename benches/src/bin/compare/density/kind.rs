@@ -30,11 +30,15 @@ pub enum Kind {
     Prefork,
     /// Processes
     Spawn,
+    /// Threads of one process without the GIL; needs --free
+    FreeThreads,
 }
 
 impl Kind {
-    pub fn all() -> Vec<Self> {
-        <Self as clap::ValueEnum>::value_variants().to_vec()
+    /// All that this machine can have. Free threads take a CPython of their own.
+    pub fn all(has_free_python: bool) -> Vec<Self> {
+        let variants = <Self as clap::ValueEnum>::value_variants().iter().copied();
+        variants.filter(|kind| has_free_python || *kind != Self::FreeThreads).collect()
     }
 
     pub fn label(self) -> &'static str {
@@ -47,6 +51,7 @@ impl Kind {
             Self::SharedSettled => "shared, profile, settled",
             Self::Prefork => "prefork with gc.freeze",
             Self::Spawn => "processes",
+            Self::FreeThreads => "free threads",
         }
     }
 
@@ -70,24 +75,25 @@ pub struct Plan {
     worker: PathBuf,
     settle_in: PathBuf,
     profile: PathBuf,
+    free_python: Option<PathBuf>,
 }
 
 impl Plan {
     /// Records the profile too, if a contender needs it.
-    pub fn new(
-        place: &Place,
-        entry: &Entry,
-        worker: &Path,
-        settle_in: &Path,
-        kinds: &[Kind],
-    ) -> Result<Self> {
+    pub fn new(options: &super::Options, entry: &Entry, kinds: &[Kind]) -> Result<Self> {
+        let place = &options.place;
         let folder = place.manifest.parent().context("a file is in a folder")?;
+        ensure!(
+            options.free.is_some() || !kinds.contains(&Kind::FreeThreads),
+            "free threads need a free-threaded CPython with torch and torchvision: name it by --free"
+        );
         let plan = Self {
             program: std::env::current_exe().context("finding this program")?,
             place: place.clone(),
-            worker: worker.to_owned(),
-            settle_in: settle_in.to_owned(),
+            worker: options.worker.clone(),
+            settle_in: options.settle_in.clone().unwrap_or_else(|| folder.to_owned()),
             profile: folder.join("density.imports"),
+            free_python: options.free.clone(),
         };
         if kinds.iter().any(|kind| kind.is_lazy()) {
             eprintln!("recording which modules the model needs");
@@ -100,8 +106,9 @@ impl Plan {
 
     pub fn command(&self, kind: Kind) -> Command {
         match kind {
-            Kind::Prefork => self.python("--prefork"),
-            Kind::Spawn => self.python("--spawn"),
+            Kind::Prefork => self.python(&self.place.venv.join("bin/python"), "--prefork"),
+            Kind::Spawn => self.python(&self.place.venv.join("bin/python"), "--spawn"),
+            Kind::FreeThreads => self.free_threads(),
             _ => self.pool(kind),
         }
     }
@@ -122,8 +129,16 @@ impl Plan {
         command
     }
 
-    fn python(&self, mode: &str) -> Command {
-        let mut command = Command::new(self.place.venv.join("bin/python"));
+    fn free_threads(&self) -> Command {
+        let python = self.free_python.as_ref().expect("checked when the plan was made");
+        let mut command = self.python(python, "--threads");
+        // torchvision's extension does not say that it works without the GIL, and would turn it on.
+        command.env("PYTHON_GIL", "0");
+        command
+    }
+
+    fn python(&self, python: &Path, mode: &str) -> Command {
+        let mut command = Command::new(python);
         command.arg(&self.worker).arg(&self.place.manifest).arg(super::MODEL).arg(mode);
         for name in ["PYTHONPATH", "PYTHONHOME"] {
             command.env_remove(name);

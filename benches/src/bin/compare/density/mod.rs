@@ -12,6 +12,7 @@ mod side;
 mod table;
 
 use std::path::PathBuf;
+use std::thread;
 
 use anyhow::{Context, Result, ensure};
 use hydrozoa_measure::models::manifest;
@@ -54,6 +55,9 @@ pub struct Options {
     /// The directory for settled interpreters' files, on a disk; without it that of the models
     #[arg(long, value_name = "DIR")]
     settle_in: Option<PathBuf>,
+    /// The python of an environment of free-threaded CPython with torch and torchvision: its threads are one more contender
+    #[arg(long, value_name = "PYTHON")]
+    free: Option<PathBuf>,
     /// Seconds of each measurement
     #[arg(long, default_value_t = 2.0)]
     seconds: f64,
@@ -97,20 +101,22 @@ pub fn run(options: &Options) -> Result<()> {
         .into_iter()
         .find(|entry| entry.name == MODEL)
         .with_context(|| format!("the manifest has no {MODEL}"))?;
-    let kinds = if options.only.is_empty() { Kind::all() } else { options.only.clone() };
-    let folder = options.place.manifest.parent().context("a file is in a folder")?;
-    let settle_in = options.settle_in.clone().unwrap_or_else(|| folder.to_owned());
-    let plan = kind::Plan::new(&options.place, &entry, &options.worker, &settle_in, &kinds)?;
+    let kinds = match options.only.as_slice() {
+        [] => Kind::all(options.free.is_some()),
+        only => only.to_vec(),
+    };
+    let plan = kind::Plan::new(options, &entry, &kinds)?;
     let mut outcomes = Vec::new();
     for &limit in &options.limits {
         for &kind in &kinds {
             outcomes.push(Run { options, plan: &plan, limit, kind }.outcome()?);
+            // At once: all contenders take hours.
+            if let Some(path) = &options.csv {
+                record::write(path, outcomes.iter().flat_map(|outcome| &outcome.rows))?;
+            }
         }
     }
     table::print(&outcomes);
-    if let Some(path) = &options.csv {
-        record::write(path, outcomes.iter().flat_map(|outcome| &outcome.rows))?;
-    }
     let wrong: usize = outcomes.iter().flat_map(|outcome| &outcome.rows).map(|row| row.wrong).sum();
     ensure!(wrong == 0, "{wrong} outputs differ from plain python's");
     Ok(())
@@ -172,13 +178,19 @@ impl Run<'_> {
     ) -> Result<std::result::Result<Row, String>> {
         let before = limited.footprint()?;
         let count = (workers / 8).max(1).min(self.options.most - workers);
-        let mut grown = Vec::new();
-        for _ in 0..count {
-            match limited.grow() {
-                Ok(one) => grown.push(one),
-                Err(error) => return Ok(Err(limited.end(&error))),
-            }
-            free.grow()?;
+        // Alone, as its start is measured.
+        let first = match limited.grow() {
+            Ok(one) => one,
+            Err(error) => return Ok(Err(limited.end(&error))),
+        };
+        // The others of a step start on both sides at the same time: a long run takes hours.
+        let further = thread::scope(|scope| {
+            let others = scope.spawn(|| (0..count).try_for_each(|_| free.grow().map(drop)));
+            let own = (1..count).try_for_each(|_| limited.grow().map(drop));
+            others.join().expect("it does not panic").map(|()| own)
+        })?;
+        if let Err(error) = further {
+            return Ok(Err(limited.end(&error)));
         }
         let after = limited.footprint()?;
         let (mut own, mut other) = (Vec::new(), Vec::new());
@@ -190,7 +202,7 @@ impl Run<'_> {
             other.push(free.serve(self.options.seconds, self.options.callers)?);
         }
         let footprints = [before, after, limited.footprint()?];
-        let mut row = self.row(workers + count, &grown, footprints, &own, &other);
+        let mut row = self.row([workers, workers + count], &first, footprints, [&own, &other]);
         if row.workers == IDLE_AT {
             match limited.idle() {
                 Ok(samples) => row.note_idle(samples),
@@ -202,26 +214,24 @@ impl Run<'_> {
 
     fn row(
         &self,
-        workers: usize,
-        grown: &[Grown],
+        [earlier, workers]: [usize; 2],
+        first: &Grown,
         [before, after, at_last]: [Footprint; 3],
-        own: &[Samples],
-        other: &[Samples],
+        [own, other]: [&[Samples]; 2],
     ) -> Row {
         let middle = |samples: &[Samples], of: fn(&Samples) -> f64| {
             median(&samples.iter().map(of).collect::<Vec<_>>())
         };
         let p99 = |samples: &Samples| samples.latency_ms(0.99);
-        let seconds = |of: fn(&Grown) -> f64| median(&grown.iter().map(of).collect::<Vec<_>>());
         let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
         Row {
             machine: Machine::this().words(),
             limit_gib: self.limit,
             contender: self.kind.label().to_owned(),
             workers,
-            start_seconds: seconds(|one| one.seconds),
-            start_cpu_seconds: seconds(|one| one.cpu_seconds),
-            worker_mib: (mib(after.anonymous) - mib(before.anonymous)) / grown.len() as f64,
+            start_seconds: first.seconds,
+            start_cpu_seconds: first.cpu_seconds,
+            worker_mib: (mib(after.anonymous) - mib(before.anonymous)) / (workers - earlier) as f64,
             anonymous_mib: mib(at_last.anonymous),
             files_mib: mib(at_last.files),
             throughput: middle(own, Samples::throughput),

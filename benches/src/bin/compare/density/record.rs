@@ -14,7 +14,7 @@ pub struct Row {
     pub limit_gib: f64,
     pub contender: String,
     pub workers: usize,
-    /// From the order to start the last workers to the first output of each.
+    /// From the order to start the first worker of a step to its first output.
     pub start_seconds: f64,
     pub start_cpu_seconds: f64,
     /// Anonymous memory that each of the last workers took until its first output.
