@@ -22,6 +22,8 @@ exists for ROCm. Blocks of the driver (cuMemAlloc) would need no interpreter, bu
 import gc
 import sys
 
+from _hydrozoa.lazy_names import namespace
+
 # DLDeviceType of what torch calls cuda: NVIDIA's devices, and AMD's.
 CUDA, ROCM = 2, 10
 
@@ -187,8 +189,8 @@ def end():
     """Gives back what the allocator of this interpreter's own libtorch has free on devices. It would stay with the process: libtorch
     leaves its caches to the end of the process, which frees them."""
     cuda = sys.modules.get("torch.cuda")
-    # Without a question to a module that is imported in part, or not yet.
-    if cuda is None or not vars(cuda).get("_initialized"):
+    # Without a question to a module that is imported in part, or not yet. One with lazy imports would import all the rest.
+    if cuda is None or not namespace(cuda).get("_initialized"):
         return
     gc.collect()
     sys.modules["torch"]._C._cuda_clearCublasWorkspaces()

@@ -86,8 +86,8 @@ fn calls() -> usize {
     std::env::var("HYDROZOA_TEST_CALLS").map_or(100, |text| text.parse().unwrap())
 }
 
-/// The third and fourth interpreter of a pool, whose outputs must have `expected` bits.
-fn further(builder: &Builder, expected: &[u32]) -> Vec<Further> {
+/// The third and fourth interpreter of a pool, whose outputs must have `expected` bits, and the CPU time of the pool's end.
+fn further(builder: &Builder, expected: &[u32]) -> (Vec<Further>, f64) {
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("settle");
     std::fs::create_dir_all(&directory).unwrap();
     let pool = builder.clone().interpreters(2).build().unwrap();
@@ -96,7 +96,7 @@ fn further(builder: &Builder, expected: &[u32]) -> Vec<Further> {
         let session = interpreter.session();
         assert_eq!(Served::load(&package, &session).unwrap().bits().unwrap(), expected);
     }
-    (3..5)
+    let further = (3..5)
         .map(|count| {
             let (before, cpu_before, start) = (private(), cpu(), Instant::now());
             pool.resize(count).unwrap();
@@ -115,7 +115,10 @@ fn further(builder: &Builder, expected: &[u32]) -> Vec<Further> {
             }
             Further { mib, settled: private() - before, cpu, wall }
         })
-        .collect()
+        .collect();
+    let before = cpu();
+    drop((package, pool));
+    (further, cpu() - before)
 }
 
 #[test]
@@ -134,9 +137,11 @@ fn a_further_interpreter_with_a_profile_computes_the_same_bits_in_a_fraction_of_
             .into_iter()
             .map(f32::to_bits)
             .collect();
-        let eager = further(&builder, &expected);
+        let (eager, eager_end) = further(&builder, &expected);
         let guided = builder.imports(Imports::Profile(profile));
-        let lazy = further(&guided, &expected);
+        let (lazy, lazy_end) = further(&guided, &expected);
+        println!("the end of four: eager {eager_end:.2} s of CPU, lazy {lazy_end:.2}");
+        assert!(lazy_end < eager_end, "something is imported at the end");
         for (eager, lazy) in eager.iter().zip(&lazy) {
             println!("eager: {eager}\nlazy:  {lazy}");
             // Under `isolated` each interpreter has 66 MiB of libtorch's own objects, eager or not.

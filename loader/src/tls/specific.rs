@@ -218,10 +218,11 @@ extern "C" fn at_end(_value: *mut c_void) {
     while let Some(values) = mine() {
         let Some(&block) = values.blocks.get(number) else { break };
         if let Some(block) = block {
-            for index in number * LENGTH..(number + 1) * LENGTH {
+            let places = PLACES.iter().enumerate().skip(number * LENGTH).take(LENGTH);
+            for (index, place) in places {
                 // SAFETY: as in `get`. A destructor may set values, which leaves the block where it is.
                 let entry = unsafe { entry(block, index).as_ref() };
-                end_value(&PLACES[index], entry.replace(NONE));
+                end_value(place, entry.replace(NONE));
             }
         }
         number += 1;

@@ -184,13 +184,16 @@ impl Run<'_> {
             Err(error) => return Ok(Err(limited.end(&error))),
         };
         // The others of a step start on both sides at the same time: a long run takes hours.
-        let further = thread::scope(|scope| {
+        let (own, others) = thread::scope(|scope| {
             let others = scope.spawn(|| (0..count).try_for_each(|_| free.grow().map(drop)));
             let own = (1..count).try_for_each(|_| limited.grow().map(drop));
-            others.join().expect("it does not panic").map(|()| own)
-        })?;
-        if let Err(error) = further {
+            (own, others.join().expect("it does not panic"))
+        });
+        if let Err(error) = own {
             return Ok(Err(limited.end(&error)));
+        }
+        if let Err(error) = others {
+            return Ok(Err(format!("without a limit: {}", free.end(&error))));
         }
         let after = limited.footprint()?;
         let (mut own, mut other) = (Vec::new(), Vec::new());
