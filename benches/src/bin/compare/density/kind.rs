@@ -105,9 +105,10 @@ impl Plan {
     }
 
     pub fn command(&self, kind: Kind) -> Command {
+        let stock = self.place.venv.join("bin/python");
         match kind {
-            Kind::Prefork => self.python(&self.place.venv.join("bin/python"), "--prefork"),
-            Kind::Spawn => self.python(&self.place.venv.join("bin/python"), "--spawn"),
+            Kind::Prefork => self.python(&stock, "--prefork"),
+            Kind::Spawn => self.python(&stock, "--spawn"),
             Kind::FreeThreads => self.free_threads(),
             _ => self.pool(kind),
         }
