@@ -11,6 +11,7 @@ use crate::bind::plan::Interposed;
 use crate::dl;
 use crate::domain::belongings::Belongings;
 use crate::domain::estate::Inheritance;
+use crate::domain::exits::Exits;
 use crate::domain::{self, Domain, DomainInner, State};
 use crate::error::{Error, Result};
 use crate::id::DomainId;
@@ -336,6 +337,7 @@ impl DomainBuilder {
             _steady_environ: steady.map(|(_, steady)| steady),
             handle: LinkMap::like_the_program(),
             belongings: Belongings::none(),
+            exits: Exits::of(id),
             inherited: Mutex::new(Rank::Inherited, Inheritance::default()),
             data_was_replaced: AtomicBool::new(false),
             keeps_constants: self.keeps_constants,

@@ -151,6 +151,34 @@ fn a_settled_interpreter_has_a_fraction_of_its_memory_and_goes_on_as_before() {
     });
 }
 
+/// How often a thread of the process has waited for a page from a disk.
+fn pages_waited_for() -> i64 {
+    // SAFETY: the structure may be all zeros, and the call fills it.
+    let usage = unsafe {
+        let mut usage = std::mem::zeroed();
+        assert_eq!(libc::getrusage(libc::RUSAGE_SELF, &mut usage), 0);
+        usage
+    };
+    libc::rusage::from(usage).ru_majflt
+}
+
+#[test]
+fn the_end_of_a_settled_interpreter_does_not_wait_for_each_page() {
+    alone(PATIENCE, || {
+        for pool in pools(1) {
+            let session = pool.interpreters()[0].session();
+            session.run(PROGRAM, "program.py").unwrap();
+            drop(session);
+            let settled = pool.interpreters().first().map(settle).unwrap();
+            let (before, since) = (pages_waited_for(), Instant::now());
+            drop(pool);
+            let (waits, pages) = (pages_waited_for() - before, settled.written as i64 >> 12);
+            println!("{waits} waits for {pages} pages, {:?}", since.elapsed());
+            assert!(waits * 8 < pages, "{waits} waits for {pages} pages");
+        }
+    });
+}
+
 #[test]
 fn memory_that_a_settled_interpreter_frees_goes_back_and_is_used_again() {
     alone(PATIENCE, || {

@@ -11,6 +11,7 @@ use crate::current;
 use crate::domain::{self, Domain};
 use crate::id::DomainId;
 use crate::replica::{Replica, registered as replica};
+use crate::sys::exit::{__cxa_atexit, __cxa_finalize, Handler};
 use crate::sys::guard;
 use crate::sys::lock::undisturbed;
 use crate::visible::publish;
@@ -22,7 +23,11 @@ pub(crate) fn note(handle: *mut c_void) -> Option<Arc<Replica>> {
     Some(replica)
 }
 
-type Handler = unsafe extern "C-unwind" fn(*mut c_void);
+/// The domain of the replica with `handle`, if it has a list of exit handlers of its own.
+fn one_of_many(handle: *mut c_void) -> Option<Domain> {
+    let replica = publish::find(handle as usize)?;
+    domain::by_id(replica.domain).filter(Domain::is_one_of_many)
+}
 
 /// `__cxa_atexit(handler, argument, handle)`.
 ///
@@ -33,39 +38,24 @@ pub(crate) unsafe extern "C" fn cxa_atexit(
     argument: *mut c_void,
     handle: *mut c_void,
 ) -> c_int {
-    unsafe extern "C" {
-        fn __cxa_atexit(handler: Handler, argument: *mut c_void, handle: *mut c_void) -> c_int;
+    if let Some(domain) = one_of_many(handle) {
+        return domain.0.exits.register(handler, argument.expose_provenance(), handle as usize);
     }
-    let domain = note(handle)
-        .and_then(|replica| domain::by_id(replica.domain))
-        .filter(Domain::is_one_of_many);
-    let (handler, argument) = match domain {
-        Some(domain) => {
-            let registered = Box::new(Registered { handler, argument, domain: domain.id() });
-            (call_unless_left_behind as Handler, Box::into_raw(registered).cast())
-        }
-        None => (handler, argument),
-    };
-    // A fork leaves the lock of glibc's list as it is (stdlib/cxa_atexit.c, __exit_funcs_lock).
-    // SAFETY: passed on, or the handler of the record.
+    note(handle);
+    // SAFETY: passed on.
     undisturbed(|| unsafe { __cxa_atexit(handler, argument, handle) })
 }
 
-/// An exit handler of one domain among several.
-struct Registered {
-    handler: Handler,
-    argument: *mut c_void,
-    domain: DomainId,
-}
-
-/// Calls an exit handler, except in a child that another domain has forked.
-unsafe extern "C-unwind" fn call_unless_left_behind(registered: *mut c_void) {
-    // SAFETY: made by `cxa_atexit` for this call alone: glibc calls a handler once.
-    let registered = unsafe { Box::from_raw(registered.cast::<Registered>()) };
-    let Registered { handler, argument, domain } = *registered;
-    if !current::is_left_behind(domain) {
-        // SAFETY: as its registration promised; a replica that goes takes its handlers along.
-        unsafe { handler(argument) }
+/// `__cxa_finalize(handle)`, which a library calls at its end.
+///
+/// # Safety
+/// As the Itanium C++ ABI says of it.
+pub(crate) unsafe extern "C-unwind" fn cxa_finalize(handle: *mut c_void) {
+    match one_of_many(handle) {
+        // What of it is the C library's is forgotten after the library's destructors.
+        Some(domain) => domain.0.exits.finalize(|one| one == handle as usize),
+        // SAFETY: passed on.
+        None => unsafe { __cxa_finalize(handle) },
     }
 }
 
@@ -84,8 +74,11 @@ pub(crate) unsafe extern "C" fn cxa_at_quick_exit(handler: Handler, handle: *mut
     undisturbed(|| unsafe { __cxa_at_quick_exit(handler, handle) })
 }
 
+/// What `__cxa_thread_atexit` takes.
+type Destructor = unsafe extern "C-unwind" fn(*mut c_void);
+
 struct ThreadDestructor {
-    function: Handler,
+    function: Destructor,
     object: *mut c_void,
     /// An address in the replica.
     handle: *mut c_void,
@@ -100,13 +93,13 @@ struct ThreadDestructor {
 /// # Safety
 /// As the Itanium C++ ABI says of it.
 pub(crate) unsafe extern "C" fn cxa_thread_atexit(
-    function: Handler,
+    function: Destructor,
     object: *mut c_void,
     handle: *mut c_void,
 ) -> c_int {
     unsafe extern "C" {
         fn __cxa_thread_atexit_impl(
-            function: Handler,
+            function: Destructor,
             object: *mut c_void,
             handle: *mut c_void,
         ) -> c_int;

@@ -81,6 +81,7 @@ fn of_every_domain(domain: DomainId) -> Vec<Interposed> {
     vec![
         ("__tls_get_addr", plain(arch::tls_get_addr as *const c_void)),
         ("__cxa_atexit", plain(exit::cxa_atexit as *const c_void)),
+        ("__cxa_finalize", plain(exit::cxa_finalize as *const c_void)),
         ("__cxa_at_quick_exit", plain(exit::cxa_at_quick_exit as *const c_void)),
         ("__cxa_thread_atexit", plain(exit::cxa_thread_atexit as *const c_void)),
         ("__cxa_thread_atexit_impl", plain(exit::cxa_thread_atexit as *const c_void)),

@@ -4,6 +4,7 @@ pub(crate) mod belongings;
 pub(crate) mod data;
 pub(crate) mod entry;
 pub(crate) mod estate;
+pub(crate) mod exits;
 pub(crate) mod needs;
 pub(crate) mod order;
 pub(crate) mod uses;
@@ -20,6 +21,7 @@ use crate::bind::scope::{Order, Scope};
 use crate::domain::belongings::Belongings;
 use crate::domain::entry::Entries;
 use crate::domain::estate::Inheritance;
+use crate::domain::exits::Exits;
 use crate::domain::uses::Uses;
 use crate::id::DomainId;
 use crate::image::ImageId;
@@ -103,6 +105,8 @@ pub(crate) struct DomainInner {
     pub handle: Box<LinkMap>,
     /// What its code has of the process.
     pub belongings: Belongings,
+    /// Its exit handlers, if it is one of many.
+    pub exits: Exits,
     /// Places that an ended domain has left it.
     pub inherited: Mutex<Inheritance>,
     /// Whether pages of its replicas' data may be others than the loader has mapped.

@@ -94,6 +94,7 @@ impl Retiring {
 unsafe fn end(domain: &Domain) {
     let _turn = domain.0.serial.lock();
     let replicas = unload::end_all(domain);
+    domain.0.exits.end();
     for replica in &replicas {
         replica.registered.disarm();
     }

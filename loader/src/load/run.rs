@@ -23,6 +23,7 @@ pub(crate) fn construct(domain: &Domain, replica: &Replica) -> Result<()> {
     }
     // SAFETY: what runs until the guard's end is code of the replica.
     let _inside = unsafe { current::enter(replica.domain) };
+    let _constructing = domain.0.exits.constructing();
     let dynamic = &replica.image.dynamic;
     let (at, count) = dynamic.init_array;
     let functions =
@@ -63,6 +64,8 @@ pub(crate) fn destroy(domain: &Domain, replica: &Replica) {
         unsafe { guard::call_or_end(&name, function, [0; 3]) };
     }
     // Most objects do this themselves, in the destructor that their start files add.
+    let span = replica.base..replica.base + replica.memory.length();
+    domain.0.exits.finalize(|handle| span.contains(&handle));
     replica.registered.finalize();
 }
 

@@ -26,6 +26,7 @@ impl Domain {
     pub unsafe fn close(self) {
         let _turn = self.0.serial.lock();
         let replicas = end_all(&self);
+        self.0.exits.end();
         let gone = self.0.state.lock().entries.gone(&replicas);
         publish::withdraw(&unpinned(replicas));
         drop(gone);

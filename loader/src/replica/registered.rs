@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use crate::sys::exit::__cxa_finalize;
 use crate::sys::guard;
 use crate::sys::lock::{Mutex, Rank};
 
@@ -43,12 +44,6 @@ impl Registered {
 
     /// Calls the exit handlers that have not run, and forgets those of quick_exit and of forks.
     pub(crate) fn finalize(&self) {
-        unsafe extern "C" {
-            /// Calls what was registered with `handle` by `__cxa_atexit`, last first, and removes
-            /// what was by `__cxa_at_quick_exit` and `__register_atfork` (glibc's
-            /// stdlib/cxa_finalize.c).
-            fn __cxa_finalize(handle: *mut c_void);
-        }
         let handles = std::mem::take(&mut *self.handles.lock());
         for handle in handles {
             // SAFETY: the handle is only compared; the handlers are functions of the replica, which

@@ -12,11 +12,19 @@ use std::time::{Duration, Instant};
 use super::lock::undisturbed;
 use super::thread;
 
-type Handler = unsafe extern "C-unwind" fn(*mut c_void);
+/// An exit handler. glibc passes it the status of the exit after its argument (stdlib/exit.c), or 0.
+pub(crate) type Handler = unsafe extern "C-unwind" fn(*mut c_void, c_int);
 
-unsafe extern "C" {
-    fn __cxa_atexit(handler: Handler, argument: *mut c_void, handle: *mut c_void) -> c_int;
-    fn __cxa_finalize(handle: *mut c_void);
+unsafe extern "C-unwind" {
+    /// Registers a handler. A fork leaves the lock of the list as it is, so it is called `undisturbed`.
+    pub(crate) fn __cxa_atexit(
+        handler: Handler,
+        argument: *mut c_void,
+        handle: *mut c_void,
+    ) -> c_int;
+    /// Calls what was registered with `handle` by `__cxa_atexit`, last first, and removes what was by
+    /// `__cxa_at_quick_exit` and `__register_atfork` (stdlib/cxa_finalize.c).
+    pub(crate) fn __cxa_finalize(handle: *mut c_void);
 }
 
 /// How long an exit waits at most, and how often it looks.
@@ -67,7 +75,7 @@ impl Drop for Held {
 }
 
 /// Waits for the work of another thread.
-unsafe extern "C-unwind" fn wait(work: *mut c_void) {
+unsafe extern "C-unwind" fn wait(work: *mut c_void, _status: c_int) {
     // SAFETY: `Held::begin` has registered this reference for this call, and glibc calls a handler once.
     let work = unsafe { Arc::from_raw(work.cast::<Work>()) };
     let is_ours = work.thread == thread::number() || work.process != std::process::id();

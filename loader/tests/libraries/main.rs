@@ -3,6 +3,7 @@
 mod costs;
 mod environment;
 mod exceptions;
+mod exits;
 mod fork;
 mod interposed;
 mod keys;

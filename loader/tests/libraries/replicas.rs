@@ -466,7 +466,7 @@ fn a_closed_replica_stays_mapped_until_threads_have_destroyed_its_thread_local_o
 }
 
 /// Runs this test binary again for the test `name` alone, with `variable` set.
-fn in_child(name: &str, variable: &str) -> std::process::Output {
+pub fn in_child(name: &str, variable: &str) -> std::process::Output {
     std::process::Command::new(std::env::current_exe().unwrap())
         .args(["--exact", name, "--nocapture", "--test-threads=1"])
         .env(variable, "1")

@@ -227,6 +227,19 @@ fn comes_back_by_pages(range: Range<usize>) {
     unsafe { libc::madvise(place, range.len(), libc::MADV_RANDOM) };
 }
 
+/// Has the kernel read these pages in the background, many at once. It is for an interpreter that ends: it uses nearly all
+/// of them, and would have each read alone.
+pub(super) fn comes_back_at_once(range: &Range<usize>) {
+    // The kernel reads no more for one advice than its window (mm/readahead.c, force_page_cache_ra). By default that has as much.
+    const WINDOW: usize = 128 << 10;
+    for start in range.clone().step_by(WINDOW) {
+        let place = ptr::with_exposed_provenance_mut(start);
+        let length = WINDOW.min(range.end - start);
+        // SAFETY: the advice changes no page, whatever is mapped there.
+        unsafe { libc::madvise(place, length, libc::MADV_WILLNEED) };
+    }
+}
+
 fn protect(range: &Range<usize>, protection: libc::c_int) -> io::Result<()> {
     let place = ptr::with_exposed_provenance_mut(range.start);
     // SAFETY: the pages are the callers', who say what may be done to them.

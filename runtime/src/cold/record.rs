@@ -1,5 +1,6 @@
 //! What of an interpreter lies in files, and when that is renewed.
 
+use super::exchange::comes_back_at_once;
 use super::pages::{bytes, joined, united, within};
 use crate::{Error, Result};
 use std::ops::Range;
@@ -105,6 +106,11 @@ impl Settling {
 
     pub(crate) fn loans(&self) -> usize {
         self.loans.load(Ordering::Acquire)
+    }
+
+    /// Has what lies in files read again: the interpreter is about to use nearly all of it.
+    pub(crate) fn recall(&self) {
+        self.record().mapped.iter().for_each(comes_back_at_once);
     }
 
     /// The right to settle the interpreter.

@@ -269,6 +269,7 @@ impl Inner {
         self.kept.release_all(&self.table);
         #[cfg(feature = "async")]
         self.companion.end();
+        self.settling.recall();
         if !waits || self.is_entered() {
             // The main thread waits for the GIL, which this thread may hold, and `threading._shutdown`
             // waits for this thread if it is one of Python's own.

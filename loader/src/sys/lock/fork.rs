@@ -133,7 +133,7 @@ static FIRST: AtomicU64 = AtomicU64::new(1);
 static SURVIVOR: AtomicU64 = AtomicU64::new(0);
 
 /// The calling thread's number. No other thread has it, in this process or in those that it descends from.
-pub(super) fn number() -> u64 {
+pub(crate) fn number() -> u64 {
     if NUMBER.get() == 0 {
         NUMBER.set(NEXT.fetch_add(1, Ordering::Relaxed));
     }

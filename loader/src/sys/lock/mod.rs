@@ -56,6 +56,8 @@ pub(crate) enum Rank {
     Inherited,
     /// The mappings, thread keys and threads of one domain.
     Belongings,
+    /// The exit handlers of one domain.
+    Exits,
     /// The handles that one replica has registered handlers with.
     Registered,
     /// The index of the system loader's objects.
