@@ -89,7 +89,7 @@ impl Status {
     pub const CONVERSION: Self = Self(4);
 }
 
-/// UTF-8 text that the other side owns.
+/// UTF-8 text, or bytes, that the other side owns.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Text {
@@ -325,6 +325,11 @@ pub struct HostTable {
     pub header: Header,
     /// Receives the description of a failure. `sink` is what the failing call was given.
     pub fail: unsafe extern "C" fn(sink: *mut c_void, failure: *const Failure),
+    /// The marshalled code of a text that the standard library generates, as a compiler with this mark makes it; empty if
+    /// nobody has kept it. It stays as long as the process.
+    pub find_code: unsafe extern "C" fn(compiler: Text, text: Text) -> Text,
+    /// Keeps such code for all interpreters.
+    pub keep_code: unsafe extern "C" fn(compiler: Text, text: Text, code: Text),
 }
 
 /// What the payload can do.

@@ -19,6 +19,7 @@ mod exceptions;
 mod fault;
 mod frames;
 mod functions;
+mod generated;
 mod heap;
 mod interrupts;
 mod memory;

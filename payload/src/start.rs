@@ -5,6 +5,7 @@
 
 use crate::ceiling;
 use crate::fault::{Fault, Outcome};
+use crate::generated;
 use crate::heap;
 use crate::modules;
 use crate::recursion;
@@ -285,6 +286,7 @@ unsafe fn prepare(start: &Start) -> Outcome<()> {
         if start.command_line == 0 {
             // A command's `sys.meta_path` is plain python's. The host uses the modules in sessions only.
             modules::install()?;
+            generated::share();
             modules::leave_signals()?;
             if start.flags.x_option_count != 0 {
                 modules::limit_digits()?;

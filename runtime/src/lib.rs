@@ -49,6 +49,7 @@ mod error;
 mod exception;
 mod exit;
 mod function;
+mod generated_code;
 mod handle;
 mod heap;
 mod imports;

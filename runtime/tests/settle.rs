@@ -154,12 +154,11 @@ fn a_settled_interpreter_has_a_fraction_of_its_memory_and_goes_on_as_before() {
 /// How often a thread of the process has waited for a page from a disk.
 fn pages_waited_for() -> i64 {
     // SAFETY: the structure may be all zeros, and the call fills it.
-    let usage = unsafe {
-        let mut usage = std::mem::zeroed();
+    unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
         assert_eq!(libc::getrusage(libc::RUSAGE_SELF, &mut usage), 0);
-        usage
-    };
-    libc::rusage::from(usage).ru_majflt
+        usage.ru_majflt
+    }
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The exit handlers of one program among several.
 //!
 //! The C library has one list of exit handlers for a process, and `__cxa_finalize`, which each library calls at its end,
-//! goes through all of it (stdlib/cxa_finalize.c). libtorch registers ten thousand handlers. With a libtorch for each
+//! goes through all of it (stdlib/cxa_finalize.c). A large C++ library registers ten thousand handlers. With one for each
 //! domain the ends of many domains would take time by the square of their number, and the list some 0.7 MiB for each.
 //!
 //! So a domain has a list of its own, as a program has, and keeps its order: last registered, first called. The C

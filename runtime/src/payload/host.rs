@@ -1,11 +1,12 @@
 //! The functions of the host that the payload may call, and the way back of a failure as an [`Error`].
 
 use super::table::{Failure, Header, HostTable, Interrupt, Status, Text};
-use crate::{Error, Result};
+use crate::{Error, Result, generated_code};
 use std::ffi::c_void;
 
 /// The one table that every payload gets.
-pub(super) static HOST: HostTable = HostTable { header: Header::of::<HostTable>(), fail };
+pub(super) static HOST: HostTable =
+    HostTable { header: Header::of::<HostTable>(), fail, find_code, keep_code };
 
 /// An interpreter, as the owner of the exceptions that its calls end with.
 pub(crate) trait Owner {
@@ -96,4 +97,23 @@ unsafe extern "C" fn fail(sink: *mut c_void, failure: *const Failure) {
         Status(other) => Error::defect(format_args!("unknown status {other}: {message}")),
     };
     sink.error = Some(error);
+}
+
+/// # Safety
+///
+/// The views are valid during the call.
+unsafe extern "C" fn find_code(compiler: Text, text: Text) -> Text {
+    // SAFETY: by contract.
+    let (compiler, text) = unsafe { (compiler.bytes(), text.bytes()) };
+    let code = generated_code::find(compiler, text).unwrap_or_default();
+    Text { data: code.as_ptr(), len: code.len() }
+}
+
+/// # Safety
+///
+/// The views are valid during the call.
+unsafe extern "C" fn keep_code(compiler: Text, text: Text, code: Text) {
+    // SAFETY: by contract.
+    let (compiler, text, code) = unsafe { (compiler.bytes(), text.bytes(), code.bytes()) };
+    generated_code::keep(compiler, text, code);
 }

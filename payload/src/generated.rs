@@ -1,0 +1,210 @@
+//! Code that the standard library generates: one interpreter compiles it, and the others read what that has made.
+//!
+//! `dataclasses` writes the methods of each class as text and has `exec` compile it. `import torch, torchvision` does so 1,380
+//! times, which is a tenth of its processor time. So `exec` asks the host for the marshalled code of such a text first, as an import asks
+//! for a file `.pyc`. The code object is equal to the one that the text gives, and belongs to this interpreter alone.
+//!
+//! It does so for no other caller: a text of a program may have the compiler warn, and what programs generate has no end.
+
+use crate::HOST;
+use crate::fault::{Fault, Outcome};
+use crate::reference::Ref;
+use crate::table::{HostTable, Text};
+use pyo3_ffi::{
+    METH_FASTCALL, METH_KEYWORDS, Py_CompileString, Py_file_input, PyBytes_AsStringAndSize,
+    PyCFunction_Check, PyCFunctionFastWithKeywords, PyCFunctionObject, PyCompilerFlags,
+    PyDict_GetItemString, PyErr_Clear, PyErr_Occurred, PyEval_GetBuiltins, PyEval_GetGlobals,
+    PyMarshal_ReadObjectFromString, PyMarshal_WriteObjectToString, PyObject,
+    PyUnicode_AsUTF8AndSize, PyUnicode_Check, PyUnicode_CompareWithASCIIString,
+};
+use std::ffi::{CStr, c_char, c_int};
+use std::mem;
+use std::ptr;
+use std::sync::OnceLock;
+
+/// CPython's `exec`.
+struct Original {
+    /// A function without names ignores them.
+    exec: PyCFunctionFastWithKeywords,
+    /// Whether it takes keyword arguments: not up to 3.10.
+    has_names: bool,
+}
+
+static ORIGINAL: OnceLock<Original> = OnceLock::new();
+
+/// The code of [`SAMPLE`], which tells this compiler from others.
+static COMPILER: OnceLock<Vec<u8>> = OnceLock::new();
+
+/// Has what versions, `-O`, `-OO` and `-X no_debug_ranges` make a difference of.
+const SAMPLE: &CStr = c"def f(x, y):\n \"d\"\n assert x\n return [x for x in y(x)]\n";
+
+/// The file name that `exec` gives to a text.
+const FILE: &CStr = c"<string>";
+
+/// The form of marshalled code that does not depend on how often objects are referred to.
+const PLAIN: c_int = 2;
+
+/// The newest form that all versions have (`Py_MARSHAL_VERSION`). It is smaller.
+const COMPACT: c_int = 4;
+
+unsafe extern "C" {
+    /// Adds the flags that code inherits from the frame that runs, and says whether there are any.
+    fn PyEval_MergeCompilerFlags(flags: *mut PyCompilerFlags) -> c_int;
+}
+
+/// Has `exec` do so. An `exec` of another form stays as it is.
+///
+/// # Safety
+///
+/// The thread is attached, and no Python code has run in another thread.
+pub(crate) unsafe fn share() {
+    // SAFETY: attached; the built-in function and its description are CPython's, and live as long as it.
+    unsafe {
+        let exec = PyDict_GetItemString(PyEval_GetBuiltins(), c"exec".as_ptr());
+        if exec.is_null() || PyCFunction_Check(exec) == 0 {
+            return;
+        }
+        let method = (*exec.cast::<PyCFunctionObject>()).m_ml;
+        let flags = (*method).ml_flags;
+        if flags & !METH_KEYWORDS != METH_FASTCALL {
+            return;
+        }
+        let original = Original {
+            exec: (*method).ml_meth.PyCFunctionFastWithKeywords,
+            has_names: flags & METH_KEYWORDS != 0,
+        };
+        if ORIGINAL.set(original).is_ok() {
+            (*method).ml_meth.PyCFunctionFastWithKeywords = exec_shared;
+        }
+    }
+}
+
+/// `exec`. A text of `dataclasses` is replaced by its code.
+unsafe extern "C" fn exec_shared(
+    module: *mut PyObject,
+    arguments: *const *mut PyObject,
+    count: isize,
+    names: *mut PyObject,
+) -> *mut PyObject {
+    let original = ORIGINAL.get().expect("it was set before");
+    // SAFETY: CPython calls it attached, with that many arguments.
+    unsafe {
+        if count == 3 && (!original.has_names || names.is_null()) {
+            let text = *arguments;
+            if PyUnicode_Check(text) != 0
+                && is_of_dataclasses()
+                && let Some(code) = code(text)
+            {
+                let arguments = [code.as_ptr(), *arguments.add(1), *arguments.add(2)];
+                return (original.exec)(module, arguments.as_ptr(), 3, names);
+            }
+        }
+        (original.exec)(module, arguments, count, names)
+    }
+}
+
+/// Whether a function of `dataclasses` runs, and the code of its texts inherits nothing from it (`from __future__ import ...`).
+///
+/// # Safety
+///
+/// Attached.
+unsafe fn is_of_dataclasses() -> bool {
+    // SAFETY: attached; the references are borrowed for moments.
+    unsafe {
+        let globals = PyEval_GetGlobals();
+        if globals.is_null() {
+            return false;
+        }
+        let name = PyDict_GetItemString(globals, c"__name__".as_ptr());
+        let mut flags: PyCompilerFlags = mem::zeroed();
+        !name.is_null()
+            && PyUnicode_Check(name) != 0
+            && PyUnicode_CompareWithASCIIString(name, c"dataclasses".as_ptr()) == 0
+            && PyEval_MergeCompilerFlags(&mut flags) == 0
+    }
+}
+
+/// The code of a text. `None` if the text is to be compiled by `exec` itself, which raises what there is to raise.
+///
+/// # Safety
+///
+/// Attached; `text` is a string.
+unsafe fn code(text: *mut PyObject) -> Option<Ref> {
+    let host = HOST.get()?;
+    // SAFETY: attached. What the host has lives as long as the process.
+    let code = unsafe { compiler().and_then(|compiler| found_or_compiled(host, compiler, text)) };
+    if code.is_err() {
+        // SAFETY: attached.
+        unsafe { PyErr_Clear() };
+    }
+    code.ok()
+}
+
+/// The mark of this compiler.
+///
+/// # Safety
+///
+/// Attached.
+unsafe fn compiler() -> Outcome<&'static [u8]> {
+    if COMPILER.get().is_none() {
+        // SAFETY: attached.
+        let code = unsafe {
+            let code = Py_CompileString(SAMPLE.as_ptr(), FILE.as_ptr(), Py_file_input);
+            marshalled(&Ref::owned(code)?, PLAIN)?
+        };
+        // Another thread's is equal.
+        let _ = COMPILER.set(code);
+    }
+    Ok(COMPILER.get().map(Vec::as_slice).unwrap_or_default())
+}
+
+/// # Safety
+///
+/// As for [`code`].
+unsafe fn found_or_compiled(
+    host: &HostTable,
+    compiler: &[u8],
+    text: *mut PyObject,
+) -> Outcome<Ref> {
+    // SAFETY: attached; the text's characters live as long as it does, and end with a NUL.
+    unsafe {
+        let mut length = 0;
+        let characters = PyUnicode_AsUTF8AndSize(text, &mut length);
+        if characters.is_null() {
+            return Err(Fault::Raised);
+        }
+        let view = |data: *const u8, len| Text { data, len };
+        let compiler = view(compiler.as_ptr(), compiler.len());
+        let source = view(characters.cast(), length as usize);
+        let kept = (host.find_code)(compiler, source);
+        if kept.len != 0 {
+            return Ref::owned(PyMarshal_ReadObjectFromString(kept.data.cast(), kept.len as isize));
+        }
+        if CStr::from_ptr(characters).count_bytes() != length as usize {
+            // `exec` refuses it.
+            return Err(Fault::Raised);
+        }
+        let code = Ref::owned(Py_CompileString(characters, FILE.as_ptr(), Py_file_input))?;
+        let bytes = marshalled(&code, COMPACT)?;
+        (host.keep_code)(compiler, source, view(bytes.as_ptr(), bytes.len()));
+        Ok(code)
+    }
+}
+
+/// The marshalled form of an object.
+///
+/// # Safety
+///
+/// Attached.
+unsafe fn marshalled(object: &Ref, form: c_int) -> Outcome<Vec<u8>> {
+    // SAFETY: attached; the bytes live as long as their object.
+    unsafe {
+        let bytes = Ref::owned(PyMarshal_WriteObjectToString(object.as_ptr(), form))?;
+        let (mut data, mut length): (*mut c_char, isize) = (ptr::null_mut(), 0);
+        if PyBytes_AsStringAndSize(bytes.as_ptr(), &mut data, &mut length) != 0 {
+            debug_assert!(!PyErr_Occurred().is_null());
+            return Err(Fault::Raised);
+        }
+        Ok(std::slice::from_raw_parts(data.cast::<u8>(), length as usize).to_vec())
+    }
+}
