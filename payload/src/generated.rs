@@ -66,7 +66,8 @@ pub(crate) unsafe fn share() {
         }
         let method = (*exec.cast::<PyCFunctionObject>()).m_ml;
         let flags = (*method).ml_flags;
-        if flags & !METH_KEYWORDS != METH_FASTCALL {
+        let is_pythons = CStr::from_ptr((*method).ml_name) == c"exec";
+        if !is_pythons || flags & !METH_KEYWORDS != METH_FASTCALL {
             return;
         }
         let original = Original {

@@ -78,6 +78,9 @@ const LONE: [&str; 11] = [
 /// Those that also run under policy `shared`: a process has one policy in these tests.
 const SHARED: [&str; 4] = ["packages_torch", "devices", "imports_torch", "package_imports"];
 
+/// The program of the runtime that measures for as long as other programs keep processors from it, up to a minute.
+const QUIET: &str = "parallel";
+
 /// The step of [`lone`].
 const MEMORY: &str = "memory, packages and devices, under each torch policy";
 
@@ -197,7 +200,7 @@ fn with_place(steps: &mut Steps, place: &Place<'_>, turn: Option<&Turn>) {
         let others = ["tests", "capi"].map(Path::new);
         let crates = |program: &Program| {
             !others.contains(&program.package.as_path())
-                && !LONE.iter().any(|name| program.is("runtime", name))
+                && !LONE.iter().chain([&QUIET]).any(|name| program.is("runtime", name))
         };
         place.programs.select(crates).run(&[], |command| place.name(command))
     });
@@ -247,6 +250,9 @@ fn long_processes(steps: &mut Steps, place: &Place<'_>) {
 
 /// The steps that measure.
 fn measured(steps: &mut Steps, place: &Place<'_>) {
+    steps.run("two interpreters on two processors", || {
+        place.programs.named(&[("runtime", QUIET)])?.run(&[], |command| place.name(command))
+    });
     steps.run("weights of BERT-base: time, memory, a second process", || {
         check(&mut large::weights_command(&place.compare, place.environment, 3)?)
     });

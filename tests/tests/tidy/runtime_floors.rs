@@ -20,6 +20,7 @@ const RUNTIME: [&[&str]; 9] = [
         "limits",
         "cold",
         "imports",
+        "generated_code",
     ],
     &["payload"],
     &["python"],

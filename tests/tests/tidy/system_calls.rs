@@ -6,10 +6,8 @@ use crate::sources::{Source, assert_none, rust};
 use crate::syntax::{self, Kind, Use};
 
 /// Functions of libc that any file of the loader may use, each with its reason.
-const ALLOWED: [(&str, &str); 12] = [
-    ("__cxa_atexit", "forwarded for replicas"),
+const ALLOWED: [(&str, &str); 10] = [
     ("__cxa_at_quick_exit", "forwarded for replicas"),
-    ("__cxa_finalize", "forwarded for replicas"),
     ("__cxa_thread_atexit_impl", "forwarded for replicas"),
     ("__register_atfork", "forwarded for replicas"),
     ("__tls_get_addr", "forwarded for replicas"),
