@@ -11,11 +11,11 @@ use crate::fault::{Fault, Outcome};
 use crate::reference::Ref;
 use crate::table::{HostTable, Text};
 use pyo3_ffi::{
-    METH_FASTCALL, METH_KEYWORDS, Py_CompileString, Py_file_input, PyBytes_AsStringAndSize,
+    METH_FASTCALL, METH_KEYWORDS, Py_CompileStringExFlags, Py_file_input, PyBytes_AsStringAndSize,
     PyCFunction_Check, PyCFunctionFastWithKeywords, PyCFunctionObject, PyCompilerFlags,
-    PyDict_GetItemString, PyErr_Clear, PyErr_Occurred, PyEval_GetBuiltins, PyEval_GetGlobals,
-    PyMarshal_ReadObjectFromString, PyMarshal_WriteObjectToString, PyObject,
-    PyUnicode_AsUTF8AndSize, PyUnicode_Check, PyUnicode_CompareWithASCIIString,
+    PyDict_GetItemString, PyErr_Clear, PyEval_GetBuiltins, PyEval_GetGlobals,
+    PyImport_GetMagicNumber, PyMarshal_ReadObjectFromString, PyMarshal_WriteObjectToString,
+    PyObject, PyUnicode_AsUTF8AndSize, PyUnicode_Check, PyUnicode_CompareWithASCIIString,
 };
 use std::ffi::{CStr, c_char, c_int};
 use std::mem;
@@ -32,14 +32,17 @@ struct Original {
 
 static ORIGINAL: OnceLock<Original> = OnceLock::new();
 
-/// The code of [`SAMPLE`], which tells this compiler from others.
+/// The magic number of bytecode (`.pyc` files have it) and the code of [`SAMPLE`], which tell this compiler from others.
 static COMPILER: OnceLock<Vec<u8>> = OnceLock::new();
 
-/// Has what versions, `-O`, `-OO` and `-X no_debug_ranges` make a difference of.
+/// Has what `-O`, `-OO` and `-X no_debug_ranges` make a difference of.
 const SAMPLE: &CStr = c"def f(x, y):\n \"d\"\n assert x\n return [x for x in y(x)]\n";
 
 /// The file name that `exec` gives to a text.
 const FILE: &CStr = c"<string>";
+
+/// How `exec` compiles a string (Include/cpython/compile.h): `PyCF_SOURCE_IS_UTF8` and `PyCF_IGNORE_COOKIE`.
+const OF_A_STRING: c_int = 0x100 | 0x800;
 
 /// The form of marshalled code that does not depend on how often objects are referred to.
 const PLAIN: c_int = 2;
@@ -149,12 +152,10 @@ unsafe fn code(text: *mut PyObject) -> Option<Ref> {
 unsafe fn compiler() -> Outcome<&'static [u8]> {
     if COMPILER.get().is_none() {
         // SAFETY: attached.
-        let code = unsafe {
-            let code = Py_CompileString(SAMPLE.as_ptr(), FILE.as_ptr(), Py_file_input);
-            marshalled(&Ref::owned(code)?, PLAIN)?
-        };
+        let (magic, code) =
+            unsafe { (PyImport_GetMagicNumber(), marshalled(&compiled(SAMPLE.as_ptr())?, PLAIN)?) };
         // Another thread's is equal.
-        let _ = COMPILER.set(code);
+        let _ = COMPILER.set([&magic.to_le_bytes()[..], &code].concat());
     }
     Ok(COMPILER.get().map(Vec::as_slice).unwrap_or_default())
 }
@@ -185,10 +186,24 @@ unsafe fn found_or_compiled(
             // `exec` refuses it.
             return Err(Fault::Raised);
         }
-        let code = Ref::owned(Py_CompileString(characters, FILE.as_ptr(), Py_file_input))?;
+        let code = compiled(characters)?;
         let bytes = marshalled(&code, COMPACT)?;
         (host.keep_code)(compiler, source, view(bytes.as_ptr(), bytes.len()));
         Ok(code)
+    }
+}
+
+/// The code of a text, as `exec` compiles it.
+///
+/// # Safety
+///
+/// Attached; the text ends with a NUL.
+unsafe fn compiled(text: *const c_char) -> Outcome<Ref> {
+    // SAFETY: attached; the flags may be all zeros, and live during the call. -1 is the interpreter's own optimization.
+    unsafe {
+        let mut flags: PyCompilerFlags = mem::zeroed();
+        flags.cf_flags = OF_A_STRING;
+        Ref::owned(Py_CompileStringExFlags(text, FILE.as_ptr(), Py_file_input, &mut flags, -1))
     }
 }
 
@@ -203,7 +218,6 @@ unsafe fn marshalled(object: &Ref, form: c_int) -> Outcome<Vec<u8>> {
         let bytes = Ref::owned(PyMarshal_WriteObjectToString(object.as_ptr(), form))?;
         let (mut data, mut length): (*mut c_char, isize) = (ptr::null_mut(), 0);
         if PyBytes_AsStringAndSize(bytes.as_ptr(), &mut data, &mut length) != 0 {
-            debug_assert!(!PyErr_Occurred().is_null());
             return Err(Fault::Raised);
         }
         Ok(std::slice::from_raw_parts(data.cast::<u8>(), length as usize).to_vec())

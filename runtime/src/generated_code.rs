@@ -31,10 +31,11 @@ pub(crate) fn find(compiler: &[u8], text: &[u8]) -> Option<&'static [u8]> {
 pub(crate) fn keep(compiler: &[u8], text: &[u8], code: &[u8]) {
     KEPT.with(|kept| {
         let kept = kept.get_or_insert_default();
-        kept.bytes += text.len() + code.len();
-        if kept.bytes <= MOST {
-            let of_compiler = kept.code.entry(compiler.into()).or_default();
-            of_compiler.entry(text.into()).or_insert_with(|| Box::leak(code.into()));
+        let bytes = kept.bytes + text.len() + code.len();
+        let of_compiler = kept.code.entry(compiler.into()).or_default();
+        if bytes <= MOST && !of_compiler.contains_key(text) {
+            of_compiler.insert(text.into(), Box::leak(code.into()));
+            kept.bytes = bytes;
         }
     });
 }
@@ -51,5 +52,8 @@ mod tests {
         assert_eq!((find(b"two", b"text"), find(b"one", b"texts")), (None, None));
         keep(b"one", b"much", &vec![0; MOST]);
         assert_eq!(find(b"one", b"much"), None);
+        // Others have room as before.
+        keep(b"one", b"little", b"code");
+        assert_eq!(find(b"one", b"little"), Some(&b"code"[..]));
     }
 }

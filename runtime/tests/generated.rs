@@ -106,7 +106,8 @@ fn interpreters_with_other_optimizations_have_code_of_their_own() {
             let session = pool.acquire().unwrap();
             // A text of the program, compiled by a function that calls itself one of `dataclasses`.
             let source = "space = {'__name__': 'dataclasses'}\nexec('def make(text, into): exec(text, space, into)\\nspace = {}', space)
-into = {}\nspace['make']('def f():\\n \"d\"\\n assert False\\n', into)\ndocs = repr(into['f'].__doc__)";
+into = {}\nspace['make']('# coding: latin-1\\nletter = \"\u{e9}\"\\n', into)\nassert into['letter'] == '\\xe9', into
+space['make']('def f():\\n \"d\"\\n assert False\\n', into)\ndocs = repr(into['f'].__doc__)";
             let module = session.run(source, "optimized.py").unwrap();
             assert_eq!(module.getattr("docs").unwrap().extract::<String>().unwrap(), docs);
         }

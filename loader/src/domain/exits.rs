@@ -7,9 +7,9 @@
 //! So a domain has a list of its own, as a program has, and keeps its order: last registered, first called. The C
 //! library's list has *marks* of it. A mark stands for the handlers that were registered from some place on, and calls those that
 //! have not been called. There is a mark for each handler, except for those that the constructors of one library register: they
-//! have one at the first of them, and one after the last. So a handler never runs later than in one program's list: it
-//! runs before all that was there when it was registered. What the system's libraries register while such constructors
-//! run may find handlers of the same constructors called that were registered before.
+//! have one at the first of them, and one after the last. So a handler is always called before all that was there when it was
+//! registered, as in one program. Handlers of constructors are also called before what a library of the system has registered
+//! while these constructors ran; one program would call those in between.
 
 use std::ffi::{c_int, c_void};
 use std::ops::Range;

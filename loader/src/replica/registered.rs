@@ -14,7 +14,8 @@ use crate::sys::lock::{Mutex, Rank};
 /// The registrations of one replica.
 #[derive(Debug)]
 pub(crate) struct Registered {
-    /// The `__dso_handle` values that handlers of exit, quick_exit and fork were registered with.
+    /// The `__dso_handle` values that handlers of exit, quick_exit and fork were registered with in the C library. Exit
+    /// handlers of a domain among several are in its own list.
     handles: Mutex<BTreeSet<usize>>,
     /// Destructors of thread-local objects that have not run.
     thread_destructors: AtomicUsize,

@@ -1,8 +1,8 @@
 //! The exit of the process, held back while a domain ends on another thread.
 //!
 //! exit(3) frees the parts of glibc's list of handlers that it is done with (stdlib/exit.c, `__run_exit_handlers`).
-//! Each shared object's destructors call `__cxa_finalize`, which goes through that list (stdlib/cxa_finalize.c). glibc
-//! does nothing about a thread that does so during an exit: it reads freed memory.
+//! The end of a domain calls `__cxa_finalize`, which goes through that list (stdlib/cxa_finalize.c). glibc does nothing
+//! about a thread that does so during an exit: it reads freed memory.
 
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;

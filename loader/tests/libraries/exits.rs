@@ -1,5 +1,6 @@
 //! Exit handlers: of domains among several, of what exists once, and of the program.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use hydrozoa_loader::OpenFlags;
@@ -44,13 +45,26 @@ extern "C" fn of_the_program() {
     unsafe { libc::write(2, c"p ".as_ptr().cast(), 2) };
 }
 
+/// Builds both, and returns the path of the second.
+fn of_many(shop: &Workshop) -> PathBuf {
+    shop.build("libonce.so", ONCE, &[]);
+    shop.build("libmany.so", OF_MANY, &["-L{dir}", "-lonce", "-Wl,-rpath,$ORIGIN"])
+}
+
+/// What the test `name` writes to standard error in a process of its own, which ends by `exit(5)`.
+fn written(name: &str, variable: &str) -> String {
+    let output = in_child(name, variable);
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(5), "{text}");
+    text
+}
+
 #[test]
 fn exit_handlers_are_called_last_first_whoever_has_registered_them() {
     let variable = "HYDROZOA_LOADER_EXITS_CHILD";
     if std::env::var_os(variable).is_some() {
         let shop = Workshop::new("exits");
-        shop.build("libonce.so", ONCE, &[]);
-        let path = shop.build("libmany.so", OF_MANY, &["-L{dir}", "-lonce", "-Wl,-rpath,$ORIGIN"]);
+        let path = of_many(&shop);
         let mut domains = domains(3);
         let open = |place: usize| open(&domains[place], &path, OpenFlags::NOW).unwrap();
         let (first, second, third) = (open(0), open(1), open(2));
@@ -65,9 +79,7 @@ fn exit_handlers_are_called_last_first_whoever_has_registered_them() {
         std::process::exit(5);
     }
     let name = "exits::exit_handlers_are_called_last_first_whoever_has_registered_them";
-    let output = in_child(name, variable);
-    assert_eq!(output.status.code(), Some(5));
-    let text = String::from_utf8_lossy(&output.stderr);
+    let text = written(name, variable);
     // The first domain's when it is closed; then those of the others, and of what exists once, at the exit.
     assert!(text.ends_with("d1 e1 c1 b1 a1 d3 e3 p c2 b3 a3 b2 a2 all "), "{text}");
 }
@@ -77,16 +89,13 @@ fn handlers_of_what_exists_once_are_called_after_those_that_a_constructor_regist
     let variable = "HYDROZOA_LOADER_EXITS_ONCE_CHILD";
     if std::env::var_os(variable).is_some() {
         let shop = Workshop::new("exits-once");
-        shop.build("libonce.so", ONCE, &[]);
-        let path = shop.build("libmany.so", OF_MANY, &["-L{dir}", "-lonce", "-Wl,-rpath,$ORIGIN"]);
+        let path = of_many(&shop);
         let library = open(&domains(1)[0], &path, OpenFlags::NOW).unwrap();
         drop((library, shop));
         std::process::exit(5);
     }
     let name = "exits::handlers_of_what_exists_once_are_called_after_those_that_a_constructor_registers_later";
-    let output = in_child(name, variable);
-    assert_eq!(output.status.code(), Some(5));
-    let text = String::from_utf8_lossy(&output.stderr);
+    let text = written(name, variable);
     assert!(text.ends_with("b1 a1 all "), "{text}");
 }
 
