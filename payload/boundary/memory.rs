@@ -1,6 +1,7 @@
 //! What functions of the table say about an interpreter's memory.
 
 use crate::table::Text;
+use std::ffi::c_long;
 
 /// What an interpreter's allocator uses a range of addresses for.
 #[repr(transparent)]
@@ -46,4 +47,14 @@ pub struct Others {
     pub threads: usize,
     /// Sub-interpreters.
     pub interpreters: usize,
+}
+
+/// Two of the three thresholds of Python's garbage collector (`gc.get_threshold`). 0 stands for none.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Thresholds {
+    /// New containers from which on it looks through the young ones.
+    pub first: c_long,
+    /// Collections of the second generation from which on it looks through all objects.
+    pub last: c_long,
 }

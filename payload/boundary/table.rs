@@ -18,16 +18,16 @@
 use crate::dlpack::DLTensor;
 pub use crate::failure::{Failure, Raising};
 pub use crate::leaf::{Kind, Leaf};
-pub use crate::memory::{Others, PackageSize, Purpose, Region};
+pub use crate::memory::{Others, PackageSize, Purpose, Region, Thresholds};
 pub use crate::stream::Stream;
 
-use std::ffi::{c_char, c_int, c_long, c_void};
+use std::ffi::{c_char, c_int, c_void};
 
 /// The first word of both tables.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"hydrozoa");
 
 /// Changed when the meaning of a function changes without the table's size changing.
-pub const VERSION: u32 = 9;
+pub const VERSION: u32 = 10;
 
 /// The payload's only exported symbol, of type [`Entry`].
 pub const ENTRY: &str = "hydrozoa_payload_v1";
@@ -588,8 +588,8 @@ pub struct PayloadTable {
     ) -> Others,
 
     // Imports.
-    /// Has Python seldom look through all objects for garbage, until `collect_as_before` gets the result. Attached.
-    pub collect_seldom: unsafe extern "C" fn() -> c_long,
-    /// Undoes the `collect_seldom` that returned `before`, unless a program has set another threshold meanwhile. Attached.
-    pub collect_as_before: unsafe extern "C" fn(before: c_long),
+    /// Has Python seldom look for garbage, until `collect_as_before` gets the result. Attached.
+    pub collect_seldom: unsafe extern "C" fn() -> Thresholds,
+    /// Undoes the `collect_seldom` that returned `before`, unless a program has set other thresholds meanwhile. Attached.
+    pub collect_as_before: unsafe extern "C" fn(before: Thresholds),
 }

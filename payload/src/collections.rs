@@ -1,48 +1,70 @@
 //! Collections of garbage while modules are imported.
 //!
-//! Python looks for cyclic garbage among young objects after every 700 new containers, and among all objects when their
-//! number has grown by a quarter (`gc_collect_generations` in Modules/gcmodule.c). Imports make many objects that live on.
-//! So while `import torch, torchvision` runs, Python looks through all objects five times, which takes a sixth of the
-//! processor time. While the host imports a module or loads an object, it does so [`SELDOM`]. Collections of young objects
-//! go on.
+//! Python looks for cyclic garbage among young objects after every 700 new containers (2,000 since 3.13), and among all objects
+//! when their number has grown by a quarter (`gc_collect_generations` in Modules/gcmodule.c). Imports make many objects that
+//! live on. While `import torch, torchvision` runs, Python looks through all objects five times, and 600 times through young
+//! ones: that takes a fifth of the processor time, and finds two in a hundred.
 //!
-//! Code that asks for the thresholds then sees another third one. The collector is enabled as ever. Code that sets thresholds
-//! or disables the collector meanwhile has its way. If such code sets later what it has read here, collections go on.
+//! While the host imports a module or loads an object, Python looks through all objects [`SELDOM`]. Each import of a module puts
+//! the next collection of young objects off, until there are [`MANY`] new containers more. So a module that makes much garbage
+//! has it collected. Afterwards [`Collector::put_off`] sees to it that the first call does not pay for what was left out.
 //!
-//! CPython 3.14 collects in small steps, and has no such threshold.
+//! Code that asks for the thresholds meanwhile sees other ones. The collector is enabled as ever. Code that sets thresholds
+//! or disables the collector has its way. If such code sets later what it has read here, that stays.
+//!
+//! CPython 3.14 collects in small steps, and has no such thresholds.
 
+use crate::fault::Outcome;
 use crate::reference::Ref;
+use crate::table::Thresholds;
 use pyo3_ffi::{
-    PyErr_Clear, PyErr_Occurred, PyGC_IsEnabled, PyImport_ImportModule, PyLong_AsLong, PyObject,
-    PyObject_CallMethodNoArgs, PyObject_CallMethodObjArgs, PyTuple_GetItem,
+    METH_NOARGS, Py_INCREF, Py_None, PyCFunction_New, PyErr_Clear, PyErr_Occurred, PyGC_IsEnabled,
+    PyImport_ImportModule, PyLong_AsLong, PyMethodDef, PyMethodDefPointer, PyObject,
+    PyObject_CallMethodNoArgs, PyObject_CallMethodObjArgs, PyObject_CallOneArg,
+    PyObject_GetAttrString, PyTuple_GetItem,
 };
 use std::ffi::{CStr, c_long};
 use std::ptr;
+use std::sync::atomic::{AtomicI64, Ordering};
 
-/// The third threshold meanwhile: after so many collections of the second generation, that is after about 800,000 new
-/// containers that live on, Python looks through all objects.
+/// The third threshold meanwhile: after so many collections of the second generation Python looks through all objects.
 const SELDOM: c_long = 100;
 
+/// So many containers a module may make until Python looks through all young objects. No module of torch and torchvision makes
+/// as many.
+const MANY: c_long = 50_000;
+
+/// What this module has set as the first threshold, while the host imports; or 0.
+static FIRST: AtomicI64 = AtomicI64::new(0);
+
 /// See [`crate::table::PayloadTable::collect_seldom`].
-pub(crate) unsafe extern "C" fn collect_seldom() -> c_long {
+pub(crate) unsafe extern "C" fn collect_seldom() -> Thresholds {
+    let none = Thresholds { first: 0, last: 0 };
     // SAFETY: the host is attached.
     unsafe {
         if PyGC_IsEnabled() == 0 {
-            return 0;
+            return none;
         }
         let raise = |collector: &Collector| {
-            let thresholds = collector.thresholds()?;
-            let before = thresholds[2];
-            let is_lower = (1..SELDOM).contains(&before);
-            (is_lower && collector.set_last(thresholds, SELDOM)).then_some(before)
+            let [first, second, last] = collector.numbers(c"get_threshold")?;
+            // Another import of the host has raised it, or the program has.
+            if !(1..SELDOM).contains(&last) {
+                return None;
+            }
+            let [young, ..] = collector.numbers(c"get_count")?;
+            let is_lower = (1..MANY).contains(&first);
+            let raised = if is_lower { young + MANY } else { first };
+            collector.set([raised, second, SELDOM])?;
+            FIRST.store(if is_lower { raised } else { 0 }, Ordering::Relaxed);
+            Some(Thresholds { first, last })
         };
-        Collector::with(raise).unwrap_or_default()
+        Collector::with(raise).unwrap_or(none)
     }
 }
 
 /// See [`crate::table::PayloadTable::collect_as_before`].
-pub(crate) unsafe extern "C" fn collect_as_before(before: c_long) {
-    if before == 0 {
+pub(crate) unsafe extern "C" fn collect_as_before(before: Thresholds) {
+    if before.last == 0 {
         return;
     }
     let (mut kind, mut value, mut traceback) = (ptr::null_mut(), ptr::null_mut(), ptr::null_mut());
@@ -52,13 +74,55 @@ pub(crate) unsafe extern "C" fn collect_as_before(before: c_long) {
     unsafe {
         pyo3_ffi::PyErr_Fetch(&mut kind, &mut value, &mut traceback);
         Collector::with(|collector| {
-            let thresholds = collector.thresholds()?;
-            if thresholds[2] == SELDOM && collector.set_last(thresholds, before) {
-                collector.put_off(before);
-            }
-            Some(())
+            let raised = FIRST.swap(0, Ordering::Relaxed);
+            let [first, second, last] = collector.numbers(c"get_threshold")?;
+            let is_ours = raised != 0 && first == raised;
+            let first = if is_ours { before.first } else { first };
+            let is_raised = last == SELDOM;
+            let last = if is_raised { before.last } else { last };
+            collector.set([first, second, last])?;
+            if is_raised { collector.put_off(before) } else { Some(()) }
         });
         pyo3_ffi::PyErr_Restore(kind, value, traceback);
+    }
+}
+
+/// A Python function without arguments, for whoever is asked for a module. While the host imports, it puts the next collection
+/// of young objects off, unless the program has set a threshold.
+///
+/// # Safety
+///
+/// The thread is attached.
+pub(crate) unsafe fn later() -> Outcome<Ref> {
+    /// CPython wants it mutable, and does not change it.
+    static mut METHOD: PyMethodDef = PyMethodDef {
+        ml_name: c"collect_later".as_ptr(),
+        ml_meth: PyMethodDefPointer { PyCFunction: collect_later },
+        ml_flags: METH_NOARGS,
+        ml_doc: ptr::null(),
+    };
+    // SAFETY: attached; the description lives as long as the function.
+    unsafe { Ref::owned(PyCFunction_New(&raw mut METHOD, ptr::null_mut())) }
+}
+
+unsafe extern "C" fn collect_later(_: *mut PyObject, _: *mut PyObject) -> *mut PyObject {
+    let raised = FIRST.load(Ordering::Relaxed);
+    // SAFETY: called attached, without an exception.
+    unsafe {
+        if raised != 0 {
+            Collector::with(|collector| {
+                let [first, second, last] = collector.numbers(c"get_threshold")?;
+                let [young, ..] = collector.numbers(c"get_count")?;
+                if first == raised {
+                    collector.set([young + MANY, second, last])?;
+                    FIRST.store(young + MANY, Ordering::Relaxed);
+                }
+                Some(())
+            });
+        }
+        let none = Py_None();
+        Py_INCREF(none);
+        none
     }
 }
 
@@ -95,12 +159,6 @@ impl Collector {
         }
     }
 
-    /// `gc.get_threshold()`
-    unsafe fn thresholds(&self) -> Option<[c_long; 3]> {
-        // SAFETY: attached.
-        unsafe { self.numbers(c"get_threshold") }
-    }
-
     /// The three numbers that a function of it returns.
     unsafe fn numbers(&self, function: &CStr) -> Option<[c_long; 3]> {
         // SAFETY: attached; the tuple owns its items.
@@ -118,39 +176,50 @@ impl Collector {
         }
     }
 
-    /// `gc.set_threshold`, with another third one. Whether it was done.
-    unsafe fn set_last(&self, [first, second, _]: [c_long; 3], last: c_long) -> bool {
+    /// `gc.set_threshold`
+    unsafe fn set(&self, thresholds: [c_long; 3]) -> Option<()> {
         // SAFETY: attached; each reference is owned here.
         unsafe {
-            let set = || {
-                let name = Ref::text(b"set_threshold")?;
-                let [first, second, last] =
-                    [first, second, last].map(|value| Ref::owned(pyo3_ffi::PyLong_FromLong(value)));
-                let (first, second, last) = (first?, second?, last?);
-                Ref::owned(PyObject_CallMethodObjArgs(
-                    self.0.as_ptr(),
-                    name.as_ptr(),
-                    first.as_ptr(),
-                    second.as_ptr(),
-                    last.as_ptr(),
-                    ptr::null_mut::<PyObject>(),
-                ))
-            };
-            set().is_ok()
+            let name = Ref::text(b"set_threshold").ok()?;
+            let [first, second, last] =
+                thresholds.map(|value| Ref::owned(pyo3_ffi::PyLong_FromLong(value)).ok());
+            let (first, second, last) = (first?, second?, last?);
+            Ref::owned(PyObject_CallMethodObjArgs(
+                self.0.as_ptr(),
+                name.as_ptr(),
+                first.as_ptr(),
+                second.as_ptr(),
+                last.as_ptr(),
+                ptr::null_mut::<PyObject>(),
+            ))
+            .ok()
+            .map(drop)
         }
     }
 
-    /// If Python would look through all objects now, has it begin to count again, as after such a collection. `gc.freeze`
-    /// does so: it puts all objects aside, and `gc.unfreeze` makes them the oldest. That is not done if there are objects aside:
-    /// a program may have put them there, and 3.12 does so itself.
-    unsafe fn put_off(&self, threshold: c_long) {
+    /// If Python would look through all objects now, or through many young ones, has it begin to count again, as after such a
+    /// collection. `gc.freeze` does so: it puts all objects aside, and `gc.unfreeze` makes them the oldest. That is not done if
+    /// there are objects aside: a program may have put them there, and 3.12 does so itself. Then the young ones are looked
+    /// through here.
+    unsafe fn put_off(&self, thresholds: Thresholds) -> Option<()> {
         // SAFETY: attached; no code of the program runs between the two.
         unsafe {
-            let is_due = self.numbers(c"get_count").is_some_and(|counts| counts[2] > threshold);
-            let frozen = self.call(c"get_freeze_count").map(|count| PyLong_AsLong(count.as_ptr()));
-            if is_due && frozen == Some(0) && self.call(c"freeze").is_some() {
-                self.call(c"unfreeze");
+            let [young, _, old] = self.numbers(c"get_count")?;
+            let are_many = young > 10 * thresholds.first;
+            if !are_many && old <= thresholds.last {
+                return Some(());
             }
+            if PyLong_AsLong(self.call(c"get_freeze_count")?.as_ptr()) == 0 {
+                self.call(c"freeze")?;
+                self.call(c"unfreeze")?;
+            } else if are_many {
+                let collect =
+                    Ref::owned(PyObject_GetAttrString(self.0.as_ptr(), c"collect".as_ptr()));
+                let youngest = Ref::owned(pyo3_ffi::PyLong_FromLong(0));
+                let (collect, youngest) = (collect.ok()?, youngest.ok()?);
+                Ref::owned(PyObject_CallOneArg(collect.as_ptr(), youngest.as_ptr())).ok()?;
+            }
+            Some(())
         }
     }
 

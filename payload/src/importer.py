@@ -1,4 +1,5 @@
-"""Imports the package `_hydrozoa`, whose modules' sources are in SOURCES, by name, and `threading` on any thread."""
+"""Imports the package `_hydrozoa`, whose modules' sources are in SOURCES, by name, and `threading` on any thread.
+`collect_later` is told of each module that somebody asks for."""
 
 import posix
 import sys
@@ -15,6 +16,7 @@ class Importer:
         self._sources = sources
 
     def find_spec(self, name, path=None, target=None):
+        collect_later()
         if name == "threading":
             return self.find_threading(target)
         package, _, module = name.partition(".")

@@ -1,5 +1,6 @@
 //! The Python modules that live in the payload, importable as `_hydrozoa.NAME`.
 
+use crate::collections;
 use crate::fault::{Fault, Outcome};
 use crate::reference::Ref;
 use crate::table::Text;
@@ -39,7 +40,8 @@ pub(crate) unsafe fn install() -> Outcome<()> {
             ))?;
             done(PyDict_SetItem(sources.as_ptr(), name.as_ptr(), source.as_ptr()))?;
         }
-        run(IMPORTER, c"_hydrozoa/importer.py", &[(c"SOURCES", &sources)])
+        let names = [(c"SOURCES", &sources), (c"collect_later", &collections::later()?)];
+        run(IMPORTER, c"_hydrozoa/importer.py", &names)
     }
 }
 

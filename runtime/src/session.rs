@@ -6,11 +6,10 @@ use crate::interpreter::{Attached, Inner, Interpreter, held, without_gil};
 use crate::interrupt::{self, InterruptHandle, Watch};
 use crate::memory;
 use crate::object::Object;
-use crate::payload::{Sink, table::Handle, table::Status, table::Text};
+use crate::payload::{Sink, table::Handle, table::Status, table::Text, table::Thresholds};
 use crate::settle;
 use crate::thread::stack;
 use std::any::Any;
-use std::ffi::c_long;
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
@@ -236,7 +235,7 @@ impl Session {
         interrupt::with_deadline(self.inner(), limit, action)
     }
 
-    /// Calls `action`, which may import much. Meanwhile Python seldom looks through all objects for garbage.
+    /// Calls `action`, which may import much. Meanwhile Python seldom looks for garbage.
     pub(crate) fn collecting_seldom<R>(&self, action: impl FnOnce() -> R) -> R {
         let begin = || {
             let _attached = self.attach();
@@ -346,10 +345,10 @@ impl Drop for Borrowed {
     }
 }
 
-/// While this lives, Python seldom looks through all objects for garbage.
+/// While this lives, Python seldom looks for garbage.
 struct Seldom<'session> {
     session: &'session Session,
-    before: c_long,
+    before: Thresholds,
 }
 
 impl Drop for Seldom<'_> {
