@@ -6,6 +6,7 @@
 //! What an extension module takes from malloc by itself is not counted.
 
 use crate::arenas;
+use crate::chunks;
 use pyo3_ffi::{PyObject_GetArenaAllocator, PyObject_SetArenaAllocator, PyObjectArenaAllocator};
 use std::cell::UnsafeCell;
 use std::ffi::c_void;
@@ -105,7 +106,11 @@ extern "C" fn arena(_: *mut c_void, size: usize) -> *mut c_void {
     if !take(size) {
         return ptr::null_mut();
     }
-    let placed = if size == arenas::ARENA { arenas::take() } else { None };
+    let placed = match size {
+        arenas::ARENA => arenas::take(),
+        chunks::SIZE => chunks::take(),
+        _ => None,
+    };
     let own = || {
         let own = own();
         own.alloc.map_or(ptr::null_mut(), |alloc| alloc(own.ctx, size))
@@ -129,6 +134,19 @@ extern "C" fn free_arena(_: *mut c_void, arena: *mut c_void, size: usize) {
         unsafe { arenas::release(arena) };
         return;
     }
+    if size != chunks::SIZE || !chunks::keep(arena) {
+        free_by_python(arena, size);
+    }
+}
+
+/// Gives the chunk that is kept back, when Python has ended.
+pub(crate) fn free_chunk() {
+    if let Some(chunk) = chunks::take() {
+        free_by_python(chunk, chunks::SIZE);
+    }
+}
+
+fn free_by_python(arena: *mut c_void, size: usize) {
     let own = own();
     if let Some(free) = own.free {
         free(own.ctx, arena, size);

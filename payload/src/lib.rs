@@ -12,6 +12,7 @@ mod arrays;
 mod barrier;
 mod built;
 mod ceiling;
+mod chunks;
 mod classes;
 mod collections;
 mod ended;

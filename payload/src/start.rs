@@ -81,6 +81,7 @@ pub(crate) unsafe extern "C" fn run_main(exit_status: *mut c_int, sink: *mut c_v
             }
             PyEval_RestoreThread(MAIN.load(Ordering::Acquire));
             let status = Py_RunMain();
+            ceiling::free_chunk();
             STAGE.store(FINALIZED, Ordering::Release);
             *exit_status = status;
             Ok(())
@@ -105,6 +106,7 @@ pub(crate) unsafe extern "C" fn finalize(empties_caches: bool, sink: *mut c_void
             // An error means only that buffered output could not be flushed. The streams have
             // printed that themselves.
             Py_FinalizeEx();
+            ceiling::free_chunk();
             STAGE.store(FINALIZED, Ordering::Release);
             Ok(())
         })

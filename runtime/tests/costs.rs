@@ -51,6 +51,36 @@ fn the_choice_among_many_interpreters_costs_no_more_than_of_one() {
     assert!(chosen < alone * 8 / 5, "{chosen:?} of 32, {alone:?} of 1");
 }
 
+/// Python's frames lie in chunks of 16 KiB. At some depth of calls the next frame is the first one of a chunk.
+const CHUNKS: &str = "
+import resource
+
+def leaf():
+    a = b = c = d = e = f = g = h = i = j = k = l = m = n = o = p = q = r = s = t = 1
+
+def at(depth):
+    if depth:
+        return at(depth - 1)
+    before = resource.getrusage(resource.RUSAGE_THREAD).ru_minflt
+    for _ in range(500):
+        leaf()
+    return resource.getrusage(resource.RUSAGE_THREAD).ru_minflt - before
+
+worst = max(at(depth) for depth in range(600))
+";
+
+/// In plain python each call faults there.
+#[test]
+fn a_loop_of_calls_maps_no_memory_wherever_python_s_stack_ends() {
+    for builder in builders(1) {
+        let pool = builder.build().unwrap();
+        let session = pool.acquire().unwrap();
+        let names = session.run(CHUNKS, "chunks.py").unwrap();
+        let worst: i64 = names.getattr("worst").unwrap().extract().unwrap();
+        assert!(worst < 100, "{worst} faults in 500 calls on {:?}", pool.interpreters()[0]);
+    }
+}
+
 #[test]
 fn a_result_is_taken_in_the_turn_of_its_call() {
     let pool = newest(1);
