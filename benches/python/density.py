@@ -5,12 +5,13 @@
     density.py MANIFEST MODEL --threads     loads the model, then a thread for each worker; only without the GIL
 
 Orders are lines of JSON on stdin: "grow" starts a worker and waits for its first output, which is answered by
-{"cpu_seconds": S}. {"serve": {"seconds": S, "callers": N}} has N threads call the workers in turn, which is answered by
+{"cpu_seconds": S}. {"together": {"workers": N}} starts so many at once, and is answered likewise. {"serve": {"seconds": S, "callers": N}} has N threads call the workers in turn, which is answered by
 {"latencies_us": [...], "wrong": N, "seconds": S}. "each" calls each worker once, and is answered likewise. Latencies are what a
 caller sees: those of the way to a worker are included.
 """
 
 import argparse
+import concurrent.futures
 import functools
 import gc
 import itertools
@@ -165,6 +166,17 @@ def grow(workers, new):
     return {"cpu_seconds": cpu_seconds - before if isinstance(worker, Thread) else cpu_seconds}
 
 
+def together(workers, new, count):
+    """Starts processes at once, and waits for the first output of each."""
+    for _ in range(count):
+        workers.append(new())
+    with concurrent.futures.ThreadPoolExecutor(count) as threads:
+        answers = list(threads.map(lambda worker: worker.call(0), workers[-count:]))
+    if not all(right for right, _ in answers):
+        sys.exit("a first output differs")
+    return {"cpu_seconds": sum(cpu_seconds for _, cpu_seconds in answers)}
+
+
 def without_gil(model):
     if sys._is_gil_enabled():
         sys.exit("the GIL is on: this contender needs a free-threaded CPython, and PYTHON_GIL=0")
@@ -200,6 +212,8 @@ def main():
         order = json.loads(line)
         if order == "grow":
             answer = grow(workers, new)
+        elif "together" in order:
+            answer = together(workers, new, order["together"]["workers"])
         else:
             answer = each(workers) if order == "each" else serve(workers, **order["serve"])
         print(json.dumps(answer), flush=True)

@@ -80,8 +80,9 @@ pub(crate) unsafe extern "C" fn collect_as_before(before: Thresholds) {
             let first = if is_ours { before.first } else { first };
             let is_raised = last == SELDOM;
             let last = if is_raised { before.last } else { last };
-            collector.set([first, second, last])?;
-            if is_raised { collector.put_off(before) } else { Some(()) }
+            // With the lower thresholds the next container would have Python look.
+            let put_off = if is_raised { collector.put_off(before) } else { Some(()) };
+            collector.set([first, second, last]).and(put_off)
         });
         pyo3_ffi::PyErr_Restore(kind, value, traceback);
     }

@@ -95,6 +95,10 @@ fn an_import_of_many_modules_does_not_look_through_young_objects_nor_does_the_ne
         assert_eq!(state(&session), before);
         let looks = || module.call_method("looks", ()).unwrap().extract::<i64>().unwrap();
         let count = looks();
+        let earlier: i64 = module.getattr("before").unwrap().extract().unwrap();
+        // 3.12 has objects aside. There the end of the import looks, once.
+        let at_end = i64::from(frozen(&session) > 0);
+        assert!(count == earlier + at_end || !collects_all(&session), "{count}, {earlier}");
         session.run("made = [[] for _ in range(100)]", "call.py").unwrap();
         assert_eq!(looks(), count);
         let again = "import sys\n\

@@ -1,8 +1,9 @@
-//! `cargo xtask speed`: checks the promised speed of loader, calls and Python code, each beside its rival in the same run.
+//! `cargo xtask speed`: checks the promised speed of loader, calls, Python code and starts, each beside its rival in the same run.
 
 mod calls;
 mod kernels;
 mod loader;
+mod starts;
 
 use anyhow::{Result, ensure};
 use clap::ValueEnum;
@@ -31,6 +32,8 @@ enum Side {
     Calls,
     /// Python code with a profile of imports, and settled, beside eager imports
     Kernels,
+    /// Further interpreters with torch, eager, beside processes: one alone, and four at once
+    Starts,
 }
 
 /// Makes every measurement. Returns an error if a promise is broken.
@@ -45,6 +48,9 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     }
     if wanted(Side::Loader) {
         outcomes.extend(loader::measure(&arguments.environment)?);
+    }
+    if wanted(Side::Starts) {
+        outcomes.extend(starts::measure(&arguments.environment)?);
     }
     let broken = outcomes.iter().filter(|kept| !**kept).count();
     ensure!(broken == 0, "{broken} of {} measurements break a promise", outcomes.len());

@@ -52,6 +52,8 @@ enum Role {
     Density(density::Options),
     /// Is one contender of `density`: a pool that grows
     DensityPool(density::PoolOptions),
+    /// How long further workers with torch take to their first result: interpreters and processes
+    Starts(density::StartsOptions),
     /// What workers without any package take: interpreters, sub-interpreters, processes, prefork children
     Bare(bare::Options),
     /// Is one contender of `bare`: a pool that grows
@@ -103,6 +105,7 @@ fn run(role: Role) -> anyhow::Result<()> {
         Role::Control(options) => control::run(&options),
         Role::Density(options) => density::run(&options),
         Role::DensityPool(options) => density::run_pool(&options),
+        Role::Starts(options) => density::run_starts(&options),
         Role::Bare(options) => bare::run(&options),
         Role::BarePool(options) => bare::run_pool(&options),
         Role::Gpu(options) => gpu::run(&options),

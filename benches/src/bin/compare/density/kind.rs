@@ -104,6 +104,18 @@ impl Plan {
         Ok(plan)
     }
 
+    /// For contenders without a profile.
+    pub fn eager(place: &Place, worker: &Path) -> Result<Self> {
+        Ok(Self {
+            program: std::env::current_exe().context("finding this program")?,
+            place: place.clone(),
+            worker: worker.to_owned(),
+            settle_in: PathBuf::new(),
+            profile: PathBuf::new(),
+            free_python: None,
+        })
+    }
+
     pub fn command(&self, kind: Kind) -> Command {
         let stock = self.place.venv.join("bin/python");
         match kind {

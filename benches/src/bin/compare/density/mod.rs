@@ -9,6 +9,7 @@ mod kind;
 mod pool;
 mod record;
 mod side;
+mod starts;
 mod table;
 
 use std::path::PathBuf;
@@ -26,6 +27,8 @@ pub use pool::Options as PoolOptions;
 pub use pool::run as run_pool;
 use record::Row;
 use side::{Grown, Side};
+pub use starts::Options as StartsOptions;
+pub use starts::run as run_starts;
 
 /// At most this many times the 99th percentile of the latency without a limit, for a number of workers that is served.
 const SLOWER: f64 = 1.2;

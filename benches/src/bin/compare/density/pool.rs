@@ -4,6 +4,7 @@ use std::fs;
 use std::io::{BufRead, Write};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -16,7 +17,7 @@ use hydrozoa_measure::samples::Samples;
 use serde::Serialize;
 
 use super::side::{Order, Started};
-use crate::Place;
+use crate::{Place, join};
 
 /// Calls of each worker before it is settled.
 const WARM: usize = 3;
@@ -53,7 +54,8 @@ pub fn run(options: &Options) -> Result<()> {
     output.flush()?;
     for line in std::io::stdin().lock().lines() {
         match serde_json::from_str(&line?).context("reading an order")? {
-            Order::Grow => answer(&mut output, &server.grow()?)?,
+            Order::Grow => answer(&mut output, &server.grow(1)?)?,
+            Order::Together { workers } => answer(&mut output, &server.grow(workers)?)?,
             Order::Serve { seconds, callers } => {
                 answer(&mut output, &server.serve(seconds, callers)?)?
             }
@@ -96,19 +98,29 @@ impl<'a> Server<'a> {
         Ok(Self { options, pool, _package: package, movable, cases, workers: 0 })
     }
 
-    fn grow(&mut self) -> Result<Started> {
+    /// Starts so many workers at once.
+    fn grow(&mut self, count: usize) -> Result<Started> {
         let begin = cpu_seconds()?;
-        self.pool.resize(self.workers + 1)?;
-        let interpreter = self.pool.interpreters()[self.workers].clone();
-        self.workers += 1;
-        ensure!(self.call(&interpreter, 0)?, "the first output differs from plain python's");
+        self.pool.resize(self.workers + count)?;
+        let interpreters = self.pool.interpreters();
+        let new = &interpreters[self.workers..];
+        thread::scope(|scope| {
+            let first = |interpreter| -> Result<()> {
+                ensure!(self.call(interpreter, 0)?, "the first output differs from plain python's");
+                Ok(())
+            };
+            join(new.iter().map(|one| scope.spawn(move || first(one))).collect())
+        })?;
         let cpu_seconds = cpu_seconds()? - begin;
         if let Some(directory) = &self.options.settle_in {
-            for index in 0..WARM {
-                self.call(&interpreter, index)?;
+            for interpreter in new {
+                for index in 0..WARM {
+                    self.call(interpreter, index)?;
+                }
+                interpreter.settle(directory)?;
             }
-            interpreter.settle(directory)?;
         }
+        self.workers += count;
         Ok(Started { cpu_seconds })
     }
 

@@ -16,16 +16,18 @@ use super::kind::{Kind, Plan};
 pub enum Order {
     /// One worker more, up to its first right output.
     Grow,
+    /// So many workers more, which start at once, each up to its first right output.
+    Together { workers: usize },
     /// Call the workers in turn.
     Serve { seconds: f64, callers: usize },
     /// Call each worker once, one after the other.
     Each,
 }
 
-/// The answer to [`Order::Grow`].
+/// The answer to [`Order::Grow`] and [`Order::Together`].
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Started {
-    /// Processor time until the worker's first output.
+    /// Processor time until the first output of each.
     pub cpu_seconds: f64,
 }
 
