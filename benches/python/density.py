@@ -5,7 +5,8 @@
     density.py MANIFEST MODEL --threads     loads the model, then a thread for each worker; only without the GIL
 
 Orders are lines of JSON on stdin: "grow" starts a worker and waits for its first output, which is answered by
-{"cpu_seconds": S}. {"together": {"workers": N}} starts so many at once, and is answered likewise. {"serve": {"seconds": S, "callers": N}} has N threads call the workers in turn, which is answered by
+{"cpu_seconds": S}. {"together": {"workers": N}} starts so many at once, and is answered likewise.
+{"serve": {"seconds": S, "callers": N}} has N threads call the workers in turn, which is answered by
 {"latencies_us": [...], "wrong": N, "seconds": S}. "each" calls each worker once, and is answered likewise. Latencies are what a
 caller sees: those of the way to a worker are included.
 """

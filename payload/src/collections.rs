@@ -10,7 +10,7 @@
 //! has it collected. Afterwards [`Collector::put_off`] sees to it that the first call does not pay for what was left out.
 //!
 //! Code that asks for the thresholds meanwhile sees other ones. The collector is enabled as ever. Code that sets thresholds
-//! or disables the collector has its way. If such code sets later what it has read here, that stays.
+//! or disables the collector has its way. What it has read it may set again, as long as the import goes on.
 //!
 //! CPython 3.14 collects in small steps, and has no such thresholds.
 
@@ -25,7 +25,7 @@ use pyo3_ffi::{
 };
 use std::ffi::{CStr, c_long};
 use std::ptr;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The third threshold meanwhile: after so many collections of the second generation Python looks through all objects.
 const SELDOM: c_long = 100;
@@ -34,8 +34,21 @@ const SELDOM: c_long = 100;
 /// as many.
 const MANY: c_long = 50_000;
 
-/// What this module has set as the first threshold, while the host imports; or 0.
-static FIRST: AtomicI64 = AtomicI64::new(0);
+/// Whether the first threshold is one of [`later_than`]: while the host imports.
+static IS_RAISED: AtomicBool = AtomicBool::new(false);
+
+/// What all first thresholds that are set here leave when they are divided by 1,000. A program that sets what it has read is known
+/// by that: no other threshold looks so.
+const MARK: c_long = 729;
+
+/// The first threshold for so many young containers: [`MANY`] more, or some hundred more than that.
+fn later_than(young: c_long) -> c_long {
+    (young + MANY) / 1000 * 1000 + MARK
+}
+
+fn is_raised(first: c_long) -> bool {
+    first >= MANY && first % 1000 == MARK
+}
 
 /// See [`crate::table::PayloadTable::collect_seldom`].
 pub(crate) unsafe extern "C" fn collect_seldom() -> Thresholds {
@@ -53,9 +66,9 @@ pub(crate) unsafe extern "C" fn collect_seldom() -> Thresholds {
             }
             let [young, ..] = collector.numbers(c"get_count")?;
             let is_lower = (1..MANY).contains(&first);
-            let raised = if is_lower { young + MANY } else { first };
+            let raised = if is_lower { later_than(young) } else { first };
             collector.set([raised, second, SELDOM])?;
-            FIRST.store(if is_lower { raised } else { 0 }, Ordering::Relaxed);
+            IS_RAISED.store(is_lower, Ordering::Relaxed);
             Some(Thresholds { first, last })
         };
         Collector::with(raise).unwrap_or(none)
@@ -74,14 +87,13 @@ pub(crate) unsafe extern "C" fn collect_as_before(before: Thresholds) {
     unsafe {
         pyo3_ffi::PyErr_Fetch(&mut kind, &mut value, &mut traceback);
         Collector::with(|collector| {
-            let raised = FIRST.swap(0, Ordering::Relaxed);
+            let was_raised = IS_RAISED.swap(false, Ordering::Relaxed);
             let [first, second, last] = collector.numbers(c"get_threshold")?;
-            let is_ours = raised != 0 && first == raised;
-            let first = if is_ours { before.first } else { first };
-            let is_raised = last == SELDOM;
-            let last = if is_raised { before.last } else { last };
+            let first = if was_raised && is_raised(first) { before.first } else { first };
+            let is_seldom = last == SELDOM;
+            let last = if is_seldom { before.last } else { last };
             // With the lower thresholds the next container would have Python look.
-            let put_off = if is_raised { collector.put_off(before) } else { Some(()) };
+            let put_off = if is_seldom { collector.put_off(before) } else { Some(()) };
             collector.set([first, second, last]).and(put_off)
         });
         pyo3_ffi::PyErr_Restore(kind, value, traceback);
@@ -107,16 +119,14 @@ pub(crate) unsafe fn later() -> Outcome<Ref> {
 }
 
 unsafe extern "C" fn collect_later(_: *mut PyObject, _: *mut PyObject) -> *mut PyObject {
-    let raised = FIRST.load(Ordering::Relaxed);
     // SAFETY: called attached, without an exception.
     unsafe {
-        if raised != 0 {
+        if IS_RAISED.load(Ordering::Relaxed) {
             Collector::with(|collector| {
                 let [first, second, last] = collector.numbers(c"get_threshold")?;
                 let [young, ..] = collector.numbers(c"get_count")?;
-                if first == raised {
-                    collector.set([young + MANY, second, last])?;
-                    FIRST.store(young + MANY, Ordering::Relaxed);
+                if is_raised(first) {
+                    collector.set([later_than(young), second, last])?;
                 }
                 Some(())
             });

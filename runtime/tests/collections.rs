@@ -145,6 +145,11 @@ fn what_a_program_sets_during_an_import_stays() {
         ("stops", "import gc\ngc.disable()"),
         ("asks", MAKER),
         ("freezes", "import gc\ngc.freeze()\nmade = [[] for _ in range(100_000)]"),
+        (
+            "again",
+            "import gc\nread = gc.get_threshold()\ngc.set_threshold(300)\nimport another\ngc.set_threshold(*read)",
+        ),
+        ("another", "made = [[] for _ in range(20_000)]"),
         ("fails", "made = [[] for _ in range(5000)]\nraise ValueError('as it is')"),
     ];
     for pool in with_modules(&shop, &modules) {
@@ -155,6 +160,8 @@ fn what_a_program_sets_during_an_import_stays() {
         let before = state(&session);
         let error = session.import("fails").unwrap_err().to_string();
         assert!(error.contains("ValueError") && error.contains("as it is"), "{error}");
+        assert_eq!(state(&session), before);
+        session.import("again").unwrap();
         assert_eq!(state(&session), before);
         session.import("sets").unwrap();
         assert_eq!(thresholds(), expected([500, 7, 9]));
