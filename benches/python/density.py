@@ -4,8 +4,8 @@
     density.py MANIFEST MODEL --spawn       a new process for each worker
     density.py MANIFEST MODEL --threads     loads the model, then a thread for each worker; only without the GIL
 
-Orders are lines of JSON on stdin: "grow" starts a worker and waits for its first output, which is answered by
-{"cpu_seconds": S}. {"together": {"workers": N}} starts so many at once, and is answered likewise.
+Orders are lines of JSON on stdin: {"grow": {"workers": N}} starts so many workers at once and waits for the first output of each,
+which is answered by {"cpu_seconds": S}.
 {"serve": {"seconds": S, "callers": N}} has N threads call the workers in turn, which is answered by
 {"latencies_us": [...], "wrong": N, "seconds": S}. "each" calls each worker once, and is answered likewise. Latencies are what a
 caller sees: those of the way to a worker are included.
@@ -156,25 +156,18 @@ def each(workers):
     return {"latencies_us": latencies, "wrong": wrong, "seconds": time.perf_counter() - begin}
 
 
-def grow(workers, new):
+def grow(workers, new, count):
     """A worker's processor time is its process's until its first output, and that of this process meanwhile for a thread."""
     before = time.process_time()
-    worker = new()
-    workers.append(worker)
-    right, cpu_seconds = worker.call(0)
-    if not right:
-        sys.exit("the first output differs")
-    return {"cpu_seconds": cpu_seconds - before if isinstance(worker, Thread) else cpu_seconds}
-
-
-def together(workers, new, count):
-    """Starts processes at once, and waits for the first output of each."""
     for _ in range(count):
         workers.append(new())
+    grown = workers[-count:]
     with concurrent.futures.ThreadPoolExecutor(count) as threads:
-        answers = list(threads.map(lambda worker: worker.call(0), workers[-count:]))
+        answers = list(threads.map(lambda worker: worker.call(0), grown))
     if not all(right for right, _ in answers):
-        sys.exit("a first output differs")
+        sys.exit("the first output differs")
+    if isinstance(grown[0], Thread):
+        return {"cpu_seconds": time.process_time() - before}
     return {"cpu_seconds": sum(cpu_seconds for _, cpu_seconds in answers)}
 
 
@@ -211,10 +204,8 @@ def main():
     print(json.dumps({"ready": os.getpid()}), flush=True)
     for line in sys.stdin:
         order = json.loads(line)
-        if order == "grow":
-            answer = grow(workers, new)
-        elif "together" in order:
-            answer = together(workers, new, order["together"]["workers"])
+        if "grow" in order:
+            answer = grow(workers, new, order["grow"]["workers"])
         else:
             answer = each(workers) if order == "each" else serve(workers, **order["serve"])
         print(json.dumps(answer), flush=True)

@@ -1,5 +1,5 @@
 """Imports the package `_hydrozoa`, whose modules' sources are in SOURCES, by name, and `threading` on any thread.
-`collect_later` is told of each module that somebody asks for."""
+`collect_later` is called for each module that somebody asks for."""
 
 import posix
 import sys

@@ -66,9 +66,20 @@ pub fn export(environment: &Environment) -> Result<PathBuf> {
 
 /// The comparison's command line without times and rounds.
 pub fn comparison(compare: &Path, environment: &Environment, models: &Path) -> Command {
+    beside_rivals(compare, "run", "worker.py", environment, models)
+}
+
+/// The command line of a role of `compare` beside rivals, whose script is in benches/python.
+pub fn beside_rivals(
+    compare: &Path,
+    role: &str,
+    script: &str,
+    environment: &Environment,
+    models: &Path,
+) -> Command {
     let mut command = Command::new(compare);
-    command.arg("run").arg("--manifest").arg(models.join("manifest.json"));
+    command.arg(role).arg("--manifest").arg(models.join("manifest.json"));
     command.arg("--venv").arg(environment.root());
-    command.arg("--worker").arg(workspace::root().join("benches/python/worker.py"));
+    command.arg("--worker").arg(workspace::root().join("benches/python").join(script));
     command
 }

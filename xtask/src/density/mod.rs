@@ -4,7 +4,6 @@ mod bare;
 mod page;
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
@@ -73,10 +72,7 @@ fn measure(arguments: &Arguments, csv: &Path) -> Result<()> {
     let environment = Environment::prepare(&arguments.environment)?;
     let compare = workspace::build("hydrozoa-benches", "compare")?;
     let models = demo::export(&environment)?;
-    let mut command = Command::new(compare);
-    command.arg("density").arg("--manifest").arg(models.join("manifest.json"));
-    command.arg("--venv").arg(environment.root());
-    command.arg("--worker").arg(workspace::root().join("benches/python/density.py"));
+    let mut command = demo::beside_rivals(&compare, "density", "density.py", &environment, &models);
     command.arg("--csv").arg(csv);
     let status = command.args(&arguments.options).status().context("starting the comparison")?;
     if !status.success() {

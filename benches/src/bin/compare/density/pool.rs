@@ -54,8 +54,7 @@ pub fn run(options: &Options) -> Result<()> {
     output.flush()?;
     for line in std::io::stdin().lock().lines() {
         match serde_json::from_str(&line?).context("reading an order")? {
-            Order::Grow => answer(&mut output, &server.grow(1)?)?,
-            Order::Together { workers } => answer(&mut output, &server.grow(workers)?)?,
+            Order::Grow { workers } => answer(&mut output, &server.grow(workers)?)?,
             Order::Serve { seconds, callers } => {
                 answer(&mut output, &server.serve(seconds, callers)?)?
             }
@@ -109,7 +108,11 @@ impl<'a> Server<'a> {
                 ensure!(self.call(interpreter, 0)?, "the first output differs from plain python's");
                 Ok(())
             };
-            join(new.iter().map(|one| scope.spawn(move || first(one))).collect())
+            // One worker alone is called by this thread, which calls it later too.
+            let (own, others) = new.split_first().context("no worker is asked for")?;
+            let others = others.iter().map(|one| scope.spawn(move || first(one))).collect();
+            first(own)?;
+            join(others)
         })?;
         let cpu_seconds = cpu_seconds()? - begin;
         if let Some(directory) = &self.options.settle_in {

@@ -14,17 +14,15 @@ use super::kind::{Kind, Plan};
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Order {
-    /// One worker more, up to its first right output.
-    Grow,
     /// So many workers more, which start at once, each up to its first right output.
-    Together { workers: usize },
+    Grow { workers: usize },
     /// Call the workers in turn.
     Serve { seconds: f64, callers: usize },
     /// Call each worker once, one after the other.
     Each,
 }
 
-/// The answer to [`Order::Grow`] and [`Order::Together`].
+/// The answer to [`Order::Grow`].
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Started {
     /// Processor time until the first output of each.
@@ -55,7 +53,7 @@ impl Side {
     /// Starts a worker and waits for its first output.
     pub fn grow(&mut self) -> Result<Grown> {
         let begin = Instant::now();
-        let answer = self.contender.ask(&serde_json::to_string(&Order::Grow)?)?;
+        let answer = self.contender.ask(&serde_json::to_string(&Order::Grow { workers: 1 })?)?;
         let seconds = begin.elapsed().as_secs_f64();
         let started: Started = serde_json::from_str(&answer).context(answer)?;
         Ok(Grown { seconds, cpu_seconds: started.cpu_seconds })

@@ -5,6 +5,7 @@
 
 use std::fmt;
 use std::path::PathBuf;
+use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use hydrozoa_measure::contender::Contender;
@@ -69,15 +70,15 @@ pub fn run(options: &Options) -> Result<()> {
 fn measure(plan: &Plan, kind: Kind, together: u16) -> Result<Round> {
     let mut contender = Contender::start(kind.label(), &mut plan.command(kind))?;
     contender.wait_until_ready()?;
-    let mut seconds = |order: &Order| -> Result<(f64, f64)> {
-        let begin = std::time::Instant::now();
-        let answer = contender.ask(&serde_json::to_string(order)?)?;
+    let mut seconds = |workers| -> Result<(f64, f64)> {
+        let begin = Instant::now();
+        let answer = contender.ask(&serde_json::to_string(&Order::Grow { workers })?)?;
         let started: Started = serde_json::from_str(&answer).context(answer)?;
         Ok((begin.elapsed().as_secs_f64(), started.cpu_seconds))
     };
-    seconds(&Order::Grow)?;
-    let (alone, cpu) = seconds(&Order::Grow)?;
-    let (together, _) = seconds(&Order::Together { workers: together.into() })?;
+    seconds(1)?;
+    let (alone, cpu) = seconds(1)?;
+    let (together, _) = seconds(together.into())?;
     Ok(Round { alone, cpu, together })
 }
 
