@@ -8,14 +8,14 @@
 
 use crate::HOST;
 use crate::fault::{Fault, Outcome};
+use crate::methods::{Function, Place, globals_of_caller};
 use crate::reference::Ref;
 use crate::table::{HostTable, Text};
 use pyo3_ffi::{
-    METH_FASTCALL, METH_KEYWORDS, Py_CompileStringExFlags, Py_file_input, PyBytes_AsStringAndSize,
-    PyCFunction_Check, PyCFunctionFastWithKeywords, PyCFunctionObject, PyCompilerFlags,
-    PyDict_GetItemString, PyErr_Clear, PyEval_GetBuiltins, PyEval_GetGlobals,
-    PyImport_GetMagicNumber, PyMarshal_ReadObjectFromString, PyMarshal_WriteObjectToString,
-    PyObject, PyUnicode_AsUTF8AndSize, PyUnicode_Check, PyUnicode_CompareWithASCIIString,
+    Py_CompileStringExFlags, Py_file_input, PyBytes_AsStringAndSize, PyCompilerFlags,
+    PyDict_GetItemString, PyErr_Clear, PyEval_GetBuiltins, PyImport_GetMagicNumber,
+    PyMarshal_ReadObjectFromString, PyMarshal_WriteObjectToString, PyObject,
+    PyUnicode_AsUTF8AndSize, PyUnicode_Check,
 };
 use std::ffi::{CStr, c_char, c_int};
 use std::mem;
@@ -23,14 +23,7 @@ use std::ptr;
 use std::sync::OnceLock;
 
 /// CPython's `exec`.
-struct Original {
-    /// A function without names ignores them.
-    exec: PyCFunctionFastWithKeywords,
-    /// Whether it takes keyword arguments: not up to 3.10.
-    has_names: bool,
-}
-
-static ORIGINAL: OnceLock<Original> = OnceLock::new();
+static EXEC: Place<Function> = Place::new();
 
 /// The magic number of bytecode (`.pyc` files have it) and the code of [`SAMPLE`], which tell this compiler from others.
 static COMPILER: OnceLock<Vec<u8>> = OnceLock::new();
@@ -55,31 +48,16 @@ unsafe extern "C" {
     fn PyEval_MergeCompilerFlags(flags: *mut PyCompilerFlags) -> c_int;
 }
 
-/// Has `exec` do so. An `exec` of another form stays as it is.
+/// Has `exec` do so.
 ///
 /// # Safety
 ///
 /// The thread is attached, and no Python code has run in another thread.
 pub(crate) unsafe fn share() {
-    // SAFETY: attached; the built-in function and its description are CPython's, and live as long as it.
+    // SAFETY: by contract.
     unsafe {
         let exec = PyDict_GetItemString(PyEval_GetBuiltins(), c"exec".as_ptr());
-        if exec.is_null() || PyCFunction_Check(exec) == 0 {
-            return;
-        }
-        let method = (*exec.cast::<PyCFunctionObject>()).m_ml;
-        let flags = (*method).ml_flags;
-        let is_pythons = CStr::from_ptr((*method).ml_name) == c"exec";
-        if !is_pythons || flags & !METH_KEYWORDS != METH_FASTCALL {
-            return;
-        }
-        let original = Original {
-            exec: (*method).ml_meth.PyCFunctionFastWithKeywords,
-            has_names: flags & METH_KEYWORDS != 0,
-        };
-        if ORIGINAL.set(original).is_ok() {
-            (*method).ml_meth.PyCFunctionFastWithKeywords = exec_shared;
-        }
+        Function::replace(exec, c"exec", &EXEC, exec_shared);
     }
 }
 
@@ -90,20 +68,20 @@ unsafe extern "C" fn exec_shared(
     count: isize,
     names: *mut PyObject,
 ) -> *mut PyObject {
-    let original = ORIGINAL.get().expect("it was set before");
+    let exec = EXEC.get().expect("it was set before");
     // SAFETY: CPython calls it attached, with that many arguments.
     unsafe {
-        if count == 3 && (!original.has_names || names.is_null()) {
+        if exec.is_call_of(3, count, names) {
             let text = *arguments;
             if PyUnicode_Check(text) != 0
                 && is_of_dataclasses()
                 && let Some(code) = code(text)
             {
                 let arguments = [code.as_ptr(), *arguments.add(1), *arguments.add(2)];
-                return (original.exec)(module, arguments.as_ptr(), 3, names);
+                return exec.call(module, arguments.as_ptr(), 3, names);
             }
         }
-        (original.exec)(module, arguments, count, names)
+        exec.call(module, arguments, count, names)
     }
 }
 
@@ -113,18 +91,10 @@ unsafe extern "C" fn exec_shared(
 ///
 /// Attached.
 unsafe fn is_of_dataclasses() -> bool {
-    // SAFETY: attached; the references are borrowed for moments.
+    // SAFETY: attached; flags may be all zeros.
     unsafe {
-        let globals = PyEval_GetGlobals();
-        if globals.is_null() {
-            return false;
-        }
-        let name = PyDict_GetItemString(globals, c"__name__".as_ptr());
         let mut flags: PyCompilerFlags = mem::zeroed();
-        !name.is_null()
-            && PyUnicode_Check(name) != 0
-            && PyUnicode_CompareWithASCIIString(name, c"dataclasses".as_ptr()) == 0
-            && PyEval_MergeCompilerFlags(&mut flags) == 0
+        !globals_of_caller(c"dataclasses").is_null() && PyEval_MergeCompilerFlags(&mut flags) == 0
     }
 }
 

@@ -24,6 +24,8 @@ mod generated;
 mod heap;
 mod interrupts;
 mod memory;
+mod methods;
+mod module_files;
 mod modules;
 mod names;
 mod objects;

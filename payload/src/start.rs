@@ -7,6 +7,7 @@ use crate::ceiling;
 use crate::fault::{Fault, Outcome};
 use crate::generated;
 use crate::heap;
+use crate::module_files;
 use crate::modules;
 use crate::recursion;
 use crate::reference::Ref;
@@ -289,6 +290,7 @@ unsafe fn prepare(start: &Start) -> Outcome<()> {
             // A command's `sys.meta_path` is plain python's. The host uses the modules in sessions only.
             modules::install()?;
             generated::share();
+            module_files::note_in_time();
             modules::leave_signals()?;
             if start.flags.x_option_count != 0 {
                 modules::limit_digits()?;
