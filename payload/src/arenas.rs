@@ -7,7 +7,7 @@
 //!
 //! Arenas that find no place in the window come from CPython's own allocator.
 
-use crate::heap::{map, reserved};
+use crate::heap::{map, reserved, touch};
 use std::ffi::c_void;
 use std::ops::Range;
 use std::ptr;
@@ -44,6 +44,8 @@ pub(crate) fn take() -> Option<*mut c_void> {
     let arena = address(place);
     // SAFETY: the place was free, so nobody uses its pages.
     if unsafe { libc::mprotect(arena, ARENA, libc::PROT_READ | libc::PROT_WRITE) } == 0 {
+        // Free places are taken from the lowest one up, so nearly all below it are arenas.
+        touch(arena.addr(), ARENA, place * ARENA);
         return Some(arena);
     }
     leave(place);
@@ -140,6 +142,8 @@ mod tests {
         reserve();
         let arenas: Vec<usize> = (0..130).map(|_| take().unwrap().addr()).collect();
         for (index, arena) in arenas.iter().enumerate() {
+            // Once an arena is a thirty-second of what there is, it gets its pages at once.
+            assert_eq!(is_resident(*arena), index >= 32, "{index}");
             assert_eq!(*arena, arenas[0] + index * ARENA);
             assert_eq!(arena % ARENA, 0);
             // SAFETY: an arena is writable.

@@ -278,3 +278,28 @@ fn a_heap_is_given_back_while_threads_that_have_used_it_end() {
         threads.into_iter().for_each(|thread| thread.join().unwrap());
     }
 }
+
+/// Whether the page at an address is in memory.
+fn is_resident(address: usize) -> bool {
+    let mut resident = 0;
+    // SAFETY: the place has room for one page's answer.
+    let known =
+        unsafe { libc::mincore(ptr::with_exposed_provenance_mut(address), 4096, &mut resident) };
+    known == 0 && resident & 1 != 0
+}
+
+#[test]
+fn a_heap_that_is_large_already_gets_the_pages_of_its_next_step_at_once() {
+    let heap = heap();
+    // dlmalloc writes at both ends of a step, and has given out nothing of its middle yet.
+    let middle = || heap.used().end - (128 << 10);
+    // The step after 8 MiB is the first that is a thirty-second of what the heap has.
+    for (length, is_touched) in [(1 << 20, false), (9 << 20, true)] {
+        while heap.used().len() < length {
+            assert!(!heap.allocate(1000).is_null());
+        }
+        assert_eq!(is_resident(middle()), is_touched, "{length}");
+    }
+    // SAFETY: nobody has blocks of the heap any more.
+    unsafe { heap.give_back() };
+}
