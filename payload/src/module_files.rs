@@ -11,12 +11,12 @@ use crate::methods::{Place, globals_of_caller, replace_method};
 use crate::reference::Ref;
 use pyo3_ffi::{
     Py_EQ, PyBytes_AsString, PyCFunction, PyDict_CheckExact, PyDict_GetItemString,
-    PyDict_GetItemWithError, PyDict_Next, PyDict_SetItem, PyDict_Type, PyErr_Clear,
-    PyEval_GetFrame, PyEval_RestoreThread, PyEval_SaveThread, PyFrame_GetCode, PyFunction_Check,
-    PyFunction_GetGlobals, PyImport_GetModuleDict, PyModule_Check, PyModule_CheckExact,
-    PyModule_GetDict, PyObject, PyObject_CallOneArg, PyObject_GetAttrString,
-    PyObject_RichCompareBool, PyUnicode_CheckExact, PyUnicode_CompareWithASCIIString,
-    PyUnicode_FSConverter,
+    PyDict_GetItemWithError, PyDict_Next, PyDict_SetItem, PyDict_Type, PyDictKeysObject,
+    PyDictObject, PyErr_Clear, PyEval_GetFrame, PyEval_RestoreThread, PyEval_SaveThread,
+    PyFrame_GetCode, PyFunction_Check, PyFunction_GetGlobals, PyImport_GetModuleDict,
+    PyModule_Check, PyModule_CheckExact, PyModule_GetDict, PyObject, PyObject_CallOneArg,
+    PyObject_GetAttrString, PyObject_RichCompareBool, PyUnicode_CheckExact,
+    PyUnicode_CompareWithASCIIString, PyUnicode_FSConverter,
 };
 use std::ffi::CStr;
 use std::os::fd::{FromRawFd, OwnedFd};
@@ -29,8 +29,9 @@ static COPY: Place<PyCFunction> = Place::new();
 /// `sys.modules`.
 static MODULES: AtomicPtr<PyObject> = AtomicPtr::new(ptr::null_mut());
 
-/// Up to where in `sys.modules` the modules were looked at. New ones come after it.
+/// Up to where in `sys.modules` the modules were looked at. New ones come after it, as long as the dictionary has the same table of keys.
 static SEEN: AtomicIsize = AtomicIsize::new(0);
+static KEYS: AtomicPtr<PyDictKeysObject> = AtomicPtr::new(ptr::null_mut());
 
 /// Has files of modules noted so.
 ///
@@ -190,7 +191,11 @@ unsafe fn is_own(globals: *mut PyObject, name: &CStr) -> bool {
 /// Attached.
 unsafe fn new(modules: *mut PyObject, by_name: &Ref) -> Outcome<Vec<New>> {
     let mut new = Vec::new();
-    let mut position = SEEN.load(Ordering::Acquire);
+    // SAFETY: `modules` is a dictionary.
+    let keys = unsafe { (*modules.cast::<PyDictObject>()).ma_keys };
+    // A new table has no gaps. An import leaves one: `importlib` takes the module out, and puts it in again.
+    let is_same = ptr::eq(KEYS.swap(keys, Ordering::AcqRel), keys);
+    let mut position = if is_same { SEEN.load(Ordering::Acquire) } else { 0 };
     let (mut key, mut module) = (ptr::null_mut(), ptr::null_mut());
     // SAFETY: attached. Nothing here runs Python code, and so the dictionary stays as it is: all keys are strings.
     unsafe {

@@ -51,6 +51,12 @@ assert compared(noted_package.two) == (0, 3)
 import noted_package.linked.one
 # The package in the linked folder, and its module.
 assert compared(noted_package.linked.one) == (2, 2)
+# So many that the table of modules becomes a larger one, without the gaps that imports have left.
+for number in range(700):
+    open(f"{folder}/many_{number}.py", "w").close()
+    importlib.import_module(f"many_{number}")
+    if number % 100 == 99:
+        assert compared(sys.modules[f"many_{number}"]) == (0, 100)
 linked = os.path.realpath(noted_package.linked.one.__file__)
 assert "linked" not in linked and inspect.modulesbyfile[linked] == "noted_package.linked.one"
 # Its file has a path that is not normal.
