@@ -52,8 +52,7 @@ unsafe extern "C" fn copy(dict: *mut PyObject, unused: *mut PyObject) -> *mut Py
     // SAFETY: CPython calls it attached, with a dictionary.
     unsafe {
         if ptr::eq(dict, MODULES.load(Ordering::Acquire)) && note(dict).is_err() {
-            // `inspect` will find what is wrong.
-            PyErr_Clear();
+            return ptr::null_mut();
         }
         original(dict, unused)
     }
@@ -96,7 +95,10 @@ unsafe fn note(modules: *mut PyObject) -> Outcome<()> {
         if !is_own(globals, c"getfile") && !getfile.is_null() {
             // torch.package puts a function there that knows its own classes, and asks Python's for all else.
             let getfile = Ref::borrowed(getfile)?;
-            new.retain(|new| has_file(&getfile, new));
+            let have: Vec<bool> =
+                new.iter().map(|new| has_file(&getfile, new)).collect::<Outcome<_>>()?;
+            let mut have = have.into_iter();
+            new.retain(|_| have.next().unwrap_or_default());
         }
         let paths: Vec<&CStr> =
             new.iter().map(|new| CStr::from_ptr(PyBytes_AsString(new.path.as_ptr()))).collect();
@@ -125,26 +127,27 @@ unsafe fn note(modules: *mut PyObject) -> Outcome<()> {
 unsafe fn is_getmodule() -> Outcome<bool> {
     // SAFETY: attached; the frame is alive as long as its function runs.
     unsafe {
-        let code = Ref::owned(PyFrame_GetCode(PyEval_GetFrame()).cast())?;
+        // CPython makes the frame's object now, and may have no memory for it.
+        let frame = Ref::borrowed(PyEval_GetFrame().cast())?;
+        let code = Ref::owned(PyFrame_GetCode(frame.as_ptr().cast()).cast())?;
         let name = Ref::owned(PyObject_GetAttrString(code.as_ptr(), c"co_name".as_ptr()))?;
         Ok(PyUnicode_CompareWithASCIIString(name.as_ptr(), c"getmodule".as_ptr()) == 0)
     }
 }
 
-/// Whether a function says that a module has its file.
+/// Whether a function says that a module has its file. What it raises, `getmodule` would have it raise a moment later.
 ///
 /// # Safety
 ///
 /// Attached.
-unsafe fn has_file(getfile: &Ref, new: &New) -> bool {
+unsafe fn has_file(getfile: &Ref, new: &New) -> Outcome<bool> {
     // SAFETY: attached; the objects are alive during the calls.
     unsafe {
-        let file = PyObject_CallOneArg(getfile.as_ptr(), new.module.as_ptr());
-        let has = Ref::owned(file).is_ok_and(|file| {
-            PyObject_RichCompareBool(file.as_ptr(), new.file.as_ptr(), Py_EQ) == 1
-        });
-        PyErr_Clear();
-        has
+        let file = Ref::owned(PyObject_CallOneArg(getfile.as_ptr(), new.module.as_ptr()))?;
+        match PyObject_RichCompareBool(file.as_ptr(), new.file.as_ptr(), Py_EQ) {
+            -1 => Err(Fault::Raised),
+            has => Ok(has == 1),
+        }
     }
 }
 
