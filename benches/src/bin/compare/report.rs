@@ -71,7 +71,9 @@ pub struct Report {
     /// Number of rounds that measured the lines of the promises.
     rounds_of_promises: usize,
     lines: Vec<Row>,
-    /// How many of the latter had a second core to give. Only these judge the promises.
+    /// Whether the lines are there that tell which of the latter had a second core to give.
+    tells: bool,
+    /// How many of them had one. Only these judge the promises.
     judged: usize,
     /// Throughput of two separate processes against one in the judged rounds: the capacity of the machine.
     processes: f64,
@@ -102,8 +104,8 @@ struct Row {
     count: usize,
     /// Calls for each second.
     throughput: f64,
-    /// Throughput against one interpreter of policy `isolated` in the same round.
-    ratio: f64,
+    /// Throughput against one interpreter of policy `isolated` in the same round; nothing where one was not compared.
+    ratio: Option<f64>,
     p50_ms: f64,
     p99_ms: f64,
     /// Private memory in MiB: of the first interpreter with its process, or of the first process.
@@ -185,6 +187,9 @@ impl Report {
             calls: lines.iter().map(|row| row.calls).sum(),
             wrong: lines.iter().map(|row| row.wrong).sum(),
             lines,
+            tells: [1, 2]
+                .iter()
+                .all(|count| find(measured, MODEL, ("processes", *count)).is_some()),
             judged: judged.len(),
             processes,
             threads,
@@ -220,10 +225,10 @@ impl Report {
             let number =
                 |value: Option<f64>| value.map_or("-".to_owned(), |one| format!("{one:.1}"));
             println!(
-                "{:<28} {:>8.1} {:>6.2} {:>7.2} {:>7.2} {:>7} {:>8.1} {:>7.1} {:>10.1} {:>12}",
+                "{:<28} {:>8.1} {:>6} {:>7.2} {:>7.2} {:>7} {:>8.1} {:>7.1} {:>10.1} {:>12}",
                 row.label,
                 row.throughput,
-                row.ratio,
+                row.ratio.map_or("-".to_owned(), |ratio| format!("{ratio:.2}")),
                 row.p50_ms,
                 row.p99_ms,
                 number(row.instructions_m),
@@ -239,10 +244,16 @@ impl Report {
             );
         }
         println!();
-        println!(
-            "{} of {} rounds had a second core to give (2 separate processes at least {SECOND_CORE} times 1, {MODEL})",
-            self.judged, self.rounds_of_promises
-        );
+        if self.tells {
+            println!(
+                "{} of {} rounds had a second core to give (2 separate processes at least {SECOND_CORE} times 1, {MODEL})",
+                self.judged, self.rounds_of_promises
+            );
+        } else {
+            println!(
+                "whether the machine had a second core to give is not known: 1 and 2 processes were not both compared (--counts 1,2)"
+            );
+        }
         if self.judged > 0 {
             println!(
                 "median of these {:.2}, and {:.2} for 2 threads of one process",
@@ -332,11 +343,6 @@ pub fn is_promised(measured: &Measured) -> bool {
     measured.model == MODEL && (tells || promised())
 }
 
-/// Median over the rounds of [`ratios`].
-fn ratio(of: Option<&Measured>, to: Option<&Measured>) -> f64 {
-    median(&ratios(of, to))
-}
-
 fn beside(lines: &'static str, all: &[Measured], of: (&str, usize), to: (&str, usize)) -> Beside {
     let ratios = ratios(find(all, MODEL, of), find(all, MODEL, to));
     Beside { lines, ratio: median(&ratios), rounds: ratios.len() }
@@ -358,7 +364,8 @@ fn row(one: &Measured, all: &[Measured]) -> Row {
         kind: one.line.kind,
         count: one.line.count,
         throughput: one.median(Samples::throughput),
-        ratio: ratio(Some(one), find(all, &one.model, ("isolated", 1))),
+        ratio: find(all, &one.model, ("isolated", 1))
+            .map(|to| median(&ratios(Some(one), Some(to)))),
         p50_ms: one.median(|samples| samples.latency_ms(0.5)),
         p99_ms: one.median(|samples| samples.latency_ms(0.99)),
         first_mib: first,
