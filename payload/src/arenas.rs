@@ -25,6 +25,9 @@ static START: AtomicUsize = AtomicUsize::new(0);
 /// The number of arenas that have room.
 static PLACES: AtomicUsize = AtomicUsize::new(0);
 
+/// No arena was at this place or beyond it.
+static FIRST_NEW: AtomicUsize = AtomicUsize::new(0);
+
 /// A bit for each place of the largest window, set while an arena is there. Sub-interpreters with a GIL of their own take
 /// arenas at the same time.
 static TAKEN: [AtomicU64; WINDOWS[0] / ARENA / 64] =
@@ -44,8 +47,11 @@ pub(crate) fn take() -> Option<*mut c_void> {
     let arena = address(place);
     // SAFETY: the place was free, so nobody uses its pages.
     if unsafe { libc::mprotect(arena, ARENA, libc::PROT_READ | libc::PROT_WRITE) } == 0 {
-        // Free places are taken from the lowest one up, so nearly all below it are arenas.
-        touch(arena.addr(), ARENA, place * ARENA);
+        // Free places are taken from the lowest one up, so nearly all below it are arenas. A place is touched once: calls may take
+        // and leave one again and again, and use a few pages of it.
+        if place >= FIRST_NEW.fetch_max(place + 1, Ordering::Relaxed) {
+            touch(arena.addr(), ARENA, place * ARENA);
+        }
         return Some(arena);
     }
     leave(place);
@@ -162,6 +168,7 @@ mod tests {
         for index in [3, 64, 129] {
             let arena = take().unwrap();
             assert_eq!(arena.addr(), arenas[index]);
+            assert!(!is_resident(arenas[index]));
             // SAFETY: an arena is readable.
             let bytes = unsafe { std::slice::from_raw_parts(arena.cast::<u8>(), ARENA) };
             assert!(bytes.iter().all(|byte| *byte == 0));

@@ -58,7 +58,10 @@ unsafe impl Sync for Locked {}
 static HEAP: Locked = Locked {
     taken: AtomicBool::new(false),
     heap: UnsafeCell::new(Heap {
-        small: Dlmalloc::new_with_allocator(Window { used: AtomicUsize::new(0) }),
+        small: Dlmalloc::new_with_allocator(Window {
+            used: AtomicUsize::new(0),
+            most: AtomicUsize::new(0),
+        }),
         large: BTreeMap::new(),
     }),
 };
@@ -185,6 +188,8 @@ pub(crate) unsafe fn map(
 /// The part of the window that is in use: its first bytes.
 struct Window {
     used: AtomicUsize,
+    /// The most that was in use.
+    most: AtomicUsize,
 }
 
 impl Window {
@@ -211,8 +216,9 @@ unsafe impl Allocator for Window {
         }
         self.used.store(used + size, Ordering::Relaxed);
         let start = START.load(Ordering::Relaxed) + used;
-        if size == STEP {
-            // Several steps are for one large block, and nobody knows how much of it will be written.
+        // Several steps are for one large block, and nobody knows how much of it will be written. A step that was given back was touched.
+        let is_new = used >= self.most.fetch_max(used + size, Ordering::Relaxed);
+        if size == STEP && is_new {
             touch(start, STEP, used);
         }
         (ptr::with_exposed_provenance_mut(start), size, 0)

@@ -1,4 +1,6 @@
+use super::window::STEP;
 use super::*;
+use dlmalloc::Allocator;
 use std::sync::Mutex;
 use std::thread;
 
@@ -300,6 +302,13 @@ fn a_heap_that_is_large_already_gets_the_pages_of_its_next_step_at_once() {
         }
         assert_eq!(is_resident(middle()), is_touched, "{length}");
     }
+    // What was given back and taken again is touched by its user only.
+    let window = heap.window;
+    let end = window.used().end;
+    assert!(window.free_part(ptr::with_exposed_provenance_mut(end - STEP), STEP, 0));
+    let (step, length, _) = window.alloc(1);
+    assert_eq!((step.addr(), length), (end - STEP, STEP));
+    assert!(!is_resident(middle()));
     // SAFETY: nobody has blocks of the heap any more.
     unsafe { heap.give_back() };
 }

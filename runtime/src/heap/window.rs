@@ -13,10 +13,11 @@ const LENGTH: usize = 1 << SHIFT;
 const SHIFT: u32 = 34;
 
 /// It becomes accessible in steps of so many bytes.
-const STEP: usize = 256 << 10;
+pub(super) const STEP: usize = 256 << 10;
 
 /// A heap of so many steps gets the pages of the next one at once, not each with its first write: that is cheaper, and a heap which grows no
-/// more has a few hundredths too much. Several steps at once are for one large block, and nobody knows how much of it will be written.
+/// more has a few hundredths too much. Several steps at once are for one large block, and nobody knows how much of it will be written. A step that was given back is
+/// not touched again: a program may take and give back one again and again.
 const MANY: usize = 32;
 
 const PAGE: usize = 4096;
@@ -115,14 +116,19 @@ fn elsewhere(length: usize) -> Option<Range<usize>> {
 pub(super) struct Window {
     start: usize,
     used: AtomicUsize,
+    /// The most that was in use by this interpreter.
+    most: AtomicUsize,
 }
 
 impl Window {
     /// A window, if the kernel grants it: there may be a limit on address space (`RLIMIT_AS`).
     pub(super) fn reserve() -> Option<&'static Self> {
         let start = STOCK.with(Stock::take)?;
-        (start >> SHIFT < HEAPS.len())
-            .then(|| &*Box::leak(Box::new(Self { start, used: AtomicUsize::new(0) })))
+        (start >> SHIFT < HEAPS.len()).then(|| &*Box::leak(Box::new(Self::at(start))))
+    }
+
+    fn at(start: usize) -> Self {
+        Self { start, used: AtomicUsize::new(0), most: AtomicUsize::new(0) }
     }
 
     /// Notes whose the window is.
@@ -145,6 +151,7 @@ impl Window {
     /// Gives all pages back to the system.
     pub(super) fn empty(&self) {
         self.shrink(0);
+        self.most.store(0, Ordering::Relaxed);
     }
 
     /// Gives all pages back to the system. All addresses can be read and written from now on, and have zeros. Windows side
@@ -170,6 +177,7 @@ impl Window {
             return;
         }
         self.used.store(0, Ordering::Relaxed);
+        self.most.store(0, Ordering::Relaxed);
     }
 
     fn shrink(&self, keeps: usize) -> bool {
@@ -208,7 +216,8 @@ unsafe impl Allocator for &'static Window {
         }
         self.used.store(used + size, Ordering::Relaxed);
         let step: *mut u8 = ptr::with_exposed_provenance_mut(self.start + used);
-        if size == STEP && used >= MANY * STEP {
+        let is_new = used >= self.most.fetch_max(used + size, Ordering::Relaxed);
+        if size == STEP && is_new && used >= MANY * STEP {
             // SAFETY: the step is accessible and empty. The advice does what writes to its pages would do. Linux before 5.14 refuses it.
             unsafe { libc::madvise(step.cast(), size, libc::MADV_POPULATE_WRITE) };
         }
