@@ -25,8 +25,8 @@ static START: AtomicUsize = AtomicUsize::new(0);
 /// The number of arenas that have room.
 static PLACES: AtomicUsize = AtomicUsize::new(0);
 
-/// No arena was at this place or beyond it.
-static FIRST_NEW: AtomicUsize = AtomicUsize::new(0);
+/// The end of all arenas that there ever were, in bytes from the first.
+static MOST: AtomicUsize = AtomicUsize::new(0);
 
 /// A bit for each place of the largest window, set while an arena is there. Sub-interpreters with a GIL of their own take
 /// arenas at the same time.
@@ -47,11 +47,8 @@ pub(crate) fn take() -> Option<*mut c_void> {
     let arena = address(place);
     // SAFETY: the place was free, so nobody uses its pages.
     if unsafe { libc::mprotect(arena, ARENA, libc::PROT_READ | libc::PROT_WRITE) } == 0 {
-        // Free places are taken from the lowest one up, so nearly all below it are arenas. A place is touched once: calls may take
-        // and leave one again and again, and use a few pages of it.
-        if place >= FIRST_NEW.fetch_max(place + 1, Ordering::Relaxed) {
-            touch(arena.addr(), ARENA, place * ARENA);
-        }
+        // Free places are taken from the lowest one up, so nearly all below it are arenas.
+        touch(START.load(Ordering::Relaxed), place * ARENA..(place + 1) * ARENA, ARENA, &MOST);
         return Some(arena);
     }
     leave(place);

@@ -159,13 +159,17 @@ pub(crate) fn reserved(length: usize) -> Option<(usize, usize)> {
 /// A heap of so many pieces gets the pages of the next one at once.
 const MANY: usize = 32;
 
-/// Has the kernel give the pages of a new piece at once: a page costs more if it waits for its first write. Only where there are many such pieces
-/// already, so that a heap which grows no more has a few hundredths too much.
-pub(crate) fn touch(start: usize, piece: usize, used: usize) {
-    if used >= MANY * piece {
-        let start = ptr::with_exposed_provenance_mut(start);
+/// Notes that a heap at `start` has grown by the bytes `grown`. If that is one new piece of many, the kernel gives its pages at once: a page
+/// costs more if it waits for its first write, and a heap which grows no more has a few hundredths too much then.
+///
+/// Several pieces are for one large block, and nobody knows how much of it will be written. A piece below `most`, the end of all that there
+/// ever was, has had its pages: calls may take and leave it again and again, and use a few of them.
+pub(crate) fn touch(start: usize, grown: Range<usize>, piece: usize, most: &AtomicUsize) {
+    let is_new = grown.start >= most.fetch_max(grown.end, Ordering::Relaxed);
+    if is_new && grown.len() == piece && grown.start >= MANY * piece {
+        let place = ptr::with_exposed_provenance_mut(start + grown.start);
         // SAFETY: the piece is accessible and empty. The advice does what writes to its pages would do. Linux before 5.14 refuses it.
-        unsafe { libc::madvise(start, piece, libc::MADV_POPULATE_WRITE) };
+        unsafe { libc::madvise(place, piece, libc::MADV_POPULATE_WRITE) };
     }
 }
 
@@ -215,13 +219,9 @@ unsafe impl Allocator for Window {
             return none;
         }
         self.used.store(used + size, Ordering::Relaxed);
-        let start = START.load(Ordering::Relaxed) + used;
-        // Several steps are for one large block, and nobody knows how much of it will be written. A step that was given back was touched.
-        let is_new = used >= self.most.fetch_max(used + size, Ordering::Relaxed);
-        if size == STEP && is_new {
-            touch(start, STEP, used);
-        }
-        (ptr::with_exposed_provenance_mut(start), size, 0)
+        let start = START.load(Ordering::Relaxed);
+        touch(start, used..used + size, STEP, &self.most);
+        (ptr::with_exposed_provenance_mut(start + used), size, 0)
     }
 
     fn remap(&self, _: *mut u8, _: usize, _: usize, _: bool) -> *mut u8 {

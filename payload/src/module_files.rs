@@ -127,9 +127,12 @@ unsafe fn note(modules: *mut PyObject) -> Outcome<()> {
 unsafe fn is_getmodule() -> Outcome<bool> {
     // SAFETY: attached; the frame is alive as long as its function runs.
     unsafe {
-        // CPython makes the frame's object now, and may have no memory for it.
-        let frame = Ref::borrowed(PyEval_GetFrame().cast())?;
-        let code = Ref::owned(PyFrame_GetCode(frame.as_ptr().cast()).cast())?;
+        let frame = PyEval_GetFrame();
+        if frame.is_null() {
+            // CPython makes the frame's object now, and had no memory for it. It sets no exception.
+            return Ok(false);
+        }
+        let code = Ref::owned(PyFrame_GetCode(frame).cast())?;
         let name = Ref::owned(PyObject_GetAttrString(code.as_ptr(), c"co_name".as_ptr()))?;
         Ok(PyUnicode_CompareWithASCIIString(name.as_ptr(), c"getmodule".as_ptr()) == 0)
     }

@@ -29,10 +29,19 @@ pub struct Started {
     pub cpu_seconds: f64,
 }
 
-/// A worker that has started.
+/// Workers that have started.
 pub struct Grown {
     pub seconds: f64,
     pub cpu_seconds: f64,
+}
+
+/// Has a contender start so many workers at once, and waits for the first output of each.
+pub fn grow(contender: &mut Contender, workers: usize) -> Result<Grown> {
+    let begin = Instant::now();
+    let answer = contender.ask(&serde_json::to_string(&Order::Grow { workers })?)?;
+    let seconds = begin.elapsed().as_secs_f64();
+    let started: Started = serde_json::from_str(&answer).context(answer)?;
+    Ok(Grown { seconds, cpu_seconds: started.cpu_seconds })
 }
 
 /// Fields are dropped in this order: the group can be removed when its processes have ended.
@@ -52,11 +61,7 @@ impl Side {
 
     /// Starts a worker and waits for its first output.
     pub fn grow(&mut self) -> Result<Grown> {
-        let begin = Instant::now();
-        let answer = self.contender.ask(&serde_json::to_string(&Order::Grow { workers: 1 })?)?;
-        let seconds = begin.elapsed().as_secs_f64();
-        let started: Started = serde_json::from_str(&answer).context(answer)?;
-        Ok(Grown { seconds, cpu_seconds: started.cpu_seconds })
+        grow(&mut self.contender, 1)
     }
 
     pub fn serve(&mut self, seconds: f64, callers: usize) -> Result<Samples> {

@@ -5,14 +5,13 @@
 
 use std::fmt;
 use std::path::PathBuf;
-use std::time::Instant;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use hydrozoa_measure::contender::Contender;
 use hydrozoa_measure::samples::median;
 
 use super::kind::{Kind, Plan};
-use super::side::{Order, Started};
+use super::side::{Grown, grow};
 use crate::Place;
 use crate::machine::Machine;
 
@@ -58,7 +57,7 @@ pub fn run(options: &Options) -> Result<()> {
     for round in 0..usize::from(options.rounds) {
         eprintln!("round {} of {}", round + 1, options.rounds);
         // Each kind is the first one in a third of the rounds.
-        let mut order = [0, 1, 2];
+        let mut order: [usize; KINDS.len()] = std::array::from_fn(|at| at);
         order.rotate_left(round % KINDS.len());
         for at in order {
             rounds[at].push(measure(&plan, KINDS[at], options.together)?);
@@ -70,15 +69,9 @@ pub fn run(options: &Options) -> Result<()> {
 fn measure(plan: &Plan, kind: Kind, together: u16) -> Result<Round> {
     let mut contender = Contender::start(kind.label(), &mut plan.command(kind))?;
     contender.wait_until_ready()?;
-    let mut seconds = |workers| -> Result<(f64, f64)> {
-        let begin = Instant::now();
-        let answer = contender.ask(&serde_json::to_string(&Order::Grow { workers })?)?;
-        let started: Started = serde_json::from_str(&answer).context(answer)?;
-        Ok((begin.elapsed().as_secs_f64(), started.cpu_seconds))
-    };
-    seconds(1)?;
-    let (alone, cpu) = seconds(1)?;
-    let (together, _) = seconds(together.into())?;
+    grow(&mut contender, 1)?;
+    let Grown { seconds: alone, cpu_seconds: cpu } = grow(&mut contender, 1)?;
+    let together = grow(&mut contender, together.into())?.seconds;
     Ok(Round { alone, cpu, together })
 }
 
