@@ -122,16 +122,6 @@ typedef enum hz_value_kind {
   HZ_VALUE_OBJECT = 10,
 } hz_value_kind;
 
-// How interpreters have torch.
-typedef enum hz_torch_policy {
-  // HZ_TORCH_SHARED if a CUDA device is visible and the release of torch is known, else HZ_TORCH_ISOLATED.
-  HZ_TORCH_AUTO = 0,
-  // libtorch once in the process.
-  HZ_TORCH_SHARED = 1,
-  // libtorch in each interpreter.
-  HZ_TORCH_ISOLATED = 2,
-} hz_torch_policy;
-
 // Memory that a Python object exports: bytes, bytearray, memoryview, array, arrays of numpy. While it lives, the
 // exporter cannot move or free the memory, and the interpreter does not end. Any thread may use and free it.
 //
@@ -184,6 +174,11 @@ typedef struct hz_pool hz_pool;
 // Any thread may use and free it. Its messages are freed with the last reference to it.
 typedef struct hz_queue hz_queue;
 
+// The numbers of memory that was given back. A thread of the program's takes them by hz_returns_collect, and no thread of an
+// interpreter calls the program: for runtimes with a lock of their own, such as a Python, and for those that end before the
+// process does. Any thread may use it.
+typedef struct hz_returns hz_returns;
+
 // A lease on one interpreter. The thread that has acquired it uses it; any thread may free it when no call on it runs.
 //
 // A session keeps its interpreter alive. The objects of an interpreter are usable in each session on it.
@@ -198,7 +193,8 @@ typedef struct hz_workers hz_workers;
 
 // Called once when memory that was lent is no longer used, with the context that was given with it. It may be called
 // by any thread, also inside of the call that lends the memory. It must return soon, must not throw, and must not call
-// functions of this library on a session.
+// functions of this library on a session. A runtime that such a thread cannot enter, or that may end before the
+// interpreters do, takes hz_returns_release instead of a function of its own.
 typedef void (*hz_release)(void *context);
 
 // What is known about a buffer. All pointers live as long as the buffer.
@@ -313,7 +309,9 @@ void *hz_buffer_data(const struct hz_buffer *buffer);
 // The size of all elements, in bytes. 0 for NULL.
 size_t hz_buffer_len(const struct hz_buffer *buffer);
 
-// Gives the memory back to its exporter. NULL is allowed. If nothing else has the interpreter, this waits for its end.
+// Gives the memory back to its exporter: the next thread that enters the interpreter frees it. For a result of hz_workers that
+// is the worker, as soon as it has no call, or this thread, when the worker has ended. NULL is allowed. If nothing else has the
+// interpreter, this waits for its end.
 void hz_buffer_free(struct hz_buffer *buffer);
 
 // The default settings. The caller owns the result. NULL only if memory is exhausted.
@@ -347,12 +345,6 @@ enum hz_status hz_builder_environment(struct hz_builder *builder,
                                       const char *const *variables,
                                       size_t count,
                                       struct hz_error **error);
-
-// How interpreters have torch: an hz_torch_policy. The default is HZ_TORCH_AUTO.
-enum hz_status hz_builder_torch(struct hz_builder *builder, uint32_t policy, struct hz_error **error);
-
-// Whether a call that changes a native setting which interpreters share is an exception. The default is no.
-enum hz_status hz_builder_strict(struct hz_builder *builder, bool strict, struct hz_error **error);
 
 // Native libraries whose path matches the pattern exist once for all interpreters.
 enum hz_status hz_builder_share(struct hz_builder *builder, const char *pattern, struct hz_error **error);
@@ -761,6 +753,24 @@ enum hz_status hz_message_memory(const struct hz_message *message,
 // Frees it. NULL is allowed.
 void hz_message_free(struct hz_message *message);
 
+// A place for numbers. The caller owns the result.
+struct hz_returns *hz_returns_new(void);
+
+// A context for hz_returns_release, which is to be called with it once. NULL for NULL.
+void *hz_returns_context(const struct hz_returns *returns, uint64_t number);
+
+// An hz_release: hz_returns_collect names the number of the context. NULL is allowed. In a forked child of the process that
+// has made the context it does nothing.
+void hz_returns_release(void *context);
+
+// Waits until memory was given back, and writes the numbers of at most `capacity` pieces to `numbers`. How many. 0 for NULL.
+size_t hz_returns_collect(const struct hz_returns *returns,
+                          uint64_t *numbers,
+                          size_t capacity);
+
+// Frees it. NULL is allowed. What is given back later is forgotten. No thread may wait in hz_returns_collect.
+void hz_returns_free(struct hz_returns *returns);
+
 // Imports a module by its full name, as importlib.import_module does. The caller owns `module`, which may be NULL.
 enum hz_status hz_session_import(const struct hz_session *session,
                                  const char *name,
@@ -845,6 +855,12 @@ enum hz_status hz_workers_enlist(const struct hz_workers *workers,
                                  size_t *number,
                                  struct hz_error **error);
 
+// Has hz_workers_collect name UINT64_MAX, which is no tag, when a call was submitted that no idle worker will take at once,
+// until there are `most` workers. hz_workers_enlist helps then. So one thread starts all workers, and those that submit do
+// not. 0 is the default, and names nothing.
+void hz_workers_recruit(const struct hz_workers *workers,
+                        size_t most);
+
 // Starts the thread of a worker, with a session on the interpreter at `index` of the pool. The function's module gets what
 // hz_session_companion gives, as `companion`. The worker runs calls that
 // are its own, and once hz_workers_open was called those that are for any worker. If the interpreter cannot be used,
@@ -865,7 +881,7 @@ bool hz_workers_are_few(const struct hz_workers *workers);
 // Queues a call with `len` bytes at `data`, which are copied, and `memory_count` pieces of memory, which are not, and are
 // given back also if this fails. It is
 // for the worker with the number `worker`, or for any if that is SIZE_MAX. `tag` is what hz_workers_collect calls it.
-// HZ_ERROR_ENDED says that the workers were closed. The caller owns `job`.
+// HZ_ERROR_ENDED says that the workers were closed. The caller owns `job`, which is written before the call begins.
 enum hz_status hz_workers_submit(const struct hz_workers *workers,
                                  size_t worker,
                                  uint64_t tag,
@@ -877,7 +893,8 @@ enum hz_status hz_workers_submit(const struct hz_workers *workers,
                                  struct hz_error **error);
 
 // Waits for calls whose results are there and that nobody else looks for, and writes the tags of at most `capacity` of
-// them to `tags`. How many. 0 says that the workers were closed, and that all threads have ended. One thread calls this.
+// them to `tags`. How many. 0 says that the workers were closed, and that all threads have ended. Each tag is written once,
+// whichever thread calls this.
 size_t hz_workers_collect(const struct hz_workers *workers,
                           uint64_t *tags,
                           size_t capacity);
@@ -911,8 +928,8 @@ void hz_job_give_back(const struct hz_job *job);
 // What a call that has ended has returned, or its error. HZ_ERROR_BUSY says that it has not ended.
 enum hz_status hz_job_answer(const struct hz_job *job, struct hz_answer *answer, struct hz_error **error);
 
-// The memory of an object that a call has returned beside its bytes: `index` counts from 0. Each is there once. The
-// caller owns `buffer`.
+// The memory of an object that a call has returned beside its bytes: `index` counts from 0. It is given back when the job and
+// each buffer of it have been freed. The caller owns `buffer`.
 enum hz_status hz_job_buffer(const struct hz_job *job,
                              size_t index,
                              struct hz_buffer **buffer,

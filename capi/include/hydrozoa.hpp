@@ -579,7 +579,6 @@ public:
     Builder &python(const char *python) { return set(hz_builder_python, python); }
     Builder &venv(const char *directory) { return set(hz_builder_venv, directory); }
     Builder &path(const char *directory) { return set(hz_builder_path, directory); }
-    Builder &torch(hz_torch_policy policy) { return set(hz_builder_torch, static_cast<std::uint32_t>(policy)); }
     Builder &memory_limit(std::size_t bytes) { return set(hz_builder_memory_limit, bytes); }
     Builder &settle_in(const char *directory) { return set(hz_builder_settle_in, directory); }
     Builder &replace_stuck(bool replace) { return set(hz_builder_replace_stuck, replace); }

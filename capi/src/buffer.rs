@@ -8,12 +8,15 @@ use crate::pointers::{free, place, reference, reference_or, write};
 use crate::session::hz_session;
 use crate::status::hz_status;
 use runtime::{Buffer, Object};
+use std::any::Any;
 use std::ffi::{CString, c_char, c_void};
 use std::ptr;
+use std::sync::Arc;
 
 /// Called once when memory that was lent is no longer used, with the context that was given with it. It may be called
 /// by any thread, also inside of the call that lends the memory. It must return soon, must not throw, and must not call
-/// functions of this library on a session.
+/// functions of this library on a session. A runtime that such a thread cannot enter, or that may end before the
+/// interpreters do, takes hz_returns_release instead of a function of its own.
 pub type hz_release = Option<unsafe extern "C" fn(context: *mut c_void)>;
 
 /// Memory of the application's that is lent to Python. Its drop gives it back.
@@ -105,16 +108,30 @@ pub(crate) fn memory_at(data: *mut c_void, len: usize) -> Result<*mut u8> {
 /// exporter cannot move or free the memory, and the interpreter does not end. Any thread may use and free it.
 ///
 /// Nothing keeps Python code from writing the memory meanwhile, unless it is read-only there.
-pub struct hz_buffer {
+#[derive(Clone)]
+pub struct hz_buffer(Arc<Held>);
+
+struct Held {
     buffer: Buffer,
     format: CString,
+    #[expect(dead_code, reason = "held for its drop, which follows that of the buffer")]
+    end: Option<Box<dyn Any + Send + Sync>>,
 }
 
 impl hz_buffer {
-    pub(crate) fn of(object: &Object<'_>, writable: bool) -> Result<Self> {
+    /// Its drop gives the memory back, and then drops `end`.
+    pub(crate) fn of(
+        object: &Object<'_>,
+        writable: bool,
+        end: Option<Box<dyn Any + Send + Sync>>,
+    ) -> Result<Self> {
         let buffer: Buffer = if writable { object.writable_buffer()? } else { object.extract()? };
         let format = text(buffer.format());
-        Ok(Self { buffer, format })
+        Ok(Self(Arc::new(Held { buffer, format, end })))
+    }
+
+    fn buffer(&self) -> &Buffer {
+        &self.0.buffer
     }
 }
 
@@ -132,7 +149,11 @@ pub unsafe extern "C" fn hz_object_to_buffer(
         guarded(error, || {
             let out = place(buffer, "buffer")?;
             let (object, own) = (reference(object, "object")?, reference(session, "session")?);
-            out.put(own.run(|session| hz_buffer::of(&object.handle().attach(session)?, writable))?);
+            out.put(
+                own.run(|session| {
+                    hz_buffer::of(&object.handle().attach(session)?, writable, None)
+                })?,
+            );
             Ok(())
         })
     }
@@ -153,7 +174,7 @@ pub unsafe extern "C" fn hz_session_object_from_buffer(
             let out = place(view, "view")?;
             let (own, buffer) = (reference(session, "session")?, reference(buffer, "buffer")?);
             own.run(|session| {
-                out.put(hz_object::keep(&session.object_from(&buffer.buffer)?));
+                out.put(hz_object::keep(&session.object_from(buffer.buffer())?));
                 Ok(())
             })
         })
@@ -194,7 +215,7 @@ pub unsafe extern "C" fn hz_buffer_describe(
     // SAFETY: the caller keeps the rules of the header.
     unsafe {
         guarded(error, || {
-            let hz_buffer { buffer, format } = reference(buffer, "buffer")?;
+            let Held { buffer, format, .. } = &*reference(buffer, "buffer")?.0;
             let known = hz_buffer_info {
                 data: buffer.data_ptr().cast(),
                 len: buffer.len(),
@@ -215,17 +236,19 @@ pub unsafe extern "C" fn hz_buffer_describe(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hz_buffer_data(buffer: *const hz_buffer) -> *mut c_void {
     // SAFETY: the caller keeps the rules of the header.
-    unsafe { reference_or(buffer, ptr::null_mut(), |buffer| buffer.buffer.data_ptr().cast()) }
+    unsafe { reference_or(buffer, ptr::null_mut(), |buffer| buffer.buffer().data_ptr().cast()) }
 }
 
 /// The size of all elements, in bytes. 0 for NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hz_buffer_len(buffer: *const hz_buffer) -> usize {
     // SAFETY: the caller keeps the rules of the header.
-    unsafe { reference_or(buffer, 0, |buffer| buffer.buffer.len()) }
+    unsafe { reference_or(buffer, 0, |buffer| buffer.buffer().len()) }
 }
 
-/// Gives the memory back to its exporter. NULL is allowed. If nothing else has the interpreter, this waits for its end.
+/// Gives the memory back to its exporter: the next thread that enters the interpreter frees it. For a result of hz_workers that
+/// is the worker, as soon as it has no call, or this thread, when the worker has ended. NULL is allowed. If nothing else has the
+/// interpreter, this waits for its end.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hz_buffer_free(buffer: *mut hz_buffer) {
     // SAFETY: the caller keeps the rules of the header.

@@ -6,7 +6,7 @@ use crate::failure::{Failure, Result};
 use crate::pointers::{array, exclusive, free, os_text, path, place, reference, text};
 use crate::pool::hz_pool;
 use crate::status::hz_status;
-use runtime::{Builder, ImportProfile, Imports, Pool, TorchPolicy};
+use runtime::{Builder, ImportProfile, Imports, Pool};
 use std::ffi::{OsStr, OsString, c_char};
 use std::os::unix::ffi::OsStrExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -14,18 +14,6 @@ use std::ptr;
 
 /// The settings of a pool. One thread uses it at a time.
 pub struct hz_builder(Builder);
-
-/// How interpreters have torch.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum hz_torch_policy {
-    /// HZ_TORCH_SHARED if a CUDA device is visible and the release of torch is known, else HZ_TORCH_ISOLATED.
-    HZ_TORCH_AUTO = 0,
-    /// libtorch once in the process.
-    HZ_TORCH_SHARED = 1,
-    /// libtorch in each interpreter.
-    HZ_TORCH_ISOLATED = 2,
-}
 
 /// Changes a setting.
 ///
@@ -157,41 +145,6 @@ fn pair(text: &OsStr) -> Result<(OsString, OsString)> {
     };
     let part = |bytes: &[u8]| OsStr::from_bytes(bytes).to_owned();
     Ok((part(&bytes[..at]), part(&bytes[at + 1..])))
-}
-
-/// How interpreters have torch: an hz_torch_policy. The default is HZ_TORCH_AUTO.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn hz_builder_torch(
-    builder: *mut hz_builder,
-    policy: u32,
-    error: *mut *mut hz_error,
-) -> hz_status {
-    // SAFETY: the caller keeps the rules of the header.
-    unsafe {
-        change(builder, error, |builder| {
-            const AUTO: u32 = hz_torch_policy::HZ_TORCH_AUTO as u32;
-            const SHARED: u32 = hz_torch_policy::HZ_TORCH_SHARED as u32;
-            const ISOLATED: u32 = hz_torch_policy::HZ_TORCH_ISOLATED as u32;
-            let policy = match policy {
-                AUTO => TorchPolicy::Auto,
-                SHARED => TorchPolicy::Shared,
-                ISOLATED => TorchPolicy::Isolated,
-                other => return Err(Failure::argument(format!("{other} is no hz_torch_policy"))),
-            };
-            Ok(builder.torch(policy))
-        })
-    }
-}
-
-/// Whether a call that changes a native setting which interpreters share is an exception. The default is no.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn hz_builder_strict(
-    builder: *mut hz_builder,
-    strict: bool,
-    error: *mut *mut hz_error,
-) -> hz_status {
-    // SAFETY: the caller keeps the rules of the header.
-    unsafe { change(builder, error, |builder| Ok(builder.strict(strict))) }
 }
 
 /// Native libraries whose path matches the pattern exist once for all interpreters.

@@ -1,5 +1,6 @@
 //! Text and bytes that the caller owns.
 
+use crate::failure::{Failure, Result};
 use crate::pointers::{free, reference_or};
 use std::ffi::c_char;
 use std::ptr;
@@ -11,10 +12,11 @@ pub struct hz_bytes {
 }
 
 impl hz_bytes {
-    pub(crate) fn new(bytes: impl Into<Vec<u8>>) -> Self {
+    pub(crate) fn new(bytes: impl Into<Vec<u8>>) -> Result<Self> {
         let mut data = bytes.into();
+        data.try_reserve_exact(1).map_err(|_| Failure::memory(data.len()))?;
         data.push(0);
-        Self { data: data.into() }
+        Ok(Self { data: data.into() })
     }
 
     /// The first byte, and how many there are.

@@ -8,160 +8,95 @@
 //! one for a moment before it sleeps, one worker at a time, and [`Job::wait`] looks for the result as long as it is
 //! told. Results that nobody looks for are told to [`Crew::collect`].
 
-use crate::job::{Job, lock, look_for};
-use std::collections::VecDeque;
+use crate::desk::{Begun, Desk, Turn};
+use crate::job::{Job, lock, look_for, wait};
+use crate::told::Told;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread;
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
+use std::{process, thread};
 
 /// How long a worker without calls looks for one before it sleeps.
 const PATIENCE: Duration = Duration::from_micros(50);
 
-/// A call that a worker runs.
-pub(crate) struct Begun<C, R> {
-    pub(crate) job: Arc<Job<C, R>>,
-    pub(crate) call: C,
-}
-
-impl<C, R> Begun<C, R> {
-    /// The first call of a queue that was not cancelled.
-    fn first(queue: &mut VecDeque<Arc<Job<C, R>>>) -> Option<Self> {
-        while let Some(job) = queue.pop_front() {
-            if let Some(call) = job.begin() {
-                return Some(Self { job, call });
-            }
-        }
-        None
-    }
-}
-
 /// Threads that take calls from one queue.
 pub(crate) struct Crew<C, R> {
     desk: Mutex<Desk<C, R>>,
-    /// For open workers that sleep.
-    work: Condvar,
-    /// For workers that are not open.
-    door: Condvar,
-    /// How many calls were ever queued for any worker: who looks for one looks here.
-    queued: AtomicUsize,
-    told: Mutex<Told>,
-    collector: Condvar,
+    /// Changes when the worker that looks for a call has one.
+    news: AtomicUsize,
+    told: Told,
     /// Whether it helps to look for something that another processor does.
     has_many_processors: bool,
-}
-
-/// What the lock guards.
-struct Desk<C, R> {
-    /// Calls for any worker.
-    queue: VecDeque<Arc<Job<C, R>>>,
-    workers: Vec<Worker<C, R>>,
-    /// Open workers without a call.
-    idle: usize,
-    is_one_looking: bool,
-    is_closing: bool,
-    is_abandoned: bool,
-}
-
-struct Worker<C, R> {
-    own: VecDeque<Arc<Job<C, R>>>,
-    /// The call that it was enlisted for.
-    held: Option<Begun<C, R>>,
-    is_started: bool,
-    is_open: bool,
-}
-
-/// What the collector is told.
-struct Told {
-    ended: VecDeque<u64>,
-    /// Workers that run.
-    present: usize,
-    is_closing: bool,
-}
-
-impl<C, R> Desk<C, R> {
-    /// The next call of a worker.
-    fn call_for(&mut self, number: usize) -> Option<Begun<C, R>> {
-        let worker = &mut self.workers[number];
-        let own = Begun::first(&mut worker.own);
-        if own.is_some() || !worker.is_open {
-            return own;
-        }
-        let held = worker.held.take();
-        held.or_else(|| Begun::first(&mut self.queue)).or_else(|| self.held_by_another())
-    }
-
-    /// A call that waits for a worker to open, while this one has none.
-    fn held_by_another(&mut self) -> Option<Begun<C, R>> {
-        self.workers.iter_mut().find_map(|worker| worker.held.take())
-    }
-
-    /// Whether a worker that has no call will get none.
-    fn is_over_for(&self, number: usize) -> bool {
-        let worker = &self.workers[number];
-        self.is_abandoned || (self.is_closing && worker.held.is_none())
-    }
+    /// The process that has the threads.
+    process: u32,
 }
 
 impl<C, R> Crew<C, R> {
     pub(crate) fn new() -> Self {
         Self {
-            desk: Mutex::new(Desk {
-                queue: VecDeque::new(),
-                workers: Vec::new(),
-                idle: 0,
-                is_one_looking: false,
-                is_closing: false,
-                is_abandoned: false,
-            }),
-            work: Condvar::new(),
-            door: Condvar::new(),
-            queued: AtomicUsize::new(0),
-            told: Mutex::new(Told { ended: VecDeque::new(), present: 0, is_closing: false }),
-            collector: Condvar::new(),
+            desk: Mutex::new(Desk::new()),
+            news: AtomicUsize::new(0),
+            told: Told::new(),
             has_many_processors: thread::available_parallelism()
                 .is_ok_and(|number| number.get() > 1),
+            process: process::id(),
         }
     }
 
-    /// Queues a call for a worker, or for any. None after [`Crew::close`], or if there is no such worker.
+    /// Queues a call for a worker, or for any, after `before`. False, without `before`, after [`Crew::close`], or if there is no
+    /// such worker.
     pub(crate) fn submit(
         &self,
         worker: Option<usize>,
-        tag: u64,
-        call: C,
-    ) -> Option<Arc<Job<C, R>>> {
-        let job = Arc::new(Job::new(tag, call));
+        job: &Arc<Job<C, R>>,
+        before: impl FnOnce(),
+    ) -> bool {
         let mut desk = lock(&self.desk);
         // A worker that is not open may be told something after the end of all other calls.
         if desk.is_abandoned || (desk.is_closing && worker.is_none()) {
-            return None;
+            return false;
         }
-        let Some(number) = worker else {
-            desk.queue.push_back(job.clone());
-            self.queued.fetch_add(1, Ordering::Release);
-            // Who looks for a call finds this one.
-            let is_found = desk.is_one_looking && desk.queue.len() == 1;
-            drop(desk);
-            if !is_found {
-                self.work.notify_one();
-            }
-            return Some(job);
-        };
-        desk.workers.get_mut(number)?.own.push_back(job.clone());
+        if let Some(number) = worker {
+            let Some(worker) = desk.workers.get_mut(number) else { return false };
+            before();
+            worker.own.push_back(job.clone());
+            self.call(desk, number);
+            return true;
+        }
+        before();
+        desk.queue.push_back(job.clone());
+        self.news.fetch_add(1, Ordering::Release);
+        let helper = desk.helper();
+        let are_few = desk.queue.len() > desk.idle && desk.workers.len() < desk.most;
         drop(desk);
-        self.door.notify_all();
-        self.work.notify_all();
-        Some(job)
+        if let Some(bell) = helper {
+            bell.notify_one();
+        }
+        if are_few {
+            self.told.are_few();
+        }
+        true
+    }
+
+    /// Has a worker ask what it does next, as soon as it is idle.
+    fn call(&self, mut desk: MutexGuard<'_, Desk<C, R>>, number: usize) {
+        if desk.looking == Some(number) {
+            self.news.fetch_add(1, Ordering::Release);
+        }
+        let bell = desk.called(number);
+        drop(desk);
+        bell.notify_one();
+    }
+
+    /// Has the collector hear [`FEW`] whenever a call is submitted that no idle worker will take at once, until there are so
+    /// many workers.
+    pub(crate) fn recruit(&self, most: usize) {
+        lock(&self.desk).most = most;
     }
 
     /// A new worker, for the first call of the queue if there is one. It is not open.
     pub(crate) fn enlist(&self) -> usize {
-        let desk = &mut *lock(&self.desk);
-        let held = Begun::first(&mut desk.queue);
-        let own = VecDeque::new();
-        desk.workers.push(Worker { own, held, is_started: false, is_open: false });
-        desk.workers.len() - 1
+        lock(&self.desk).enlist()
     }
 
     /// Whether calls wait that no idle worker will take at once.
@@ -179,22 +114,37 @@ impl<C, R> Crew<C, R> {
         };
         worker.is_started = true;
         drop(desk);
-        lock(&self.told).present += 1;
+        self.told.arrives();
         true
     }
 
     /// A worker's thread ends, or has not started.
     pub(crate) fn leave(&self) {
-        lock(&self.told).present -= 1;
-        self.collector.notify_all();
+        self.told.leaves();
     }
 
     /// From now on the worker takes calls that are for any.
     pub(crate) fn open(&self, number: usize) {
-        if let Some(worker) = lock(&self.desk).workers.get_mut(number) {
+        let mut desk = lock(&self.desk);
+        if let Some(worker) = desk.workers.get_mut(number) {
             worker.is_open = true;
+            self.call(desk, number);
         }
-        self.door.notify_all();
+    }
+
+    /// Has the worker free what others have dropped, after the call that it runs. False if it has ended, and will not.
+    pub(crate) fn tidy(&self, number: usize) -> bool {
+        if self.process != process::id() {
+            // A forked child has no workers, and may have the lock of one.
+            return true;
+        }
+        let mut desk = lock(&self.desk);
+        let Some(worker) = desk.workers.get_mut(number).filter(|worker| !worker.is_over) else {
+            return false;
+        };
+        worker.is_untidy = true;
+        self.call(desk, number);
+        true
     }
 
     /// No further calls. Workers end when there are no more.
@@ -205,20 +155,7 @@ impl<C, R> Crew<C, R> {
 
     /// The same, and what has not begun ends with these results.
     pub(crate) fn abandon(&self, result: impl Fn() -> R) {
-        let left: Vec<_> = {
-            let desk = &mut *lock(&self.desk);
-            (desk.is_closing, desk.is_abandoned) = (true, true);
-            let mut queues = vec![std::mem::take(&mut desk.queue)];
-            let mut left = Vec::new();
-            for worker in &mut desk.workers {
-                left.extend(worker.held.take());
-                queues.push(std::mem::take(&mut worker.own));
-            }
-            for mut queue in queues {
-                left.extend(std::iter::from_fn(|| Begun::first(&mut queue)));
-            }
-            left
-        };
+        let left = lock(&self.desk).abandon();
         for Begun { job, call } in left {
             drop(call);
             self.end(&job, result());
@@ -227,38 +164,52 @@ impl<C, R> Crew<C, R> {
     }
 
     fn tell_all(&self) {
-        lock(&self.told).is_closing = true;
-        self.collector.notify_all();
-        self.door.notify_all();
-        self.work.notify_all();
+        self.told.close();
+        let mut desk = lock(&self.desk);
+        for number in 0..desk.workers.len() {
+            desk.called(number).notify_one();
+        }
     }
 
-    /// The next call of a worker. None if there will be none.
-    pub(crate) fn next(&self, number: usize) -> Option<Begun<C, R>> {
+    /// What a worker does next. None if there will be nothing.
+    pub(crate) fn next(&self, number: usize) -> Option<Turn<C, R>> {
         let mut may_look = self.has_many_processors;
         let mut desk = lock(&self.desk);
         loop {
-            if let Some(begun) = desk.call_for(number) {
-                return Some(begun);
+            if let Some(turn) = desk.turn_of(number) {
+                // This one may have come for a call that is left now.
+                let helper = desk.helper();
+                drop(desk);
+                if let Some(bell) = helper {
+                    bell.notify_one();
+                }
+                return Some(turn);
             }
             if desk.is_over_for(number) {
+                desk.workers[number].is_over = true;
                 return None;
             }
+            let bell = desk.workers[number].bell.clone();
             if !desk.workers[number].is_open {
-                desk = wait(&self.door, desk);
+                desk = wait(&bell, desk);
                 continue;
             }
             desk.idle += 1;
-            if may_look && !desk.is_one_looking {
-                desk.is_one_looking = true;
-                let seen = self.queued.load(Ordering::Acquire);
+            if may_look && desk.looking.is_none() {
+                desk.looking = Some(number);
+                desk.coming += 1;
+                let seen = self.news.load(Ordering::Acquire);
                 drop(desk);
-                look_for(PATIENCE, || self.queued.load(Ordering::Acquire) != seen);
+                look_for(PATIENCE, || self.news.load(Ordering::Acquire) != seen);
                 desk = lock(&self.desk);
-                desk.is_one_looking = false;
+                desk.looking = None;
             } else {
-                desk = wait(&self.work, desk);
+                desk.asleep.push(number);
+                while desk.asleep.contains(&number) {
+                    desk = wait(&bell, desk);
+                }
             }
+            desk.coming -= 1;
             may_look = false;
             desk.idle -= 1;
         }
@@ -267,48 +218,32 @@ impl<C, R> Crew<C, R> {
     /// Ends a call.
     pub(crate) fn end(&self, job: &Job<C, R>, result: R) {
         if job.end(result) {
-            self.tell(job);
+            self.told.ended(job.tag);
         }
     }
 
     /// Gives a result that was claimed to the collector.
     pub(crate) fn give_back(&self, job: &Job<C, R>) {
         if job.unclaim() {
-            self.tell(job);
+            self.told.ended(job.tag);
         }
     }
 
-    fn tell(&self, job: &Job<C, R>) {
-        lock(&self.told).ended.push_back(job.tag);
-        self.collector.notify_one();
-    }
-
-    /// Waits for calls that have ended and whose results nobody looked for, and writes their tags. How many. 0 means
-    /// that the crew was closed, and all its workers have ended.
+    /// See [`Told::collect`].
     pub(crate) fn collect(&self, tags: &mut [u64]) -> usize {
-        let mut told = lock(&self.told);
-        while told.ended.is_empty() && !(told.is_closing && told.present == 0) {
-            told = wait(&self.collector, told);
-        }
-        let count = told.ended.len().min(tags.len());
-        for (place, tag) in tags.iter_mut().zip(told.ended.drain(..count)) {
-            *place = tag;
-        }
-        count
+        self.told.collect(tags)
     }
-}
-
-fn wait<'a, T>(condition: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
-    condition.wait(guard).unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Crew, Job};
-    use crate::job::Stage;
+    use super::Crew;
+    use crate::desk::{Begun, Turn};
+    use crate::job::{Job, Stage};
+    use crate::told::FEW;
     use std::collections::HashMap;
     use std::ops::Range;
-    use std::sync::{Arc, OnceLock};
+    use std::sync::{Arc, OnceLock, mpsc};
     use std::thread::{self, JoinHandle};
     use std::time::Duration;
 
@@ -323,7 +258,8 @@ mod tests {
         let own = crew.clone();
         let thread = thread::spawn(move || {
             let mut calls = 0;
-            while let Some(begun) = own.next(number) {
+            while let Some(turn) = own.next(number) {
+                let Turn::Run(begun) = turn else { continue };
                 own.end(&begun.job, begun.call + 1);
                 calls += 1;
             }
@@ -333,8 +269,21 @@ mod tests {
         (number, thread)
     }
 
+    /// A call that is its own tag.
+    fn submit_to(crew: &Numbers, worker: Option<usize>, call: u64) -> Option<Arc<Job<u64, u64>>> {
+        let job = Arc::new(Job::new(call, call));
+        crew.submit(worker, &job, || ()).then_some(job)
+    }
+
     fn submit(crew: &Numbers, call: u64) -> Arc<Job<u64, u64>> {
-        crew.submit(None, call, call).unwrap()
+        submit_to(crew, None, call).unwrap()
+    }
+
+    fn call<C, R>(turn: Option<Turn<C, R>>) -> Begun<C, R> {
+        match turn {
+            Some(Turn::Run(begun)) => begun,
+            _ => panic!("a worker has a call"),
+        }
     }
 
     /// Waits for a result, as the thread that looks for it.
@@ -349,7 +298,7 @@ mod tests {
         let held = submit(&crew, 1);
         let (number, thread) = start(&crew);
         assert_eq!(held.stage(), Stage::Running);
-        let own = crew.submit(Some(number), 2, 2).unwrap();
+        let own = submit_to(&crew, Some(number), 2).unwrap();
         assert_eq!(awaited(&own), 3);
         assert_eq!(held.stage(), Stage::Running);
         assert!(!held.cancel());
@@ -357,7 +306,7 @@ mod tests {
         assert_eq!(awaited(&held), 2);
         assert_eq!(awaited(&submit(&crew, 5)), 6);
         crew.close();
-        assert!(crew.submit(None, 0, 0).is_none());
+        assert!(submit_to(&crew, None, 0).is_none());
         // What ended before this thread looked for it is told, and belongs to nobody else.
         let jobs = HashMap::from([(1, held), (2, own)]);
         let mut tag = [0];
@@ -374,13 +323,13 @@ mod tests {
         let first = submit(&crew, 1);
         let open = crew.enlist();
         crew.open(open);
-        let begun = crew.next(open).unwrap();
+        let begun = call(crew.next(open));
         let second = submit(&crew, 2);
         let starting = crew.enlist();
         assert_eq!(second.stage(), Stage::Running);
         crew.end(&begun.job, 2);
         assert_eq!(awaited(&first), 2);
-        assert_eq!(crew.next(open).unwrap().call, 2);
+        assert_eq!(call(crew.next(open)).call, 2);
         // The other one has nothing to wait for.
         crew.close();
         assert!(crew.next(starting).is_none());
@@ -462,7 +411,7 @@ mod tests {
         let crew = Arc::new(Numbers::new());
         let jobs: Vec<_> = (0..4).map(|call| submit(&crew, call)).collect();
         let (number, thread) = start(&crew);
-        let own = crew.submit(Some(number), 8, 8).unwrap();
+        let own = submit_to(&crew, Some(number), 8).unwrap();
         assert_eq!(awaited(&own), 9);
         assert!(jobs[2].cancel());
         crew.abandon(|| 77);
@@ -471,8 +420,8 @@ mod tests {
         }
         assert_eq!(jobs[2].stage(), Stage::Cancelled);
         assert_eq!(thread.join().unwrap(), 1);
-        assert!(crew.submit(None, 1, 1).is_none());
-        assert!(crew.submit(Some(number), 1, 1).is_none());
+        assert!(submit_to(&crew, None, 1).is_none());
+        assert!(submit_to(&crew, Some(number), 1).is_none());
     }
 
     #[test]
@@ -492,5 +441,87 @@ mod tests {
         }
         crew.close();
         thread.join().unwrap();
+    }
+    #[test]
+    fn a_call_that_a_worker_leaves_for_one_of_its_own_is_run_by_another() {
+        type Action = Box<dyn FnOnce(usize) -> usize + Send>;
+        let crew = Arc::new(Crew::<Action, usize>::new());
+        let submit = |worker, action| {
+            let job = Arc::new(Job::new(0, action));
+            assert!(crew.submit(worker, &job, || ()));
+            job
+        };
+        let worker = |number| {
+            let crew = crew.clone();
+            assert!(crew.arrive(number));
+            thread::spawn(move || {
+                while let Some(turn) = crew.next(number) {
+                    let Begun { job, call } = call(Some(turn));
+                    crew.end(&job, call(number));
+                }
+                crew.leave();
+            })
+        };
+        let threads = [crew.enlist(), crew.enlist()].map(|number| {
+            crew.open(number);
+            worker(number)
+        });
+        for _ in 0..200 {
+            let first = submit(None, Box::new(|number| number) as Action);
+            assert!(first.wait(LONG));
+            // That worker looks for a call, and finds two at once. Its own one waits for the other.
+            let (done, is_done) = mpsc::channel();
+            let own: Action = Box::new(move |number| {
+                is_done.recv_timeout(LONG).expect("the call for any worker has run");
+                number
+            });
+            let own = submit(first.result().copied(), own);
+            let any: Action = Box::new(move |number| {
+                done.send(()).unwrap();
+                number
+            });
+            let any = submit(None, any);
+            assert!(any.wait(LONG) && own.wait(LONG));
+        }
+        crew.close();
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+    }
+
+    #[test]
+    fn a_worker_frees_what_others_have_dropped_before_its_next_call_and_when_it_has_none() {
+        let crew = Arc::new(Numbers::new());
+        let number = crew.enlist();
+        crew.open(number);
+        let job = submit(&crew, 1);
+        assert!(crew.tidy(number) && crew.tidy(number) && !crew.tidy(number + 1));
+        assert!(matches!(crew.next(number), Some(Turn::Tidy)));
+        assert!(Arc::ptr_eq(&call(crew.next(number)).job, &job));
+        let own = crew.clone();
+        let thread = thread::spawn(move || {
+            let is_tidy = matches!(own.next(number), Some(Turn::Tidy));
+            (is_tidy, own.next(number).is_none())
+        });
+        while crew.desk.lock().unwrap().asleep.is_empty() {
+            thread::yield_now();
+        }
+        assert!(crew.tidy(number));
+        crew.close();
+        assert_eq!(thread.join().unwrap(), (true, true));
+        assert!(!crew.tidy(number));
+    }
+
+    #[test]
+    fn the_collector_hears_when_calls_lack_workers() {
+        let crew = Numbers::new();
+        let mut tags = [0; 4];
+        submit(&crew, 1);
+        crew.recruit(1);
+        submit(&crew, 2);
+        submit(&crew, 3);
+        assert_eq!((crew.collect(&mut tags), tags[0]), (1, FEW));
+        crew.enlist();
+        submit(&crew, 4);
+        crew.close();
+        assert_eq!(crew.collect(&mut tags), 0);
     }
 }

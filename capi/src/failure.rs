@@ -23,6 +23,12 @@ impl Failure {
         Self::Misuse(hz_status::HZ_ERROR_INVALID_ARGUMENT, message.into())
     }
 
+    /// The system gives no memory for so many bytes.
+    pub(crate) fn memory(bytes: usize) -> Self {
+        let message = format!("there is no memory for a copy of {bytes} bytes");
+        Self::Misuse(hz_status::HZ_ERROR_SYSTEM, message)
+    }
+
     /// What a panic carried. It is not dropped, since that could panic too.
     pub(crate) fn panicked(panic: Box<dyn Any + Send>) -> Self {
         let text = panic.downcast_ref::<&str>().copied();

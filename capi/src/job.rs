@@ -4,7 +4,7 @@
 //! and one of those who try at once does.
 
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use std::{hint, thread};
 
@@ -73,7 +73,9 @@ impl<C, R> Job<C, R> {
     /// Whether it never runs: it has not begun, or was cancelled before.
     pub(crate) fn cancel(&self) -> bool {
         if self.step(Stage::Queued, Stage::Cancelled).is_some() {
-            drop(lock(&self.call).take());
+            // Its drop gives memory back by a function of the caller's, which may use this job.
+            let call = lock(&self.call).take();
+            drop(call);
         }
         self.stage() == Stage::Cancelled
     }
@@ -126,4 +128,33 @@ pub(crate) fn look_for(most: Duration, is_there: impl Fn() -> bool) {
 /// No code of others runs under the locks that are taken so.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+pub(crate) fn wait<'a, T>(condition: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+    condition.wait(guard).unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Job, Stage};
+    use std::sync::{Arc, Weak};
+
+    /// A call that uses its job as it is dropped, as a function that memory is given back by may.
+    struct Curious(Weak<Job<Self, ()>>);
+
+    impl Drop for Curious {
+        fn drop(&mut self) {
+            if let Some(job) = self.0.upgrade() {
+                assert!(job.cancel() && job.begin().is_none());
+                assert_eq!(job.stage(), Stage::Cancelled);
+                drop(super::lock(&job.call));
+            }
+        }
+    }
+
+    #[test]
+    fn a_call_that_is_cancelled_is_dropped_while_nothing_of_it_is_locked() {
+        let job = Arc::new_cyclic(|job| Job::new(0, Curious(job.clone())));
+        assert!(job.cancel());
+    }
 }

@@ -19,7 +19,8 @@
 //! | `pool`, `builder` | interpreters |
 //! | `movable`, `package` | what every interpreter of a pool can use |
 //! | `companion` | these for Python code of interpreters |
-//! | `job`, `crew`, `workers` | threads of the library's that run calls |
+//! | `returns` | memory on its way back to a runtime that other threads cannot enter |
+//! | `job`, `told`, `desk`, `crew`, `workers` | threads of the library's that run calls |
 //!
 //! A file uses those above it in this table and in its own row. `tests/tests/tidy/capi_floors.rs` reads it.
 
@@ -36,6 +37,7 @@ mod bytes;
 mod channel;
 mod companion;
 mod crew;
+mod desk;
 mod error;
 mod failure;
 mod handle;
@@ -49,9 +51,11 @@ mod pointers;
 mod pool;
 mod queue;
 mod registry;
+mod returns;
 mod session;
 mod status;
 mod tensor;
+mod told;
 mod value;
 mod version;
 mod workers;
@@ -71,6 +75,7 @@ const _: () = {
     any_thread::<pool::hz_pool>();
     any_thread::<queue::hz_queue>();
     any_thread::<queue::hz_message>();
+    any_thread::<returns::hz_returns>();
     // Another thread asks whose it is, and may free it.
     any_thread::<session::hz_session>();
     any_thread::<workers::hz_job>();

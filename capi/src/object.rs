@@ -345,7 +345,7 @@ unsafe fn copied(
         let out = place(out, name)?;
         let (object, own) = (reference(object, "object")?, reference(session, "session")?);
         let bytes = own.run(|session| ask(&object.handle().attach(session)?))?;
-        out.put(hz_bytes::new(bytes));
+        out.put(hz_bytes::new(bytes)?);
         Ok(())
     }
 }

@@ -76,7 +76,7 @@ pub unsafe extern "C" fn hz_package_load_text(
             let out = place(content, "content")?;
             let package = reference(package, "package")?;
             let (name, resource) = (text(name, "name")?, text(resource, "resource")?);
-            out.put(hz_bytes::new(package.0.load_text(name, resource)?));
+            out.put(hz_bytes::new(package.0.load_text(name, resource)?)?);
             Ok(())
         })
     }
@@ -97,7 +97,7 @@ pub unsafe extern "C" fn hz_package_load_binary(
             let out = place(content, "content")?;
             let package = reference(package, "package")?;
             let (name, resource) = (text(name, "name")?, text(resource, "resource")?);
-            out.put(hz_bytes::new(package.0.load_binary(name, resource)?));
+            out.put(hz_bytes::new(package.0.load_binary(name, resource)?)?);
             Ok(())
         })
     }

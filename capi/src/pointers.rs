@@ -192,6 +192,14 @@ pub(crate) unsafe fn array<'a, T>(pointer: *const T, len: usize, name: &str) -> 
     Ok(unsafe { slice::from_raw_parts(pointer, len) })
 }
 
+/// A copy of what a caller has. It may be of any size.
+pub(crate) fn copied(bytes: &[u8]) -> Result<Vec<u8>> {
+    let mut copy = Vec::new();
+    copy.try_reserve_exact(bytes.len()).map_err(|_| Failure::memory(bytes.len()))?;
+    copy.extend_from_slice(bytes);
+    Ok(copy)
+}
+
 fn null(name: &str) -> Failure {
     Failure::argument(format!("{name} is NULL"))
 }

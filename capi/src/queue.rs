@@ -5,7 +5,7 @@ use crate::buffer::{hz_memory, hz_release, memory_at};
 use crate::channel::{Channel, Memory, Message};
 use crate::error::hz_error;
 use crate::failure::Failure;
-use crate::pointers::{array, free, not_null, place, reference, reference_or, write};
+use crate::pointers::{array, copied, free, not_null, place, reference, reference_or, write};
 use crate::registry::{Numbered, Registry};
 use crate::status::hz_status;
 use std::ffi::{c_char, c_void};
@@ -94,11 +94,13 @@ pub unsafe extern "C" fn hz_queue_put(
             }
             not_null(is_put, "is_put")?;
             let place = queue.0.reserve(Duration::from_millis(milliseconds));
-            write(is_put, "is_put", place.is_some())?;
+            write(is_put, "is_put", false)?;
             if let Some(place) = place {
+                let data = copied(bytes)?;
                 // Nothing fails from here on.
                 let memory = memory.iter().map(|one| Arc::new(Memory::lent(one))).collect();
-                place.put(Message { data: bytes.to_vec(), memory });
+                place.put(Message { data, memory });
+                write(is_put, "is_put", true)?;
             }
             Ok(())
         })

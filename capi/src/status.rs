@@ -59,9 +59,7 @@ impl hz_status {
             Error::NoSuchInterpreter { .. } => Self::HZ_ERROR_NO_SUCH_INTERPRETER,
             Error::PythonNotFound { .. } => Self::HZ_ERROR_PYTHON_NOT_FOUND,
             Error::Start { .. } | Error::Load(_) | Error::Payload { .. } => Self::HZ_ERROR_START,
-            Error::Configuration(_) | Error::Imports(_) | Error::Torch(_) => {
-                Self::HZ_ERROR_CONFIGURATION
-            }
+            Error::Configuration(_) | Error::Imports(_) => Self::HZ_ERROR_CONFIGURATION,
             Error::Package(_) => Self::HZ_ERROR_PACKAGE,
             Error::Panic(_) => Self::HZ_ERROR_PANIC,
             // Stacks, devices, files; and what the runtime may add.

@@ -5,14 +5,18 @@ use crate::buffer::{hz_buffer, hz_memory, memory_at};
 use crate::bytes::hz_bytes;
 use crate::channel::Memory;
 use crate::companion::Companion;
-use crate::crew::{Begun, Crew};
+use crate::crew::Crew;
+use crate::desk::{Begun, Turn};
 use crate::error::hz_error;
 use crate::failure::{Failure, Result};
 use crate::job::{Job, Stage};
-use crate::pointers::{array, free, not_null, place, reference, reference_or, text, write};
+use crate::pointers::{array, copied, free, not_null, place, reference, reference_or, text, write};
 use crate::pool::hz_pool;
 use crate::status::hz_status;
-use runtime::{Handle, InterruptHandle, Object, Pool, Positional, Session, ToArguments};
+use runtime::{
+    Handle, Interpreter, InterruptHandle, Object, Pool, Positional, Session, ToArguments,
+};
+use std::any::Any;
 use std::ffi::c_char;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -75,7 +79,7 @@ type Answer = Result<Returned>;
 
 struct Returned {
     data: hz_bytes,
-    buffers: Vec<Mutex<Option<hz_buffer>>>,
+    buffers: Vec<hz_buffer>,
 }
 
 /// The arguments of a call.
@@ -95,17 +99,20 @@ impl ToArguments for Given<'_> {
 struct Post {
     session: Session,
     function: Handle,
+    crew: Arc<Crew<Call, Answer>>,
+    number: usize,
 }
 
 impl Post {
-    fn new(pool: &Pool, index: usize, module: &str, function: &str) -> Result<Self> {
+    fn new(begins: &Begins, number: usize, pool: &Pool, index: usize) -> Result<Self> {
+        let Begins { crew, module, function, .. } = begins;
         let session = pool.acquire_on(index)?;
         let function = session.with_gil(|| -> runtime::Result<_> {
             let module = session.import(module)?;
             module.setattr("companion", session.class::<Companion>()?)?;
             Ok(module.getattr(function)?.keep())
         })?;
-        Ok(Self { session, function })
+        Ok(Self { session, function, crew: crew.clone(), number })
     }
 
     /// One turn of the GIL for all of it.
@@ -116,41 +123,65 @@ impl Post {
             // Python alone keeps it from here on.
             drop(call.memory);
             let given = Given { data: &call.data, views: &views };
-            returned(&self.function.attach(&self.session)?.call(given)?)
+            self.returned(&self.function.attach(&self.session)?.call(given)?)
         })
+    }
+
+    fn returned(&self, object: &Object<'_>) -> Answer {
+        match object.extract::<Vec<u8>>() {
+            Ok(data) => Ok(Returned { data: hz_bytes::new(data)?, buffers: Vec::new() }),
+            Err(runtime::Error::Convert { .. }) => {
+                let data = object.get_item(0)?.extract::<Vec<u8>>()?;
+                let buffer = |index: usize| {
+                    hz_buffer::of(&object.get_item(index)?, false, Some(self.tidier()))
+                };
+                let buffers = (1..object.len()?).map(buffer).collect::<Result<_>>()?;
+                Ok(Returned { data: hz_bytes::new(data)?, buffers })
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Its drop has what a result had freed.
+    fn tidier(&self) -> Box<dyn Any + Send + Sync> {
+        let interpreter = self.session.interpreter().clone();
+        Box::new(Tidier { interpreter, crew: self.crew.clone(), number: self.number })
     }
 }
 
-fn returned(object: &Object<'_>) -> Answer {
-    match object.extract::<Vec<u8>>() {
-        Ok(data) => Ok(Returned { data: hz_bytes::new(data), buffers: Vec::new() }),
-        Err(runtime::Error::Convert { .. }) => {
-            let data = object.get_item(0)?.extract::<Vec<u8>>()?;
-            let buffer = |index: usize| -> Result<_> {
-                let buffer = hz_buffer::of(&object.get_item(index)?, false)?;
-                Ok(Mutex::new(Some(buffer)))
-            };
-            let buffers = (1..object.len()?).map(buffer).collect::<Result<_>>()?;
-            Ok(Returned { data: hz_bytes::new(data), buffers })
+/// Has memory freed that was given back without the interpreter's GIL.
+struct Tidier {
+    interpreter: Interpreter,
+    crew: Arc<Crew<Call, Answer>>,
+    number: usize,
+}
+
+impl Drop for Tidier {
+    fn drop(&mut self) {
+        if !self.crew.tidy(self.number) {
+            // No worker enters the interpreter any more. Nobody waits for long: it has no calls.
+            self.interpreter.drain();
         }
-        Err(error) => Err(error.into()),
     }
 }
 
 /// Runs calls until there are no more.
 fn work(workers: &Begins, number: usize, pool: Pool, index: usize) {
-    let post = catch_unwind(AssertUnwindSafe(|| {
-        Post::new(&pool, index, &workers.module, &workers.function)
-    }));
+    let post = catch_unwind(AssertUnwindSafe(|| Post::new(workers, number, &pool, index)));
     drop(pool);
     match post.unwrap_or_else(|panic| Err(Failure::panicked(panic))) {
         Ok(post) => {
             let interrupts = || workers.interrupts.lock().unwrap_or_else(PoisonError::into_inner);
             interrupts().push((number, post.session.interrupt_handle()));
-            while let Some(Begun { job, call }) = workers.crew.next(number) {
-                let answer = catch_unwind(AssertUnwindSafe(|| post.run(call)));
-                let answer = answer.unwrap_or_else(|panic| Err(Failure::panicked(panic)));
-                workers.crew.end(&job, answer);
+            while let Some(turn) = workers.crew.next(number) {
+                match turn {
+                    Turn::Tidy => post.session.interpreter().drain(),
+                    Turn::Run(Begun { job, call }) => {
+                        let answer = catch_unwind(AssertUnwindSafe(|| post.run(call)));
+                        let answer = answer.unwrap_or_else(|panic| Err(Failure::panicked(panic)));
+                        workers.crew.end(&job, answer);
+                    }
+                }
             }
             interrupts().retain(|(other, _)| *other != number);
         }
@@ -170,7 +201,8 @@ impl Begins {
     /// The worker cannot run calls: its own ones fail, the first of them with the reason.
     fn refuse(&self, number: usize, failure: Failure) {
         let mut failure = Some(failure);
-        while let Some(Begun { job, call }) = self.crew.next(number) {
+        while let Some(turn) = self.crew.next(number) {
+            let Turn::Run(Begun { job, call }) = turn else { continue };
             drop(call);
             let reason = failure.take().unwrap_or_else(abandoned);
             self.crew.end(&job, Err(reason));
@@ -234,6 +266,15 @@ pub unsafe extern "C" fn hz_workers_enlist(
     }
 }
 
+/// Has hz_workers_collect name UINT64_MAX, which is no tag, when a call was submitted that no idle worker will take at once,
+/// until there are `most` workers. hz_workers_enlist helps then. So one thread starts all workers, and those that submit do
+/// not. 0 is the default, and names nothing.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hz_workers_recruit(workers: *const hz_workers, most: usize) {
+    // SAFETY: the caller keeps the rules of the header.
+    unsafe { reference_or(workers, (), |workers| workers.crew.recruit(most)) }
+}
+
 /// Starts the thread of a worker, with a session on the interpreter at `index` of the pool. The function's module gets what
 /// hz_session_companion gives, as `companion`. The worker runs calls that
 /// are its own, and once hz_workers_open was called those that are for any worker. If the interpreter cannot be used,
@@ -295,7 +336,7 @@ pub unsafe extern "C" fn hz_workers_are_few(workers: *const hz_workers) -> bool 
 /// Queues a call with `len` bytes at `data`, which are copied, and `memory_count` pieces of memory, which are not, and are
 /// given back also if this fails. It is
 /// for the worker with the number `worker`, or for any if that is SIZE_MAX. `tag` is what hz_workers_collect calls it.
-/// HZ_ERROR_ENDED says that the workers were closed. The caller owns `job`.
+/// HZ_ERROR_ENDED says that the workers were closed. The caller owns `job`, which is written before the call begins.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hz_workers_submit(
     workers: *const hz_workers,
@@ -316,24 +357,26 @@ pub unsafe extern "C" fn hz_workers_submit(
             let memory = pieces.iter().map(|piece| Memory::lent(piece)).collect();
             let out = place(job, "job")?;
             let workers = reference(workers, "workers")?;
-            let data = array(data.cast::<u8>(), len, "data")?.to_vec();
+            let data = copied(array(data.cast::<u8>(), len, "data")?)?;
             for piece in pieces {
                 memory_at(piece.data, piece.len)?;
             }
             let call = Call { data, memory };
             let worker = (worker != usize::MAX).then_some(worker);
-            let Some(job) = workers.crew.submit(worker, tag, call) else {
-                let message = "the workers were closed, or there is no such worker".to_owned();
-                return Err(Failure::Misuse(hz_status::HZ_ERROR_ENDED, message));
-            };
-            out.put(hz_job { job, crew: workers.crew.clone() });
-            Ok(())
+            let (crew, job) = (&workers.crew, Arc::new(Job::new(tag, call)));
+            let put = || out.put(hz_job { job: job.clone(), crew: crew.clone() });
+            if crew.submit(worker, &job, put) {
+                return Ok(());
+            }
+            let message = "the workers were closed, or there is no such worker".to_owned();
+            Err(Failure::Misuse(hz_status::HZ_ERROR_ENDED, message))
         })
     }
 }
 
 /// Waits for calls whose results are there and that nobody else looks for, and writes the tags of at most `capacity` of
-/// them to `tags`. How many. 0 says that the workers were closed, and that all threads have ended. One thread calls this.
+/// them to `tags`. How many. 0 says that the workers were closed, and that all threads have ended. Each tag is written once,
+/// whichever thread calls this.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hz_workers_collect(
     workers: *const hz_workers,
@@ -442,8 +485,8 @@ pub unsafe extern "C" fn hz_job_answer(
     }
 }
 
-/// The memory of an object that a call has returned beside its bytes: `index` counts from 0. Each is there once. The
-/// caller owns `buffer`.
+/// The memory of an object that a call has returned beside its bytes: `index` counts from 0. It is given back when the job and
+/// each buffer of it have been freed. The caller owns `buffer`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hz_job_buffer(
     job: *const hz_job,
@@ -456,12 +499,8 @@ pub unsafe extern "C" fn hz_job_buffer(
         guarded(error, || {
             let out = place(buffer, "buffer")?;
             let buffers = &reference(job, "job")?.returned()?.buffers;
-            let slot = buffers.get(index);
-            let taken =
-                slot.and_then(|slot| slot.lock().unwrap_or_else(PoisonError::into_inner).take());
-            let none =
-                || Failure::argument(format!("the call has no buffer {index}, or it was taken"));
-            out.put(taken.ok_or_else(none)?);
+            let none = || Failure::argument(format!("the call has {} buffers", buffers.len()));
+            out.put(buffers.get(index).ok_or_else(none)?.clone());
             Ok(())
         })
     }

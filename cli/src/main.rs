@@ -8,7 +8,11 @@ mod output;
 
 mod bench;
 mod doctor;
+mod ending;
 mod inspect;
+mod log;
+mod missing;
+mod network;
 mod package;
 mod python;
 mod security;
@@ -16,10 +20,11 @@ mod serve;
 #[cfg(feature = "otel")]
 mod traces;
 
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
-use clap::{Parser, Subcommand, ValueEnum};
-use hydrozoa::{LibraryRules, TorchPolicy, entry};
+use clap::{Parser, Subcommand};
+use hydrozoa::{LibraryRules, entry};
 
 #[derive(Parser)]
 #[command(name = "hydrozoa", about = "Many complete CPython interpreters in one process", version)]
@@ -44,7 +49,7 @@ enum Command {
     Doctor(doctor::Options),
 }
 
-/// Which Python, and how it has torch.
+/// Which Python, and which libraries its copies share.
 #[derive(clap::Args, Clone)]
 struct Choice {
     /// A version such as 3.12, a python executable, the prefix of an installation or a libpython3.X.so; by default the
@@ -54,12 +59,6 @@ struct Choice {
     /// A virtual environment whose packages interpreters see
     #[arg(long, value_name = "DIR")]
     venv: Option<PathBuf>,
-    /// Whether the copies share torch's C++ libraries
-    #[arg(long, value_enum, default_value_t = Torch::Auto)]
-    torch: Torch,
-    /// An error, not a warning, if a copy changes a native setting that the copies share
-    #[arg(long)]
-    strict: bool,
     /// Libraries whose path matches exist once for all copies, unless they need the interpreter's own symbols
     #[arg(long, value_name = "PATTERN")]
     share: Vec<String>,
@@ -77,9 +76,7 @@ impl Choice {
 
     /// Settings of a pool of that Python.
     fn builder(&self) -> hydrozoa::Builder {
-        let mut builder =
-            hydrozoa::Pool::builder().torch(self.torch.into()).libraries(&self.libraries());
-        builder = builder.strict(self.strict);
+        let mut builder = hydrozoa::Pool::builder().libraries(&self.libraries());
         if let Some(python) = &self.python {
             builder = builder.python(python);
         }
@@ -95,35 +92,9 @@ impl Choice {
     }
 }
 
-#[derive(Clone, Copy, ValueEnum)]
-enum Torch {
-    /// `isolated`; with a CUDA device `shared`, if the installed release is known
-    Auto,
-    /// libtorch once in the process: the least memory, one CUDA allocator, some state in common
-    Shared,
-    /// A libtorch for each copy: all state of its own, any release
-    Isolated,
-}
-
-impl Torch {
-    /// The value's name on a command line.
-    fn name(self) -> &'static str {
-        match self {
-            Self::Auto => "auto",
-            Self::Shared => "shared",
-            Self::Isolated => "isolated",
-        }
-    }
-}
-
-impl From<Torch> for TorchPolicy {
-    fn from(torch: Torch) -> Self {
-        match torch {
-            Torch::Auto => Self::Auto,
-            Torch::Shared => Self::Shared,
-            Torch::Isolated => Self::Isolated,
-        }
-    }
+/// Reads a number of interpreters, copies or threads.
+fn count(text: &str) -> Result<NonZeroUsize, String> {
+    text.parse().map_err(|_| "a number from 1".to_owned())
 }
 
 #[cfg(not(test))]

@@ -29,9 +29,15 @@ pub fn put(text: Arguments<'_>) {
 /// signal(7), on every architecture.
 const SIGPIPE: i32 = 13;
 
-/// Prints an error and its causes, and the traceback of an exception that Python code raised. A cause is left out if
-/// the text of the error above it already contains it.
+/// Prints an error ([`words`]).
 pub fn complain(error: &anyhow::Error) {
+    // Standard error is closed too: the failure cannot be reported.
+    let _ = stderr().lock().write_all(words(error).as_bytes());
+}
+
+/// An error and its causes, and the traceback of an exception that Python code raised. A cause is left out if the text of the error
+/// above it already contains it.
+pub fn words(error: &anyhow::Error) -> String {
     let mut text = error.to_string();
     for cause in error.chain().skip(1) {
         let cause = cause.to_string();
@@ -45,10 +51,7 @@ pub fn complain(error: &anyhow::Error) {
         .unwrap_or_default();
     // Its last line is the message.
     let frames = traceback.trim_end().strip_suffix(text.trim_end()).unwrap_or(traceback);
-    let mut stderr = stderr().lock();
-    // Standard error is closed too: the failure cannot be reported.
-    let _ = write!(stderr, "{frames}");
-    let _ = writeln!(stderr, "hydrozoa: {text}");
+    format!("{frames}hydrozoa: {text}\n")
 }
 
 /// Whether standard error is open.

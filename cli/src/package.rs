@@ -10,7 +10,7 @@ use hydrozoa::package::build::{Action, Profile, Recipe, Verdict};
 use hydrozoa::package::{Archive, Signature};
 use hydrozoa::{ImportProfile, Imports};
 
-use crate::Choice;
+use crate::{Choice, missing};
 
 #[derive(Args)]
 pub struct Options {
@@ -53,7 +53,7 @@ struct Build {
     #[command(flatten)]
     choice: Choice,
     /// A function without parameters that returns the model, or the model and a tuple of arguments to call it with
-    #[arg(value_name = "MODULE:CALLABLE")]
+    #[arg(value_name = "MODULE:CALLABLE", value_parser = target)]
     target: String,
     /// The package to write
     #[arg(short, long, value_name = "FILE")]
@@ -170,7 +170,10 @@ fn build(options: &Build) -> Result<i32> {
     recipe.free.clone_from(&options.free);
     // One interpreter makes the package, the other loads it.
     let pool = options.choice.pool(2)?;
-    let report = pool.build_package(&recipe, &options.output)?;
+    let own = options.target.split(':').next();
+    let report = pool
+        .build_package(&recipe, &options.output)
+        .map_err(|error| missing::explained(error.into(), &options.choice, own))?;
     if options.tree {
         crate::output::put(format_args!("{}", report.tree()));
     }
@@ -233,6 +236,19 @@ fn build(options: &Build) -> Result<i32> {
         }
     }
     Ok(0)
+}
+
+/// `MODULE:CALLABLE`. The exporter looks at it again, in the interpreter.
+fn target(text: &str) -> Result<String, String> {
+    match text.split_once(':') {
+        Some((module, _)) if !module.ends_with(".py") && !module.contains('/') => {
+            Ok(text.to_owned())
+        }
+        _ => Err(
+            "it is MODULE:CALLABLE, such as train:packaged for the function packaged() of train.py"
+                .to_owned(),
+        ),
+    }
 }
 
 /// `FILE` or `FILE=RECORD`.

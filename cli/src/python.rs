@@ -3,7 +3,7 @@
 use std::env;
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::Read;
+use std::io::{Read, Write, stderr};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -19,7 +19,7 @@ pub struct Options {
     #[command(flatten)]
     choice: Choice,
     /// How many copies are started
-    #[arg(long, value_name = "N", default_value = "1")]
+    #[arg(long, value_name = "N", default_value = "1", value_parser = crate::count)]
     copies: NonZeroUsize,
     /// In which copy ARGS run: a number from 1, or `all` for all at once; the last one by default
     #[arg(long = "in", value_name = "K|all", value_parser = place)]
@@ -77,10 +77,8 @@ pub fn run(options: Options) -> Result<i32> {
 }
 
 fn command(options: &Options, copy: usize) -> Result<CommandLine> {
-    let Choice { python, venv, torch, strict, .. } = &options.choice;
+    let Choice { python, venv, .. } = &options.choice;
     let command = CommandLine::new(python.clone(), venv.as_deref(), &options.arguments)?
-        .torch((*torch).into())
-        .strict(*strict)
         .libraries(&options.choice.libraries())
         .variable("HYDROZOA_COPY", copy.to_string());
     let command = match &options.lazy_imports {
@@ -184,6 +182,11 @@ fn record(options: &Options, file: &Path) -> Result<()> {
     })?;
     profile.save(file)?;
     let (needed, left_out) = (profile.needed().count(), profile.left_out().count());
-    eprintln!("{}: {needed} modules are needed, {left_out} are left out", file.display());
+    // The program has run, whether anybody hears of its profile or not.
+    let _ = writeln!(
+        stderr(),
+        "{}: {needed} modules are needed, {left_out} are left out",
+        file.display()
+    );
     Ok(())
 }

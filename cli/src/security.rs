@@ -82,6 +82,16 @@ impl Security {
         given.load()
     }
 
+    /// Whether clients of HTTP must show who they are.
+    pub fn knows_clients_of_http(&self) -> bool {
+        self.has_tokens() || self.http_use_ssl_mutual
+    }
+
+    /// Whether clients of gRPC must show who they are.
+    pub fn knows_clients_of_grpc(&self) -> bool {
+        self.has_tokens() || self.grpc_use_ssl_mutual
+    }
+
     /// Whether clients must show a token.
     pub fn has_tokens(&self) -> bool {
         self.auth_token_file.is_some()

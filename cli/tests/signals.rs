@@ -1,6 +1,8 @@
-//! Signals in the command: idle copies take none of them.
+//! Signals in the command: idle copies take none of them, and each copy sets its own actions.
 
-use hydrozoa::python;
+use hydrozoa::python::{self, Installation};
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
 use std::process::{Command, Output};
 
 /// Programs that block a signal, or wait for it. Each prints what it has seen.
@@ -45,19 +47,52 @@ fn run(command: &mut Command, program: &str) -> (Option<i32>, String, String) {
     (status.code(), text(stdout), text(stderr))
 }
 
-#[test]
-fn a_signal_that_a_program_blocks_or_waits_for_is_not_taken_by_idle_copies() {
+/// A Python of this machine, and what it is run by.
+fn found() -> (Installation, PathBuf) {
     let found = python::discover().into_iter().find_map(|candidate| candidate.verdict.ok());
     let found = found.expect("this test needs a shared CPython 3.10 or later");
-    let python = found.executable().expect("an installation with a python");
+    let python = found.executable().expect("an installation with a python").to_owned();
+    (found, python)
+}
+
+/// Three copies of it, in which of them the program runs.
+fn copies(python: &Installation, of: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_hydrozoa"));
+    command.args(["python", "--copies", "3", "--in", of, "--python"]).arg(python.library());
+    command.arg("--");
+    command
+}
+
+#[test]
+fn a_signal_that_a_program_blocks_or_waits_for_is_not_taken_by_idle_copies() {
+    let (found, python) = found();
     for program in PROGRAMS {
-        let expected = run(&mut Command::new(python), program);
+        let expected = run(&mut Command::new(&python), program);
         assert_eq!(expected.0, Some(0), "{program}\n{}", expected.2);
         for copy in ["1", "2", "3"] {
-            let mut command = Command::new(env!("CARGO_BIN_EXE_hydrozoa"));
-            command.args(["python", "--copies", "3", "--in", copy, "--python"]);
-            let seen = run(command.arg(found.library()).arg("--"), program);
+            let seen = run(&mut copies(&found, copy), program);
             assert_eq!(seen, expected, "copy {copy} of\n{program}");
         }
     }
+}
+
+#[test]
+fn a_copy_that_takes_its_handler_back_is_not_ended_by_a_signal_that_others_handle() {
+    let program = "import os, signal
+for _ in range(2000):
+    seen = []
+    signal.signal(signal.SIGUSR1, lambda *what: seen.append(what))
+    os.kill(os.getpid(), signal.SIGUSR1)
+    while not seen:
+        pass
+    signal.signal(signal.SIGUSR1, signal.SIG_DFL)
+print('done')";
+    let (found, _) = found();
+    let (code, printed, errors) = run(&mut copies(&found, "all"), program);
+    assert_eq!((code, printed.as_str()), (Some(0), "done\ndone\ndone\n"), "{errors}");
+    // With no handler left, the signal does what it does by default.
+    let last = format!("{program}\nos.kill(os.getpid(), signal.SIGUSR1)\nprint('survived')");
+    let Output { status, stdout, .. } = copies(&found, "2").args(["-c", &last]).output().unwrap();
+    let printed = String::from_utf8(stdout).unwrap();
+    assert!(status.signal() == Some(10) && !printed.contains("survived"), "{status}: {printed}");
 }

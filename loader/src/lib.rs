@@ -66,6 +66,8 @@ mod tls;
 mod visible;
 
 pub use cost::Cost;
+pub use dl::threads::{is_a_replicas_thread, may_end_by_force};
+pub use domain::belongings::threads_of;
 pub use domain::data::ReplicaData;
 pub use domain::{Domain, ReplicaInfo};
 #[doc(hidden)]
@@ -77,7 +79,10 @@ pub use image::provided::provide;
 pub use inspect::{DependencyInfo, Inspection, SegmentInfo, TlsInfo};
 pub use load::library::Library;
 pub use loader::{DomainBuilder, Loader, LoaderBuilder};
-pub use policy::{Class, Decision, Judge, Policy, Rule, Verdict};
+pub use policy::{Class, Decision, Policy, Rule};
 pub use replica::thunk::Interposition;
-pub use sys::lock::{Undisturbed, undisturbed};
+pub use sys::children::{concerns, ignore_children, reap_ignored};
+pub use sys::exit::HeldExit;
+pub use sys::lock::undisturbed;
+pub use sys::process::Process;
 pub use visible::publish::is_in_replica;

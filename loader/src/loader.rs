@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::{CString, c_void};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
@@ -15,19 +15,20 @@ use crate::domain::exits::Exits;
 use crate::domain::{self, Domain, DomainInner, State};
 use crate::error::{Error, Result};
 use crate::id::DomainId;
-use crate::load::library::Library;
 use crate::load::{retire, run};
 use crate::policy::Policy;
 use crate::replica::link_map::LinkMap;
 use crate::replica::thunk::{Interposition, Thunks};
+use crate::sys::clibrary::CLibrary;
 use crate::sys::environ::{Environment, Steady};
-use crate::sys::lock::{Mutex, Rank, Reentrant};
+use crate::sys::lock::{Mutex, Once, Rank, Reentrant};
+use crate::sys::record_locks::Owner;
 use crate::sys::{dynamic, lock};
 use crate::system::SYSTEM;
 use crate::system::search::{self, Absence};
 use crate::visible::debugger;
 use crate::visible::publish;
-use crate::visible::redirect::{Everywhere, redirect};
+use crate::visible::redirect::Everywhere;
 use crate::visible::statics;
 use crate::visible::unwind;
 
@@ -118,7 +119,6 @@ pub struct DomainBuilder {
     environment: Option<Vec<CString>>,
     /// The soname of the replica with a steady `environ`.
     steady: Option<String>,
-    keeps_constants: bool,
 }
 
 /// The name whose references are bound to the form that is shortest for each object.
@@ -133,6 +133,13 @@ fn for_replicas(everywhere: &[Everywhere]) -> Arc<[Everywhere]> {
 /// What stands for definitions in more than the calls of one system object.
 fn not_within(everywhere: &[Everywhere]) -> impl Iterator<Item = &Everywhere> {
     everywhere.iter().filter(|entry| entry.within.is_none())
+}
+
+/// What a domain that is a part of the program begins with.
+fn extend_the_program() {
+    SYSTEM.settle_program();
+    // Before what the program registers: its destructors run first.
+    run::destroy_at_exit();
 }
 
 impl DomainBuilder {
@@ -153,7 +160,6 @@ impl DomainBuilder {
             everywhere,
             environment: None,
             steady: None,
-            keeps_constants: false,
         }
     }
 
@@ -223,16 +229,6 @@ impl DomainBuilder {
         self
     }
 
-    /// Keeps what is read-only after relocation (RELRO) when the domain has retired: tables of virtual functions and
-    /// type information, which a system object may still have addresses of ([`Domain::retire`]). The next domain that
-    /// gets the places writes its words over them. At no moment is there what the file has: a word that is the same in
-    /// both domains never changes. Domains that keep constants get no places of others, and leave them none.
-    #[must_use]
-    pub fn keep_constants(mut self) -> DomainBuilder {
-        self.keeps_constants = true;
-        self
-    }
-
     /// Makes the domain a part of the program instead of a world beside it: libraries that this loader
     /// loads follow the system loader's rules of `dlopen(3)`.
     ///
@@ -258,21 +254,18 @@ impl DomainBuilder {
             length,
             source,
         };
-        let environment = match self.environment {
-            Some(entries) => {
-                let length = entries.len() * size_of::<usize>();
-                let made = Environment::new(entries).map(Box::new);
-                Some(made.map_err(|source| memory("make the environment of", length, source))?)
-            }
-            None => None,
+        let make = |entries: Vec<CString>| {
+            let length = entries.len() * size_of::<usize>();
+            let made = Environment::new(id, entries).map(Box::new);
+            made.map_err(|source| memory("make the environment of", length, source))
         };
-        let steady = match self.steady.filter(|_| environment.is_none()) {
-            Some(soname) => {
-                let made = Steady::of_process().map(Box::new);
-                Some((soname, made.map_err(|source| memory("make the environ of", 0, source))?))
-            }
-            None => None,
+        let environment = self.environment.map(make).transpose()?;
+        let make = |soname| {
+            let made = Steady::of_process(id).map(Box::new);
+            made.map_err(|source| memory("make the environ of", 0, source))
+                .map(|steady| (soname, steady))
         };
+        let steady = self.steady.filter(|_| environment.is_none()).map(make).transpose()?;
         if let Some((soname, steady)) = &steady {
             for (symbol, entry) in dl::steady_environ(steady) {
                 self.references.insert((symbol.to_owned(), soname.clone()), entry);
@@ -281,11 +274,10 @@ impl DomainBuilder {
         if self.program {
             self.everywhere = for_replicas(&self.everywhere);
         }
+        let owner = Box::new(Owner::new(id));
+        let own = dl::interpositions(id, is_one_of_many, environment.as_deref(), &owner);
         let mut table: HashMap<String, Interposition> =
-            dl::interpositions(id, is_one_of_many, environment.as_deref())
-                .into_iter()
-                .map(|(name, entry)| (name.to_owned(), entry))
-                .collect();
+            own.into_iter().map(|(name, entry)| (name.to_owned(), entry)).collect();
         for Everywhere { symbol, of, address, .. } in not_within(&self.everywhere) {
             // SAFETY: whoever made the interposition has vouched for it.
             let entry = unsafe { Interposition::function(*address as *const c_void) };
@@ -305,6 +297,9 @@ impl DomainBuilder {
         entries.extend(more);
         let (references, more): (Vec<_>, Vec<_>) = self.references.into_iter().unzip();
         entries.extend(more);
+        let c_library = is_one_of_many.then(CLibrary::new);
+        let (own, more) = c_library.as_deref().map(dl::answers).unwrap_or_default();
+        entries.extend(more);
         let length = entries.len() * crate::arch::THUNK_SIZE;
         let thunks = Thunks::generate(&entries)
             .map_err(|source| memory("map the thunks of", length, source))?;
@@ -312,12 +307,10 @@ impl DomainBuilder {
             retire::resume();
         }
         if self.program {
-            SYSTEM.settle_program();
-            // Before what the program registers: its destructors run first.
-            run::destroy_at_exit();
+            extend_the_program();
         }
         let tls_get_addr = names.iter().position(|name| name == TLS_GET_ADDR);
-        let inner = Arc::new(DomainInner {
+        let domain = Domain(Arc::new(DomainInner {
             id,
             name: self.name,
             policy: self.policy,
@@ -330,19 +323,21 @@ impl DomainBuilder {
                 names: names.into(),
                 definitions: definitions.into(),
                 references: references.into(),
+                c_library: own,
             }),
             tls_get_addr: tls_get_addr.filter(|_| own_tls_get_addr).map(|index| index as u32),
             thunks,
             environment,
+            c_library,
             _steady_environ: steady.map(|(_, steady)| steady),
             handle: LinkMap::like_the_program(),
             belongings: Belongings::none(),
+            record_locks: owner,
             exits: Exits::of(id),
+            is_busy: Once::new(),
             inherited: Mutex::new(Rank::Inherited, Inheritance::default()),
             data_was_replaced: AtomicBool::new(false),
-            keeps_constants: self.keeps_constants,
-        });
-        let domain = Domain(inner);
+        }));
         domain::register(&domain);
         Ok(domain)
     }
@@ -365,25 +360,6 @@ impl Loader {
         &self.commons
     }
 
-    /// Loads the file at `path` by the system's loader, once and for good, like the libraries that the
-    /// policy leaves to the system.
-    ///
-    /// # Errors
-    /// [`Error::System`] with the text of `dlerror`.
-    ///
-    /// # Safety
-    /// Constructors of the library and of what it needs run; it must be sound to run them in this process.
-    pub unsafe fn open_by_system(&self, path: &Path) -> Result<Library> {
-        let (object, handle) = SYSTEM.open_handle(path, libc::RTLD_LAZY)?;
-        let path = object.path.clone();
-        Ok(Library::of_system(self.commons.clone(), handle, object.base, path))
-    }
-
-    /// Whether the system's loader has loaded the file at `path`, for the program or for domains.
-    pub fn system_has(&self, path: &Path) -> bool {
-        SYSTEM.by_path(path).is_ok_and(|object| object.is_some())
-    }
-
     /// The file that the system's loader would load for `name`, as far as that depends on no object's own search path: in
     /// `LD_LIBRARY_PATH`, its cache and its directories. Nothing is loaded.
     ///
@@ -395,29 +371,6 @@ impl Loader {
             Err(Absence::Nowhere(_)) => Ok(None),
             Err(Absence::Unknown(error)) => Err(error),
         }
-    }
-
-    /// Redirects the calls that the system's object `soname` makes to functions of these names, its own ones among
-    /// them, as far as they go through its table of slots. Returns the number of redirected slots: 0 if no such
-    /// object is loaded. The object stays loaded from then on. What it has called before is not undone.
-    ///
-    /// # Errors
-    /// [`Error::Unsupported`] if the table cannot be made writable.
-    ///
-    /// # Safety
-    /// Each address is a function that does for the object what the function of that name promises to its callers.
-    pub unsafe fn redirect_system(
-        &self,
-        soname: &str,
-        functions: &[(&str, *const c_void)],
-    ) -> Result<usize> {
-        let Some(object) = SYSTEM.by_name(soname).filter(|object| SYSTEM.pin(object)) else {
-            return Ok(0);
-        };
-        redirect(&object, |name| {
-            let known = functions.iter().find(|(known, _)| known.as_bytes() == name);
-            known.map(|(_, address)| *address as usize)
-        })
     }
 
     /// The address of `name` in the executable, its dependencies, and what the system loader

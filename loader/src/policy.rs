@@ -11,7 +11,6 @@
 //! to the domain that loads it.
 
 use std::borrow::Cow;
-use std::panic::catch_unwind;
 use std::path::Path;
 
 use glob::Pattern;
@@ -35,10 +34,6 @@ pub enum Decision {
     /// Their symbols decide, wherever the files lie. They are replicated only if they need a symbol that
     /// belongs to the domain.
     Symbols,
-    /// As [`Decision::Symbols`], and the same holds for each file that needs one of them, directly or not.
-    /// It is for a shared library with which its users register: a second replica of a user would
-    /// register again.
-    SymbolsOfUsers,
 }
 
 impl From<Class> for Decision {
@@ -64,30 +59,14 @@ pub struct Rule {
 #[derive(Clone, Debug)]
 pub struct Policy {
     rules: Vec<Rule>,
-    judge: Option<Judge>,
     outside: Option<&'static str>,
-}
-
-/// A function that decides about the file at a path where no pattern can: the decision depends on other
-/// files, or on what the process has loaded. It may be called several times for one file, and on any thread. A panic of it
-/// refuses the file.
-pub type Judge = fn(&Path) -> Option<Verdict>;
-
-/// What a [`Judge`] decides about a file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Verdict {
-    /// What is decided about the file, and the reason.
-    Decision(Decision, &'static str),
-    /// The file is not loaded. The reason is part of the [error](crate::Error::Refused).
-    Refuse(String),
 }
 
 /// The rules that hold for any program: the C library, the compiler's runtime libraries, and nothing else. Rules for
 /// other libraries are their user's, who adds them by [`Policy::with`] and [`Policy::with_last`].
 impl Default for Policy {
     fn default() -> Policy {
-        let mut policy = Policy { rules: Vec::new(), judge: None, outside: None };
+        let mut policy = Policy { rules: Vec::new(), outside: None };
         // The C library and what belongs to it own the process: threads, TLS, signals, unwinding.
         for pattern in [
             "*/libc.so*",
@@ -142,13 +121,6 @@ impl Policy {
         self
     }
 
-    /// Asks `judge` about each file, before all rules. The rules decide where it answers `None`.
-    #[must_use]
-    pub fn with_judge(mut self, judge: Judge) -> Policy {
-        self.judge = Some(judge);
-        self
-    }
-
     /// Replicates each file that no rule matches, unless it lies in one of the system's library directories
     /// (ld.so(8): the default directories, and those of `ld.so.cache`), or the program began with it (the
     /// executable, preloaded objects, and what they need), or a library that is shared by a rule needs it.
@@ -184,11 +156,8 @@ impl Policy {
         });
     }
 
-    /// What the judge or a rule decides about the file at `path`, and why. The rule of place is not among them.
+    /// What a rule decides about the file at `path`, and why. The rule of place is not among them.
     pub fn decision(&self, path: &Path) -> Option<(Decision, &str)> {
-        if let Some(Verdict::Decision(decision, reason)) = self.judged(path) {
-            return Some((decision, reason));
-        }
         let path = path.to_str()?;
         self.rules
             .iter()
@@ -196,37 +165,9 @@ impl Policy {
             .map(|rule| (rule.decision, &*rule.reason))
     }
 
-    /// Whether something may be decided about the users of a library.
-    pub(crate) fn may_have_registries(&self) -> bool {
-        self.judge.is_some()
-            || self.rules.iter().any(|rule| rule.decision == Decision::SymbolsOfUsers)
-    }
-
     /// Why files outside of the system's library directories are replicated, if they are.
     pub(crate) fn outside(&self) -> Option<&'static str> {
         self.outside
-    }
-
-    /// Why the file at `path` must not be loaded, if so.
-    pub(crate) fn refusal(&self, path: &Path) -> Option<String> {
-        match self.judged(path) {
-            Some(Verdict::Refuse(reason)) => Some(reason),
-            _ => None,
-        }
-    }
-
-    /// What the judge says. A panic of it is a refusal: C code may have opened the file, and a panic cannot pass through
-    /// that. What the panic carries is not dropped, since that may panic too.
-    fn judged(&self, path: &Path) -> Option<Verdict> {
-        let judge = self.judge?;
-        catch_unwind(|| judge(path)).unwrap_or_else(|panic| {
-            let text = (panic.downcast_ref::<String>().map(String::as_str))
-                .or_else(|| panic.downcast_ref::<&str>().copied())
-                .unwrap_or("no message")
-                .to_owned();
-            std::mem::forget(panic);
-            Some(Verdict::Refuse(format!("the policy's judge panicked: {text}")))
-        })
     }
 
     /// The class that a rule gives to every file called `name`, in any directory; none if the directory
@@ -297,21 +238,6 @@ mod tests {
         assert_eq!(Policy::default().decision(path).unwrap().0, Class::System.into());
         let policy = Policy::default().with("*/libm.*", Class::Replicate, "test");
         assert_eq!(policy.decision(path).unwrap().0, Class::Replicate.into());
-    }
-
-    #[test]
-    fn a_judge_decides_before_every_rule_and_may_refuse() {
-        let judge: Judge = |path| match path.file_name()?.to_str()? {
-            "libm.so.6" => Some(Verdict::Decision(Class::Commons.into(), "judged")),
-            "libbad.so" => Some(Verdict::Refuse("it is bad".into())),
-            _ => None,
-        };
-        let policy = Policy::default().with("*/lib*", Class::Replicate, "test").with_judge(judge);
-        let decision = |path: &str| policy.decision(Path::new(path)).unwrap();
-        assert_eq!(decision("/usr/lib/libm.so.6"), (Class::Commons.into(), "judged"));
-        assert_eq!(decision("/usr/lib/libx.so"), (Class::Replicate.into(), "test"));
-        assert_eq!(policy.refusal(Path::new("/x/libbad.so")).as_deref(), Some("it is bad"));
-        assert_eq!(policy.refusal(Path::new("/x/libm.so.6")), None);
     }
 
     #[test]

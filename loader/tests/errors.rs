@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use hydrozoa_loader::{Domain, Error, Loader, OpenFlags, Policy, Verdict};
+use hydrozoa_loader::{Class, Domain, Error, Loader, OpenFlags, Policy};
 use hydrozoa_testkit::alone::alone;
 use hydrozoa_testkit::libraries::{Workshop, open};
 use hydrozoa_testkit::refusal::{Point, count, points, refusing, watch};
@@ -53,24 +53,6 @@ fn an_image_that_is_refused_says_why_and_how_to_link_it() {
     let expected = "libclosed.so: refused: shared object cannot be dlopen()ed (DF_1_NOOPEN); \
                     link it without -z nodlopen";
     assert!(error.to_string().ends_with(expected), "{error}");
-    // A user's own rule refuses in the user's words.
-    let path = shop.build("libbad.so", "int f(void) { return 1; }", &[]);
-    let policy = Policy::default().with_judge(|path| {
-        let is_bad = path.ends_with("libbad.so");
-        is_bad.then(|| Verdict::Refuse("it is bad; take the good one".into()))
-    });
-    let broken = policy.clone().with_judge(|path| match path.ends_with("libbad.so") {
-        true => panic!("{} confuses me", path.display()),
-        false => None,
-    });
-    let loader = Loader::builder().policy(policy).build().unwrap();
-    let domain = loader.domain("failing").build().unwrap();
-    let error = open(&domain, &path, OpenFlags::NOW).unwrap_err();
-    assert!(error.to_string().ends_with("libbad.so: refused: it is bad; take the good one"));
-    let loader = Loader::builder().policy(broken).build().unwrap();
-    let error = open(&loader.domain("broken").build().unwrap(), &path, OpenFlags::NOW).unwrap_err();
-    assert!(error.to_string().contains("refused: the policy's judge panicked: "), "{error}");
-    assert!(error.to_string().ends_with("libbad.so confuses me"), "{error}");
 }
 
 #[test]
@@ -135,15 +117,19 @@ fn thread_local_data_without_room_says_how_much_there_is_and_the_way_out() {
 #[test]
 fn what_the_system_loader_refuses_has_its_words_and_how_to_see_more() {
     let shop = Workshop::new("error-system");
-    let path = shop.path("libtext.so");
-    std::fs::write(&path, [b'x'; 4096]).unwrap();
-    let loader = Loader::builder().build().unwrap();
-    // SAFETY: no code of the file runs: it is text.
-    let error = unsafe { loader.open_by_system(&path) }.unwrap_err();
+    let source = "static __thread char all[1 << 20]; int f(void) { return all[5]++; }";
+    shop.build("libsystem.so", source, &["-ftls-model=initial-exec"]);
+    let user = "int f(void); int g(void) { return f(); }";
+    let path = shop.build("libuser.so", user, &["-L{dir}", "-lsystem", "-Wl,-rpath,$ORIGIN"]);
+    let policy = Policy::default().with("*/libsystem.so", Class::System, "test");
+    let loader = Loader::builder().policy(policy).build().unwrap();
+    let domain = loader.domain("failing").build().unwrap();
+    let error = open(&domain, &path, OpenFlags::NOW).unwrap_err();
     assert!(matches!(error, Error::System { .. }), "{error:?}");
     let text = error.to_string();
-    assert!(text.contains("libtext.so: the system loader refused it: "), "{text}");
-    assert!(text.contains("ELF") && text.ends_with("(LD_DEBUG=libs shows its search)"), "{text}");
+    assert!(text.contains("libsystem.so: the system loader refused it: "), "{text}");
+    assert!(text.contains("static TLS"), "{text}");
+    assert!(text.ends_with("(LD_DEBUG=libs shows its search)"), "{text}");
 }
 
 #[test]

@@ -7,6 +7,7 @@
 
 pub mod dlpack;
 pub mod failure;
+pub mod interrupt;
 pub mod leaf;
 pub mod memory;
 pub mod stream;

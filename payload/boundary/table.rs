@@ -17,6 +17,7 @@
 
 use crate::dlpack::DLTensor;
 pub use crate::failure::{Failure, Raising};
+pub use crate::interrupt::{Interrupt, Progress};
 pub use crate::leaf::{Kind, Leaf};
 pub use crate::memory::{Others, PackageSize, Purpose, Region, Thresholds};
 pub use crate::stream::Stream;
@@ -27,7 +28,7 @@ use std::ffi::{c_char, c_int, c_void};
 pub const MAGIC: u64 = u64::from_le_bytes(*b"hydrozoa");
 
 /// Changed when the meaning of a function changes without the table's size changing.
-pub const VERSION: u32 = 10;
+pub const VERSION: u32 = 11;
 
 /// The payload's only exported symbol, of type [`Entry`].
 pub const ENTRY: &str = "hydrozoa_payload_v1";
@@ -285,38 +286,6 @@ pub struct Start {
     pub flags: Flags,
 }
 
-/// Why the host interrupts a thread.
-#[repr(transparent)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Interrupt(pub c_int);
-
-impl Interrupt {
-    /// It does not: what was not raised yet is taken back.
-    pub const NONE: Self = Self(0);
-    /// The application has asked for it.
-    pub const HANDLE: Self = Self(1);
-    /// The deadline of a call has passed.
-    pub const DEADLINE: Self = Self(2);
-
-    /// The module of the exceptions' classes.
-    pub const MODULE: &str = "_hydrozoa.interrupts";
-
-    /// The name of the exception's class in that module.
-    pub const fn class(self) -> Option<&'static str> {
-        match self {
-            Self::HANDLE => Some("Interrupted"),
-            Self::DEADLINE => Some("DeadlineExceeded"),
-            _ => None,
-        }
-    }
-
-    /// The reason for which an exception of this qualified name is raised.
-    pub fn of(type_name: &str) -> Option<Self> {
-        let class = type_name.strip_prefix(Self::MODULE)?.strip_prefix('.')?;
-        [Self::HANDLE, Self::DEADLINE].into_iter().find(|reason| reason.class() == Some(class))
-    }
-}
-
 /// What the payload may ask of the host.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -330,6 +299,10 @@ pub struct HostTable {
     pub find_code: unsafe extern "C" fn(compiler: Text, text: Text) -> Text,
     /// Keeps such code for all interpreters.
     pub keep_code: unsafe extern "C" fn(compiler: Text, text: Text, code: Text),
+    /// The number of the calling process, which differs from those of the processes that it descends from.
+    pub process: unsafe extern "C" fn() -> u32,
+    /// Waits until each other thread of the interpreter's code has run since, or sleeps.
+    pub let_threads_pass: unsafe extern "C" fn(),
 }
 
 /// What the payload can do.
@@ -346,8 +319,8 @@ pub struct PayloadTable {
     /// After a `start` with `command_line`: runs what the command line says and finalizes.
     pub run_main: unsafe extern "C" fn(exit_status: *mut c_int, sink: *mut c_void) -> Status,
     /// Finalizes the interpreter, on the thread that has started it, once it gets the GIL. No other
-    /// thread enters any more. `empties_caches`: its libtorch ends with it, so that what that has cached on devices goes back.
-    pub finalize: unsafe extern "C" fn(empties_caches: bool, sink: *mut c_void) -> Status,
+    /// thread enters any more.
+    pub finalize: unsafe extern "C" fn(sink: *mut c_void) -> Status,
 
     // Threads and the GIL. They nest; each returns to its caller only when it has been done.
     /// Attaches this thread: takes the GIL and, from outside, drains the queue of `release`. If bit 8 of the result is
@@ -365,13 +338,16 @@ pub struct PayloadTable {
     pub forget_thread: unsafe extern "C" fn(),
     /// 1 if this thread holds the GIL of this interpreter.
     pub attached: unsafe extern "C" fn() -> c_int,
-    /// Raises an exception in another thread, when that runs bytecode next. `*done` is 0 if the GIL was released meanwhile, or
-    /// if the thread cannot be told from one that it starts just now: then nothing was done, and the host tries again without
-    /// the GIL in between. Attached.
+    /// The state of the thread that holds this interpreter's GIL; from 3.12 on null unless that is the calling thread. It is
+    /// only compared.
+    pub current: unsafe extern "C" fn() -> *mut c_void,
+    /// Raises an exception in another thread, when that runs bytecode in which an exception does no harm. As long as
+    /// `*progress`, at first [`Progress::NEW`], does not become [`Progress::DONE`], the host calls it again with that, after
+    /// a while without the GIL. Attached.
     pub interrupt: unsafe extern "C" fn(
         thread: u64,
         reason: Interrupt,
-        done: *mut c_int,
+        progress: *mut Progress,
         sink: *mut c_void,
     ) -> Status,
     /// Prepares `stacks`. Attached.
@@ -586,6 +562,12 @@ pub struct PayloadTable {
         action: unsafe extern "C" fn(context: *mut c_void, used: *const Region, count: usize),
         context: *mut c_void,
     ) -> Others,
+
+    // Garbage, of an interpreter that is settled, or that is in no pool any more.
+    /// `gc.collect()`. With `freezes`, of what was frozen here before as well, and what is left is frozen. Attached.
+    pub collect: unsafe extern "C" fn(freezes: bool, sink: *mut c_void) -> Status,
+    /// Undoes what `collect` has frozen. `finalize` does so, too. Attached.
+    pub unfreeze: unsafe extern "C" fn(),
 
     // Imports.
     /// Has Python seldom look for garbage, until `collect_as_before` gets the result. Attached.

@@ -6,6 +6,7 @@ Nothing here imports torch or numpy: a value of theirs has imported them.
 
 import inspect
 import sys
+from contextlib import nullcontext
 
 # A tensor of torch, or an array of numpy.
 TENSOR, ARRAY = "tensor", "array"
@@ -61,10 +62,9 @@ def outputs(result):
 
 def call(obj, arguments):
     """Calls the object as a server does."""
-    torch = sys.modules.get("torch")
-    if torch is None:
-        return obj(*arguments)
-    with torch.inference_mode():
+    # Another thread may be importing torch.
+    inference_mode = getattr(sys.modules.get("torch"), "inference_mode", nullcontext)
+    with inference_mode():
         return obj(*arguments)
 
 
@@ -111,10 +111,9 @@ def _is_plain(value):
 
 def _kind(value):
     """What the value is, None if neither."""
-    torch, numpy = sys.modules.get("torch"), sys.modules.get("numpy")
-    if torch is not None and isinstance(value, torch.Tensor):
+    if isinstance(value, getattr(sys.modules.get("torch"), "Tensor", ())):
         return TENSOR
-    return ARRAY if numpy is not None and isinstance(value, numpy.ndarray) else None
+    return ARRAY if isinstance(value, getattr(sys.modules.get("numpy"), "ndarray", ())) else None
 
 
 def _module(value):

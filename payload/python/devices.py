@@ -162,9 +162,10 @@ def present(memory):
     """Main memory of the host's as this interpreter's program has tensors: a `torch.Tensor` where it
     has imported torch, an array where it has imported numpy, else `memory` itself."""
     for name in ("torch", "numpy"):
-        module = sys.modules.get(name)
-        if module is not None:
-            return module.from_dlpack(memory)
+        # Another thread may be importing it.
+        from_dlpack = getattr(sys.modules.get(name), "from_dlpack", None)
+        if from_dlpack is not None:
+            return from_dlpack(memory)
     return memory
 
 

@@ -13,7 +13,7 @@ import weakref
 
 # Ends the interpreter's own loop, once that has started.
 _ends = []
-# By their loops, which they do not refer to.
+# References to mailboxes by their loops. A loop keeps its mailbox, and that what its tasks wait for, which refers to the loop.
 _mailboxes = weakref.WeakKeyDictionary()
 _numbers = itertools.count()
 
@@ -25,17 +25,17 @@ class _Mailbox:
         self.number = number
         self._descriptor = descriptor
         self._take = take
-        # asyncio keeps them. They refer to their loop.
-        self._waiters = weakref.WeakValueDictionary()
+        # asyncio does not keep tasks alive: what they wait for does.
+        self._waiters = {}
 
     def attach(self, loop):
-        """Has the loop read what comes. It keeps nothing of the caller's context."""
+        """Has the loop read what comes, until it is closed. It keeps nothing of the caller's context."""
         contextvars.Context().run(loop.add_reader, self._descriptor, self._read)
-        _mailboxes[loop] = self
+        _mailboxes[loop] = weakref.ref(self)
 
     def _read(self):
-        # The host takes no more calls when the interpreter begins to end.
-        with contextlib.suppress(SystemError):
+        # The host takes no more calls when the interpreter begins to end. It refuses those of daemons by SystemExit.
+        with contextlib.suppress(SystemError, SystemExit):
             starts, cancels, wakes = self._take()
             self._received(starts, cancels)
             for number in wakes:
@@ -89,7 +89,7 @@ class _Tasks(_Mailbox):
         del self._tasks[number]
         try:
             self._done(number, task)
-        except SystemError:
+        except (SystemError, SystemExit):
             # The host's future says that the interpreter has ended. asyncio need not report an exception, too.
             task.cancelled() or task.exception()
 
@@ -161,7 +161,8 @@ async def awaitable(poll):
 def _mailbox(opener):
     """The mailbox of the running loop."""
     loop = asyncio.get_running_loop()
-    mailbox = _mailboxes.get(loop)
+    reference = _mailboxes.get(loop)
+    mailbox = reference and reference()
     if mailbox is None:
         mailbox = _Mailbox(*opener())
         mailbox.attach(loop)

@@ -52,12 +52,13 @@ class Name(str):
             return False
         if (id(self), get_ident()) in _resolving:
             return False  # The statement asks whether the name exists. It does not: the plain name is another key.
-        if self.space is None:
+        space = self.space
+        if space is None:
             return True
         if is_ending():
             return False
         is_copied = sys.getrefcount(self) > _references
-        value = self.bind()
+        value = self.bind(space)
         if is_copied:
             self.mend_copies(value)
         return True
@@ -67,16 +68,20 @@ class Name(str):
 
     def __hash__(self, is_ending=sys.is_finalizing):
         # It is a key of a look-up itself: somebody has read the keys of the dict.
-        if self.space is not None and not is_ending() and (id(self), get_ident()) not in _resolving:
-            self.mend_copies(self.bind())
+        space = self.space
+        if space is not None and not is_ending() and (id(self), get_ident()) not in _resolving:
+            self.mend_copies(self.bind(space))
         return str.__hash__(self)
 
     def __reduce__(self):
         return str, (str.__str__(self),)
 
-    def bind(self):
-        """Runs the import statement, puts the value under the plain name, and returns it."""
-        space, plain, busy = self.space, str.__str__(self), (id(self), get_ident())
+    def bind(self, space):
+        """Runs the import statement, puts the value under the plain name, and returns it.
+
+        `space` is the name's own. The caller has read it: another thread may have bound the name since, and cleared it.
+        """
+        plain, busy = str.__str__(self), (id(self), get_ident())
         if busy in _resolving:
             return _UNBOUND  # It is being bound further up.
         _resolving.add(busy)
@@ -255,7 +260,8 @@ def bind_all(names, may_fail=False):
     values, name = [], None
     for name in names:
         try:
-            values.append(name.bind() if name.space is not None else _UNBOUND)
+            space = name.space
+            values.append(_UNBOUND if space is None else name.bind(space))
         except Exception:
             if not may_fail:
                 raise

@@ -72,9 +72,13 @@ class _Pickler(pickle.Pickler):
         self.packages = set()
         # Devices that hold storages, by their locations.
         self.places = set()
-        # Where torch has not been imported, there are no storages.
-        torch = sys.modules.get("torch")
+        # Where torch has not been imported, there are no storages. A thread may be importing it: nothing yet has a class that it
+        # does not have yet.
+        torch, jit = map(sys.modules.get, ("torch", "torch.jit"))
         self._torch = torch if hasattr(torch, "UntypedStorage") else None
+        self._script_module, self._script_function = (
+            getattr(jit, name, ()) for name in ("ScriptModule", "ScriptFunction")
+        )
 
     def persistent_id(self, obj):
         # torch::deploy's hook, which torch.fx has. It returns a function that makes the object in another
@@ -91,12 +95,10 @@ class _Pickler(pickle.Pickler):
         return None
 
     def reducer_override(self, obj):
-        torch = self._torch
-        if torch is not None:
-            if isinstance(obj, torch.jit.ScriptModule):
-                return self._reduce_script(obj)
-            if isinstance(obj, torch.jit.ScriptFunction):
-                return _load_script, (self._script(obj), {})
+        if isinstance(obj, self._script_module):
+            return self._reduce_script(obj)
+        if isinstance(obj, self._script_function):
+            return _load_script, (self._script(obj), {})
         return NotImplemented
 
     def _deployed(self, obj):

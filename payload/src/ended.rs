@@ -20,7 +20,7 @@ use pyo3_ffi::{
 struct Ended {
     state: *mut PyThreadState,
     thread: libc::pid_t,
-    process: libc::pid_t,
+    process: u32,
 }
 
 // SAFETY: a state is used by the thread that frees it, under the GIL.
@@ -28,11 +28,17 @@ unsafe impl Send for Ended {}
 
 static ENDED: Stack<Ended> = Stack::new();
 
+/// The number of the process, as the host counts them.
+fn process() -> u32 {
+    // SAFETY: any thread may ask. Without a host nothing calls this.
+    crate::HOST.get().map_or(0, |host| unsafe { (host.process)() })
+}
+
 /// Leaves the calling thread's state, which it does not use any more.
 pub(crate) fn add(state: *mut PyThreadState) {
-    // SAFETY: neither call has a precondition.
-    let (thread, process) = unsafe { (libc::gettid(), libc::getpid()) };
-    ENDED.push(Ended { state, thread, process });
+    // SAFETY: no precondition.
+    let thread = unsafe { libc::gettid() };
+    ENDED.push(Ended { state, thread, process: process() });
 }
 
 /// Frees the states of threads that are gone, and says whether that was all of them.
@@ -45,8 +51,7 @@ pub(crate) unsafe fn free() -> bool {
     if ended.is_empty() {
         return true;
     }
-    // SAFETY: no precondition.
-    let process = unsafe { libc::getpid() };
+    let process = process();
     let (mut gone, mut all) = (Vec::new(), true);
     for one in ended {
         if one.process != process {
@@ -54,7 +59,7 @@ pub(crate) unsafe fn free() -> bool {
             continue;
         }
         // SAFETY: signal 0 is not sent; it asks whether the thread exists (kill(2)).
-        if unsafe { libc::syscall(libc::SYS_tgkill, process, one.thread, 0) } == 0 {
+        if unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), one.thread, 0) } == 0 {
             ENDED.push(one);
             all = false;
         } else {

@@ -12,6 +12,7 @@
 
 use crate::arenas;
 use crate::ceiling;
+use crate::ending;
 use crate::table::{Purpose, Region};
 use dlmalloc::{Allocator, Dlmalloc};
 use pyo3_ffi::{PyMem_SetAllocator, PyMemAllocatorDomain, PyMemAllocatorEx};
@@ -402,6 +403,7 @@ impl Heap {
 }
 
 extern "C" fn free(_: *mut c_void, block: *mut c_void) {
+    ending::before_free();
     // SAFETY: a block that is not used any more, or null, as the callers of Python's allocators promise.
     HEAP.with(|heap| unsafe { heap.release(block) });
 }

@@ -2,11 +2,16 @@
 
 use crate::ceiling::Lifted;
 use crate::fault::{Fault, Outcome};
+use crate::interval;
+use crate::moments::{self, Moment, Wrong, moment};
+use crate::recursion::minor;
 use crate::reference::Ref;
 use crate::report::guarded;
-use crate::table::{Interrupt, Status};
+use crate::table::{Interrupt, Progress, Status};
+use crate::threads;
 use pyo3_ffi::{
-    PyImport_Import, PyInterpreterState_ThreadHead, PyObject, PyObject_GetAttr,
+    PyErr_Clear, PyErr_SetNone, PyGC_Disable, PyGC_Enable, PyImport_Import, PyInterpreterState,
+    PyInterpreterState_Get, PyInterpreterState_ThreadHead, PyObject, PyObject_GetAttr,
     PyThread_get_thread_ident, PyThreadState, PyThreadState_Get, PyThreadState_GetInterpreter,
     PyThreadState_Next, PyThreadState_SetAsyncExc,
 };
@@ -16,13 +21,26 @@ use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+unsafe extern "C" {
+    /// Has a thread of the interpreter call `function` when it looks next. With `flags` 0 it is any thread, since 3.12
+    /// (Python/ceval_gil.c). -1 if too many calls wait. Later releases export it for their tests
+    /// (Include/internal/pycore_ceval.h).
+    fn _PyEval_AddPendingCall(
+        interpreter: *mut PyInterpreterState,
+        function: unsafe extern "C" fn(*mut c_void) -> c_int,
+        argument: *mut c_void,
+        flags: c_int,
+    ) -> c_int;
+}
+
 /// Whether any thread was ever interrupted.
 static USED: AtomicBool = AtomicBool::new(false);
 
 /// See [`crate::table::PayloadTable::interrupt`].
 ///
-/// `PyThreadState_SetAsyncExc` keeps the class for the thread, which raises it between two instructions of bytecode. A
-/// second one replaces one that was not raised yet.
+/// Up to 3.11, this looks where the thread is, and leaves the exception (`PyThreadState_SetAsyncExc`). A thread that has let
+/// go of the GIL because another one wants it raises the exception where it is. Since 3.13 it goes on and raises it where it
+/// looks next. But since 3.12 any thread runs pending calls, and so the thread looks itself where it is, and raises it.
 ///
 /// The GIL is not released between the host's look at the call and the exception: the call might end meanwhile, and other code
 /// on its thread would be hit. So a class that is needed for the first time is looked up, which runs Python code, and nothing
@@ -30,29 +48,272 @@ static USED: AtomicBool = AtomicBool::new(false);
 pub(crate) unsafe extern "C" fn interrupt(
     thread: u64,
     reason: Interrupt,
-    done: *mut c_int,
+    progress: *mut Progress,
     sink: *mut c_void,
 ) -> Status {
-    // SAFETY: the host is attached, and passes a valid place. The function takes its own reference to the class, or null.
+    // SAFETY: the host is attached, and passes a valid place.
     unsafe {
         guarded(sink, || {
             USED.store(true, Ordering::Relaxed);
-            let exception = match (reason, CLASSES.get(reason)) {
-                (Interrupt::NONE, _) => ptr::null_mut(),
-                (_, Some(known)) => known,
+            *progress = match (reason, CLASSES.get(reason)) {
+                (Interrupt::NONE, _) => take_back(thread),
+                (_, Some(class)) if looks_itself() => ask(thread, class, *progress),
+                (_, Some(class)) => leave(thread, class),
                 (_, None) => {
                     CLASSES.keep(reason, class(reason)?);
-                    *done = 0;
-                    return Ok(());
+                    Progress::NEW
                 }
             };
-            *done = c_int::from(states_of(thread) <= 1);
-            let sends = reason == Interrupt::NONE || !Describing::is_one(thread);
-            if *done != 0 && sends {
-                PyThreadState_SetAsyncExc(thread as c_long, exception);
+            if interval::shorten(REQUESTS.list().iter().any(Request::is_held)).is_err() {
+                // The program has taken the functions away.
+                PyErr_Clear();
             }
             Ok(())
         })
+    }
+}
+
+/// Looks up the classes, which imports a module: the first interrupt should not.
+///
+/// # Safety
+///
+/// The thread is attached.
+pub(crate) unsafe fn prepare() -> Outcome<()> {
+    for reason in [Interrupt::HANDLE, Interrupt::DEADLINE] {
+        // SAFETY: attached, by contract. The import may have let another thread keep the class meanwhile: the first one is used.
+        unsafe {
+            if CLASSES.get(reason).is_none() {
+                CLASSES.keep(reason, class(reason)?);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether a thread looks itself where it is.
+fn looks_itself() -> bool {
+    minor().is_none_or(|minor| minor >= 12)
+}
+
+/// An exception that waits for the right moment of a thread.
+struct Request {
+    thread: u64,
+    class: *mut PyObject,
+    since: Instant,
+    /// How often the moment was looked at.
+    looks: u32,
+    /// When the thread was last found running code in which nothing may be raised.
+    ran: Option<Instant>,
+    /// What it had run until then.
+    used: Duration,
+}
+
+/// One for each thread at most.
+struct Requests(UnsafeCell<Vec<Request>>);
+
+// SAFETY: used under the GIL alone.
+unsafe impl Sync for Requests {}
+
+static REQUESTS: Requests = Requests(UnsafeCell::new(Vec::new()));
+
+impl Requests {
+    /// # Safety
+    ///
+    /// The caller is attached, and has no other reference to the list.
+    #[expect(clippy::mut_from_ref, reason = "the GIL is the lock")]
+    unsafe fn list(&self) -> &mut Vec<Request> {
+        // SAFETY: nobody else is attached meanwhile, and the caller vouches for itself.
+        unsafe { &mut *self.0.get() }
+    }
+
+    /// The request for a thread, which is made unless there is one.
+    ///
+    /// # Safety
+    ///
+    /// As [`Requests::list`].
+    #[expect(clippy::mut_from_ref, reason = "the GIL is the lock")]
+    unsafe fn of(&self, thread: u64, class: *mut PyObject) -> &mut Request {
+        // SAFETY: by contract.
+        let list = unsafe { self.list() };
+        let place = list.iter().position(|request| request.thread == thread).unwrap_or(list.len());
+        if place == list.len() {
+            let (since, used) = (Instant::now(), Duration::ZERO);
+            list.push(Request { thread, class, since, looks: 0, ran: None, used });
+        }
+        list[place].class = class;
+        &mut list[place]
+    }
+
+    /// # Safety
+    ///
+    /// As [`Requests::list`].
+    unsafe fn remove(&self, thread: u64) {
+        // SAFETY: by contract.
+        unsafe { self.list() }.retain(|request| request.thread != thread);
+    }
+}
+
+impl Request {
+    /// Code in which nothing may be raised gets so much time. A finalizer may have an endless loop.
+    const LONG: Duration = Duration::from_secs(1);
+
+    /// And so many looks: on a busy machine a second has few.
+    const OFTEN: u32 = 100;
+
+    /// A thread that waits without the GIL gets so much time to come to a place where CPython looks.
+    const SHORT: Duration = Duration::from_millis(10);
+
+    /// A thread that runs is found running within this time, unless the machine is busy.
+    const STILL: Duration = Duration::from_millis(20);
+
+    /// Whether the thread runs code in which nothing may be raised.
+    fn is_held(&self) -> bool {
+        self.ran.is_some_and(|ran| ran.elapsed() < Self::STILL)
+    }
+
+    fn progress(&self) -> Progress {
+        if self.is_held() { Progress::HELD } else { Progress::WAITS }
+    }
+
+    /// Whether it may be raised at such a moment.
+    fn may(&mut self, moment: Moment) -> bool {
+        self.looks = self.looks.saturating_add(1);
+        let waited = self.since.elapsed();
+        match moment {
+            Moment::Right => true,
+            Moment::Wrong(Wrong::Forever) => false,
+            Moment::Wrong(Wrong::Long) => waited >= Self::LONG && self.looks >= Self::OFTEN,
+            Moment::Wrong(Wrong::Inexact) => waited >= Self::SHORT,
+        }
+    }
+}
+
+/// Takes back what waits for a thread, and what was left for it.
+///
+/// # Safety
+///
+/// The caller is attached.
+unsafe fn take_back(thread: u64) -> Progress {
+    // SAFETY: attached, by contract.
+    unsafe {
+        REQUESTS.remove(thread);
+        if looks_itself() {
+            return Progress::DONE;
+        }
+        if states_of(thread).0 > 1 {
+            // One may be that of a thread that has ended and whose identifier this one has got. Nobody else can enter and free
+            // it while the host tries again.
+            threads::free_ended();
+            return Progress::NEW;
+        }
+        PyThreadState_SetAsyncExc(thread as c_long, ptr::null_mut());
+        Progress::DONE
+    }
+}
+
+/// Leaves the exception for the thread if that is at the right moment.
+///
+/// # Safety
+///
+/// The caller is attached, on another thread. That one lives until it has got the GIL. `class` lives as long as the
+/// interpreter.
+unsafe fn leave(thread: u64, class: *mut PyObject) -> Progress {
+    // SAFETY: attached, by contract. What runs between the look and the exception releases no GIL: a collection of garbage
+    // would, by finalizers.
+    unsafe {
+        let (count, state) = states_of(thread);
+        match count {
+            0 => return Progress::WAITS,
+            1 => {}
+            _ => return Progress::NEW,
+        }
+        let collects = PyGC_Disable();
+        let moment = moment(state);
+        if collects != 0 {
+            PyGC_Enable();
+        }
+        let request = REQUESTS.of(thread, class);
+        if !Describing::is_one(thread) && request.may(moment) {
+            PyThreadState_SetAsyncExc(thread as c_long, class);
+            REQUESTS.remove(thread);
+            return Progress::DONE;
+        }
+        let used = used(thread);
+        if std::mem::replace(&mut request.used, used) != used {
+            request.ran = Some(Instant::now());
+        }
+        request.progress()
+    }
+}
+
+/// For how long a thread has run on a processor.
+///
+/// # Safety
+///
+/// The thread lives.
+unsafe fn used(thread: u64) -> Duration {
+    let mut clock = 0;
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the places are valid, and the identifier of a thread that lives is that of pthread_self(3).
+    unsafe {
+        if libc::pthread_getcpuclockid(thread, &mut clock) != 0 {
+            return Duration::ZERO;
+        }
+        libc::clock_gettime(clock, &mut time);
+    }
+    Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))
+}
+
+/// Whether a call of [`look`] waits for a thread.
+static ASKED: AtomicBool = AtomicBool::new(false);
+
+/// Has the thread look where it is. It may be that another thread does so instead, and finds nothing for itself.
+///
+/// # Safety
+///
+/// As [`leave`].
+unsafe fn ask(thread: u64, class: *mut PyObject, progress: Progress) -> Progress {
+    // SAFETY: attached, by contract.
+    unsafe {
+        let is_there = REQUESTS.list().iter().any(|request| request.thread == thread);
+        if !is_there && progress != Progress::NEW {
+            return Progress::DONE;
+        }
+        let request = REQUESTS.of(thread, class);
+        let progress = request.progress();
+        if !ASKED.swap(true, Ordering::Relaxed)
+            && _PyEval_AddPendingCall(PyInterpreterState_Get(), look, ptr::null_mut(), 0) != 0
+        {
+            ASKED.store(false, Ordering::Relaxed);
+        }
+        progress
+    }
+}
+
+/// What a thread does that was asked: raises its exception, or goes on.
+unsafe extern "C" fn look(_argument: *mut c_void) -> c_int {
+    ASKED.store(false, Ordering::Relaxed);
+    // SAFETY: CPython calls this on a thread that is attached, without an exception. The moment runs no Python code.
+    unsafe {
+        let thread = PyThread_get_thread_ident();
+        if !REQUESTS.list().iter().any(|request| request.thread == thread) {
+            return 0;
+        }
+        let moment = match moment(PyThreadState_Get()) {
+            // It is here that CPython looks.
+            Moment::Wrong(Wrong::Inexact) => Moment::Right,
+            moment => moment,
+        };
+        let mut list = REQUESTS.list().iter_mut();
+        let Some(request) = list.find(|request| request.thread == thread) else { return 0 };
+        if Describing::is_one(thread) || !request.may(moment) {
+            request.ran = Some(Instant::now());
+            return 0;
+        }
+        let class = request.class;
+        REQUESTS.remove(thread);
+        PyErr_SetNone(class);
+        -1
     }
 }
 
@@ -110,7 +371,7 @@ impl Describing {
         // SAFETY: attached, by contract.
         unsafe {
             let thread = PyThread_get_thread_ident();
-            if USED.load(Ordering::Relaxed) && states_of(thread) <= 1 {
+            if USED.load(Ordering::Relaxed) && !looks_itself() && states_of(thread).0 <= 1 {
                 PyThreadState_SetAsyncExc(thread as c_long, ptr::null_mut());
             }
             (*DESCRIBERS.0.get()).push((thread, Instant::now()));
@@ -138,25 +399,27 @@ impl Drop for Describing {
     }
 }
 
-/// How many states carry the identifier of a thread. Up to 3.11 the state of a thread that is about to begin carries that
-/// of the thread that starts it (`new_threadstate` in Python/pystate.c), and `PyThreadState_SetAsyncExc` takes the first
-/// that it finds.
+/// How many states carry the identifier of a thread, and one of them. Up to 3.11 the state of a thread that is about to begin
+/// carries that of the thread that starts it (`new_threadstate` in Python/pystate.c), and `PyThreadState_SetAsyncExc` takes the
+/// first that it finds.
 ///
 /// # Safety
 ///
 /// The thread is attached.
-unsafe fn states_of(thread: u64) -> usize {
+unsafe fn states_of(thread: u64) -> (usize, *mut PyThreadState) {
     // SAFETY: attached, so no state of the list is deleted. A state that another thread adds stands before all others.
     unsafe {
         let own = PyThreadState_Get();
-        let Some(place) = place_of_identifier(own) else { return 1 };
-        let mut count = 0;
+        let (mut count, mut found) = (0, ptr::null_mut());
+        let Some(place) = place_of_identifier(own) else { return (0, found) };
         let mut state = PyInterpreterState_ThreadHead(PyThreadState_GetInterpreter(own));
         while !state.is_null() {
-            count += usize::from(state.cast::<u64>().add(place).read_volatile() == thread);
+            if state.cast::<u64>().add(place).read_volatile() == thread {
+                (count, found) = (count + 1, state);
+            }
             state = PyThreadState_Next(state);
         }
-        count
+        (count, found)
     }
 }
 
@@ -189,6 +452,7 @@ pub(crate) unsafe fn class(reason: Interrupt) -> Outcome<Ref> {
     unsafe {
         let module = Ref::text(Interrupt::MODULE.as_bytes())?;
         let module = Ref::owned(PyImport_Import(module.as_ptr()))?;
+        moments::learn(&module)?;
         let name = Ref::text(name.as_bytes())?;
         Ref::owned(PyObject_GetAttr(module.as_ptr(), name.as_ptr()))
     }

@@ -16,17 +16,21 @@ mod chunks;
 mod classes;
 mod collections;
 mod ended;
+mod ending;
 mod exceptions;
 mod fault;
 mod frames;
+mod frozen;
 mod functions;
 mod generated;
 mod heap;
 mod interrupts;
+mod interval;
 mod memory;
 mod methods;
 mod module_files;
 mod modules;
+mod moments;
 mod names;
 mod objects;
 mod packages;
@@ -64,6 +68,7 @@ static TABLE: PayloadTable = PayloadTable {
     resume: threads::resume,
     forget_thread: threads::forget_thread,
     attached: threads::attached_flag,
+    current: threads::current,
     interrupt: interrupts::interrupt,
     prepare_stacks: stacks::prepare,
     stacks: stacks::write,
@@ -106,6 +111,8 @@ static TABLE: PayloadTable = PayloadTable {
     packages: packages::packages,
     owns: quiet::owns,
     quiet: quiet::quiet,
+    collect: frozen::collect,
+    unfreeze: frozen::unfreeze,
     collect_seldom: collections::collect_seldom,
     collect_as_before: collections::collect_as_before,
 };

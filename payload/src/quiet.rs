@@ -48,7 +48,7 @@ pub(crate) unsafe extern "C" fn quiet(
 /// # Safety
 ///
 /// The thread is attached.
-unsafe fn others() -> Others {
+pub(crate) unsafe fn others() -> Others {
     let mut others = Others { threads: 0, interpreters: 0 };
     // SAFETY: attached, so no state is deleted. A thread that makes one meanwhile waits for its memory.
     unsafe {

@@ -30,6 +30,13 @@ static PLACE: AtomicUsize = AtomicUsize::new(0);
 /// 1 if the count is of what is used, which a lower limit makes greater; -1 if it is of what is left.
 static DIRECTION: AtomicI32 = AtomicI32::new(-1);
 
+/// The minor version of this Python.
+pub(crate) fn minor() -> Option<u32> {
+    // SAFETY: a static text.
+    let version = unsafe { CStr::from_ptr(Py_GetVersion()) }.to_string_lossy();
+    version.split('.').nth(1).and_then(|minor| minor.parse().ok())
+}
+
 /// Finds the count in the state of this thread (`struct _ts`, Include/cpython/pystate.h). A build whose fields lie
 /// elsewhere keeps its limits.
 ///
@@ -37,9 +44,7 @@ static DIRECTION: AtomicI32 = AtomicI32::new(-1);
 ///
 /// `state` is that of this thread, which is attached and has just started the interpreter.
 pub(crate) unsafe fn find(state: *mut PyThreadState) {
-    // SAFETY: a static text.
-    let version = unsafe { CStr::from_ptr(Py_GetVersion()) }.to_string_lossy();
-    let minor = version.split('.').nth(1).and_then(|minor| minor.parse::<u32>().ok());
+    let minor = minor();
     // SAFETY: the state is larger than that on each of these versions; attached.
     let (number, expected) =
         unsafe { (|place| field(state, place).read(), Py_GetRecursionLimit()) };

@@ -162,6 +162,20 @@ unsafe fn type_name(value: *mut PyObject) -> Option<String> {
     }
 }
 
+/// Imports what describes exceptions. An interrupt that falls into an import leaves half a module to a thread that waits for it.
+///
+/// # Safety
+///
+/// The thread is attached.
+pub(crate) unsafe fn prepare() {
+    // SAFETY: attached, by contract. Without the module exceptions are described in fewer words.
+    unsafe {
+        if Ref::owned(PyImport_ImportModule(c"traceback".as_ptr())).is_err() {
+            PyErr_Clear();
+        }
+    }
+}
+
 /// `"".join(traceback.format_exception(type(value), value, value.__traceback__))`.
 ///
 /// # Safety

@@ -3,11 +3,13 @@
 //! CPython has a function for it, `_Py_DumpTracebackThreads` (Python/traceback.c), which takes no lock and allocates nothing.
 //! Some releases do not export it. The module `faulthandler` calls it in the signal handler that its `register`
 //! installs. So this module has such a handler installed for a signal that nobody sends, takes the handler's address, and
-//! puts what was installed before back at once.
+//! puts what was installed before back at once: the signal's handler, and the thread's stack for signals, which `register`
+//! replaces by one in Python's memory (`sigaltstack` in Modules/faulthandler.c).
 
 use crate::fault::{Fault, Outcome};
+use crate::interrupts;
 use crate::modules;
-use crate::report::guarded;
+use crate::report::{self, guarded};
 use crate::table::Status;
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
@@ -45,7 +47,8 @@ pub(crate) unsafe extern "C" fn prepare(sink: *mut c_void) -> Status {
             if HANDLER.load(Ordering::Acquire) == 0 {
                 HANDLER.store(handler()?, Ordering::Release);
             }
-            Ok(())
+            report::prepare();
+            interrupts::prepare()
         })
     }
 }
@@ -58,8 +61,16 @@ unsafe fn handler() -> Outcome<usize> {
     unsafe {
         let signal = free()?;
         let before = action(signal, None)?;
+        let mut stack = MaybeUninit::uninit();
+        let stack = match libc::sigaltstack(ptr::null(), stack.as_mut_ptr()) {
+            0 => Some(stack.assume_init()),
+            _ => None,
+        };
         let number = crate::reference::Ref::owned(pyo3_ffi::PyLong_FromLong(signal.into()))?;
         let registered = modules::run(REGISTER, c"_hydrozoa/stacks.py", &[(c"SIGNAL", &number)]);
+        if let Some(stack) = stack {
+            libc::sigaltstack(&stack, ptr::null_mut());
+        }
         let found = action(signal, Some(&before))?;
         registered?;
         SIGNAL.store(signal, Ordering::Release);

@@ -4,7 +4,9 @@
 //! each field.
 
 use crate::ceiling;
+use crate::ending;
 use crate::fault::{Fault, Outcome};
+use crate::frozen;
 use crate::generated;
 use crate::heap;
 use crate::module_files;
@@ -91,7 +93,7 @@ pub(crate) unsafe extern "C" fn run_main(exit_status: *mut c_int, sink: *mut c_v
 }
 
 /// See [`crate::table::PayloadTable::finalize`].
-pub(crate) unsafe extern "C" fn finalize(empties_caches: bool, sink: *mut c_void) -> Status {
+pub(crate) unsafe extern "C" fn finalize(sink: *mut c_void) -> Status {
     // SAFETY: no thread is attached or will be, as the host vouches.
     unsafe {
         guarded(sink, || {
@@ -100,10 +102,10 @@ pub(crate) unsafe extern "C" fn finalize(empties_caches: bool, sink: *mut c_void
             }
             PyGILState_Ensure();
             threads::drain();
+            ending::begin();
+            frozen::unfreeze();
             modules::call_at_the_end("_hydrozoa.events", "_hydrozoa.events");
-            if empties_caches {
-                modules::call_at_the_end("_hydrozoa.devices", "torch.cuda");
-            }
+            modules::call_at_the_end("_hydrozoa.devices", "torch.cuda");
             // An error means only that buffered output could not be flushed. The streams have
             // printed that themselves.
             Py_FinalizeEx();
@@ -289,6 +291,7 @@ unsafe fn prepare(start: &Start) -> Outcome<()> {
         if start.command_line == 0 {
             // A command's `sys.meta_path` is plain python's. The host uses the modules in sessions only.
             modules::install()?;
+            ending::register()?;
             generated::share();
             module_files::note_in_time();
             modules::leave_signals()?;

@@ -158,6 +158,12 @@ pub(crate) unsafe extern "C" fn attached_flag() -> c_int {
     c_int::from(attached())
 }
 
+/// See [`crate::table::PayloadTable::current`].
+pub(crate) unsafe extern "C" fn current() -> *mut c_void {
+    // SAFETY: reads a variable of the runtime or of the thread, and dereferences nothing.
+    unsafe { PyThreadState_GetUnchecked().cast() }
+}
+
 /// Whether this thread holds this interpreter's GIL.
 ///
 /// `PyGILState_Check` would answer yes to every thread once the program has made a sub-interpreter
@@ -247,6 +253,11 @@ pub(crate) fn drain() {
             unsafe { (deferred.action)(deferred.argument) };
         }
     }
+    free_ended();
+}
+
+/// Frees the states of threads that are gone, and leaves the others for a later entry. The thread is attached.
+pub(crate) fn free_ended() {
     // SAFETY: the thread is attached.
     if !unsafe { ended::free() } {
         QUEUED.store(true, Ordering::Release);

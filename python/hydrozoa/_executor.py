@@ -10,6 +10,7 @@ from concurrent.futures import Executor as Base
 from . import _asynchronous
 from . import _pickling as pickling
 from ._pool import Pool, budget, refuse_inside
+from ._library import Error, living
 from ._workers import BrokenInterpreterPool, Workers
 from ._shared import Package, share
 
@@ -18,11 +19,14 @@ try:
 except ImportError:  # pragma: no cover
     from atexit import register as register_at_exit
 
-_executors = weakref.WeakSet()
+# Seconds within which a worker has freed what was dropped, unless it runs a call.
+_LEAVING = 0.1
+
+_executors = weakref.WeakValueDictionary()
 
 
 def _end_all():
-    for executor in list(_executors):
+    for executor in living(_executors):
         executor.shutdown(wait=True)
 
 
@@ -31,7 +35,7 @@ register_at_exit(_end_all)
 
 def _forked():
     """In the child of a fork. The workers' threads are not there."""
-    for executor in list(_executors):
+    for executor in living(_executors):
         executor._workers.left_behind()
 
 
@@ -42,7 +46,7 @@ class Executor(Base):
     """Runs calls in interpreters of this process, each with a GIL of its own.
 
     `max_workers` interpreters start when they are first needed; by default one for each processor that the process may use.
-    `python` and `venv` name another Python or virtual environment than this one's. `torch` is "auto", "isolated" or "shared".
+    `python` and `venv` name another Python or virtual environment than this one's.
     Libraries of one interpreter (OpenMP, BLAS, torch) start `inner_threads` threads; by default its share of the processors,
     unless variables such as OMP_NUM_THREADS say otherwise. Interpreters have the environment variables of this process as
     they are when the first call begins. `settle_in` is a directory on a local disk for settle().
@@ -52,7 +56,7 @@ class Executor(Base):
     """
 
     def __init__(self, max_workers=None, initializer=None, initargs=(), *, thread_name_prefix="", python=None, venv=None,
-                 torch="auto", import_profile=None, inner_threads=None, settle_in=None):
+                 import_profile=None, inner_threads=None, settle_in=None):
         refuse_inside()
         if max_workers is None:
             max_workers = len(os.sched_getaffinity(0))
@@ -62,7 +66,7 @@ class Executor(Base):
             raise TypeError("initializer must be a callable")
         budget(max_workers, inner_threads)
         self._max_workers = max_workers
-        options = dict(python=python, venv=venv, torch=torch, import_profile=import_profile, inner_threads=inner_threads,
+        options = dict(python=python, venv=venv, import_profile=import_profile, inner_threads=inner_threads,
                        settle_in=settle_in)
         begun = pickling.dumps((initializer, tuple(initargs), {})) if initializer is not None else None
         names = thread_name_prefix or f"hydrozoa-{next(_counter)}"
@@ -70,7 +74,7 @@ class Executor(Base):
         # The workers of an executor that is forgotten end.
         self._forgotten = weakref.finalize(self, self._workers.end)
         self._forgotten.atexit = False
-        _executors.add(self)
+        _executors[id(self)] = self
 
     def submit(self, fn, /, *args, **kwargs):
         return self.submit_pickled(*pickling.dumps((fn, args, kwargs)))
@@ -96,7 +100,7 @@ class Executor(Base):
         return _asynchronous.results(self, fn, iterables, limit)
 
     def shutdown(self, wait=True, *, cancel_futures=False):
-        self._workers.close()
+        self._workers.end()
         if cancel_futures:
             self._workers.cancel()
         if wait:
@@ -125,7 +129,17 @@ class Executor(Base):
         # A worker that is starting is inside of its interpreter.
         while workers.opened < workers.count and workers.broken is None and not workers.is_shut:
             time.sleep(0.001)
-        return 0 if workers.pool is None else workers.pool.settle()
+        if workers.pool is None:
+            return 0
+        end = time.monotonic() + _LEAVING
+        while True:
+            try:
+                return workers.pool.settle()
+            except Error:
+                # A worker frees what was dropped just now, or a call runs.
+                if time.monotonic() > end:
+                    raise
+            time.sleep(0.001)
 
     def interrupt(self):
         """Raises KeyboardInterrupt in the calls that run. Native code goes on until it returns. The number of these calls."""

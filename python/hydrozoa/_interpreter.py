@@ -8,7 +8,7 @@ import types
 import weakref
 
 from . import _main as main
-from ._library import Error
+from ._library import Error, living
 from ._pool import Pool
 
 
@@ -39,17 +39,17 @@ class Interpreter:
     The options are those of `Executor`. The interpreter ends when it is closed, or forgotten.
     """
 
-    def __init__(self, *, python=None, venv=None, torch="auto", import_profile=None, inner_threads=None, settle_in=None):
+    def __init__(self, *, python=None, venv=None, import_profile=None, inner_threads=None, settle_in=None):
         self._id = next(_numbers)
         self._pool = Pool(
-            1, python=python, venv=venv, torch=torch, import_profile=import_profile, inner_threads=inner_threads,
+            1, python=python, venv=venv, import_profile=import_profile, inner_threads=inner_threads,
             settle_in=settle_in,
         )
-        self._lock = threading.Lock()
         # A session of each thread that calls.
         self._own = threading.local()
-        self._sessions = weakref.WeakSet()
-        self._running = 0
+        self._sessions = weakref.WeakValueDictionary()
+        # There are no locks here: the handler of a signal, or a finalizer, would wait for what it interrupts.
+        self._running = set()
         self._is_closed = False
         self._session()
 
@@ -63,7 +63,7 @@ class Interpreter:
 
     def is_running(self):
         """Whether a call runs."""
-        return self._running > 0
+        return bool(self._running)
 
     def prepare_main(self, names=None, /, **more):
         """Sets variables of the interpreter's `__main__`. The values go as arguments of calls do."""
@@ -91,20 +91,18 @@ class Interpreter:
 
     def interrupt(self):
         """Raises KeyboardInterrupt in the calls that run. Native code goes on until it returns. The number of these calls."""
-        with self._lock:
-            sessions = list(self._sessions)
-        return sum(session.interrupt() for session in sessions)
+        return sum(session.interrupt() for session in living(self._sessions))
 
     def close(self):
         """Ends the interpreter. While calls run, that is an `InterpreterError`."""
-        with self._lock:
-            if self._running:
-                raise InterpreterError(f"{self!r} has {self._running} calls that run: wait for them, or interrupt() them")
-            if self._is_closed:
-                return
-            self._is_closed = True
-            sessions = list(self._sessions)
-        for session in sessions:
+        is_closed, self._is_closed = self._is_closed, True
+        # After that: a call that begins sees one, or is seen.
+        if running := len(self._running):
+            self._is_closed = is_closed
+            raise InterpreterError(f"{self!r} has {running} calls that run: wait for them, or interrupt() them")
+        if is_closed:
+            return
+        for session in living(self._sessions):
             session.close()
         self._pool.close()
 
@@ -118,23 +116,25 @@ class Interpreter:
         session = getattr(self._own, "session", None)
         if session is None:
             session = self._own.session = self._pool.session(0)
-            with self._lock:
-                self._sessions.add(session)
+            self._sessions[id(session)] = session
         return session
 
     def _raising(self, function, /, *args, **kwargs):
-        with self._lock:
+        running = object()
+        try:
+            self._running.add(running)
             if self._is_closed:
                 raise InterpreterError(f"{self!r} is closed")
-            self._running += 1
-        try:
-            session = self._session()
             try:
-                return session.call(function, *args, **kwargs)
-            except Exception as error:
-                if isinstance(error, Error) and getattr(error, "status", "") != "HZ_ERROR_PYTHON":
+                is_value, value = self._session().outcome(function, args, kwargs)
+            except Error as error:
+                if error.status != "HZ_ERROR_PYTHON":
                     raise
-                raise ExecutionFailed(error) from error
+                is_value, value = False, error
+            if is_value:
+                return value
+            if isinstance(value, Error) and value.status != "HZ_ERROR_PYTHON" or not isinstance(value, Exception):
+                raise value
+            raise ExecutionFailed(value) from value
         finally:
-            with self._lock:
-                self._running -= 1
+            self._running.discard(running)

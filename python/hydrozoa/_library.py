@@ -6,6 +6,7 @@ interpreter while it has that GIL.
 
 import ctypes
 import os
+import weakref
 from ctypes import POINTER, byref, c_bool, c_char_p, c_double, c_int, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
 from pathlib import Path
 
@@ -29,7 +30,6 @@ STATUSES = {
     9: "BUSY", 10: "IN_USE", 11: "NO_SUCH_INTERPRETER", 12: "PYTHON_NOT_FOUND", 13: "START", 14: "CONFIGURATION", 15: "PACKAGE",
     16: "SYSTEM", 17: "PANIC",
 }
-CONVERT = 6
 _CLASSES = {4: Interrupted, 5: Interrupted, 8: BrokenInterpreter, 13: BrokenInterpreter}
 
 
@@ -45,13 +45,15 @@ class Value(ctypes.Structure):
 
 BYTES, OBJECT = 5, 10
 
+# A function of the library's by which memory is given back. There are none of Python's: an interpreter's thread would call them
+# while this Python ends.
 Release = ctypes.CFUNCTYPE(None, c_void_p)
 
 
 class Memory(ctypes.Structure):
     """`hz_memory`."""
 
-    _fields_ = [("data", c_void_p), ("len", c_size_t), ("read_only", c_bool), ("release", Release), ("context", c_void_p)]
+    _fields_ = [("data", c_void_p), ("len", c_size_t), ("read_only", c_bool), ("release", c_void_p), ("context", c_void_p)]
 
 
 class Answer(ctypes.Structure):
@@ -71,7 +73,6 @@ _CHECKED = {
     "hz_builder_python": (_handle, _text),
     "hz_builder_venv": (_handle, _text),
     "hz_builder_environment": (_handle, POINTER(c_char_p), c_size_t),
-    "hz_builder_torch": (_handle, c_uint32),
     "hz_builder_import_profile": (_handle, _text),
     "hz_builder_settle_in": (_handle, _text),
     "hz_builder_build": (_handle, _out),
@@ -80,7 +81,7 @@ _CHECKED = {
     "hz_pool_register_module": (_handle, _text, _text),
     "hz_session_import": (_handle, _text, _out),
     "hz_session_interrupt_handle": (_handle, _out),
-    "hz_session_lend": (_handle, c_void_p, c_size_t, c_bool, Release, c_void_p, _out),
+    "hz_session_lend": (_handle, c_void_p, c_size_t, c_bool, c_void_p, c_void_p, _out),
     "hz_object_getattr": (_handle, _handle, _text, _out),
     "hz_object_get_item": (_handle, _handle, POINTER(Value), _out),
     "hz_object_setattr": (_handle, _handle, _text, POINTER(Value)),
@@ -121,6 +122,7 @@ _PLAIN = {
     "hz_pool_size": ((_handle,), c_size_t),
     "hz_workers_open": ((_handle, c_size_t), None),
     "hz_workers_are_few": ((_handle,), c_bool),
+    "hz_workers_recruit": ((_handle, c_size_t), None),
     "hz_workers_collect": ((_handle, POINTER(c_uint64), c_size_t), c_size_t),
     "hz_workers_interrupt": ((_handle, c_size_t), c_bool),
     "hz_workers_close": ((_handle,), None),
@@ -141,6 +143,10 @@ _PLAIN = {
     "hz_message_data": ((_handle,), c_void_p),
     "hz_message_len": ((_handle,), c_size_t),
     "hz_message_memory_count": ((_handle,), c_size_t),
+    "hz_returns_new": ((), _handle),
+    "hz_returns_context": ((_handle, c_uint64), c_void_p),
+    "hz_returns_release": ((c_void_p,), None),
+    "hz_returns_collect": ((_handle, POINTER(c_uint64), c_size_t), c_size_t),
 }
 
 
@@ -197,3 +203,26 @@ def taken(status, error):
         return exception
     finally:
         library.hz_error_free(error)
+
+
+class Owned:
+    """A handle that is freed when nothing refers to this any more. Whoever uses the handle refers to this meanwhile: another
+    thread, a signal's handler or a finalizer may give it up. What a program has at its end it may still use."""
+
+    __slots__ = ("value", "end", "__weakref__")
+
+    def __init__(self, name, value, *, is_process_s=False):
+        self.value = value
+        self.end = weakref.finalize(self, _free, f"hz_{name}_free", value, os.getpid() if is_process_s else None)
+        self.end.atexit = False
+
+
+def _free(free, value, process):
+    # A forked child has locks that nobody frees.
+    if process is None or process == os.getpid():
+        getattr(library, free)(value)
+
+
+def living(known):
+    """What is left of a WeakValueDictionary. A set would change while it is read: by other threads, handlers and finalizers."""
+    return [object for reference in known.valuerefs() if (object := reference()) is not None]

@@ -2,12 +2,11 @@
 
 import ctypes
 import os
-import queue
 import threading
 import weakref
-from ctypes import byref, c_char_p, c_int, c_ssize_t, c_void_p, py_object
+from ctypes import byref, c_char_p, c_int, c_ssize_t, c_uint64, c_void_p, cast, py_object
 
-from ._library import Memory, Release, library, made
+from ._library import Memory, library, made
 
 
 class _Export(ctypes.Structure):
@@ -27,58 +26,59 @@ _release.argtypes, _release.restype = (ctypes.POINTER(_Export),), None
 
 _SIMPLE = 0
 
-# What is lent, by number, and the numbers of what came back. An interpreter gives memory back on any of its threads, where no
-# destructor of this Python's objects should run: a thread of its own ends the exports.
+# What is lent, by number. An interpreter gives memory back on any of its threads, where no destructor of this Python's objects
+# should run, and when this Python may have ended. So the library notes the number, and a thread of this Python ends the exports.
 _lent = {}
 _numbers = iter(range(1, 2**62))
-_returned = queue.SimpleQueue()
+_returns = None
 _returner = None
-_lock = threading.Lock()
+_address = None
 
 
 def _forked():
-    global _lock
-    _lock = threading.Lock()
+    """In the child of a fork, which gives nothing back that its parent has lent."""
+    global _returns, _returner
+    _returns = _returner = None
 
 
 os.register_at_fork(after_in_child=_forked)
 
 
-@Release
-def give_back(number):
-    """Ends an export, from any thread."""
-    _returned.put(number)
+def _end_exports(returns):
+    numbers = (c_uint64 * 256)()
+    while count := library.hz_returns_collect(returns, numbers, len(numbers)):
+        for number in numbers[:count]:
+            export = _lent.pop(number, None)
+            if export is not None:
+                _release(byref(export))
 
 
-def _end_exports():
-    while True:
-        export = _lent.pop(_returned.get(), None)
-        if export is not None:
-            _release(byref(export))
-
-
-def _start_returner():
-    global _returner
-    with _lock:
-        if _returner is None or not _returner.is_alive():
-            _returner = threading.Thread(target=_end_exports, name="hydrozoa-memory", daemon=True)
-            _returner.start()
+def start_returner():
+    """Starts the thread that ends exports, once. Two do no harm: a signal's handler may be what comes between."""
+    global _returns, _returner, _address
+    if _returner is None:
+        _address = cast(library.hz_returns_release, c_void_p)
+        returns = library.hz_returns_new()
+        returner = threading.Thread(target=_end_exports, args=(returns,), name="hydrozoa-memory", daemon=True)
+        returner.start()
+        _returns, _returner = returns, returner
 
 
 def exported(view, read_only=False):
     """The memory of `view`, which is bytes without gaps. It stays until its context is given back."""
-    _start_returner()
+    start_returner()
     export = _Export()
     _get(view, byref(export), _SIMPLE)
     number = next(_numbers)
     _lent[number] = export
-    return Memory(export.buf, export.len, bool(read_only or export.readonly), give_back, number)
+    context = library.hz_returns_context(_returns, number)
+    return Memory(export.buf, export.len, bool(read_only or export.readonly), _address, context)
 
 
 def lend(session, view, read_only):
     """A handle of a memoryview in the session's interpreter, over the memory of `view`."""
     memory = exported(view, read_only)
-    return made("hz_session_lend", session, memory.data, memory.len, memory.read_only, give_back, memory.context)
+    return made("hz_session_lend", session, memory.data, memory.len, memory.read_only, memory.release, memory.context)
 
 
 def borrow(session, handle):

@@ -2,12 +2,11 @@
 
 import ctypes
 import math
-import os
 import weakref
 from ctypes import byref, c_bool, c_void_p
 
 from . import _memory, _queue, _share
-from ._library import OBJECT, Memory, Release, Value, check, library, made
+from ._library import OBJECT, Memory, Owned, Release, Value, check, library, made
 
 # The files that are modules of interpreters too.
 MODULES = ("_queue.py", "_share.py")
@@ -23,25 +22,12 @@ def give_companion(session, module):
         library.hz_object_free(companion.data.object)
 
 
-def _free(process, name, handle):
-    # A forked child has locks that nobody frees.
-    if process == os.getpid():
-        getattr(library, name)(handle)
-
-
-def owned(owner, name, handle):
-    """Frees a handle when its owner ends. What a program has at its end it may still use."""
-    end = weakref.finalize(owner, _free, os.getpid(), f"hz_{name}_free", handle)
-    end.atexit = False
-    return end
-
-
 class _Channel:
     """A queue of the library, as interpreters have it."""
 
     def __init__(self, handle):
         self._handle = handle
-        owned(self, "queue", handle)
+        self._owned = Owned("queue", handle, is_process_s=True)
         self.id = library.hz_queue_id(handle)
         self.max_len = library.hz_queue_max_len(handle)
 
@@ -57,7 +43,7 @@ class _Channel:
         finally:
             if not is_put:
                 for piece in lent:
-                    _memory.give_back(piece.context)
+                    library.hz_returns_release(piece.context)
         return is_put.value
 
     def get(self, seconds):
@@ -76,8 +62,7 @@ def _memory_of(message, index):
     piece = Memory()
     check("hz_message_memory", message, index, byref(piece))
     memory = (ctypes.c_char * piece.len).from_address(piece.data) if piece.len else (ctypes.c_char * 0)()
-    release, context = Release(ctypes.cast(piece.release, c_void_p).value), piece.context
-    weakref.finalize(memory, release, context).atexit = False
+    weakref.finalize(memory, Release(piece.release), piece.context).atexit = False
     view = memoryview(memory).cast("B")
     return view.toreadonly() if piece.read_only else view
 

@@ -3,7 +3,6 @@
 import ctypes
 import os
 import sys
-import threading
 import weakref
 from ctypes import byref, c_size_t, c_uint64, c_void_p
 from pathlib import Path
@@ -11,9 +10,10 @@ from pathlib import Path
 from . import _main as main
 from . import _memory, _native
 from . import _pickling as pickling
-from ._library import BYTES, CONVERT, OBJECT, Error, Value, check, library, made, status_of, taken
+from ._library import BYTES, OBJECT, Error, Owned, Value, check, library, living, made, status_of, taken
 
-TORCH = {"auto": 0, "shared": 1, "isolated": 2}
+# The arguments of a call without memory beside its bytes.
+_ONE = Value * 1
 
 # What libraries read to find out how many threads they may start.
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS", "NUMBA_NUM_THREADS", "NUMEXPR_NUM_THREADS")
@@ -61,22 +61,32 @@ def _environment(threads, is_asked_for):
 
 
 def greeting(pool):
-    """A call that makes an interpreter of a pool ready, pickled."""
+    """A call that makes an interpreter of a pool ready, pickled, and no memory."""
     multiprocessing = sys.modules.get("multiprocessing.process")
     key = multiprocessing and bytes(multiprocessing.current_process().authkey)
     path = [entry for entry in sys.path if entry]
-    return pickling.dumps((main.prepare, (path, pool.inner_threads, key), {}))[0]
+    return pickling.dumps((main.prepare, (path, pool.inner_threads, key), {}))
 
 
 def outcome(data, views):
     """Whether a call has returned a value, and that or its exception."""
-    kind, data = data[:1], data[1:]
     try:
-        if kind == b"v":
-            return True, pickling.loads(data, views)
-        name, message, text, own = pickling.loads(data)
+        return _loaded(data, views)
     except Exception as error:
-        return False, error
+        try:
+            _loaded(data, views)
+        except Exception:
+            # It cannot be made here.
+            return False, error
+        # It can: a signal's handler has raised that meanwhile.
+        raise
+
+
+def _loaded(data, views):
+    kind, data = data[:1], data[1:]
+    if kind == b"v":
+        return True, pickling.loads(data, views)
+    name, message, text, own = pickling.loads(data)
     try:
         error, cause = pickling.loads(own, views)
     except Exception:
@@ -90,13 +100,17 @@ def outcome(data, views):
     return False, error
 
 
+def _value(is_value, value):
+    if not is_value:
+        raise value
+    return value
+
+
 class Pool:
     """Interpreters of one configuration."""
 
-    def __init__(self, count, *, python=None, venv=None, torch="auto", import_profile=None, inner_threads=None, settle_in=None):
+    def __init__(self, count, *, python=None, venv=None, import_profile=None, inner_threads=None, settle_in=None):
         refuse_inside()
-        if torch not in TORCH:
-            raise ValueError(f"torch is {torch!r}, and may be {', '.join(map(repr, TORCH))}")
         threads, is_asked_for = budget(count, inner_threads), inner_threads is not None
         # What an interpreter says to libraries that do not read its environment.
         self.inner_threads = threads if is_asked_for or "OMP_NUM_THREADS" not in os.environ else None
@@ -104,7 +118,6 @@ class Pool:
         builder = library.hz_builder_new()
         try:
             check("hz_builder_interpreters", builder, count)
-            check("hz_builder_torch", builder, TORCH[torch])
             texts = (ctypes.c_char_p * len(environment))(*environment)
             check("hz_builder_environment", builder, texts, len(texts))
             if python is None and venv is None:
@@ -117,28 +130,34 @@ class Pool:
                 check("hz_builder_import_profile", builder, os.fsencode(import_profile))
             if settle_in is not None:
                 check("hz_builder_settle_in", builder, os.fsencode(settle_in))
-            self.handle = made("hz_builder_build", builder)
+            self._owned = Owned("pool", made("hz_builder_build", builder))
         finally:
             library.hz_builder_free(builder)
-        self._end = weakref.finalize(self, library.hz_pool_free, self.handle)
-        self._end.atexit = False
         # What holds the interpreters: it ends with them.
-        self.shared = weakref.WeakSet()
+        self.shared = weakref.WeakValueDictionary()
+        # So that no handler of a signal has to start it.
+        _memory.start_returner()
         for file in ("_pickling.py", "_main.py", "_worker.py", *_native.MODULES):
             name = f"_hydrozoa{file.removesuffix('.py')}"
-            check("hz_pool_register_module", self.handle, name.encode(), source(file))
+            check("hz_pool_register_module", self._owned.value, name.encode(), source(file))
+
+    def owned(self):
+        """Its handle."""
+        if (owned := self._owned) is None:
+            raise Error("the interpreters were closed")
+        return owned
 
     def settle(self):
         """Moves memory of the interpreters to the directory that they were made with. The bytes that are left."""
-        left = c_uint64()
-        check("hz_pool_settle", self.handle, byref(left))
+        left, owned = c_uint64(), self.owned()
+        check("hz_pool_settle", owned.value, byref(left))
         return left.value
 
     def close(self):
         """Waits for the end of the interpreters that nothing uses. The others end when nothing uses them any more."""
-        for shared in list(self.shared):
+        for shared in living(self.shared):
             shared.close()
-        self._end()
+        self._owned = None
 
     def session(self, index):
         return Session(self, index)
@@ -150,22 +169,18 @@ class Session:
     def __init__(self, pool, index):
         self._pool = pool
         self._has_given_up = False
-        self._only, self._place, self._error = (Value * 1)(), c_void_p(), c_void_p()
-        self._place_reference, self._error_reference = byref(self._place), byref(self._error)
-        self._handle = made("hz_pool_acquire_on", pool.handle, index)
+        owned = pool.owned()
+        self._handle = made("hz_pool_acquire_on", owned.value, index)
         self._end = weakref.finalize(self, library.hz_session_free, self._handle)
         self._end.atexit = False
-        self._interrupting = threading.Lock()
-        self._interrupt = made("hz_session_interrupt_handle", self._handle)
-        self._interrupt_end = weakref.finalize(self, library.hz_interrupt_handle_free, self._interrupt)
-        self._interrupt_end.atexit = False
+        self._interrupt = Owned("interrupt_handle", made("hz_session_interrupt_handle", self._handle))
         worker = made("hz_session_import", self._handle, b"_hydrozoa_worker")
         try:
             _native.give_companion(self._handle, worker)
             self._run = self._own(made("hz_object_getattr", worker, self._handle, b"run"))
         finally:
             library.hz_object_free(worker)
-        self.finish(self.begin(greeting(pool), ()))
+        _value(*self._finish(self._begin(*greeting(pool))))
 
     def _own(self, handle):
         end = weakref.finalize(self, library.hz_object_free, handle)
@@ -177,21 +192,23 @@ class Session:
         return self._handle
 
     def close(self):
-        # Another thread may be about to interrupt it.
-        with self._interrupting:
-            self._interrupt_end()
+        self._interrupt = None
         self._end()
 
     def interrupt(self):
         """Raises KeyboardInterrupt in the call that runs, from any thread. True if there is one."""
-        with self._interrupting:
-            return self._interrupt_end.alive and library.hz_interrupt_handle_interrupt(self._interrupt)
+        interrupt = self._interrupt
+        return interrupt is not None and library.hz_interrupt_handle_interrupt(interrupt.value)
 
     def call(self, function, /, *arguments, **keywords):
         """`function(*arguments, **keywords)` in the interpreter."""
+        return _value(*self.outcome(function, arguments, keywords))
+
+    def outcome(self, function, arguments, keywords):
+        """Whether the call has returned a value, and that or its exception."""
         data, views = pickling.dumps((function, arguments, keywords))
         try:
-            return self.finish(self.begin(data, views))
+            return self._finish(self._begin(data, views))
         finally:
             self.collect()
 
@@ -205,7 +222,7 @@ class Session:
         # An interrupt that comes too late.
         library.hz_error_free(error)
 
-    def begin(self, data, views):
+    def _begin(self, data, views):
         """Calls what was pickled. The result is the handle of an object."""
         lent = []
         try:
@@ -217,45 +234,45 @@ class Session:
                 self._has_given_up = True
                 library.hz_object_free(handle)
 
+    # All places are a call's own: the handler of a signal, or a finalizer, may call the same interpreter in between.
+
     def _called(self, function, data, objects):
-        if objects:
-            values = (Value * (1 + len(objects)))()
-            for place, handle in enumerate(objects, 1):
-                values[place].kind = OBJECT
-                values[place].data.object = handle
-        else:
-            values = self._only
+        values = (Value * (1 + len(objects)))() if objects else _ONE()
+        for place, handle in enumerate(objects, 1):
+            values[place].kind = OBJECT
+            values[place].data.object = handle
         first = values[0]
         first.kind, first.len, first.data.bytes = BYTES, len(data), data
-        status = library.hz_object_call(
-            function, self._handle, values, len(values), None, 0, self._place_reference, self._error_reference
-        )
-        # The bytes were copied.
-        first.data.bytes = None
-        return self._placed(status)
+        return self._placed(library.hz_object_free, library.hz_object_call, function, self._handle, values, len(values), None, 0)
 
-    def _placed(self, status):
-        """The handle that a function has made. A session has one thread, and so one place for it."""
+    @staticmethod
+    def _placed(free, function, *arguments):
+        """The handle that a function has made."""
+        place, error = c_void_p(), c_void_p()
+        try:
+            status = function(*arguments, byref(place), byref(error))
+        except BaseException:
+            # What came by a signal meanwhile is raised when the function has returned.
+            free(place)
+            library.hz_error_free(error)
+            raise
         if status:
-            raise taken(status, self._error)
-        return self._place.value
+            raise taken(status, error)
+        return place.value
 
-    def finish(self, result):
-        """The value of a call, or its exception."""
+    def _finish(self, result):
         try:
             data, views = self._parts(result)
         finally:
             library.hz_object_free(result)
-        is_value, value = outcome(data, views)
-        if not is_value:
-            raise value
-        return value
+        return outcome(data, views)
 
     def _parts(self, result):
-        status = library.hz_object_to_bytes(result, self._handle, self._place_reference, self._error_reference)
-        if status != CONVERT:
-            return self._bytes(self._placed(status)), ()
-        library.hz_error_free(self._error)
+        try:
+            return self._bytes(self._to_bytes(result)), ()
+        except Error as error:
+            if error.status != "HZ_ERROR_CONVERT":
+                raise
         count = c_size_t()
         check("hz_object_len", result, self._handle, byref(count))
         parts = []
@@ -264,12 +281,15 @@ class Session:
                 key = Value(2, 0)
                 key.data.integer = index
                 parts.append(made("hz_object_get_item", result, self._handle, byref(key)))
-            data = self._bytes(made("hz_object_to_bytes", parts[0], self._handle))
+            data = self._bytes(self._to_bytes(parts[0]))
             return data, [_memory.borrow(self._handle, part) for part in parts[1:]]
         finally:
             self._has_given_up = True
             for part in parts:
                 library.hz_object_free(part)
+
+    def _to_bytes(self, object):
+        return self._placed(library.hz_bytes_free, library.hz_object_to_bytes, object, self._handle)
 
     @staticmethod
     def _bytes(handle):

@@ -2,12 +2,10 @@
 
 import ctypes
 import os
-import threading
 from ctypes import byref
 
 from . import _share
-from ._library import Error, Value, check, library, made
-from ._native import owned
+from ._library import Error, Owned, Value, check, library, made
 
 _INT = 2
 
@@ -36,39 +34,37 @@ class Shared(_Remote):
 
     def __init__(self, executor, pool, handle):
         super().__init__(executor, ("movable", library.hz_movable_id(handle)))
-        self._pool, self._handle = pool, handle
-        self._end = owned(self, "movable", handle)
-        self._lock = threading.Lock()
-        pool.shared.add(self)
+        self._pool = pool
+        self._owned = Owned("movable", handle, is_process_s=True)
+        pool.shared[id(self)] = self
 
     def __call__(self, /, *arguments, **keywords):
-        self._refuse_closed()
+        self._usable()
         return super().__call__(*arguments, **keywords)
 
     def __reduce_ex__(self, protocol):
-        self._refuse_closed()
+        self._usable()
         return super().__reduce_ex__(protocol)
 
-    def _refuse_closed(self):
-        if not self._end.alive:
+    def _usable(self):
+        if (owned := self._owned) is None:
             raise Error("the shared object is closed, or its executor is shut down")
+        return owned
 
     def unload(self):
         """Drops the copies of all interpreters. The next use makes them again."""
-        with self._lock:
-            self._refuse_closed()
-            pool = self._executor._usable_pool().handle
-            for index in range(library.hz_pool_size(pool)):
-                session = made("hz_pool_acquire_on", pool, index)
-                try:
-                    check("hz_movable_unload", self._handle, session)
-                finally:
-                    library.hz_session_free(session)
+        owned = self._usable()
+        pool = self._executor._usable_pool().owned()
+        for index in range(library.hz_pool_size(pool.value)):
+            session = made("hz_pool_acquire_on", pool.value, index)
+            try:
+                check("hz_movable_unload", owned.value, session)
+            finally:
+                library.hz_session_free(session)
 
     def close(self):
         """Gives the object up. Each interpreter drops its copy with its next call."""
-        with self._lock:
-            self._end()
+        self._owned = None
 
     def __enter__(self):
         return self
@@ -110,15 +106,20 @@ class Package:
 
     def __init__(self, executor, pool, file, is_own=False):
         self._executor, self._pool, self._is_own = executor, pool, is_own
-        self._handle = made("hz_pool_load_package", pool.handle, os.fsencode(file))
-        self._end = owned(self, "package", self._handle)
-        self._id = library.hz_package_id(self._handle)
-        pool.shared.add(self)
+        pool_s = pool.owned()
+        self._owned = owned = Owned(
+            "package", made("hz_pool_load_package", pool_s.value, os.fsencode(file)), is_process_s=True)
+        self._id = library.hz_package_id(owned.value)
+        pool.shared[id(self)] = self
+
+    def _usable(self):
+        if (owned := self._owned) is None:
+            raise Error("the package is closed, or its executor is shut down")
+        return owned
 
     def _loaded(self, function, package, resource):
-        if not self._end.alive:
-            raise Error("the package is closed, or its executor is shut down")
-        return made(function, self._handle, package.encode(), resource.encode())
+        owned = self._usable()
+        return made(function, owned.value, package.encode(), resource.encode())
 
     def load_pickle(self, package, resource):
         """An object that was saved with `save_pickle`, as of `Executor.share`. One interpreter loads it now."""
@@ -134,14 +135,13 @@ class Package:
 
     def import_module(self, name):
         """A module of the package. Its functions run on the executor's interpreters."""
-        if not self._end.alive:
-            raise Error("the package is closed, or its executor is shut down")
+        self._usable()
         self._executor.submit(_share.import_module, self._id, name).result()
         return Module(self, name)
 
     def close(self):
         """Gives the package up. What it has loaded stays."""
-        self._end()
+        self._owned = None
         if self._is_own:
             self._executor.shutdown()
 

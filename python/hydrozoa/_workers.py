@@ -1,27 +1,41 @@
 """Threads of the C library that run calls in interpreters, and the futures of these calls.
 
 A worker waits for calls and runs them without this Python's GIL. What a call has returned is made a value here: by the thread that
-waits for it at that moment, or else by one thread that collects the results.
+waits for it at that moment, or else by one thread that collects the results, and starts the workers.
+
+There are no locks here. The handler of a signal, a finalizer or a callback may run between any two steps of this code, and may use
+the same executor: it would wait for what it interrupts. Each change is one step (of a dictionary, a queue, an attribute), or the
+library's.
 """
 
+import _thread
+import collections
 import ctypes
 import itertools
 import logging
 import threading
-import weakref
-from concurrent.futures import BrokenExecutor, Future as Base, InvalidStateError
-from ctypes import byref, c_size_t, c_uint64
+import time
+from concurrent.futures import BrokenExecutor, Future as Base, InvalidStateError, TimeoutError
+from ctypes import byref, c_size_t, c_uint64, c_void_p
 
 from . import _memory
 from . import _pickling as pickling
-from ._library import Answer, Memory, check, library, made, status_of, taken
+from ._library import Answer, Error, Memory, Owned, check, library, made, status_of, taken
 from ._pool import greeting, outcome
 
 # How many microseconds a thread that wants a result looks for it before it sleeps. To wake it up again takes longer than a short call.
 PATIENCE = 50
 
 ANY = c_size_t(-1).value
+# What the library names instead of a tag when another worker could help.
+FEW = c_uint64(-1).value
 RUNNING, ENDED = 1, 2
+
+# How many seconds a thread waits for the collector before it looks whether that is held up.
+TURN = 0.05
+
+# How many seconds a thread waits for the pool that another one makes. That one may be waiting for this one, by a signal's handler.
+MAKING = 5
 
 logger = logging.getLogger("concurrent.futures")
 
@@ -41,15 +55,22 @@ def _is_abandoned(error):
 
 
 class _Job:
-    """A call that was queued."""
+    """A call. The library puts the handle into its place before the call can end."""
 
-    __slots__ = ("handle",)
+    # An interrupt may come before there is one.
+    place = None
 
-    def __init__(self, handle):
-        self.handle = handle
+    def __init__(self):
+        self.place = c_void_p()
+        # Threads that look for the result.
+        self.lookers = set()
+
+    @property
+    def handle(self):
+        return self.place.value
 
     def __del__(self, free=library):
-        free.hz_job_free(self.handle)
+        free.hz_job_free(self.place)
 
     def value(self):
         """Whether there is a value, and that or an exception."""
@@ -62,10 +83,39 @@ class _Job:
         return outcome(data, views)
 
 
+class _Condition(_thread.RLock):
+    """A future's condition. An interrupt in a `with` of CPython's own, which is in Python, may leave its lock held: then the
+    collector would wait for ever."""
+
+    def __init__(self):
+        self._waiters = collections.deque()
+
+    def _whole(self):
+        condition = threading.Condition(self)
+        condition._waiters = self._waiters
+        return condition
+
+    def wait(self, timeout=None):
+        try:
+            return self._whole().wait(timeout)
+        except BaseException:
+            # One that came between its release and its `try`.
+            if not self._is_owned():
+                self.acquire()
+            raise
+
+    def notify_all(self):
+        self._whole().notify_all()
+
+
 class Future(Base):
     """The result of a call that a worker runs."""
 
     _job = None
+
+    def __init__(self):
+        super().__init__()
+        self._condition = _Condition()
 
     def cancel(self):
         job = self._job
@@ -84,40 +134,63 @@ class Future(Base):
         return not self.done() and job is not None and library.hz_job_stage(job.handle) in (RUNNING, ENDED)
 
     def result(self, timeout=None):
-        if self._job is not None:
-            self._look(timeout)
-        return super().result(timeout)
+        return self._waited(super().result, timeout)
 
     def exception(self, timeout=None):
-        if self._job is not None:
-            self._look(timeout)
-        return super().exception(timeout)
+        return self._waited(super().exception, timeout)
 
-    def _look(self, timeout):
-        """Looks for the result for a moment, and makes it this future's."""
-        job = self._job
-        patience = PATIENCE if timeout is None or timeout > 0 else 0
+    def _waited(self, wait, timeout):
+        """Looks for the result for a moment, and then waits for the collector. That may be held up by this very thread: this runs
+        in a finalizer, and what that interrupts has a lock that the collector wants."""
+        job, end = self._job, timeout and time.monotonic() + timeout
+        if job is not None:
+            self._claim(job, PATIENCE if timeout is None or timeout > 0 else 0)
+        while (job := self._job) is not None:
+            self._workers.keep_collecting()
+            left = TURN if end is None else end - time.monotonic() if end else 0
+            try:
+                return wait(min(left, TURN) if left > 0 else 0)
+            except TimeoutError:
+                if self.done():
+                    break
+                if end is not None and left <= TURN:
+                    raise
+            # A result is there that nobody makes a value.
+            if not job.lookers and library.hz_job_stage(job.handle) == ENDED:
+                self._claim(job, 0)
+        return wait(timeout)
+
+    def _claim(self, job, patience):
+        thread = threading.get_ident()
+        # A handler, or a finalizer, in the middle of this very work for this thread. The result may be claimed, and who claimed
+        # it waits for this.
+        is_inside = thread in job.lookers
         try:
-            if job is not None and library.hz_job_claim(job.handle, patience):
+            job.lookers.add(thread)
+            if library.hz_job_claim(job.handle, patience) or is_inside and library.hz_job_stage(job.handle) == ENDED:
                 self._workers.forget(self)
                 self._end(job)
         except BaseException:
             # An interrupt of the program. The collector makes it the future's.
-            if job is not None and not self.done():
+            if not self.done():
                 self._workers.remember(self)
                 library.hz_job_give_back(job.handle)
             raise
+        finally:
+            if not is_inside:
+                job.lookers.discard(thread)
 
     def collect(self):
         """In the collector."""
         job = self._job
-        if job is not None and library.hz_job_claim(job.handle, 0):
-            try:
-                self._end(job)
-            except BaseException as error:
-                # What a value's own code raises as it is made.
-                if not self.done():
-                    self.set_exception(error)
+        if job is None:
+            return
+        try:
+            self._claim(job, 0)
+        except BaseException as error:
+            # What a value's own code raises as it is made.
+            if not self.done():
+                self.set_exception(error)
 
     def _end(self, job):
         is_value, value = job.value()
@@ -160,15 +233,15 @@ class Workers:
 
     def __init__(self, most, make_pool, initializer, names):
         self._most, self._make_pool, self._initializer, self._names = most, make_pool, initializer, names
-        self._handle = None
+        self._owned = Owned("workers", made("hz_workers_new", b"_hydrozoa_worker", b"run"))
+        self._handle = self._owned.value
+        library.hz_workers_recruit(self._handle, most)
         self._tags = itertools.count()
         self._pending = {}
-        self._lock = threading.Lock()
-        self._making = threading.Lock()
-        self._is_shut = False
-        self._is_started = False
-        # Workers that have no thread yet, until there is a pool.
-        self._waiting = []
+        # What the collector has heard.
+        self._heard = collections.deque()
+        self._making = threading.RLock()
+        self.is_shut = False
         self.count = 0
         self.pool = None
         self.broken = None
@@ -177,81 +250,113 @@ class Workers:
 
     def submit(self, data, views):
         """The future of a call that was pickled."""
-        lent = [_memory.exported(view, not pickling.is_shared(view)) for view in views]
-        with self._lock:
+        self._refuse()
+        future = Future()
+        future._workers = self
+        try:
+            self._queue(future, ANY, data, views)
+        except Error:
+            # Somebody has shut it down meanwhile.
+            self._refuse()
+            raise
+        if self.collector is None:
             try:
-                if self.broken is not None:
-                    raise BrokenInterpreterPool("an interpreter or its initializer failed") from self.broken
-                if self._is_shut:
-                    raise RuntimeError("cannot schedule new futures after shutdown")
-                if self._handle is None:
-                    self._begin()
-            except BaseException:
-                for memory in lent:
-                    memory.release(memory.context)
-                raise
-            future = Future()
-            future._workers = self
-            self._queue(future, ANY, data, lent)
-            failed = None
-            if self.count < self._most and library.hz_workers_are_few(self._handle):
-                try:
-                    self._enlist()
-                except Exception as error:
-                    failed = error
-        if failed is not None:
-            # The call is queued, and hears of it by its future.
-            self.broke(failed)
+                self._start_collector()
+            except Exception as error:
+                # The call is queued, and hears of it by its future.
+                self.broke(error)
         return future
 
-    def _begin(self):
-        self._handle = made("hz_workers_new", b"_hydrozoa_worker", b"run")
-        self._end = weakref.finalize(self, library.hz_workers_free, self._handle)
-        self._end.atexit = False
+    def _refuse(self):
+        if self.broken is not None:
+            raise BrokenInterpreterPool("an interpreter or its initializer failed") from self.broken
+        if self.is_shut:
+            raise RuntimeError("cannot schedule new futures after shutdown")
 
-    def _queue(self, ending, worker, data, lent=()):
-        tag = next(self._tags)
-        ending._tag = tag
-        self._pending[tag] = ending
+    def _queue(self, ending, worker, data, views):
+        lent = [_memory.exported(view, not pickling.is_shared(view)) for view in views]
         memory = (Memory * len(lent))(*lent) if lent else None
-        ending._job = _Job(made("hz_workers_submit", self._handle, worker, tag, data, len(data), memory, len(lent)))
+        ending._tag, ending._job = next(self._tags), _Job()
+        self._pending[ending._tag] = ending
+        try:
+            check("hz_workers_submit", self._handle, worker, ending._tag, data, len(data), memory, len(lent), ending._job.place)
+        except Error:
+            self.forget(ending)
+            raise
+
+    def _start_collector(self):
+        collector = threading.Thread(target=self._collect, name=f"{self._names}-results", daemon=True)
+        self.collector = collector
+        collector.start()
+
+    def keep_collecting(self):
+        """Before a thread waits for a result. If it is the collector, in a finalizer or a callback, another one takes over."""
+        if self.collector is threading.current_thread():
+            self._start_collector()
+
+    def _collect(self):
+        """Hears of calls that have ended until all workers have. What others do not take over it ends."""
+        this, tags = threading.current_thread(), (c_uint64 * 256)()
+        while True:
+            # Also what the one before it has heard.
+            while self._heard:
+                try:
+                    self._hear(self._heard.popleft())
+                except IndexError:
+                    break
+            if self.collector is not this:
+                return
+            count = library.hz_workers_collect(self._handle, tags, len(tags))
+            if not count:
+                break
+            self._heard.extend(tags[:count])
+        self.is_shut = True
+        if self.collector is this and self.pool is not None:
+            self.pool.close()
+
+    def _hear(self, tag):
+        if tag == FEW:
+            self._enlist()
+        elif (ending := self._pending.pop(tag, None)) is not None:
+            ending.collect()
 
     def _enlist(self):
-        number = c_size_t()
-        check("hz_workers_enlist", self._handle, byref(number))
-        self.count += 1
-        if self._is_started:
-            self._start(number.value)
-            return
-        self._waiting.append(number.value)
-        if self.collector is None:
-            self.collector = threading.Thread(target=_collect, args=(self,), name=f"{self._names}-results", daemon=True)
-            self.collector.start()
+        """Starts workers for calls that wait."""
+        while self.count < self._most and self.broken is None:
+            # First, since settle() waits for those that start.
+            self.count += 1
+            if not library.hz_workers_are_few(self._handle):
+                self.count -= 1
+                return
+            try:
+                number = c_size_t()
+                check("hz_workers_enlist", self._handle, byref(number))
+                self._start(number.value)
+            except Exception as error:
+                self.broke(error)
 
     def _start(self, number):
-        first = _Beginning(self, number, self._initializer is None)
-        self._queue(first, number, greeting(self.pool))
+        pool = self.usable_pool()
+        self._queue(_Beginning(self, number, self._initializer is None), number, *greeting(pool))
         if self._initializer is not None:
-            data, views = self._initializer
-            lent = [_memory.exported(view, not pickling.is_shared(view)) for view in views]
-            self._queue(_Beginning(self, number, True), number, data, lent)
-        check("hz_workers_start", self._handle, number, self.pool.handle, number, f"{self._names}_{number}".encode())
+            self._queue(_Beginning(self, number, True), number, *self._initializer)
+        owned = pool.owned()
+        check("hz_workers_start", self._handle, number, owned.value, number, f"{self._names}_{number}".encode())
 
     def usable_pool(self):
         """The pool. The first who needs it makes it."""
-        with self._making:
+        is_alone = self._making.acquire(timeout=MAKING)
+        try:
             if self.pool is None:
-                self.pool = self._make_pool()
+                pool = self._make_pool()
+                if self.pool is None:
+                    self.pool = pool
+                else:
+                    pool.close()
             return self.pool
-
-    def start(self):
-        """Makes the pool, and starts the workers that wait for it."""
-        self.usable_pool()
-        with self._lock:
-            self._is_started = True
-            waiting, self._waiting = self._waiting, []
-            for number in waiting:
-                self._start(number)
+        finally:
+            if is_alone:
+                self._making.release()
 
     def open(self, number):
         library.hz_workers_open(self._handle, number)
@@ -262,10 +367,9 @@ class Workers:
         return len(self._open)
 
     def broke(self, error):
-        with self._lock:
-            if self.broken is not None:
-                return
-            self.broken = error
+        if self.broken is not None:
+            return
+        self.broken = error
         logger.critical("Exception in initializer:", exc_info=error)
         library.hz_workers_abandon(self._handle)
 
@@ -275,51 +379,28 @@ class Workers:
     def remember(self, future):
         self._pending[future._tag] = future
 
-    def collect(self):
-        """Ends calls until all workers have ended."""
-        tags = (c_uint64 * 256)()
-        while count := library.hz_workers_collect(self._handle, tags, len(tags)):
-            for tag in tags[:count]:
-                ending = self._pending.pop(tag, None)
-                if ending is not None:
-                    if ending._job is None:
-                        # It has ended before the thread that submits it has its handle.
-                        self._lock.acquire()
-                        self._lock.release()
-                    ending.collect()
-                del ending
-        with self._lock:
-            self._is_shut = True
-            pool = self.pool
-        if pool is not None:
-            pool.close()
-
     def interrupt(self):
-        if self._handle is None:
-            return 0
         # One that makes its interpreter ready would break the executor.
         return sum(library.hz_workers_interrupt(self._handle, number) for number in list(self._open))
 
-    def close(self):
-        # After a call that is being submitted.
-        with self._lock:
-            self._is_shut = True
-        self.end()
-
     def end(self):
-        """Lets the workers end. It takes no lock: the executor may be garbage that is found by a thread that has it."""
-        self._is_shut = True
-        if self._handle is not None:
-            library.hz_workers_close(self._handle)
+        """Lets the workers end."""
+        self.is_shut = True
+        library.hz_workers_close(self._handle)
         # Otherwise the collector ends it, after the workers.
         if self.collector is None and self.pool is not None:
             self.pool.close()
 
     def join(self):
         """Waits until the workers and their interpreters have ended."""
-        collector = self.collector
-        # A forked child has none. What the pool has ends with the pool, and may be what ends this.
-        if collector is not None and collector is not threading.current_thread():
+        collector = None
+        # A forked child has none, and another one may take over.
+        while collector is not self.collector:
+            collector = self.collector
+            # What the pool has ends with the pool, and may be what ends this. One that a handler interrupts the start of has not
+            # started.
+            if collector is threading.current_thread() or collector.ident is None:
+                return
             collector.join()
 
     def cancel(self):
@@ -327,26 +408,15 @@ class Workers:
             if isinstance(ending, Future):
                 ending.cancel()
 
-    @property
-    def is_shut(self):
-        return self._is_shut
-
     def left_behind(self):
         """In the child of a fork: nobody will run what is submitted, and another thread may have had a lock of the library's."""
-        self._lock, self._making = threading.Lock(), threading.Lock()
+        self._making = threading.RLock()
         self.pool = None
         self.broken = RuntimeError("this process is a forked child, and the executor is its parent's: make one here")
         self.collector = None
-        if self._handle is not None:
-            self._end.detach()
-            self._handle = None
+        self._owned.end.detach()
+        # NULL, which the library accepts.
+        self._handle = None
+        self._open.clear()
         for ending in self._pending.values():
             ending._job = None
-
-
-def _collect(workers):
-    try:
-        workers.start()
-    except BaseException as error:
-        workers.broke(error)
-    workers.collect()

@@ -21,7 +21,7 @@ from ._executor import Executor
 IDLE = 300
 
 # What Executor takes. Other options of joblib are for processes and their files.
-_OPTIONS = ("initializer", "initargs", "python", "venv", "torch", "import_profile")
+_OPTIONS = ("initializer", "initargs", "python", "venv", "import_profile")
 
 
 class _Entry:
@@ -33,37 +33,41 @@ class _Entry:
         self.timer = None
 
     def stop_timer(self):
-        if self.timer is not None:
-            self.timer.cancel()
-            self.timer = None
+        timer, self.timer = self.timer, None
+        if timer is not None:
+            timer.cancel()
 
 
 class _Reusable:
     """Executors for successive calls, one for each set of options that is in use, and the last one that was."""
 
     def __init__(self):
-        self._lock = threading.Lock()
+        # A finalizer, or a signal's handler, may begin a loop in the middle of this for the same thread.
+        self._lock = threading.RLock()
         self._entries = []
 
     def get(self, user, workers, options):
         key = (workers, options)
         with self._lock:
             for entry in [entry for entry in self._entries if entry.executor._broken]:
-                self._entries.remove(entry)
-            found = next((entry for entry in self._entries if entry.key == key), None)
-            for entry in [entry for entry in self._entries if entry is not found and not entry.users]:
-                self._end(entry)
-            if found is None:
-                found = _Entry(key, Executor(workers, **options))
-                self._entries.append(found)
+                self._drop(entry)
+            found = None
+            while found not in self._entries:
+                found = next((entry for entry in self._entries if entry.key == key), None)
+                if found is None:
+                    found = _Entry(key, Executor(workers, **options))
+                    self._entries.append(found)
+                # Nobody ends it from here on.
+                found.users.add(user)
             found.stop_timer()
-            found.users.add(user)
+            for entry in [entry for entry in self._entries if not entry.users]:
+                self._end(entry)
             return found.executor
 
     def leave(self, user, executor, idle):
         """`user` needs the executor no longer."""
         with self._lock:
-            for entry in self._entries:
+            for entry in list(self._entries):
                 if entry.executor is executor:
                     entry.users.discard(user)
                     if not entry.users:
@@ -79,8 +83,7 @@ class _Reusable:
                 entry.users.discard(user)
                 if entry.users:
                     return False
-                entry.stop_timer()
-                self._entries.remove(entry)
+                self._drop(entry)
         executor.shutdown(wait=False, cancel_futures=True)
         executor.interrupt()
         return True
@@ -91,9 +94,13 @@ class _Reusable:
                 self._end(entry)
 
     def _end(self, entry):
-        entry.stop_timer()
-        self._entries.remove(entry)
+        self._drop(entry)
         entry.executor.shutdown(wait=False)
+
+    def _drop(self, entry):
+        entry.stop_timer()
+        if entry in self._entries:
+            self._entries.remove(entry)
 
 
 _reusable = _Reusable()

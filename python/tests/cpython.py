@@ -35,7 +35,7 @@ def cases():
 
         def setUp(self):
             # The memory's thread stays, and is no leak.
-            _memory._start_returner()
+            _memory.start_returner()
             super().setUp()
 
         def create_event(self):

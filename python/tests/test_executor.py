@@ -235,8 +235,8 @@ class Lives(unittest.TestCase):
                 time.sleep(0.01)
             with mock.patch.object(executor._workers, "_start", side_effect=hydrozoa.Error("no thread")):
                 queued = executor.submit(work.pid)
-            with self.assertRaises(BrokenExecutor):
-                queued.result(timeout=60)
+                with self.assertRaises(BrokenExecutor):
+                    queued.result(timeout=60)
             self.assertIsNone(running.result(timeout=60))
 
     def test_what_has_not_begun_is_cancelled(self):

@@ -97,7 +97,7 @@ class Interpreters(unittest.TestCase):
         for _ in range(5):
             forgotten = hydrozoa.Interpreter()
             forgotten.call_in_thread(work.pid).join()
-            ends.append(forgotten._pool._end)
+            ends.append(forgotten._pool._owned.end)
             self.assertTrue(ends[-1].alive)
         del forgotten
         gc.collect()

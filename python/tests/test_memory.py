@@ -1,6 +1,8 @@
 """Memory that goes without a copy, and how long it stays."""
 
 import gc
+import os
+import select
 import time
 import unittest
 
@@ -64,6 +66,41 @@ class Memory(unittest.TestCase):
         self.executor = None
         gc.collect()
         self.assertTrue(wait(lambda: not _memory._lent), _memory._lent)
+
+    def test_results_that_are_dropped_are_freed_without_another_call(self):
+        reader, writer = os.pipe()
+        self.addCleanup(os.close, writer)
+        self.addCleanup(os.close, reader)
+
+        def freed(count):
+            """Whether so many arrays have said that they end."""
+            told = b""
+            while len(told) < count and select.select([reader], [], [], 30)[0]:
+                told += os.read(reader, count)
+            return len(told) == count
+
+        results = [self.call(work.told, 1 << 12, writer) for _ in range(5)]
+        del results[1]
+        self.assertTrue(freed(1))
+        results.clear()
+        self.assertTrue(freed(4))
+        # One that nobody has asked for.
+        self.executor.submit(work.told, 1 << 12, writer)
+        self.assertTrue(freed(1))
+        # The worker runs a call meanwhile, and frees it then.
+        result = self.call(work.told, 1 << 12, writer)
+        sleep = self.executor.submit(time.sleep, 0.2)
+        while not sleep.running():
+            time.sleep(0.001)
+        del result
+        self.assertTrue(freed(1))
+        sleep.result()
+        # There is no worker any more, and another result keeps the interpreter.
+        results = [self.call(work.told, 1 << 12, writer) for _ in range(2)]
+        self.executor.shutdown()
+        results.pop()
+        self.assertTrue(freed(1))
+        self.assertEqual(results[0].sum(), 1 << 12)
 
     def test_bytes_of_all_kinds_come_back_as_they_went(self):
         long = bytes(range(256)) * 1000

@@ -88,7 +88,7 @@ class Shared(unittest.TestCase):
         shared(None)
         pool = shared._pool
         self.executor.shutdown()
-        self.assertFalse(pool._end.alive)
+        self.assertIsNone(pool._owned)
         self.assertRaisesRegex(hydrozoa.Error, "shut down", shared, None)
         self.assertRaisesRegex(RuntimeError, "shut down", self.executor.share, 1)
         self.assertRaisesRegex(RuntimeError, "shut down", self.executor.load_package, "a")

@@ -173,3 +173,28 @@ def noted(value, seconds):
 
 def get_notes():
     return notes
+
+
+def plus(array, number):
+    return array + number
+
+
+def drop_for_ever(queue):
+    """A thread of the interpreter gets what a queue has, and drops it."""
+    import numpy
+
+    def drop():
+        while True:
+            numpy.sum(queue.get())
+
+    threading.Thread(target=drop, daemon=True).start()
+
+
+def told(count, writer):
+    """An array that writes a byte when it ends."""
+    import numpy
+    import weakref
+
+    array = numpy.ones(count)
+    weakref.finalize(array, os.write, writer, b"x")
+    return array

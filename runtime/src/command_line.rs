@@ -5,11 +5,9 @@ use crate::exit::Exit;
 use crate::imports::{ImportMode, Imports};
 use crate::interpreter::{Configuration, run_command};
 use crate::libraries::LibraryRules;
-use crate::python::{self, Installation, Search};
+use crate::python::{self, Installation};
 use crate::shared_signals::Signals;
 use crate::thread::Thread;
-use crate::torch::TorchPolicy;
-use crate::torch_policy::Torch;
 use crate::{Error, Result};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -20,8 +18,6 @@ use std::path::{Path, PathBuf};
 #[must_use = "a command does nothing until `run`"]
 pub struct CommandLine {
     python: Installation,
-    torch: TorchPolicy,
-    strict: bool,
     libraries: LibraryRules,
     imports: Imports,
     arguments: Vec<OsString>,
@@ -46,8 +42,6 @@ impl CommandLine {
     ) -> Result<Self> {
         Ok(Self {
             python: python::choose(python.as_deref(), venv)?,
-            torch: TorchPolicy::default(),
-            strict: false,
             libraries: LibraryRules::new(),
             imports: Imports::default(),
             arguments: arguments.into_iter().map(Into::into).collect(),
@@ -56,19 +50,6 @@ impl CommandLine {
             signal_handlers: false,
             shared_signals: false,
         })
-    }
-
-    /// How the interpreter has torch.
-    pub fn torch(mut self, policy: TorchPolicy) -> Self {
-        self.torch = policy;
-        self
-    }
-
-    /// Whether the interpreter is refused to change a native setting that others share, as by
-    /// [`Builder::strict`](crate::Builder::strict).
-    pub fn strict(mut self, strict: bool) -> Self {
-        self.strict = strict;
-        self
     }
 
     /// Which native libraries the interpreter has for itself, where the default is wrong.
@@ -130,13 +111,6 @@ impl CommandLine {
     /// [`Error::Configuration`](crate::Error::Configuration) for a variable that cannot be in an environment. The
     /// command reports its own failures by its exit status and on its standard error.
     pub fn run(self) -> Result<i32> {
-        let torch = Torch::settle(
-            self.torch,
-            &self.python,
-            Search::Command,
-            self.torch == TorchPolicy::Shared,
-        )?
-        .strictly(self.strict);
         let program = self
             .python
             .executable()
@@ -154,7 +128,7 @@ impl CommandLine {
             imports: ImportMode::of(&self.imports, self.python.minor())?,
             command_line: true,
             signal_handlers: self.signal_handlers,
-            ..Configuration::new(self.python, torch)
+            ..Configuration::new(self.python)
         };
         if self.signal_handlers {
             return run_command(&configuration);

@@ -188,9 +188,6 @@ pub enum Error {
     /// An object needs a device that the interpreter's torch cannot use.
     #[error(transparent)]
     Device(#[from] crate::device::DeviceError),
-    /// torch's libraries cannot be shared by interpreters.
-    #[error(transparent)]
-    Torch(#[from] crate::torch::AdapterError),
     /// Code inside an interpreter panicked: a host function ([`Session::function`](crate::Session::function)), or this
     /// crate, which is a defect.
     #[error("{0}")]

@@ -12,9 +12,11 @@
 //! waits there for the command. The child's `exit` and its return from the command end the child.
 
 use crate::shared_signals::Signals;
+use crate::thread::home::Home;
 use crate::{Error, Result};
 use hydrozoa_loader::Interposition;
 use std::ffi::{c_int, c_void};
+use std::io::{Write, stderr};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,7 +28,7 @@ pub(crate) struct Exit {
     outcome: Mutex<Option<Result<i32>>>,
     ended: Condvar,
     /// The process that waits for the command.
-    process: u32,
+    process: Home,
     /// The command's signals, if it has its own.
     signals: Option<&'static Signals>,
 }
@@ -44,7 +46,7 @@ impl Exit {
             signals,
             outcome: Mutex::new(None),
             ended: Condvar::new(),
-            process: process::id(),
+            process: Home::current(),
         }))
     }
 
@@ -70,7 +72,8 @@ impl Exit {
             .unwrap_or_else(|panic| Err(Error::panicked(&*panic)));
         if self.is_in_child() {
             process::exit(outcome.unwrap_or_else(|error| {
-                eprintln!("{error}");
+                // A child without standard error has the status.
+                drop(writeln!(stderr(), "{error}"));
                 1
             }));
         }
@@ -88,7 +91,7 @@ impl Exit {
     /// Whether this is a child of the process that waits. The lock may be held there by a thread that the child
     /// does not have.
     fn is_in_child(&self) -> bool {
-        self.process != process::id()
+        !self.process.is_current()
     }
 
     fn end(&self, outcome: Result<i32>) {

@@ -8,7 +8,6 @@
 //! | file | decided by |
 //! |---|---|
 //! | the C library's family, the compilers' runtime libraries | the loader's own rules: shared |
-//! | torch's libraries | the torch policy |
 //! | a file that the user has a pattern for | [`LibraryRules`] |
 //! | [`PRIVATE`] | replicated, in the system's directories too |
 //! | [`SHARED`] | their symbols: shared, unless they need one of the interpreter's |
@@ -19,7 +18,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use hydrozoa_loader::{Class, Decision, Judge, Loader, Policy};
+use hydrozoa_loader::{Class, Decision, Loader, Policy};
 
 use crate::heap;
 use crate::{Error, Result};
@@ -40,9 +39,11 @@ use crate::{Error, Result};
 /// | GLib, GObject | the default main context, the table of types |
 /// | Arrow | the types and functions that Python registers |
 /// | protobuf | the generated files, by name: a second registration ends the process |
+/// | torch | operators, generators, flags, and *the* Python interpreter |
 /// | gflags, glog, ONNX | flags and operators, by name, likewise; a distribution's torch registers with them |
 /// | LLVM | the options; and its JIT looks up the interpreter's symbols |
-const PRIVATE: [&str; 24] = [
+/// | SQLite | named databases in memory, limits, callbacks. Its locks of files are the interpreter's (`hydrozoa-loader`) |
+const PRIVATE: [&str; 32] = [
     "*/libreadline*.so*",
     "*/libhistory*.so*",
     "*/libedit*.so*",
@@ -62,11 +63,19 @@ const PRIVATE: [&str; 24] = [
     "*/libarrow*.so*",
     "*/libparquet*.so*",
     "*/libprotobuf*.so*",
+    "*/libtorch.so*",
+    "*/libtorch_*.so*",
+    "*/libc10.so*",
+    "*/libc10_*.so*",
+    "*/libcaffe2*.so*",
+    "*/libaoti*.so*",
+    "*/libshm.so*",
     "*/libgflags*.so*",
     "*/libglog*.so*",
     "*/libonnx.so*",
     "*/libonnx_proto.so*",
     "*/libLLVM*.so*",
+    "*/libsqlite3*.so*",
 ];
 
 /// Libraries that an interpreter may bring and that exist once all the same.
@@ -86,13 +95,10 @@ struct Shared {
 ///   (openmp/runtime/src/kmp_runtime.cpp, `__kmp_register_library_startup`). The loader's own rules share libgomp.
 /// - **CUDA**: a process has one primary context on each device (CUDA driver API, "Primary context management"),
 ///   and interpreters pass memory of it to each other.
-/// - **SQLite**: POSIX drops a process's locks on a file when it closes any descriptor of that file
-///   (fcntl(2)). One SQLite knows all its descriptors and keeps them open. Two would break each other's locks (sqlite.org,
-///   "How To Corrupt An SQLite Database File", 2.2.1).
 /// - **MPI**: a process is one rank and calls `MPI_Init` once (MPI 4.1, 11.2). UCX below it rewrites the code of the C
 ///   library's `mmap` and its kin (ucm/bistro). A second UCX that does so ends in SIGSEGV.
 /// - **The Java VM**: JNI allows one in a process. It finds null pointers by its handler of SIGSEGV.
-const SHARED: [Shared; 6] = [
+const SHARED: [Shared; 5] = [
     Shared {
         patterns: &["*/libopenblas*.so*", "*/libscipy_openblas*.so*", "*/libmkl_*.so*"],
         reason: "one BLAS, and its threads, serve the whole process",
@@ -122,10 +128,6 @@ const SHARED: [Shared; 6] = [
         reason: "the process has one CUDA context on each device",
     },
     Shared {
-        patterns: &["*/libsqlite3*.so*"],
-        reason: "two SQLites of a process break each other's locks of files",
-    },
-    Shared {
         patterns: &["*/libmpi.so*", "*/libmpi_*.so*", "*/libmpich*.so*", "*/libuc[mpst].so*"],
         reason: "a process is one rank of MPI",
     },
@@ -141,7 +143,7 @@ const OUTSIDE: &str =
 ///
 /// Patterns are those of the [`glob`](https://docs.rs/glob) crate on the library's path without symbolic links;
 /// `*` also matches `/`. A later rule stands before an earlier one. The rules stand before the runtime's own, and
-/// behind those for the C library's family and for torch.
+/// behind those for the C library's family.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LibraryRules {
     rules: Vec<(String, Decision)>,
@@ -174,7 +176,7 @@ impl LibraryRules {
         self.rules.extend_from_slice(&rules.rules);
     }
 
-    /// The rules of interpreters' domains, without those for torch.
+    /// The rules of interpreters' domains.
     ///
     /// # Errors
     /// [`Error::Configuration`] for a pattern that is none.
@@ -207,34 +209,21 @@ impl LibraryRules {
     }
 }
 
-/// The loaders of one torch policy: one for each set of rules in the process, so that all pools with the same rules
-/// share what is shared.
-pub(crate) struct Loaders {
-    torch: Judge,
-    by_rules: Mutex<Vec<(LibraryRules, Loader)>>,
-}
-
-impl Loaders {
-    /// With the policy's judge of torch's own libraries.
-    pub(crate) const fn new(torch: Judge) -> Self {
-        Self { torch, by_rules: Mutex::new(Vec::new()) }
+/// The loader for `rules`: one for each set of rules in the process, so that all pools with the same rules share what is
+/// shared.
+pub(crate) fn loader(rules: &LibraryRules) -> Result<Loader> {
+    static LOADERS: Mutex<Vec<(LibraryRules, Loader)>> = Mutex::new(Vec::new());
+    let mut loaders = LOADERS.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((_, loader)) = loaders.iter().find(|(known, _)| known == rules) {
+        return Ok(loader.clone());
     }
-
-    /// The loader for `rules`.
-    pub(crate) fn of(&self, rules: &LibraryRules) -> Result<Loader> {
-        let mut loaders = self.by_rules.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, loader)) = loaders.iter().find(|(known, _)| known == rules) {
-            return Ok(loader.clone());
-        }
-        let policy = rules.policy()?.with_judge(self.torch);
-        let mut builder = Loader::builder().policy(policy);
-        for (symbol, interposition) in heap::functions() {
-            builder = builder.interpose_everywhere(symbol, interposition);
-        }
-        let made = builder.build()?;
-        loaders.push((rules.clone(), made.clone()));
-        Ok(made)
+    let mut builder = Loader::builder().policy(rules.policy()?);
+    for (symbol, interposition) in heap::functions() {
+        builder = builder.interpose_everywhere(symbol, interposition);
     }
+    let made = builder.build()?;
+    loaders.push((rules.clone(), made.clone()));
+    Ok(made)
 }
 
 #[cfg(test)]
@@ -259,6 +248,11 @@ mod tests {
             "libprotobuf.so.32",
             "libgflags.so.2.2",
             "libonnx_proto.so.1",
+            "x86_64-linux-gnu/libtorch_cpu.so.2.6",
+            "libc10.so.2.6",
+            "libc10_cuda.so",
+            "libshm.so",
+            "libsqlite3.so.0",
         ] {
             let found = decision(&LibraryRules::new(), &format!("/usr/lib/{name}"));
             assert_eq!(found, Some(Class::Replicate.into()), "{name}");
@@ -274,7 +268,6 @@ mod tests {
             "nvidia/cu13/lib/libcublas.so.13",
             "torch/lib/libcudart-1234.so.12",
             "x.libs/libomp-a1.so.5",
-            "x/libsqlite3.so.0",
         ] {
             let found = decision(&LibraryRules::new(), &format!("/v/site-packages/{name}"));
             assert_eq!(found, Some(Decision::Symbols), "{name}");
@@ -283,6 +276,8 @@ mod tests {
             "/data/nvidia/venv/lib/python3.11/site-packages/x.libs/libx.so",
             "/v/lib/libomptarget.so",
             "/v/site-packages/pyarrow/libparquetry.txt",
+            "/v/torchaudio/lib/libtorchaudio.so",
+            "/v/libc100.so",
         ] {
             assert_eq!(decision(&LibraryRules::new(), other), None, "{other}");
         }

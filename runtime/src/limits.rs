@@ -1,9 +1,8 @@
 //! What one more interpreter with torch and torchvision takes of what a process has a limited amount of.
 //!
-//! The figures are for an interpreter of a pool, with CPython 3.11, torch 2.11 and policy `isolated`, the default without
-//! a CUDA device. Measured were 336 mappings and 232 MiB; the constants are rounded up. Policy `shared` takes 235
-//! mappings and 157 MiB. `runtime/tests/limits_torch.rs` measures `isolated` again and fails where a limit is
-//! exceeded, or is twice what is taken. Python without torch takes less.
+//! The figures are for an interpreter of a pool, with CPython 3.11 and torch 2.11, without
+//! a CUDA device. Measured were 336 mappings and 232 MiB; the constants are rounded up. `runtime/tests/limits_torch.rs`
+//! measures again and fails where a limit is exceeded, or is twice what is taken. Python without torch takes less.
 //!
 //! An interpreter takes none of the keys of thread-specific data, of which glibc has `PTHREAD_KEYS_MAX` (1,024) for a process
 //! (pthread_key_create(3)): the loader gives replicas keys of its own. Libraries that exist once take theirs from glibc.

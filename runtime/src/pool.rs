@@ -18,7 +18,8 @@ use crate::{Error, Result};
 use arc_swap::ArcSwap;
 use std::fmt;
 use std::num::NonZeroUsize;
-use std::ops::Deref;
+use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 use std::time::Duration;
@@ -41,6 +42,40 @@ struct State {
     queue: Arc<Queue>,
     /// For those who change the pool, one at a time. Without it nobody can.
     changes: Option<Mutex<Changes>>,
+    /// The thread that changes it, as gettid(2) gives it; 0 for none.
+    changing: AtomicI32,
+}
+
+impl Drop for State {
+    fn drop(&mut self) {
+        self.interpreters.load().iter().for_each(Interpreter::retire);
+    }
+}
+
+/// The right of the calling thread to change the pool.
+struct Changing<'a> {
+    changes: MutexGuard<'a, Changes>,
+    thread: &'a AtomicI32,
+}
+
+impl Deref for Changing<'_> {
+    type Target = Changes;
+
+    fn deref(&self) -> &Changes {
+        &self.changes
+    }
+}
+
+impl DerefMut for Changing<'_> {
+    fn deref_mut(&mut self) -> &mut Changes {
+        &mut self.changes
+    }
+}
+
+impl Drop for Changing<'_> {
+    fn drop(&mut self) {
+        self.thread.store(0, Ordering::Relaxed);
+    }
 }
 
 /// What the pool's next interpreters are made of.
@@ -199,6 +234,7 @@ impl Interpreter {
             python: self.python().clone(),
             queue: self.0.leases().queue().clone(),
             changes: None,
+            changing: AtomicI32::new(0),
         }))
     }
 }
@@ -242,6 +278,7 @@ impl Pool {
         self.adopt(&new);
         let old = std::mem::replace(place, new);
         self.publish(members);
+        old.retire();
         Ok(old)
     }
 
@@ -274,6 +311,7 @@ impl Pool {
         members.extend(new);
         self.publish(members);
         drop(changes);
+        given_up.iter().for_each(Interpreter::retire);
         drop(given_up);
         Ok(())
     }
@@ -322,6 +360,7 @@ impl Pool {
             python,
             queue: Arc::new(queue),
             changes: Some(Mutex::new(changes)),
+            changing: AtomicI32::new(0),
         }));
         for interpreter in &pool.interpreters() {
             pool.adopt(interpreter);
@@ -335,16 +374,28 @@ impl Pool {
     }
 
     /// The right to change the pool.
-    fn changes(&self) -> Result<MutexGuard<'_, Changes>> {
+    fn changes(&self) -> Result<Changing<'_>> {
         let changes = self.0.changes.as_ref().ok_or_else(|| {
             Error::Configuration(
                 "the pool of this interpreter is gone, so nothing can be changed in it; keep a handle of the pool"
                     .to_owned(),
             )
         })?;
+        // SAFETY: no precondition.
+        let own = unsafe { libc::gettid() };
+        let thread = &self.0.changing;
+        if thread.load(Ordering::Relaxed) == own {
+            return Err(Error::Configuration(
+                "the pool is being changed by this very thread, which has called the application's code meanwhile (a function \
+                 that makes streams, or a destructor); change the pool when that has returned"
+                    .to_owned(),
+            ));
+        }
         // Whoever has the right may wait for this thread's GIL. A panic leaves numbers behind that are too high, and
         // nothing else.
-        Ok(without_gil(|| changes.lock().unwrap_or_else(PoisonError::into_inner)))
+        let changes = without_gil(|| changes.lock().unwrap_or_else(PoisonError::into_inner));
+        thread.store(own, Ordering::Relaxed);
+        Ok(Changing { changes, thread })
     }
 
     /// Notes whose the interpreter is.

@@ -267,7 +267,7 @@ impl Session {
     /// enough, and keeps the interpreter.
     pub(crate) fn of_visit(interpreter: &Weak<Inner>) -> Option<Borrowed> {
         let inner = interpreter.as_ptr();
-        if !held::is_of(inner) {
+        if !held::is_noted(inner) {
             return None;
         }
         // SAFETY: a visit, or the caller of a host function, further up this thread's stack has a strong reference, and

@@ -9,6 +9,7 @@ use crate::cold::{
 };
 use crate::heap::{Heap, Still};
 use crate::interpreter::{Inner, Interpreter, without_gil};
+use crate::payload::Sink;
 use crate::payload::table::Region;
 use crate::thread::Thread;
 use crate::thread::signals::Mask;
@@ -33,11 +34,11 @@ impl Interpreter {
     ///
     /// Before, it runs `gc.collect()` and, whenever everything is written, `gc.freeze()`: later collections do not look at the
     /// objects that exist now, and do not touch their memory. Of these objects, those that become unreachable in cycles are
-    /// freed the next time that everything is written.
+    /// freed the next time that everything is written, or when the interpreter ends.
     ///
     /// The memory is what CPython's allocators have, in blocks of less than 32 MiB, libpython's variables, and the data of
     /// libraries that is read-only. The variables of other libraries and the C++ objects of all, in blocks of less than
-    /// 128 KiB, join too, unless threads of these libraries run or interpreters share a libtorch. What extension modules take
+    /// 128 KiB, join too, unless threads of these libraries run. What extension modules take
     /// from malloc is not part of it, nor are data of numpy's arrays and torch's tensors.
     ///
     /// A Python thread keeps the interpreter from it also while it waits, as an executor's worker does. It may wake up at any
@@ -115,15 +116,17 @@ pub(crate) fn settle(inner: &Arc<Inner>, directory: &Path) -> Result<Settled> {
         return Err(refused(Unsettled::NoWindow));
     }
     let extent = record.extent(spans.all(), &anonymous);
-    collect(inner, extent, record.is_new())?;
-    let outcome = {
-        let closed =
-            inner.entries().close().map_err(|visits| refused(Unsettled::Visited { visits }))?;
+    collect(inner, extent)?;
+    let outcome = inner.entries().close().map_err(|visits| Unsettled::Visited { visits });
+    let outcome = outcome.and_then(|closed| {
         let _attached = inner.attach_alone(&closed);
         let job = Job { file: &file, directory, pagemap: &pagemap, extent };
         exchange_all(inner, &job, &mut record)
-    };
+    });
     drop(record);
+    if outcome.is_err() && extent == Extent::All {
+        give_back_to_collections(inner);
+    }
     let (written, anonymous, memory) = outcome.map_err(refused)?;
     without_gil(|| leave_memory(&file))
         .map_err(|source| refused(Unsettled::io(directory, source)))?;
@@ -141,20 +144,19 @@ fn visited_or(inner: &Inner, reason: Unsettled) -> Unsettled {
 }
 
 /// Frees what nobody refers to, and has later collections leave alone what is there if all of it is written.
-fn collect(inner: &Arc<Inner>, extent: Extent, is_new: bool) -> Result<()> {
-    let session = Interpreter(inner.clone()).session();
-    session.with_gil(|| {
-        let gc = session.import("gc")?;
-        let call = |name| gc.call_method(name, ()).map(drop);
-        if extent == Extent::All && !is_new {
-            call("unfreeze")?;
-        }
-        call("collect")?;
-        if extent == Extent::All {
-            call("freeze")?;
-        }
-        Ok(())
-    })
+fn collect(inner: &Arc<Inner>, extent: Extent) -> Result<()> {
+    let _attached = inner.attach();
+    let mut sink = Sink::default();
+    // SAFETY: attached.
+    let status = unsafe { (inner.table().collect)(extent == Extent::All, sink.pointer()) };
+    sink.check(status)
+}
+
+/// Has collections look again at what was to be written, and was not.
+fn give_back_to_collections(inner: &Arc<Inner>) {
+    let _attached = inner.attach();
+    // SAFETY: attached.
+    unsafe { (inner.table().unfreeze)() };
 }
 
 /// What is to be done, and with what.
@@ -246,7 +248,7 @@ fn quietly<T>(inner: &Inner, action: impl FnOnce(Spans) -> T) -> Result<T, Unset
         call::<T, F>
     }
     // What its libraries have joins, unless threads of theirs could change it.
-    let is_still = !inner.shares_libtorch() && !has_threads(inner);
+    let is_still = !has_threads(inner);
     let cxx = inner.heap().filter(|_| is_still).and_then(Heap::still);
     let data = inner.domain().data();
     let libpython = inner.python().library().canonicalize();

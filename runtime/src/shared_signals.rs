@@ -6,7 +6,8 @@
 //! CPython's own handler then notes the signal (`trip_signal`, Modules/signalmodule.c). A signal for one thread
 //! (`raise`, `pthread_kill`) is for the command of that thread.
 
-use hydrozoa_loader::{DomainId, Interposition, current};
+use crate::thread::home::Home;
+use hydrozoa_loader::{DomainId, Interposition, current, ignore_children, reap_ignored};
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
 use std::ptr;
@@ -19,6 +20,9 @@ const COUNT: usize = 65;
 /// Faults of the code that runs. A handler writes a report for the whole process, and the last one stays.
 const FAULTS: [c_int; 5] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGABRT];
 
+/// Signals that change nothing by default: one that waits is dropped with its handler.
+const PASSES: [c_int; 4] = [libc::SIGCHLD, libc::SIGURG, libc::SIGWINCH, libc::SIGCONT];
+
 /// What one command does on signals. It lives as long as the process.
 #[derive(Debug)]
 pub(crate) struct Signals {
@@ -26,7 +30,7 @@ pub(crate) struct Signals {
     /// The kernel's number of its main thread while that can take signals, else 0.
     thread: AtomicI32,
     domain: OnceLock<DomainId>,
-    process: u32,
+    process: Home,
     next: AtomicPtr<Signals>,
 }
 
@@ -43,6 +47,9 @@ static COMMANDS: AtomicPtr<Signals> = AtomicPtr::new(ptr::null_mut());
 
 /// Held while the actions of the process change. They were these before the first command.
 static BEFORE: Mutex<Option<Box<[libc::sigaction; COUNT]>>> = Mutex::new(None);
+
+/// The signals whose dispatcher has stayed although no command has an action for them.
+static STAYS: [AtomicBool; COUNT] = [const { AtomicBool::new(false) }; COUNT];
 
 /// Every command of the process.
 fn commands() -> impl Iterator<Item = &'static Signals> {
@@ -67,7 +74,7 @@ impl Signals {
             }),
             thread: AtomicI32::new(0),
             domain: OnceLock::new(),
-            process: std::process::id(),
+            process: Home::current(),
             next: AtomicPtr::new(COMMANDS.load(Ordering::Acquire)),
         }));
         // Under the lock: no other command gets in between.
@@ -78,15 +85,18 @@ impl Signals {
     /// What answers for libc in the command's domain.
     pub(crate) fn interpositions(&'static self) -> Vec<(&'static str, Interposition)> {
         let context = ptr::from_ref(self).expose_provenance();
-        // SAFETY: sigaction(2) takes three words and signal(3) two. The functions take these and the address of
-        // `self`, which is never freed.
-        let (action, simple) = unsafe {
-            (
-                Interposition::with_context(sigaction as *const c_void, 3, context),
-                Interposition::with_context(signal as *const c_void, 2, context),
-            )
+        // SAFETY: sigaction(2) takes three words, signal(3) and kill(2) take two. The functions take these and the
+        // address of `self`, which is never freed.
+        let of = |function: *const c_void, arguments| unsafe {
+            Interposition::with_context(function, arguments, context)
         };
-        vec![("sigaction", action), ("signal", simple), ("bsd_signal", simple)]
+        let simple = of(signal as *const c_void, 2);
+        vec![
+            ("sigaction", of(sigaction as *const c_void, 3)),
+            ("signal", simple),
+            ("bsd_signal", simple),
+            ("kill", of(kill as *const c_void, 2)),
+        ]
     }
 
     /// Notes that the calling thread is the command's main thread.
@@ -103,6 +113,7 @@ impl Signals {
     /// The command has ended: what it has set counts no more.
     pub(crate) fn end(&self) {
         self.thread.store(0, Ordering::Release);
+        self.domain.get().into_iter().for_each(|domain| ignore_children(*domain, false));
         for signal in 1..COUNT {
             if self.actions[signal].is_set.swap(false, Ordering::AcqRel) {
                 settle(signal);
@@ -116,10 +127,29 @@ impl Signals {
         action.is_some_and(|action| action.handler.load(Ordering::Acquire) == libc::SIG_DFL)
     }
 
+    /// Whether a signal for the process may be handled on the calling thread, whose number is `here`: it is the command's
+    /// main thread and does not block the signal, which the command handles.
+    fn takes(&self, signal: c_int, here: c_int) -> bool {
+        let handles = |action: &Action| {
+            action.is_set.load(Ordering::Acquire)
+                && is_function(action.handler.load(Ordering::Acquire))
+        };
+        let is_main = self.thread.load(Ordering::Acquire) == here;
+        if !is_main || !self.actions.get(signal as usize).is_some_and(handles) {
+            return false;
+        }
+        let mut blocked = MaybeUninit::<libc::sigset_t>::uninit();
+        // SAFETY: asks for the thread's mask, which is written then.
+        unsafe {
+            libc::pthread_sigmask(libc::SIG_BLOCK, ptr::null(), blocked.as_mut_ptr()) == 0
+                && libc::sigismember(blocked.as_ptr(), signal) == 0
+        }
+    }
+
     /// Whether this is a child that a command has forked. Its signals are its own, and its threads those of one
     /// command.
     fn is_in_child(&self) -> bool {
-        self.process != std::process::id()
+        !self.process.is_current()
     }
 
     /// Calls the command's handler, if it has one.
@@ -157,7 +187,9 @@ fn of_process(signal: usize) -> libc::sigaction {
 }
 
 /// Sets the action of the process for what the commands have set: the dispatcher if one of them has a handler, else
-/// that the signal is ignored if one ignores it, else what was before them.
+/// that the signal is ignored if one ignores it, else what was before them. A dispatcher stays if that was the default
+/// action: the command that has taken its handler back may have a signal yet that was passed on to it, which would end
+/// the process.
 fn settle(signal: usize) {
     let mut before = BEFORE.lock().unwrap_or_else(PoisonError::into_inner);
     let before = before.get_or_insert_with(|| Box::new(std::array::from_fn(of_process)));
@@ -172,9 +204,20 @@ fn settle(signal: usize) {
         action.sa_sigaction = dispatcher();
         // CPython's too are on the thread's own stack for signals, and restart no call (PyOS_setsig).
         action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
+    } else if signal == libc::SIGCHLD as usize && set(|handler| handler == libc::SIG_IGN) {
+        // The kernel would let every child of the process go, and the other commands wait for theirs.
+        action.sa_sigaction = dispatcher();
+        action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_RESTART;
     } else if set(|handler| handler == libc::SIG_IGN) {
         (action.sa_sigaction, action.sa_flags) = (libc::SIG_IGN, 0);
+    } else if action.sa_sigaction == libc::SIG_DFL
+        && !PASSES.contains(&(signal as c_int))
+        && of_process(signal).sa_sigaction == dispatcher()
+    {
+        STAYS[signal].store(true, Ordering::Release);
+        return;
     }
+    STAYS[signal].store(false, Ordering::Release);
     // SAFETY: the action is a function for this, or one of the process's own.
     unsafe { libc::sigaction(signal as c_int, &action, ptr::null_mut()) };
 }
@@ -188,10 +231,20 @@ unsafe extern "C" fn dispatch(signal: c_int, info: *mut libc::siginfo_t, context
     // SAFETY: the kernel passes the description of the signal. Errno belongs to the code that is interrupted.
     unsafe {
         let errno = *libc::__errno_location();
-        let for_thread = (*info).si_code == libc::SI_TKILL;
+        if signal == libc::SIGCHLD {
+            reap_ignored();
+        }
+        let is_passed_on = is_passed_on(&*info);
+        let for_thread = is_passed_on || (*info).si_code == libc::SI_TKILL;
         let own = current::domain();
         let here = libc::gettid();
-        for command in commands() {
+        // Of the kernel's own, about a child: each command has its children.
+        let child = (signal == libc::SIGCHLD && (*info).si_code > 0).then(|| (*info).si_pid());
+        let concerns = |command: &&Signals| match (child, command.domain.get()) {
+            (Some(child), Some(domain)) => hydrozoa_loader::concerns(child, *domain),
+            _ => true,
+        };
+        for command in commands().filter(concerns) {
             let thread = command.thread.load(Ordering::Acquire);
             let is_own = own.is_some() && command.domain.get().copied() == own;
             if thread == here || is_own && (for_thread || command.is_in_child()) {
@@ -199,11 +252,87 @@ unsafe extern "C" fn dispatch(signal: c_int, info: *mut libc::siginfo_t, context
             } else if !for_thread && !command.is_in_child() && thread != 0 {
                 let handler = command.actions[signal as usize].handler.load(Ordering::Acquire);
                 if is_function(handler) {
-                    libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, signal);
+                    pass_on(&*info, thread);
                 }
             }
         }
+        if !is_passed_on && STAYS[signal as usize].load(Ordering::Acquire) {
+            act_by_default(signal);
+        }
         *libc::__errno_location() = errno;
+    }
+}
+
+/// What marks a signal that one command's thread has passed on to another's.
+static MARK: u8 = 0;
+
+fn is_passed_on(info: &libc::siginfo_t) -> bool {
+    // SAFETY: signals of this code have a value (sigqueue(3)).
+    info.si_code == libc::SI_QUEUE && unsafe { info.si_value() }.sival_ptr == mark()
+}
+
+fn mark() -> *mut c_void {
+    ptr::from_ref(&MARK).cast_mut().cast()
+}
+
+/// Sends a signal that the process has got to a thread of it, marked, and with its sender. If the thread has ended, there is
+/// nothing to do.
+fn pass_on(info: &libc::siginfo_t, thread: c_int) {
+    // SAFETY: the kernel wrote the sender, or zeroes.
+    let (process, user) = unsafe { (info.si_pid(), info.si_uid()) };
+    let sent = Sent { signal: info.si_signo, code: libc::SI_QUEUE, process, user, value: mark() };
+    let _ = sent.to(thread);
+}
+
+/// What comes with a signal for a thread of this process.
+struct Sent {
+    signal: c_int,
+    code: c_int,
+    process: libc::pid_t,
+    user: libc::uid_t,
+    value: *mut c_void,
+}
+
+impl Sent {
+    /// Sends it. Without an answer from the kernel of its success, the thread has ended.
+    fn to(&self, thread: c_int) -> bool {
+        /// As the kernel has a signal with a value (`siginfo_t` in asm-generic/siginfo.h).
+        #[repr(C)]
+        struct Queued {
+            signal: c_int,
+            errno: c_int,
+            code: c_int,
+            _alignment: c_int,
+            process: libc::pid_t,
+            user: libc::uid_t,
+            value: *mut c_void,
+            _rest: [u64; 12],
+        }
+        const { assert!(size_of::<Queued>() == size_of::<libc::siginfo_t>()) };
+        let Self { signal, code, process, user, value } = *self;
+        let errno = 0;
+        let queued =
+            Queued { signal, errno, code, _alignment: 0, process, user, value, _rest: [0; 12] };
+        // SAFETY: the kernel reads one description.
+        unsafe {
+            let own = libc::getpid();
+            libc::syscall(libc::SYS_rt_tgsigqueueinfo, own, thread, signal, &raw const queued) == 0
+        }
+    }
+}
+
+/// Does with the process what the signal does by default: its action is that one, and the signal comes again when its
+/// handler returns.
+///
+/// # Safety
+///
+/// Called by the signal's handler.
+unsafe fn act_by_default(signal: c_int) {
+    // SAFETY: zero is the default action, with no flags. The calls are the kernel's.
+    unsafe {
+        let action: libc::sigaction = std::mem::zeroed();
+        libc::sigaction(signal, &action, ptr::null_mut());
+        libc::syscall(libc::SYS_tgkill, libc::getpid(), libc::gettid(), signal);
     }
 }
 
@@ -242,6 +371,10 @@ unsafe extern "C" fn sigaction(
             own.flags.store(new.sa_flags, Ordering::Release);
             own.handler.store(new.sa_sigaction, Ordering::Release);
             own.is_set.store(true, Ordering::Release);
+            if let (libc::SIGCHLD, Some(domain)) = (signal, signals.domain.get()) {
+                let is_ignored = new.sa_sigaction == libc::SIG_IGN;
+                ignore_children(*domain, is_ignored || new.sa_flags & libc::SA_NOCLDWAIT != 0);
+            }
             settle(signal as usize);
         }
         old.as_mut().map(tell);
@@ -260,5 +393,24 @@ unsafe extern "C" fn signal(number: c_int, handler: usize, signals: usize) -> us
             0 => old.sa_sigaction,
             _ => libc::SIG_ERR,
         }
+    }
+}
+
+/// `kill(2)`. A process of one thread that signals itself has handled the signal when the call returns (POSIX). So has
+/// a command here: its main thread sends the signal to itself, and dispatches it. By the kernel it would go to the
+/// process's main thread, and might come after the command has taken its handler back.
+unsafe extern "C" fn kill(process: libc::pid_t, number: c_int, signals: usize) -> c_int {
+    // SAFETY: the context is the address of a value that is never freed. The calls take numbers.
+    unsafe {
+        let signals = &*ptr::with_exposed_provenance::<Signals>(signals);
+        let (own, here) = (libc::getpid(), libc::gettid());
+        if process == own && !signals.is_in_child() && signals.takes(number, here) {
+            let (code, user) = (libc::SI_USER, libc::getuid());
+            let sent = Sent { signal: number, code, process: own, user, value: ptr::null_mut() };
+            if sent.to(here) {
+                return 0;
+            }
+        }
+        libc::kill(process, number)
     }
 }

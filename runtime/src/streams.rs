@@ -6,10 +6,11 @@ use crate::interpreter::{Interpreter, called_by_anybody};
 use crate::object::Object;
 use crate::payload::table::Stream;
 use crate::session::Session;
+use hydrozoa_loader::Process;
 use std::ffi::c_void;
 use std::fmt;
 use std::io::{self, Read, Write};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -48,11 +49,15 @@ impl Streams {
     /// Gives an interpreter its streams.
     pub(crate) fn install(&self, interpreter: &Interpreter) -> Result<()> {
         let index = interpreter.index();
-        let stdin = self.stdin.iter().map(|make| ("stdin", Held::reader(make(index))));
+        let stdin = self.stdin.iter().map(|make| ("stdin", Held::new(End::Reader(make(index)))));
         let writers = [("stdout", &self.stdout), ("stderr", &self.stderr)];
         let writers = writers.into_iter().filter_map(|(name, make)| Some((name, make.as_ref()?)));
-        let writers = writers.map(|(name, make)| (name, Held::writer(make(index))));
+        let writers = writers.map(|(name, make)| (name, Held::new(End::Writer(make(index)))));
         for (name, held) in stdin.chain(writers) {
+            let weak = Arc::downgrade(&held);
+            interpreter.at_end(Box::new(move || {
+                weak.upgrade().inspect(|held| held.finish());
+            }));
             let session = interpreter.session();
             let stream = held.into_object(&session)?;
             session.import("_hydrozoa.streams")?.call_method("install", (name, stream))?;
@@ -63,8 +68,11 @@ impl Streams {
 
 /// A stream that Python has. One thread uses it at a time.
 struct Held {
-    /// The process and the thread that use it, as the system numbers them; 0 for none.
+    /// The number of the process and the system's of the thread that use it; 0 for none.
     user: AtomicU64,
+    /// Whether the interpreter has ended. The object of Python may be there yet: those of streams that a thread was using when Python cut
+    /// it off are never freed (`payload/src/ending.rs`).
+    is_over: AtomicBool,
     /// Taken by that thread alone, so nobody waits for it.
     end: Mutex<End>,
 }
@@ -73,23 +81,18 @@ struct Held {
 enum End {
     Writer(Box<dyn Write + Send>),
     Reader(Box<dyn Read + Send>),
+    /// It was dropped with the interpreter.
+    None,
 }
 
 impl Held {
-    fn writer(writer: Box<dyn Write + Send>) -> Box<Self> {
-        Self::new(End::Writer(writer))
+    fn new(end: End) -> Arc<Self> {
+        let (user, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
+        Arc::new(Self { user, is_over, end: Mutex::new(end) })
     }
 
-    fn reader(reader: Box<dyn Read + Send>) -> Box<Self> {
-        Self::new(End::Reader(reader))
-    }
-
-    fn new(end: End) -> Box<Self> {
-        Box::new(Self { user: AtomicU64::new(0), end: Mutex::new(end) })
-    }
-
-    fn into_object(self: Box<Self>, session: &Session) -> Result<Object<'_>> {
-        let context = Box::into_raw(self).cast();
+    fn into_object(self: Arc<Self>, session: &Session) -> Result<Object<'_>> {
+        let context = Arc::into_raw(self).cast_mut().cast();
         let stream = Stream { context, write, read, drop: release };
         session.object(|inner, out, sink| {
             // SAFETY: `object` attaches; the payload drops the stream once, also on failure.
@@ -97,11 +100,28 @@ impl Held {
         })
     }
 
+    /// The interpreter has ended: drops the application's end, now or when the thread that uses it is done.
+    fn finish(&self) {
+        self.is_over.store(true, Ordering::SeqCst);
+        self.drop_end();
+    }
+
+    fn drop_end(&self) {
+        if self.user.compare_exchange(0, u64::MAX, Ordering::SeqCst, Ordering::Relaxed).is_ok() {
+            let end = std::mem::replace(
+                &mut *self.end.lock().unwrap_or_else(PoisonError::into_inner),
+                End::None,
+            );
+            self.user.store(0, Ordering::SeqCst);
+            called_by_anybody(|| drop_contained("a stream", end));
+        }
+    }
+
     /// Calls `action` while no other thread uses the stream. A panic of the application's code, or a use of the stream in
     /// its own code, is an error. So is a use in a forked child of a stream that another thread used at the fork: that
     /// thread is not there, and nobody knows what it has left.
     fn with<T>(&self, action: impl FnOnce(&mut End) -> io::Result<T>) -> Result<T, i32> {
-        let process = u64::from(std::process::id());
+        let process = u64::from(Process::current().number());
         // SAFETY: no precondition.
         let thread = unsafe { libc::gettid() };
         let own = process << 32 | u64::from(thread.cast_unsigned());
@@ -117,7 +137,10 @@ impl Held {
         // The application's code may enter any interpreter.
         let done = called_by_anybody(|| contained(|| action(&mut end)));
         drop(end);
-        self.user.store(0, Ordering::Release);
+        self.user.store(0, Ordering::SeqCst);
+        if self.is_over.load(Ordering::SeqCst) {
+            self.drop_end();
+        }
         match done {
             Ok(Ok(value)) => Ok(value),
             Ok(Err(error)) => Err(error.raw_os_error().unwrap_or(libc::EIO)),
@@ -141,7 +164,7 @@ unsafe extern "C" fn write(context: *mut c_void, data: *const u8, len: usize) ->
     let done = held.with(|end| match end {
         End::Writer(writer) if bytes.is_empty() => writer.flush(),
         End::Writer(writer) => writer.write_all(bytes),
-        End::Reader(_) => Err(io::Error::from_raw_os_error(libc::EBADF)),
+        End::Reader(_) | End::None => Err(io::Error::from_raw_os_error(libc::EBADF)),
     });
     done.err().unwrap_or(0)
 }
@@ -160,7 +183,7 @@ unsafe extern "C" fn read(context: *mut c_void, data: *mut u8, len: usize) -> is
     let done = held.with(|end| match end {
         // A reader that claims more than there is room for has a defect.
         End::Reader(reader) => reader.read(&mut own).map(|count| count.min(own.len())),
-        End::Writer(_) => Err(io::Error::from_raw_os_error(libc::EBADF)),
+        End::Writer(_) | End::None => Err(io::Error::from_raw_os_error(libc::EBADF)),
     });
     if let Ok(count) = done {
         // SAFETY: both are at least as long; Python holds the buffer during the call.
@@ -177,6 +200,6 @@ unsafe extern "C" fn read(context: *mut c_void, data: *mut u8, len: usize) -> is
 /// `context` must come from [`Held::into_object`], and is freed.
 unsafe extern "C" fn release(context: *mut c_void) {
     // SAFETY: as the caller vouches.
-    let held = unsafe { Box::from_raw(context.cast::<Held>()) };
+    let held = unsafe { Arc::from_raw(context.cast_const().cast::<Held>()) };
     called_by_anybody(|| drop_contained("a stream", held));
 }

@@ -4,6 +4,12 @@
 //! from other faults. It ends the process if the kernel refuses that mapping
 //! (library/std/src/sys/pal/unix/stack_overflow.rs).
 
+pub(crate) mod chance;
+pub(crate) mod departure;
+mod handlers;
+pub(crate) mod home;
+pub(crate) mod passing;
+pub(crate) mod settings;
 pub(crate) mod signals;
 pub(crate) mod stack;
 

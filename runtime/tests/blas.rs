@@ -9,7 +9,7 @@ use std::sync::Barrier;
 use std::thread;
 
 use common::venv;
-use hydrozoa::{Builder, Pool, Session, TorchPolicy};
+use hydrozoa::{Builder, Pool, Session};
 use hydrozoa_testkit::alone::{PATIENCE, alone};
 
 /// Copies that run at once.
@@ -41,7 +41,7 @@ def digest(round):
 ";
 
 fn builder() -> Builder {
-    Pool::builder().interpreters(COPIES).venv(venv()).torch(TorchPolicy::Isolated)
+    Pool::builder().interpreters(COPIES).venv(venv())
 }
 
 /// What plain python computes in each round.

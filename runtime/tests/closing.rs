@@ -4,7 +4,7 @@ mod ending;
 mod pythons;
 
 use ending::{assert_ends, ends};
-use hydrozoa::Error;
+use hydrozoa::{Error, Interpreter};
 use hydrozoa_testkit::alone::alone;
 use pythons::{builders, pools};
 use std::sync::atomic::Ordering;
@@ -109,6 +109,38 @@ fn a_pool_whose_code_does_not_end_is_given_up_at_the_limit() {
                     "{error}"
                 );
             });
+        }
+    });
+}
+
+/// Memory that keeps an interpreter, as a tensor from it does.
+struct Keeps(#[expect(dead_code, reason = "kept")] Interpreter);
+
+impl AsRef<[u8]> for Keeps {
+    fn as_ref(&self) -> &[u8] {
+        b"abc"
+    }
+}
+
+#[test]
+fn interpreters_that_nobody_enters_any_more_let_go_of_what_keeps_each_other() {
+    alone(PATIENCE, || {
+        // The last reference is the host's, or that of a cycle of Python's.
+        for code in ["lambda view: view", "lambda view: (one := [view]).append(one)"] {
+            for pool in pools(2) {
+                let sessions = [0, 1].map(|index| pool.acquire_on(index).unwrap());
+                let ended = sessions.each_ref().map(ends);
+                let kept = [0, 1].map(|index| {
+                    let other = Keeps(sessions[1 - index].interpreter().clone());
+                    let view = sessions[index].lend(other).unwrap();
+                    sessions[index].eval(code).unwrap().call((&view,)).unwrap().keep()
+                });
+                drop((sessions, pool));
+                drop(kept);
+                for ended in ended {
+                    assert_ends(&ended);
+                }
+            }
         }
     });
 }

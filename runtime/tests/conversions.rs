@@ -143,6 +143,30 @@ fn spans_and_points_of_time_are_those_of_datetime() {
         let negative = format!("-{delta}");
         assert!(refusal::<Duration>(session, &negative).contains("it is negative"));
         assert!(refusal::<Duration>(session, "3.5").contains("timedelta"));
+        // A subclass may answer anything.
+        let hostile = |days: &str, seconds: &str| {
+            let class = "type('Span', (__import__('datetime').timedelta,), ";
+            format!("{class}dict(days={days}, seconds={seconds}, microseconds=0))()")
+        };
+        let out_of_range = [
+            hostile("2**126", "0"),
+            hostile("-2**126", "0"),
+            hostile("2**100", "2**107"),
+            hostile("0", "2**64"),
+        ];
+        for span in &out_of_range {
+            assert!(refusal::<Duration>(session, span).contains("it is out of range"), "{span}");
+        }
+        let longest = eval::<Duration>(session, &hostile("0", "2**64 - 1"));
+        assert_eq!(longest.unwrap(), Duration::from_secs(u64::MAX));
+        for span in &out_of_range {
+            let time = format!(
+                "type('Time', (__import__('datetime').datetime,), dict(__sub__=lambda *_: {span}))\
+                 (2000, 1, 1, tzinfo=__import__('datetime').timezone.utc)"
+            );
+            let said = refusal::<SystemTime>(session, &time);
+            assert!(said.contains("it is out of range"), "{span}: {said}");
+        }
         let error = session.object_from(&Duration::MAX).unwrap_err();
         assert!(matches!(error, Error::Python { type_name, .. } if type_name == "OverflowError"));
 

@@ -7,7 +7,7 @@
 
 mod common;
 
-use common::{alone, floats, policy, venv};
+use common::{alone, floats, venv};
 use hydrozoa::movable::shared_memory;
 use hydrozoa::package::{Archive, Weights};
 use hydrozoa::{DataType, Device, Error, Movable, Package, Pool, Session, Tensor};
@@ -78,12 +78,7 @@ def pointers(model):
 fn pool() -> &'static Pool {
     static POOL: OnceLock<Pool> = OnceLock::new();
     POOL.get_or_init(|| {
-        let pool = Pool::builder()
-            .venv(venv())
-            .interpreters(INTERPRETERS)
-            .torch(policy())
-            .build()
-            .unwrap();
+        let pool = Pool::builder().venv(venv()).interpreters(INTERPRETERS).build().unwrap();
         for interpreter in pool.interpreters() {
             let session = interpreter.session();
             session.import("torch").unwrap().call_method("set_num_threads", (1,)).unwrap();
@@ -502,7 +497,7 @@ fn interpreters_end_although_their_own_tensors_are_on_the_device() {
     let _alone = alone();
     collect();
     let before = device().uploads();
-    let pool = Pool::builder().venv(venv()).interpreters(2).torch(policy()).build().unwrap();
+    let pool = Pool::builder().venv(venv()).interpreters(2).build().unwrap();
     let package = pool.load_package(exported().join("fake_0.pt")).unwrap();
     let ends: [_; 2] = std::array::from_fn(|_| Arc::new(AtomicU8::new(0)));
     let code = "

@@ -3,8 +3,7 @@
 mod pythons;
 
 use hydrozoa::python::{self, Refusal};
-use hydrozoa::torch::{AdapterError, Release};
-use hydrozoa::{Error, Pool, TorchPolicy};
+use hydrozoa::{Error, Pool};
 use pythons::pythons;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -85,29 +84,6 @@ fn a_virtual_environment_leads_to_its_base_and_its_packages() {
     }
 }
 
-/// The runtime must not take this venv for one without torch: `shared` is refused when the pool starts.
-#[test]
-fn a_torch_that_states_no_version_is_isolated_or_refused() {
-    let (minor, library) = pythons().iter().next().unwrap();
-    let venv = directory("nameless-torch");
-    let base = python::find(Some(library)).unwrap();
-    let home = base.prefix().join("bin");
-    fs::write(venv.join("pyvenv.cfg"), format!("home = {}\n", home.display())).unwrap();
-    let torch = venv.join(format!("lib/python3.{minor}/site-packages/torch"));
-    fs::create_dir_all(&torch).unwrap();
-    fs::write(torch.join("__init__.py"), "").unwrap();
-    fs::write(torch.join("version.py"), "from somewhere import __version__\n").unwrap();
-    let installation = base.with_venv(&venv).unwrap();
-    assert!(!Release::of(&installation).unwrap().can_be_shared());
-
-    let settings = || Pool::builder().python(library).venv(&venv).interpreters(1);
-    let error = settings().torch(TorchPolicy::Shared).build().unwrap_err();
-    assert!(matches!(error, Error::Torch(AdapterError::UnknownRelease { .. })), "{error}");
-    let message = error.to_string();
-    assert!(message.contains("torch/version.py") && message.contains("isolated"), "{message}");
-    settings().torch(TorchPolicy::Auto).build().unwrap();
-}
-
 #[test]
 fn a_virtual_environment_of_another_version_is_refused() {
     let (minor, library) = pythons().iter().next().unwrap();
@@ -130,11 +106,10 @@ fn a_version_names_the_best_python_of_that_version() {
         let exact = version.trim().strip_prefix("Python ").unwrap();
         assert_eq!(python::find(Some(Path::new(exact))).unwrap(), found);
     }
-    for absent in ["3.99", &format!("3.{}.999", pythons().keys().next().unwrap())] {
-        match refusal(Path::new(absent)) {
-            Refusal::NotInstalled(there) => assert!(there.starts_with("3."), "{there}"),
-            other => panic!("{absent}: {other}"),
-        }
+    let absent = format!("3.{}.999", pythons().keys().next().unwrap());
+    match refusal(Path::new(&absent)) {
+        Refusal::NotInstalled(there) => assert!(there.starts_with("3."), "{there}"),
+        other => panic!("{absent}: {other}"),
     }
 }
 
@@ -216,6 +191,28 @@ fn what_is_no_python_is_refused_with_the_reason() {
     fs::write(&script, "#!/bin/sh\necho broken >&2\nexit 1\n").unwrap();
     fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     assert_eq!(refusal(&script), Refusal::DoesNotRun("broken".to_owned()));
+}
+
+#[test]
+fn what_cannot_be_read_is_refused_with_the_system_s_reason() {
+    let place = directory("unreadable");
+    let says = |path: &Path, reason: &str| match refusal(path) {
+        Refusal::Unreadable(said) => assert!(said.contains(reason), "{said}"),
+        other => panic!("{other:?}"),
+    };
+    let endless = place.join("libpython3.12.so.1.0");
+    std::os::unix::fs::symlink("libpython3.12.so.1.0", &endless).unwrap();
+    says(&endless, "Too many levels of symbolic links");
+    let closed = place.join("closed");
+    fs::create_dir_all(closed.join("lib/python3.12")).unwrap();
+    fs::write(closed.join("lib/python3.12/os.py"), "").unwrap();
+    fs::set_permissions(&closed, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    // root may read everything. This thread is somebody else for the system from here on.
+    // SAFETY: it changes whose files this thread may open, and nothing else. It ends with the test.
+    unsafe { libc::setfsuid(65534) };
+    for path in [closed.clone(), closed.join("python3"), closed.join("lib/python3.12")] {
+        says(&path, "Permission denied");
+    }
 }
 
 #[test]

@@ -5,8 +5,7 @@ mod common;
 use common::venv;
 use hydrozoa::package::build::Recipe;
 use hydrozoa::package::{PackageError, build};
-use hydrozoa::torch::AdapterError;
-use hydrozoa::{Error, Pool, TorchPolicy, python};
+use hydrozoa::{Error, Pool};
 use hydrozoa_testkit::alone::alone;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -40,36 +39,5 @@ fn modules_that_cannot_be_packaged_are_named_with_how_they_came_and_what_to_do()
         assert!(text.starts_with("project:made cannot be packaged:\n  "), "{text}");
         assert!(text.contains("project -> unwanted: a --deny rule"), "{text}");
         println!("{text}");
-    });
-}
-
-#[test]
-fn a_libpython_without_a_function_of_python_is_named_with_what_to_do() {
-    alone(PATIENCE, || {
-        let found = python::find(Some(&venv())).unwrap();
-        let place = directory("not-python");
-        fs::create_dir(place.join("lib")).unwrap();
-        let version = format!("python3.{}", found.minor());
-        let standard = found.prefix().join("lib").join(&version);
-        std::os::unix::fs::symlink(standard, place.join("lib").join(&version)).unwrap();
-        let mut library = fs::read(found.library()).unwrap();
-        let name = b"\0PyErr_WarnEx\0";
-        let places: Vec<usize> =
-            (0..library.len()).filter(|&at| library[at..].starts_with(name)).collect();
-        assert!(!places.is_empty());
-        for at in places {
-            library[at + 12] = b'y';
-        }
-        let damaged = place.join("lib").join(found.library().file_name().unwrap());
-        fs::write(&damaged, library).unwrap();
-        let builder = Pool::builder().python(&damaged).venv(venv()).interpreters(1);
-        let error = builder.torch(TorchPolicy::Shared).build().unwrap_err();
-        assert!(matches!(error, Error::Torch(AdapterError::NotPython { .. })), "{error:?}");
-        let expected = format!(
-            "{} does not define PyErr_WarnEx: it is not CPython's shared library, or not a whole one; install Python \
-             again, or name another one",
-            damaged.display()
-        );
-        assert_eq!(error.to_string(), expected);
     });
 }

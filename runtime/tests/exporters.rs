@@ -3,7 +3,7 @@
 
 mod pythons;
 
-use hydrozoa::{Buffer, Error, Object, Session, Tensor};
+use hydrozoa::{Buffer, Error, Object, Session, Tensor, Value};
 use hydrozoa_testkit::alone::{PATIENCE, alone};
 use pythons::pools;
 
@@ -151,6 +151,60 @@ fn a_buffer_that_no_memory_can_be_is_refused_and_let_go_of() {
     });
 }
 
+/// Whether a conversion says that there is no memory for a copy.
+fn has_no_room<T: std::fmt::Debug>(converted: hydrozoa::Result<T>) -> bool {
+    match converted {
+        Err(Error::Convert { reason, .. }) => reason.contains("there is no memory for "),
+        other => panic!("{:?}", other.map(|_| "a copy")),
+    }
+}
+
+#[test]
+fn a_copy_that_no_memory_has_room_for_is_an_error() {
+    alone(PATIENCE, || {
+        each(|session| {
+            let tensors = session.run(DLPACK, "dlpack.py").unwrap();
+            // One byte, 2**45 times, as `numpy.broadcast_to` has it.
+            let offer = "lambda offer: offer((2**40, 32), (0, 0), code=1, bits=8)";
+            let offer = session.eval(offer).unwrap();
+            let offer = offer.call((tensors.getattr("Offer").unwrap(),)).unwrap();
+            let tensor: Tensor = offer.extract().unwrap();
+            assert_eq!(tensor.len(), 1 << 45);
+            assert!(has_no_room(tensor.to_vec::<u8>()));
+            let buffers = session.run(EXPORTER, "exporter.py").unwrap();
+            let offer = "lambda offer: offer((2**45,), itemsize=1, len=2**45, format=b'B')";
+            let offer = session.eval(offer).unwrap();
+            let offer = offer.call((buffers.getattr("offer").unwrap(),)).unwrap();
+            assert!(has_no_room(offer.extract::<Buffer>().unwrap().to_vec::<u8>()));
+        });
+        // Python has them, and a copy exceeds the limit. The pages are zero, and none is touched.
+        for pool in pools(1) {
+            let session = pool.acquire().unwrap();
+            let code = "
+import resource
+large = bytes(3 << 30)
+is_full = False
+def fill():
+    used = int(open('/proc/self/statm').read().split()[0]) * 4096
+    resource.setrlimit(resource.RLIMIT_AS, (used + (1 << 30), resource.RLIM_INFINITY))
+def clear():
+    resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+";
+            let module = session.run(code, "large.py").unwrap();
+            let large = module.getattr("large").unwrap();
+            module.call_method("fill", ()).unwrap();
+            let copies = [
+                has_no_room(large.extract::<Vec<u8>>()),
+                has_no_room(large.extract::<Value>()),
+                has_no_room(large.extract::<Buffer>().unwrap().to_vec::<u8>()),
+                has_no_room(large.extract::<std::path::PathBuf>()),
+            ];
+            module.call_method("clear", ()).unwrap();
+            assert_eq!(copies, [true; 4]);
+        }
+    });
+}
+
 /// `offer(**fields)` makes an object whose `__dlpack__` gives a `DLManagedTensor` as it is told.
 const DLPACK: &str = "
 from ctypes import *
@@ -212,6 +266,7 @@ fn a_tensor_that_no_memory_can_be_is_refused_and_deleted() {
             for (fields, reason) in [
                 ("None, ndim=2", "no shape"),
                 ("ndim=-1", "-1 dimensions"),
+                ("ndim=1025", "1025 dimensions"),
                 ("(-6,)", "negative extent"),
                 ("(-2, -3)", "negative extent"),
                 ("(2**62, 2**62)", "exceeds all memory"),

@@ -255,6 +255,24 @@ fn dates_and_times_of_chrono_are_those_of_datetime() {
         let object = session.object_from(&there).unwrap();
         assert_eq!(object.extract::<DateTime<FixedOffset>>().unwrap().offset(), &east);
         assert_eq!(object.extract::<DateTime<Utc>>().unwrap(), utc);
+        // A subclass may answer anything.
+        let hostile = |days: &str, seconds: &str| {
+            let class = "type('Span', (__import__('datetime').timedelta,), ";
+            format!("{class}dict(days={days}, seconds={seconds}, microseconds=0))()")
+        };
+        for span in [hostile("2**126", "0"), hostile("0", "2**63"), hostile("-2**80", "0")] {
+            let said = eval::<TimeDelta>(session, &span).unwrap_err().to_string();
+            assert!(said.contains("it is out of range"), "{span}: {said}");
+        }
+        for offset in ["2**32 + 3600", "2**70"] {
+            let time = format!(
+                "type('Time', (__import__('datetime').datetime,), dict(utcoffset=lambda _: {}))\
+                 (2000, 1, 1, tzinfo=__import__('datetime').timezone.utc)",
+                hostile("0", offset)
+            );
+            let said = eval::<DateTime<Utc>>(session, &time).unwrap_err().to_string();
+            assert!(said.contains("it is out of range"), "{offset}: {said}");
+        }
         // What would lose a part is refused.
         assert!(object.extract::<NaiveDateTime>().unwrap_err().to_string().contains("time zone"));
         let local = session.object_from(&local).unwrap();

@@ -1,11 +1,16 @@
-//! Host functions with signatures, as Python code sees them.
+//! Functions of the host that Python code calls: with signatures, and by their addresses.
 
 mod pythons;
 
-use hydrozoa::{Error, Function, Object, Session};
+use hydrozoa::{Error, Function, Object, Result, Session};
+use hydrozoa_testkit::alone::{PATIENCE, alone};
+use hydrozoa_testkit::libraries::Workshop;
 use pythons::pools;
-use std::sync::Arc;
+use std::ffi::c_int;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::{thread, time};
 
 fn each(test: impl Fn(&Session)) {
     for pool in pools(1) {
@@ -14,7 +19,7 @@ fn each(test: impl Fn(&Session)) {
 }
 
 /// A host function that returns its arguments as a tuple.
-fn echo<'s>(session: &'s Session, signature: &str) -> hydrozoa::Result<Object<'s>> {
+fn echo<'s>(session: &'s Session, signature: &str) -> Result<Object<'s>> {
     let function = Function::new("f", |session, arguments| {
         let items: Vec<Object<'_>> = arguments.iter().collect();
         session.import("builtins")?.call_method("tuple", (items,))
@@ -223,5 +228,155 @@ def fail(holder):
         session.interpreter().drain();
         assert_eq!(drops.load(Ordering::SeqCst), 1);
         assert_eq!(session.eval("1 + 1").unwrap().extract::<i64>().unwrap(), 2);
+    });
+}
+
+/// The session that [`visit`] uses.
+static VISITED: Mutex<Option<Arc<Session>>> = Mutex::new(None);
+
+/// Uses a session in each way that finds out for itself who holds the GIL. Calls `again(levels - 1)` of Python. Returns the
+/// levels, or -1.
+extern "C" fn visit(levels: c_int) -> c_int {
+    let session = VISITED.lock().unwrap().clone().unwrap();
+    let visited = catch_unwind(AssertUnwindSafe(|| -> Result<c_int> {
+        let list = session.eval("list(range(1000))")?;
+        let copies: Vec<Object<'_>> = (0..100).map(|_| list.clone()).collect();
+        let sum: i64 = session.import("builtins")?.call_method("sum", (&list,))?.extract()?;
+        assert_eq!(sum, 499_500);
+        assert!(list.get_item(5000).is_err());
+        let text = session.object_from(&"text")?;
+        assert_eq!((text.extract::<String>()?, text.len()?), ("text".into(), 4));
+        assert_eq!(list.iter()?.count(), 1000);
+        session.with_gil(|| drop(copies));
+        session.without_gil(|| drop(list));
+        match levels {
+            0 => Ok(0),
+            _ => Ok(session
+                .import("__main__")?
+                .call_method("again", (levels - 1,))?
+                .extract::<c_int>()?
+                + 1),
+        }
+    }));
+    match visited {
+        Ok(Ok(levels)) => levels,
+        failed => {
+            eprintln!("{failed:?}");
+            -1
+        }
+    }
+}
+
+/// `again` calls the host by an address: without the GIL, with it, and from a callback of Python's in between.
+const BY_ADDRESS: &str = "
+import __main__, ctypes, threading, time
+letting_go = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int)(ADDRESS)
+holding = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_int)(ADDRESS)
+back = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int)(lambda levels: holding(levels))
+ways = [letting_go, holding, back, lambda levels: host(levels)]
+def again(levels):
+    return ways[levels % len(ways)](levels)
+__main__.again = again
+def run():
+    over = []
+    def disturb():
+        while not over: [object() for _ in range(100)]
+    threads = [threading.Thread(target=disturb, daemon=False) for _ in range(2)]
+    for thread in threads: thread.start()
+    try:
+        for way in ways:
+            for levels in 0, 1, 5:
+                assert way(levels) == levels, (way, levels)
+    finally:
+        over.append(True)
+        for thread in threads: thread.join()
+def elsewhere():
+    seen = []
+    def own():
+        run()
+        seen.append(True)
+    thread = threading.Thread(target=own, daemon=False)
+    thread.start()
+    thread.join()
+    assert seen
+";
+
+#[test]
+fn a_function_that_is_called_by_its_address_uses_the_session_with_the_gil_and_without() {
+    alone(PATIENCE, || {
+        for pool in pools(2) {
+            let session = Arc::new(pool.acquire_on(0).unwrap());
+            *VISITED.lock().unwrap() = Some(session.clone());
+            let code = BY_ADDRESS.replace("ADDRESS", &(visit as *const () as usize).to_string());
+            let names = session.run(&code, "by_address.py").unwrap();
+            let host = session.function("host", |session, arguments| {
+                session.object_from(&visit(arguments.extract(0)?))
+            });
+            names.setattr("host", host.unwrap()).unwrap();
+            let [run, elsewhere] = ["run", "elsewhere"].map(|name| names.getattr(name).unwrap());
+            run.call(()).unwrap();
+            session.with_gil(|| run.call(())).unwrap();
+            elsewhere.call(()).unwrap();
+            // From the code of another interpreter, and on other threads.
+            let other = pool.acquire_on(1).unwrap();
+            other.with_gil(|| run.call(())).unwrap();
+            thread::scope(|scope| {
+                let threads = [(); 3].map(|()| scope.spawn(|| run.call(()).map(drop)));
+                threads.into_iter().for_each(|thread| thread.join().unwrap().unwrap());
+            });
+            // Calls that are watched.
+            let _handle = session.interrupt_handle();
+            session.with_deadline(time::Duration::from_secs(100), || run.call(())).unwrap();
+            // The other interpreter's code calls.
+            let code = format!(
+                "import ctypes\nletting_go = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int)({})\n\
+                 for levels in 0, 1, 5: assert letting_go(levels) == levels",
+                visit as *const () as usize
+            );
+            other.run(&code, "other.py").unwrap();
+            *VISITED.lock().unwrap() = None;
+        }
+    });
+}
+
+/// A library with a thread that Python does not know. It takes the GIL by Python's own function, and calls.
+const FOREIGN: &str = "
+#include <pthread.h>
+extern int PyGILState_Ensure(void);
+extern void PyGILState_Release(int);
+static void *run(void *call) {
+    int state = PyGILState_Ensure();
+    int levels = ((int (*)(int))call)(1);
+    PyGILState_Release(state);
+    return (void *)(long)levels;
+}
+int on_a_thread(void *call) {
+    pthread_t thread;
+    void *levels;
+    if (pthread_create(&thread, 0, run, call) != 0) return -1;
+    pthread_join(thread, &levels);
+    return (int)(long)levels;
+}
+";
+
+#[test]
+fn a_thread_that_took_the_gil_by_itself_uses_the_session() {
+    alone(PATIENCE, || {
+        let shop = Workshop::new("foreign");
+        let library = shop.build("libforeign.so", FOREIGN, &[]);
+        for pool in pools(1) {
+            let session = Arc::new(pool.acquire().unwrap());
+            *VISITED.lock().unwrap() = Some(session.clone());
+            let address = visit as *const () as usize;
+            let code = format!(
+                "import __main__, ctypes\n\
+                 on_a_thread = ctypes.CDLL({library:?}).on_a_thread\n\
+                 on_a_thread.argtypes = [ctypes.c_void_p]\n\
+                 __main__.again = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int)({address})\n\
+                 for _ in range(20): assert on_a_thread({address}) == 1"
+            );
+            session.run(&code, "foreign.py").unwrap();
+            *VISITED.lock().unwrap() = None;
+        }
     });
 }

@@ -183,7 +183,6 @@ fn what_is_bound_to_the_process_exists_once_for_all_interpreters() {
                 ("libmkl_rt", ".so.3"),
                 ("libomp-", ".so.5"),
                 ("libcudart-", ".so.12"),
-                ("libsqlite3-", ".so.0"),
                 ("libmpi_", ".so.12"),
                 ("libjvm.so.", ""),
             ] {

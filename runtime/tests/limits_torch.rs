@@ -4,7 +4,7 @@ mod common;
 
 use common::venv;
 use hydrozoa::memory::Usage;
-use hydrozoa::{Pool, TorchPolicy, limits};
+use hydrozoa::{Pool, limits};
 
 #[derive(Debug)]
 struct Taken {
@@ -32,8 +32,8 @@ fn take_all_keys() {
 fn one_more_interpreter_takes_what_is_documented() {
     const MORE: u64 = 3;
     let start = |interpreters: u64| {
-        let builder = Pool::builder().venv(venv()).torch(TorchPolicy::Isolated);
-        let pool = builder.interpreters(interpreters as usize).build().unwrap();
+        let builder = Pool::builder().venv(venv()).interpreters(interpreters as usize);
+        let pool = builder.build().unwrap();
         for interpreter in pool.interpreters() {
             let work = "import torch, torchvision; assert torch.ones(3).sum() == 3";
             interpreter.session().run(work, "import.py").unwrap();

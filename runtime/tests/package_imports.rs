@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{policy, venv};
+use common::venv;
 use hydrozoa::package::Archive;
 use hydrozoa::package::build::{Profile, Recipe, Verdict};
 use hydrozoa::{Builder, Error, ImportProfile, Imports, Pool, Tensor};
@@ -45,7 +45,7 @@ print('.data/hydrozoa/imports' in importer.zip_reader.get_all_records())
 ";
 
 fn builder() -> Builder {
-    Pool::builder().venv(venv()).torch(policy()).interpreters(1)
+    Pool::builder().venv(venv()).interpreters(1)
 }
 
 fn recipe(folder: &Path, function: &str, profile: Profile) -> Recipe {

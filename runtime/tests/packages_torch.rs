@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{alone, exported, floats, policy, venv};
+use common::{alone, exported, floats, venv};
 use hydrozoa::memory::Usage;
 use hydrozoa::movable::{SharedMemory, shared_memory};
 use hydrozoa::package::{Archive, Weights};
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 fn pool() -> &'static Pool {
     static POOL: OnceLock<Pool> = OnceLock::new();
     POOL.get_or_init(|| {
-        let pool = Pool::builder().venv(venv()).interpreters(2).torch(policy()).build().unwrap();
+        let pool = Pool::builder().venv(venv()).interpreters(2).build().unwrap();
         for interpreter in pool.interpreters() {
             let session = interpreter.session();
             let torch = session.import("torch").unwrap();

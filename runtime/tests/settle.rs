@@ -9,6 +9,7 @@ use pythons::{builders, pools};
 use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -174,6 +175,31 @@ fn the_end_of_a_settled_interpreter_does_not_wait_for_each_page() {
             let (waits, pages) = (pages_waited_for() - before, settled.written as i64 >> 12);
             println!("{waits} waits for {pages} pages, {:?}", since.elapsed());
             assert!(waits * 8 < pages, "{waits} waits for {pages} pages");
+        }
+    });
+}
+
+#[test]
+fn values_of_the_host_in_cycles_are_dropped_at_the_end_of_a_settled_interpreter() {
+    alone(PATIENCE, || {
+        for pool in pools(1) {
+            let value = Arc::new(());
+            let session = pool.acquire().unwrap();
+            let code = "class Node: pass\nnode = Node()\nnode.own = node";
+            let (module, held) = (session.run(code, "node.py").unwrap(), value.clone());
+            let function = session.function("hold", move |session, _| {
+                let _ = &held;
+                session.none()
+            });
+            module.getattr("node").unwrap().setattr("value", function.unwrap()).unwrap();
+            settle(session.interpreter());
+            module.setattr("node", 0).unwrap();
+            session.eval("__import__('gc').collect()").unwrap();
+            assert_eq!(Arc::strong_count(&value), 2, "a frozen cycle was looked at");
+            drop(module);
+            drop(session);
+            drop(pool);
+            assert_eq!(Arc::strong_count(&value), 1);
         }
     });
 }

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{policy, venv};
+use common::venv;
 use hydrozoa::memory::Usage;
 use hydrozoa::{Object, Pool, Session};
 use hydrozoa_testkit::alone::alone;
@@ -63,7 +63,7 @@ fn a_settled_interpreter_with_torch_computes_the_same_bits_in_a_fraction_of_the_
             std::env::var("HYDROZOA_TEST_CALLS").map_or(100, |text| text.parse().unwrap());
         let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("settle");
         fs::create_dir_all(&directory).unwrap();
-        let builder = Pool::builder().venv(venv()).torch(policy()).settle_in(&directory);
+        let builder = Pool::builder().venv(venv()).settle_in(&directory);
         let pool = builder.interpreters(1).build().unwrap();
         let warm = |index| {
             let session = pool.acquire_on(index).unwrap();
@@ -88,7 +88,7 @@ fn a_settled_interpreter_with_torch_computes_the_same_bits_in_a_fraction_of_the_
         let unsettled = private();
         let settled = pool.interpreters()[1].settle(&directory).unwrap();
         let after = private();
-        println!("{:?}: {settled:?}", policy());
+        println!("{settled:?}");
         let left = |now: i64| mib(further - (unsettled - now));
         println!("further: {:.1} MiB, settled {:.1}", mib(further), left(after));
         let begin = Instant::now();

@@ -1,5 +1,6 @@
 //! Signals are the application's: its handlers, its Ctrl-C, and which of its threads take a signal.
 
+mod handlers;
 mod pythons;
 
 use hydrozoa::{Error, Pool, Session};

@@ -6,7 +6,7 @@ use hydrozoa::{Builder, Pool, Session};
 use hydrozoa_testkit::alone::{PATIENCE, alone};
 use pythons::builders;
 use std::io::{self, Cursor, Write};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::time::Duration;
 
 /// What was written, and how often it was flushed.
@@ -196,5 +196,38 @@ fn a_forked_child_does_not_wait_for_a_thread_that_was_writing() {
             let module = session.run(code, "forks.py").unwrap();
             assert!(module.getattr("agreed").unwrap().truth().unwrap());
         });
+    });
+}
+
+#[test]
+fn what_makes_the_writers_of_a_pool_cannot_change_the_pool_and_hears_so() {
+    alone(PATIENCE, || {
+        for builder in builders(2) {
+            let own = Arc::new(OnceLock::<Pool>::new());
+            let (heard, pool) = (Arc::new(Mutex::new(Vec::new())), own.clone());
+            let told = heard.clone();
+            let builder = builder.stdout(move |_| {
+                if let Some(pool) = pool.get() {
+                    let session = pool.acquire().unwrap();
+                    session.eval("1").unwrap();
+                    let changes = [
+                        pool.resize(1),
+                        pool.replace(0).map(drop),
+                        pool.register_module("late", ""),
+                    ];
+                    let errors = changes.map(|change| change.unwrap_err().to_string());
+                    told.lock().unwrap().extend(errors);
+                }
+                Box::new(io::sink())
+            });
+            own.set(builder.build().unwrap()).unwrap();
+            let pool = own.get().unwrap();
+            pool.resize(3).unwrap();
+            drop(pool.replace(0).unwrap());
+            let heard = heard.lock().unwrap();
+            assert_eq!(heard.len(), 6, "{heard:?}");
+            assert!(heard.iter().all(|text| text.contains("is being changed")), "{heard:?}");
+            assert_eq!(pool.interpreters().len(), 3);
+        }
     });
 }

@@ -7,7 +7,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use hydrozoa::loader::{self, Class};
-use hydrozoa::{Error, LibraryRules, Survey, Surveyed, TorchPolicy, python, survey};
+use hydrozoa::{Error, LibraryRules, Survey, Surveyed, python, survey};
 use hydrozoa_testkit::libraries::Workshop;
 use pythons::{pools, pythons};
 
@@ -40,7 +40,7 @@ fn environment(shop: &Workshop) -> PathBuf {
 fn survey_of(places: &[PathBuf], rules: &LibraryRules) -> Vec<Survey> {
     let survey = |library: &PathBuf| {
         let python = python::find(Some(library)).unwrap();
-        survey(places, &python, TorchPolicy::Isolated, rules).unwrap()
+        survey(places, &python, rules).unwrap()
     };
     pythons().values().map(survey).collect()
 }
@@ -161,7 +161,7 @@ fn an_empty_directory_has_no_libraries_and_one_that_is_missing_is_an_error() {
     let library = pythons().values().next().unwrap();
     let python = python::find(Some(library)).unwrap();
     let places = [missing.clone()];
-    let error = survey(&places, &python, TorchPolicy::Isolated, &LibraryRules::new()).unwrap_err();
+    let error = survey(&places, &python, &LibraryRules::new()).unwrap_err();
     assert!(matches!(error, Error::Io { ref path, .. } if *path == missing), "{error}");
 }
 

@@ -1,21 +1,18 @@
-//! `tch::Tensor` across the boundary, in its own memory, under both policies. The tests need the cargo
-//! feature `tch` and the virtual environment with torch.
+//! `tch::Tensor` across the boundary, in its own memory. The tests need the cargo feature `tch` and the virtual
+//! environment with torch.
 
 mod common;
 
-use hydrozoa::{Error, Pool, Session, Tensor, TorchPolicy};
+use hydrozoa::{Error, Pool, Session, Tensor};
 use std::thread;
 use tch::{Kind, kind};
 
 fn each(test: impl Fn(&Session)) {
-    for policy in [TorchPolicy::Shared, TorchPolicy::Isolated] {
-        let pool =
-            Pool::builder().interpreters(2).venv(common::venv()).torch(policy).build().unwrap();
-        for index in 0..2 {
-            let session = pool.acquire_on(index).unwrap();
-            session.import("torch").unwrap();
-            test(&session);
-        }
+    let pool = Pool::builder().interpreters(2).venv(common::venv()).build().unwrap();
+    for index in 0..2 {
+        let session = pool.acquire_on(index).unwrap();
+        session.import("torch").unwrap();
+        test(&session);
     }
 }
 

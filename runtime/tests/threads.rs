@@ -5,9 +5,11 @@ mod pythons;
 
 use ending::{assert_ends, ends};
 use hydrozoa::movable::shared_memory;
-use hydrozoa::{Interpreter, Movable, Object, Pool};
+use hydrozoa::{Error, Interpreter, Movable, Object, Pool, Tensor, ToPython};
 use hydrozoa_testkit::alone::alone;
+use hydrozoa_testkit::process::in_child;
 use pythons::pools;
+use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier, Mutex, mpsc};
@@ -413,6 +415,31 @@ def begin(lent):
 }
 
 #[test]
+fn what_needs_no_torch_is_moved_while_a_thread_imports_torch() {
+    alone(PATIENCE, || {
+        for pool in pools(2) {
+            let session = pool.acquire_on(0).unwrap();
+            // As other threads see these modules before their import has come to its end.
+            let code = "
+import sys, types
+for name in 'numpy', 'torch', 'torch.jit', 'torch.storage':
+    sys.modules[name] = types.ModuleType(name)
+torch = sys.modules['torch']
+torch.storage = sys.modules['torch.storage']
+torch.UntypedStorage = torch.storage.TypedStorage = type('Storage', (), {})
+";
+            session.run(code, "part.py").unwrap();
+            let object = session.eval("[1, {'two': b'three'}]").unwrap();
+            let movable = session.create_movable(&object).unwrap();
+            let other = pool.acquire_on(1).unwrap();
+            assert_eq!(movable.to_object(&other).unwrap().repr().unwrap(), object.repr().unwrap());
+            let tensor = Tensor::from_vec(vec![1_u8, 2], &[2]).unwrap().to_python(&session);
+            tensor.unwrap().getattr("__dlpack__").unwrap();
+        }
+    });
+}
+
+#[test]
 fn movables_that_need_each_other_on_two_threads_are_refused() {
     alone(PATIENCE, || {
         for pool in pools(2) {
@@ -474,5 +501,99 @@ class Needing:
             // The functions keep the movables, and those keep the pool.
             movables.lock().unwrap().clear();
         }
+    });
+}
+
+#[test]
+fn the_destructor_of_a_thread_local_may_call_with_a_deadline() {
+    struct AtEnd(Pool, mpsc::Sender<Result<i64, String>>);
+    impl Drop for AtEnd {
+        fn drop(&mut self) {
+            let session = self.0.acquire().unwrap();
+            let call = || session.eval("1 + 1")?.extract::<i64>();
+            let limit = Duration::from_secs(50);
+            let sum = session.with_deadline(limit, || session.with_deadline(limit, call));
+            self.1.send(sum.map_err(|error| error.to_string())).unwrap();
+            let code = "while True: pass";
+            let stopped =
+                session.with_deadline(Duration::from_millis(20), || session.run(code, "l"));
+            self.1.send(stopped.map(|_| 0).map_err(|error| error.to_string())).unwrap();
+            let waited = self.0.acquire_timeout(Duration::from_millis(1));
+            self.1.send(waited.map(|_| 0).map_err(|error| error.to_string())).unwrap();
+        }
+    }
+    thread_local! {
+        static AT_END: RefCell<Option<AtEnd>> = const { RefCell::new(None) };
+    }
+    alone(PATIENCE, || {
+        for pool in pools(1) {
+            let (tell, told) = mpsc::channel();
+            let ending = pool.clone();
+            thread::spawn(move || {
+                // The destructors of what is used first run last.
+                AT_END.set(Some(AtEnd(ending.clone(), tell)));
+                let session = ending.acquire().unwrap();
+                session
+                    .with_deadline(Duration::from_secs(50), || session.eval("1").map(drop))
+                    .unwrap();
+            })
+            .join()
+            .unwrap();
+            let told: Vec<_> = told.iter().collect();
+            assert_eq!(told[0], Ok(2));
+            assert!(told[1].as_ref().is_err_and(|text| text.contains("deadline")), "{told:?}");
+            assert!(told[2].as_ref().is_err_and(|text| text.contains("session")), "{told:?}");
+        }
+    });
+}
+
+/// Has the children of this process be the first of a new namespace each.
+fn number_children_from_one() {
+    // SAFETY: neither call changes this process. A user who is not root needs a namespace of users too.
+    let refused = unsafe {
+        libc::unshare(libc::CLONE_NEWPID) != 0
+            && libc::unshare(libc::CLONE_NEWUSER | libc::CLONE_NEWPID) != 0
+    };
+    assert!(!refused, "this test needs namespaces of processes (unshare -Up true)");
+}
+
+#[test]
+fn a_forked_child_that_is_process_1_like_its_parent_is_another_process() {
+    alone(PATIENCE, || {
+        let told = in_child(50, || {
+            number_children_from_one();
+            let first = in_child(45, || {
+                assert_eq!(std::process::id(), 1);
+                let pool = pools(1).next().unwrap();
+                let session = pool.acquire().unwrap();
+                let late = || {
+                    let limit = Duration::from_millis(50);
+                    let waited =
+                        session.with_deadline(limit, || session.run("while True: pass", "w"));
+                    assert!(matches!(waited, Err(Error::Deadline { .. })), "{waited:?}");
+                };
+                late();
+                // Its thread has a state in the interpreter when the child begins.
+                let other = pool.clone();
+                let visited = thread::spawn(move || other.acquire().unwrap().eval("1").map(drop));
+                visited.join().unwrap().unwrap();
+                let kept = pool.interpreters()[0].clone();
+                number_children_from_one();
+                let second = in_child(40, || {
+                    assert_eq!(std::process::id(), 1);
+                    late();
+                    (0..10).for_each(|_| kept.drain());
+                    assert!(matches!(kept.settle("/tmp"), Err(Error::Settle { .. })));
+                    "right".into()
+                });
+                late();
+                format!("{second:?}")
+            });
+            format!("{first:?}")
+        });
+        assert_eq!(
+            told,
+            Ok(format!("{:?}", Ok::<_, String>(format!("{:?}", Ok::<_, String>("right")))))
+        );
     });
 }

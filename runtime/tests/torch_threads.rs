@@ -2,13 +2,9 @@
 
 mod common;
 
-use common::{policy, venv};
-use hydrozoa::{Object, Pool, Result, Session, TorchPolicy};
+use common::venv;
+use hydrozoa::{Object, Pool, Result, Session};
 use hydrozoa_testkit::alone::{PATIENCE, alone};
-
-fn pool(policy: TorchPolicy) -> Pool {
-    Pool::builder().interpreters(3).venv(venv()).torch(policy).build().unwrap()
-}
 
 /// A module that reads torch's state, sets it, and calls a host function in between. The state is whether
 /// gradients are recorded, the default device, the number of function modes, and whether inference mode
@@ -76,8 +72,7 @@ fn nest(pool: &Pool, steps: &'static [Step]) -> Result<()> {
     Ok(())
 }
 
-fn nests(policy: TorchPolicy) {
-    let pool = pool(policy);
+fn nests(pool: &Pool) {
     pool.register_module("states", STATE).unwrap();
     let nests: [&'static [Step]; 7] = [
         // An interpreter that is entered again from another one has its own state, not the other's.
@@ -97,10 +92,10 @@ fn nests(policy: TorchPolicy) {
         &[(2, "under_nothing"), (0, "thread under_no_grad"), (1, "under_nothing")],
     ];
     for steps in nests {
-        nest(&pool, steps).unwrap_or_else(|error| panic!("{steps:?}: {error}"));
-        nest(&pool, &[(0, "under_nothing")]).unwrap();
+        nest(pool, steps).unwrap_or_else(|error| panic!("{steps:?}: {error}"));
+        nest(pool, &[(0, "under_nothing")]).unwrap();
     }
-    seen_from_inside(&pool);
+    seen_from_inside(pool);
 }
 
 /// A state that is set in an interpreter holds when the interpreter is entered again: from another one, or
@@ -141,13 +136,10 @@ fn seen_from_inside(pool: &Pool) {
 }
 
 #[test]
-fn an_interpreter_entered_from_another_has_its_own_torch_state_shared() {
-    alone(PATIENCE, || nests(TorchPolicy::Shared));
-}
-
-#[test]
-fn an_interpreter_entered_from_another_has_its_own_torch_state_isolated() {
-    alone(PATIENCE, || nests(TorchPolicy::Isolated));
+fn an_interpreter_entered_from_another_has_its_own_torch_state() {
+    alone(PATIENCE, || {
+        nests(&Pool::builder().interpreters(3).venv(venv()).build().unwrap());
+    });
 }
 
 #[test]
@@ -164,7 +156,7 @@ fn handlers_of_signals_stay_when_torch_is_imported() {
             })
         };
         let before: Vec<usize> = handlers().collect();
-        let pool = Pool::builder().venv(venv()).torch(policy()).interpreters(1).build().unwrap();
+        let pool = Pool::builder().venv(venv()).interpreters(1).build().unwrap();
         let imports = "import torch, torch.utils.data, torch.multiprocessing, asyncio, signal";
         pool.acquire().unwrap().run(imports, "imports").unwrap();
         assert!(handlers().eq(before.iter().copied()), "an import has changed them");

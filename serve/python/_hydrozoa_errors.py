@@ -1,6 +1,27 @@
 """Errors of models."""
 
 import operator
+import traceback
+
+
+def shown(text):
+    """A text as one that has UTF-8: lone surrogates are written as `\\udc80`."""
+    return str.encode(text, "utf-8", "backslashreplace").decode()
+
+
+def words_of(error):
+    """An exception's type and text. The code that makes the text may fail, too."""
+    try:
+        text = str(error)
+    except Exception:
+        # The words of Lib/traceback.py.
+        text = "<exception str() failed>"
+    return shown(f"{type(error).__name__}: {text}")
+
+
+def traceback_of(error):
+    """An exception's traceback."""
+    return shown("".join(traceback.format_exception(type(error), error, error.__traceback__)))
 
 
 class TritonModelException(Exception):

@@ -4,8 +4,8 @@ import contextlib
 import itertools
 import re
 import sys
-import traceback
 
+from _hydrozoa_errors import traceback_of, words_of
 from _hydrozoa_memory import Shortage
 
 # numpy's and torch's names of elements, and the protocol's.
@@ -30,9 +30,6 @@ _PLACE = re.compile(r".*__(\d+)", re.DOTALL)
 
 # What no argument has been given for.
 _MISSING = object()
-
-# The level of an error in the server's log.
-_ERROR = 2
 
 
 class Instance:
@@ -76,7 +73,7 @@ class Instance:
                         raise ValueError(f"the output {name} is {shape}, and the configuration has {dims}")
         except Exception as error:
             self._log(error)
-            return f"{type(error).__name__}: {error}"
+            return words_of(error)
         return None
 
     def execute(self, received, _limited):
@@ -91,9 +88,7 @@ class Instance:
         except Exception as error:
             self._shortage.note(error)
             self._log(error)
-            return (
-                f"Failed to process the request(s) for model '{self._model}', message: {type(error).__name__}: {error}"
-            )
+            return f"Failed to process the request(s) for model '{self._model}', message: {words_of(error)}"
 
     def is_exhausted(self):
         """Whether a want of memory stays, behind a MemoryError."""
@@ -104,7 +99,7 @@ class Instance:
         self.__dict__.clear()
 
     def _log(self, error):
-        self._host.log(_ERROR, f"{self._model}: " + "".join(traceback.format_exception(error)))
+        self._host.failed(words_of(error), traceback_of(error))
 
     @contextlib.contextmanager
     def _calling(self):

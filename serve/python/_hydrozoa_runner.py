@@ -6,9 +6,9 @@ import json
 import sys
 import threading
 import time
-import traceback
 
 import triton_python_backend_utils as utils
+from _hydrozoa_errors import traceback_of, words_of
 from _hydrozoa_memory import Shortage
 
 _instance = None
@@ -86,8 +86,7 @@ def is_ready():
             raise utils.TritonModelException(f"Expected a bool from is_ready, found type '{type(answer)}'.")
         return answer
     except Exception as error:
-        message = f"is_ready of model '{_name}' failed, message: {type(error).__name__}: {error}"
-        utils.Logger.log_error(message + "\n" + "".join(traceback.format_exception(type(error), error, error.__traceback__)))
+        utils._server.failed(f"is_ready of model '{_name}' failed, message: {words_of(error)}", traceback_of(error))
         return False
 
 
@@ -141,8 +140,8 @@ def _answers(requests, returned):
 
 def _failed(error):
     _shortage.note(error)
-    message = f"Failed to process the request(s) for model '{_name}', message: {type(error).__name__}: {error}"
-    utils.Logger.log_error(message + "\n" + "".join(traceback.format_exception(type(error), error, error.__traceback__)))
+    message = f"Failed to process the request(s) for model '{_name}', message: {words_of(error)}"
+    utils._server.failed(message, traceback_of(error))
     return message
 
 

@@ -16,7 +16,7 @@ from _hydrozoa_config import (
     get_output_config_by_name,
     using_decoupled_model_transaction_policy,
 )
-from _hydrozoa_errors import TritonError, TritonModelException, check_kind
+from _hydrozoa_errors import TritonError, TritonModelException, check_kind, shown
 from _hydrozoa_metrics import Metric, MetricFamily
 from _hydrozoa_tensors import (
     Tensor,
@@ -314,7 +314,7 @@ class InferenceResponse:
     def _sent(self, wanted):
         """What the server takes: an error's code and message, parameters, outputs."""
         if self._error is not None:
-            return (self._error._code, self._error._message), self._parameters, []
+            return (self._error._code, shown(self._error._message)), self._parameters, []
         outputs = [tensor._sent() for tensor in self._outputs if not wanted or tensor._name in wanted]
         return None, self._parameters, outputs
 
@@ -360,7 +360,7 @@ class Logger:
     def log(message, level=LogLevel.INFO):
         check_kind(message, str, "message")
         check_kind(level, LogLevel, "level")
-        _server.log(level.value, message)
+        _server.log(level.value, shown(message))
 
     @staticmethod
     def log_info(message):

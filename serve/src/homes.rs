@@ -1,7 +1,12 @@
 //! Where models lie: folders of repositories, and packages that are files of their own.
 
+use crate::config::{CONFIG_FILE, PACKAGE_FILE};
 use crate::load::LoadError;
-use std::collections::BTreeMap;
+use crate::words::{escaped, misleads};
+use parking_lot::Mutex;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
@@ -10,7 +15,12 @@ use std::{fs, io};
 pub(crate) struct Homes {
     repositories: Vec<PathBuf>,
     packages: BTreeMap<String, PackageFile>,
+    /// Folders that the log has named because they name no model.
+    refused: Mutex<BTreeSet<OsString>>,
 }
+
+/// Such folders that the log names.
+const REFUSED: usize = 100;
 
 /// A package that is a model by itself.
 #[derive(Clone, Debug)]
@@ -30,9 +40,27 @@ pub(crate) enum Home {
     Package(PackageFile),
 }
 
-/// A name is one folder or file, and never a way out of the repository.
+/// A name is one folder or file, never a way out of the repository, and looks like nothing else.
 pub(crate) fn is_name(name: &str) -> bool {
-    Path::new(name).file_name().is_some_and(|file| file == name) && !name.starts_with('.')
+    let is_one = Path::new(name).file_name().is_some_and(|file| file == name);
+    is_one && !name.starts_with('.') && !name.contains(misleads)
+}
+
+/// # Errors
+///
+/// [`LoadError::Name`] if it looks like something else.
+pub(crate) fn checked(name: &str) -> Result<(), LoadError> {
+    match name.contains(misleads) {
+        true => Err(LoadError::Name { model: name.to_owned() }),
+        false => Ok(()),
+    }
+}
+
+/// Whether a folder is that of one model, and no repository of models: it has a configuration, or versions with a model.
+pub fn is_model_folder(directory: &Path) -> bool {
+    let has_version =
+        || versions(directory, &["model.py", PACKAGE_FILE]).is_ok_and(|found| !found.is_empty());
+    directory.join(CONFIG_FILE).is_file() || has_version()
 }
 
 impl Homes {
@@ -59,16 +87,34 @@ impl Homes {
         let mut names: Vec<_> = self.packages.keys().cloned().collect();
         for repository in &self.repositories {
             let entries = fs::read_dir(repository).into_iter().flatten().flatten();
-            names.extend(
-                entries
-                    .filter(|entry| entry.path().is_dir())
-                    .filter_map(|entry| entry.file_name().into_string().ok())
-                    .filter(|name| !name.starts_with('.')),
-            );
+            for entry in entries.filter(|entry| entry.path().is_dir()) {
+                match entry.file_name().into_string() {
+                    Ok(name) if name.starts_with('.') => {}
+                    Ok(name) if is_name(&name) => names.push(name),
+                    Ok(name) => self.refuse(repository, name.into()),
+                    Err(name) => self.refuse(repository, name),
+                }
+            }
         }
         names.sort();
         names.dedup();
         names
+    }
+
+    /// Says once of a folder that it is no model.
+    fn refuse(&self, repository: &Path, name: OsString) {
+        let mut refused = self.refused.lock();
+        if refused.len() < REFUSED && refused.insert(name.clone()) {
+            // Bytes that are no UTF-8 are written as `\xff`.
+            let bytes = name.as_encoded_bytes();
+            let name = str::from_utf8(bytes)
+                .map_or_else(|_| Cow::Owned(bytes.escape_ascii().to_string()), escaped);
+            tracing::warn!(
+                "the folder `{name}` of {} is no model: a name is UTF-8 without control characters and without characters that hide \
+                 others or change their order; give it another name",
+                repository.display()
+            );
+        }
     }
 
     /// Where a model lies. A repository that was added before others goes before them.

@@ -189,7 +189,7 @@ impl Instance {
         }
         let pool = self.pool.lock().take();
         if let Some(Err(error)) = pool.map(|pool| pool.close(CLOSE)) {
-            tracing::info!(model = self.model, "its interpreter ends later: {error}");
+            tracing::debug!(model = self.model, "its interpreter ends later: {error}");
         }
     }
 }

@@ -78,7 +78,8 @@ impl Interpreters {
 impl Drop for Interpreters {
     fn drop(&mut self) {
         if let Some(Err(error)) = self.pool.take().map(|pool| pool.close(CLOSE)) {
-            tracing::info!(model = self.model, "its interpreters end later: {error}");
+            // Former instances that are stuck, and threads that the model has left.
+            tracing::debug!(model = self.model, "its interpreters end later: {error}");
         }
     }
 }

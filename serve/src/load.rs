@@ -1,6 +1,7 @@
 //! Why a model cannot be loaded.
 
 use crate::config::ConfigError;
+use crate::words::escaped;
 use hydrozoa::Error;
 use std::io;
 use std::path::PathBuf;
@@ -17,6 +18,22 @@ pub enum LoadError {
         model: String,
         /// Where it was looked for.
         searched: String,
+    },
+    /// A text that is no name of a model. Messages, logs and the page would show something else than it is.
+    #[error(
+        "`{}` is no name of a model: it has control characters, or characters that hide others or change their order; give the model \
+         another name",
+        escaped(model)
+    )]
+    Name {
+        /// The text.
+        model: String,
+    },
+    /// The server ends, and loads nothing more.
+    #[error("model `{model}` is not loaded: the server ends")]
+    Ends {
+        /// The model.
+        model: String,
     },
     /// The model's folder cannot be read.
     #[error("model `{model}`: reading {}: {source}", path.display())]
@@ -46,6 +63,17 @@ pub enum LoadError {
         /// What is wrong.
         source: ConfigError,
     },
+    /// Nothing says what the model takes and gives, so no request fits it.
+    #[error(
+        "model `{model}`: nothing says which inputs and outputs it has: write `input` and `output` in {}, or give its class a static method \
+         auto_complete_config that adds them", path.display()
+    )]
+    NoTensors {
+        /// The model.
+        model: String,
+        /// The file that is not there.
+        path: PathBuf,
+    },
     /// The interpreters did not start, the model raised an exception, or a package is damaged.
     #[error("model `{model}`, version {version}: {source}")]
     Python {
@@ -54,6 +82,24 @@ pub enum LoadError {
         /// The version.
         version: i64,
         /// What failed.
+        source: Box<hydrozoa::Error>,
+    },
+    /// The model's code imports what its Python does not find.
+    #[error(
+        "model `{model}`, version {version}: its Python finds no module `{module}`{}: install it in a virtual environment, and name that by \
+         `--venv DIR`",
+        place.as_ref().map(|place| format!(", which {place} imports")).unwrap_or_default()
+    )]
+    Missing {
+        /// The model.
+        model: String,
+        /// The version.
+        version: i64,
+        /// The module.
+        module: String,
+        /// The last file that asks for it, and its line.
+        place: Option<String>,
+        /// The exception.
         source: Box<hydrozoa::Error>,
     },
     /// A package does not say how it is called, or not what its configuration says.
@@ -155,7 +201,22 @@ pub enum LoadError {
 
 impl LoadError {
     pub(crate) fn python(model: &str, version: i64, source: Error) -> Self {
-        LoadError::Python { model: model.to_owned(), version, source: source.into() }
+        let model = model.to_owned();
+        match missing(&source) {
+            Some(module) => {
+                let place = source.traceback().and_then(last_file);
+                LoadError::Missing { model, version, module, place, source: source.into() }
+            }
+            None => LoadError::Python { model, version, source: source.into() },
+        }
+    }
+
+    /// The traceback of the exception that was the cause.
+    pub fn traceback(&self) -> Option<&str> {
+        match self {
+            LoadError::Python { source, .. } => source.traceback(),
+            _ => None,
+        }
     }
 
     pub(crate) fn late(
@@ -182,4 +243,24 @@ impl LoadError {
             (_, source) => Self::python(model, version, source),
         }
     }
+}
+
+/// The module that is not there, if that is the error. Python's words are those of `_find_and_load_unlocked`
+/// (Lib/importlib/_bootstrap.py).
+fn missing(error: &Error) -> Option<String> {
+    let Error::Python { type_name, message, .. } = error else { return None };
+    let rest = message.strip_prefix("No module named '")?;
+    let module = rest.strip_suffix('\'')?;
+    (type_name == "ModuleNotFoundError" && !module.contains('\'')).then(|| module.to_owned())
+}
+
+/// The last frame of a traceback that is one of a file (`File "/a/model.py", line 3, in f`), as `/a/model.py:3`.
+fn last_file(traceback: &str) -> Option<String> {
+    let frame = |line: &str| {
+        let rest = line.trim_start().strip_prefix("File \"")?;
+        let (path, rest) = rest.split_once("\", line ")?;
+        let number: u32 = rest.split(',').next()?.parse().ok()?;
+        path.starts_with('/').then(|| format!("{path}:{number}"))
+    };
+    traceback.lines().rev().find_map(frame)
 }

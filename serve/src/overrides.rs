@@ -30,6 +30,12 @@ impl Overrides {
         !self.files.is_empty()
     }
 
+    /// The files' paths, for a log.
+    pub fn paths(&self) -> String {
+        let paths = self.files.iter().map(|(path, _)| path.strip_prefix(FILE).unwrap_or(path));
+        paths.collect::<Vec<_>>().join(", ")
+    }
+
     /// The configuration that the load has.
     fn draft(&self, name: &str) -> Option<Result<ConfigDraft, ConfigError>> {
         let parsed = serde_json::from_str(self.config.as_ref()?);
@@ -58,7 +64,7 @@ impl Origin {
             })
         };
         let made = match overrides.is_whole() {
-            true => Some(Arc::new(write(name, overrides)?)),
+            true => Some(Arc::new(write(server, name, overrides)?)),
             false => None,
         };
         let home = match &made {
@@ -87,7 +93,7 @@ impl Origin {
 }
 
 /// Writes a load's files to a folder of their own.
-fn write(name: &str, overrides: &Overrides) -> Result<TempDir, LoadError> {
+fn write(server: &Server, name: &str, overrides: &Overrides) -> Result<TempDir, LoadError> {
     let refused = |problem: String| LoadError::Override { model: name.to_owned(), problem };
     if overrides.config.is_none() {
         return Err(refused("files need a `config` beside them".to_owned()));
@@ -97,8 +103,7 @@ fn write(name: &str, overrides: &Overrides) -> Result<TempDir, LoadError> {
         file: file.to_owned(),
         source,
     };
-    let made = tempfile::Builder::new().prefix("hydrozoa-model-").tempdir();
-    let made = made.map_err(|source| failed("", source))?;
+    let made = server.folders().make().map_err(|source| failed("", source))?;
     let folder = made.path().join(name);
     for (given, data) in &overrides.files {
         let Some(file) = given.strip_prefix(FILE) else {

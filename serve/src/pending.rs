@@ -13,17 +13,17 @@ pub(crate) type Gone = Box<dyn Fn() -> bool + Send>;
 
 /// The process that a server runs in.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Process(u32);
+pub(crate) struct Process(hydrozoa_loader::Process);
 
 impl Process {
     pub(crate) fn this() -> Self {
-        Self(std::process::id())
+        Self(hydrozoa_loader::Process::current())
     }
 
     /// Refuses in a child that a model has forked. It has the memory of the server and none of its threads, so it would
     /// wait for an answer, or for a lock, for ever.
     pub(crate) fn check(self) -> Result<(), String> {
-        if self == Self::this() {
+        if self.0.is_current() {
             return Ok(());
         }
         Err("a forked child of a model has no server: the model itself must call it".to_owned())

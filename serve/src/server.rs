@@ -1,8 +1,8 @@
 //! The models of a process.
 
-use crate::config::ConfigDraft;
 use crate::failure::{Code, Failure};
-use crate::homes::{Home, Homes, PackageFile, is_name, versions};
+use crate::folders::Folders;
+use crate::homes::{Home, Homes, PackageFile, checked, is_name};
 use crate::host::Overrides;
 use crate::limits::Defaults;
 use crate::load::LoadError;
@@ -13,10 +13,13 @@ use crate::pending::Process;
 use crate::python::Context;
 use crate::request::{Event, Request};
 use crate::source::Source;
+use crate::tally::{Counted, Tally};
+use crate::wanted::wanted;
 use hydrozoa::Builder;
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
 /// The models of a process: those that repositories have, packages, and of these the versions that serve.
@@ -38,6 +41,13 @@ struct Shared {
     /// One load or unload of a model at a time.
     changes: Mutex<BTreeMap<String, Arc<Mutex<()>>>>,
     metrics: Metrics,
+    folders: Folders,
+    /// Whether it loads nothing more. It changes under the lock of `models`.
+    is_closed: AtomicBool,
+    /// Loads that are under way.
+    loading: Tally,
+    /// Versions that have served and have not ended, by [`Former`].
+    ending: Tally,
 }
 
 #[derive(Default)]
@@ -47,6 +57,8 @@ struct Entry {
     state: State,
     /// The versions of the last load, if it came so far.
     wanted: Vec<i64>,
+    /// Whether the last load had the model's files. Then nothing is left of it when nothing of it serves, unless a repository has it.
+    is_callers: bool,
 }
 
 /// Where a model stands.
@@ -85,12 +97,15 @@ pub struct Indexed {
 }
 
 /// Versions that have served.
-struct Former(BTreeMap<i64, Arc<Model>>);
+struct Former {
+    versions: BTreeMap<i64, Arc<Model>>,
+    _ending: Counted,
+}
 
 impl Former {
     /// Serves who waits for them, and ends them.
     fn end(self) {
-        self.0.into_values().for_each(|model| model.unload());
+        self.versions.into_values().for_each(|model| model.unload());
     }
 
     /// The same on a thread of its own.
@@ -117,6 +132,10 @@ impl Server {
             models: RwLock::default(),
             changes: Mutex::default(),
             metrics: Metrics::default(),
+            folders: Folders::default(),
+            is_closed: AtomicBool::new(false),
+            loading: Tally::default(),
+            ending: Tally::default(),
         }))
     }
 
@@ -180,8 +199,16 @@ impl Server {
         self.0.homes.read().find(name)
     }
 
+    /// The folders of loads that have files.
+    pub(crate) fn folders(&self) -> &Folders {
+        &self.0.folders
+    }
+
     fn change(&self, name: &str) -> Arc<Mutex<()>> {
-        self.0.changes.lock().entry(name.to_owned()).or_default().clone()
+        let mut changes = self.0.changes.lock();
+        // Those that nobody waits for.
+        changes.retain(|known, change| known == name || Arc::strong_count(change) > 1);
+        changes.entry(name.to_owned()).or_default().clone()
     }
 
     /// Loads a model, or loads it again. All versions that its configuration asks for are loaded and initialized before
@@ -224,6 +251,7 @@ impl Server {
         name: &str,
         overrides: &Overrides,
     ) -> Result<Arc<Mutex<()>>, LoadError> {
+        checked(name)?;
         if !(overrides.is_whole() && is_name(name)) {
             self.find(name)?;
         }
@@ -237,23 +265,37 @@ impl Server {
         overrides: &Overrides,
         _change: &MutexGuard<'_, ()>,
     ) -> Result<Former, LoadError> {
+        let _loading = self.0.loading.count();
         {
             let mut models = self.0.models.write();
+            if self.0.is_closed.load(Ordering::Relaxed) {
+                return Err(LoadError::Ends { model: name.to_owned() });
+            }
             let entry = models.entry(name.to_owned()).or_default();
             entry.state = State::Loading;
             entry.wanted.clear();
+            entry.is_callers = overrides.is_whole();
         }
         let loaded =
             Origin::new(self, name, overrides).and_then(|origin| self.load_versions(name, &origin));
         let mut models = self.0.models.write();
+        let is_closed = self.0.is_closed.load(Ordering::Relaxed);
         let entry = models.entry(name.to_owned()).or_default();
         match loaded {
+            Ok(loaded) if is_closed => {
+                entry.state = State::Unloaded;
+                let former = self.former(loaded);
+                drop(models);
+                former.end();
+                Err(LoadError::Ends { model: name.to_owned() })
+            }
             Ok(serving) => {
                 entry.state = State::Ready;
-                Ok(Former(std::mem::replace(&mut entry.serving, serving)))
+                Ok(self.former(std::mem::replace(&mut entry.serving, serving)))
             }
             Err(error) => {
                 entry.state = State::Failed(error.to_string());
+                self.forget(name, &mut models);
                 Err(error)
             }
         }
@@ -339,19 +381,66 @@ impl Server {
         Err(LoadError::Unknown { model: name.to_owned(), searched })
     }
 
+    fn former(&self, versions: BTreeMap<i64, Arc<Model>>) -> Former {
+        Former { versions, _ending: self.0.ending.count() }
+    }
+
     fn take_out(&self, name: &str, _change: &MutexGuard<'_, ()>) -> Former {
         let mut models = self.0.models.write();
-        Former(std::mem::take(models.entry(name.to_owned()).or_default()).serving)
+        let entry = models.entry(name.to_owned()).or_default();
+        let former = self.former(std::mem::take(&mut entry.serving));
+        (entry.state, entry.wanted) = (State::Unloaded, Vec::new());
+        self.forget(name, &mut models);
+        former
+    }
+
+    /// Forgets a model whose files a caller has brought, if it does not serve and no repository has it: whoever may load models could
+    /// fill the index and the page otherwise.
+    fn forget(&self, name: &str, models: &mut BTreeMap<String, Entry>) {
+        let is_gone = |entry: &Entry| entry.is_callers && entry.serving.is_empty();
+        if models.get(name).is_some_and(is_gone)
+            && matches!(self.find(name), Err(LoadError::Unknown { .. }))
+        {
+            models.remove(name);
+        }
     }
 
     /// Takes all models out of service.
     pub fn unload_all(&self) {
         let names: Vec<_> = self.0.models.read().keys().cloned().collect();
-        std::thread::scope(|scope| {
-            for name in &names {
-                scope.spawn(|| self.unload(name));
-            }
+        // A model that has gone meanwhile needs no end.
+        beside_each_other(&names, |name| drop(self.unload(name)));
+    }
+
+    /// From now on no model is loaded ([`LoadError::Ends`]). What a load that is under way has loaded ends at once.
+    pub fn refuse_loads(&self) {
+        // Whoever has the lock has seen it, or finds it.
+        let _models = self.0.models.write();
+        self.0.is_closed.store(true, Ordering::Relaxed);
+    }
+
+    /// Takes all models out of service for good ([`Server::refuse_loads`]). It does not wait for loads that are under way. `ended` hears
+    /// of each model that has ended, on any thread. At last it removes the files that loads have brought.
+    pub fn close(&self, ended: impl Fn(&str) + Sync) {
+        self.refuse_loads();
+        let taken = |(name, entry): (&String, &mut Entry)| {
+            let former = self.former(std::mem::take(&mut entry.serving));
+            (name.clone(), Mutex::new(Some(former)))
+        };
+        let all: Vec<_> = self.0.models.write().iter_mut().map(taken).collect();
+        beside_each_other(&all, |(name, former)| {
+            let former = former.lock().take();
+            former.into_iter().for_each(Former::end);
+            ended(name);
         });
+        // Also those that were taken out before.
+        self.0.ending.wait();
+        self.0.folders.remove();
+    }
+
+    /// Whether a load is under way.
+    pub fn is_loading(&self) -> bool {
+        !self.0.loading.is_zero()
     }
 
     /// All models: those that the repositories have, and those that were loaded.
@@ -451,41 +540,17 @@ impl Server {
     }
 }
 
-/// A version that is to be loaded.
-struct Wanted {
-    version: i64,
-    file: PathBuf,
-    draft: ConfigDraft,
-}
-
-/// The versions of a model that its configuration asks for.
-fn wanted(name: &str, origin: &Origin) -> Result<Vec<Wanted>, LoadError> {
-    let Origin { directory, package, draft, .. } = origin;
-    if let Some(file) = package {
-        return Ok(vec![Wanted { version: 1, file: file.clone(), draft: draft.clone() }]);
-    }
-    let available = versions(directory, &draft.files()).map_err(|source| LoadError::Read {
-        model: name.to_owned(),
-        path: directory.clone(),
-        source,
-    })?;
-    let numbers: Vec<_> = available.iter().map(|one| one.version).collect();
-    let numbers = draft.version_policy().choose(&numbers);
-    if numbers.is_empty() {
-        let file_name = draft.files().join(" or ");
-        let path = directory.clone();
-        return Err(LoadError::NoVersion { model: name.to_owned(), path, file_name });
-    }
-    let wanted = available.into_iter().filter(|one| numbers.contains(&one.version));
-    let mut wanted: Vec<_> = wanted
-        .map(|one| Wanted {
-            version: one.version,
-            file: directory.join(one.version.to_string()).join(&one.file_name),
-            draft: draft.with_file(&one.file_name),
-        })
-        .collect();
-    wanted.sort_by_key(|one| one.version);
-    Ok(wanted)
+/// Does something with each, on threads of their own if the system gives them.
+fn beside_each_other<T: Sync>(all: &[T], act: impl Fn(&T) + Sync) {
+    let act = &act;
+    std::thread::scope(|scope| {
+        for one in all {
+            let thread = std::thread::Builder::new().name("unload".to_owned());
+            if thread.spawn_scoped(scope, move || act(one)).is_err() {
+                act(one);
+            }
+        }
+    });
 }
 
 /// A version that serves; without a number the greatest.

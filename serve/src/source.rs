@@ -2,7 +2,7 @@
 
 use crate::activity::Activity;
 use crate::apart::Apart;
-use crate::config::{ConfigDraft, ConfigError, ModelConfig};
+use crate::config::{CONFIG_FILE, ConfigDraft, ConfigError, ModelConfig};
 use crate::interpreters::{Interpreters, Settings};
 use crate::limits::{Defaults, ModelImports};
 use crate::load::LoadError;
@@ -232,6 +232,12 @@ impl Source {
         })?;
         let config = ModelConfig::of_json(&completed, self.name());
         let config = config.map_err(|error| self.configured(error))?;
+        let path = self.directory.join(CONFIG_FILE);
+        let is_silent = config.inputs().is_empty() && config.outputs().is_empty();
+        // A load with files has a configuration.
+        if is_silent && self.made.is_none() && !path.exists() {
+            return Err(LoadError::NoTensors { model: self.name().to_owned(), path });
+        }
         let content = Content::Python {
             directory: directory.to_owned(),
             version: self.version,

@@ -5,6 +5,7 @@ mod common;
 use common::{FLOATS, Repository, answer, failure, floats, response};
 use hydrozoa_serve::host::Overrides;
 use hydrozoa_serve::{Code, Event, LoadError, State};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
@@ -330,8 +331,12 @@ fn a_load_may_have_a_configuration_and_files_of_its_own() {
         assert_eq!((of(1), of(3)), (2.0, 3.0));
     }
     let made = || {
-        let temporary = std::fs::read_dir(std::env::temp_dir()).unwrap().flatten();
-        temporary.filter(|entry| entry.path().join("new/1/notes").exists()).count()
+        let folders = |place: &Path| std::fs::read_dir(place).into_iter().flatten().flatten();
+        // One folder for each server, and in it one for each load. Other tests have servers, too.
+        let servers = folders(&std::env::temp_dir()).map(|entry| entry.path());
+        let loads = servers.filter(|path| path.display().to_string().contains("hydrozoa-serve-"));
+        let loads = loads.flat_map(|path| folders(&path).collect::<Vec<_>>());
+        loads.filter(|entry| entry.path().join("new/1/notes").exists()).count()
     };
     assert_eq!(made(), 1);
     server.unload("new").unwrap();

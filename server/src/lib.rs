@@ -4,9 +4,13 @@
 
 #![warn(missing_docs)]
 
+mod audit;
 mod classes;
+mod descriptors;
 pub mod grpc;
+mod guard;
 pub mod http;
+mod log;
 mod malloc;
 mod memory;
 mod metadata;
@@ -15,12 +19,20 @@ mod page;
 mod service;
 mod shared_memory;
 mod status;
+mod streams;
 mod tls;
 mod tokens;
 mod trace;
 
-pub use hydrozoa_serve::{Defaults, LoadError, ModelImports, Server, Watch};
+pub use audit::Client;
+pub use descriptors::raise_descriptor_limit;
+pub use guard::{HostError, Hosts};
+pub use hydrozoa_serve::{
+    Defaults, LoadError, ModelImports, Server, Watch, is_model_folder, remove_left_folders,
+};
+pub use log::Log;
 pub use malloc::keep_large_blocks;
 pub use service::{Control, Permit, Service, Settings};
+pub use streams::flush_streams_within;
 pub use tls::{Tls, TlsError};
 pub use tokens::{TokenError, Tokens};

@@ -189,12 +189,20 @@ fn instances(text: &mut Text, models: &[Serving]) {
 
 /// The process.
 fn process(text: &mut Text, service: &Service, memory: Option<ProcessMemory>) {
+    let name = "hydrozoa_requests_under_way";
+    text.family(name, "Requests under way, over HTTP and gRPC together", "gauge");
+    text.line(name, "", service.under_way());
+    let name = "hydrozoa_log_lost_total";
+    text.family(name, "Lines of the log that could not be written", "counter");
+    text.line(name, "", service.lost_lines());
     let mut gauge = |name: &str, help: &str, value: &dyn Display| {
         text.family(name, help, "gauge");
         text.line(name, "", value);
     };
     let help = "Requests under way, over HTTP and gRPC together";
     gauge("hydrozoa_requests_under_way", help, &service.under_way());
+    let help = "Bytes of requests that are held: of bodies that come, and of requests that are not answered";
+    gauge("hydrozoa_request_bytes", help, &service.bytes_in_flight());
     let Some(memory) = memory else { return };
     let help = "Anonymous memory that no other process has";
     gauge("hydrozoa_process_private_bytes", help, &memory.private);

@@ -1,16 +1,20 @@
 //! What the protocols share: models, readiness, and how many requests are under way.
 
+use crate::audit::Client;
+use crate::guard::{Account, Budget, Hosts, default_bytes};
+use crate::log::Log;
 use crate::memory::Memory;
 use crate::shared_memory::Regions;
 use crate::tokens::Tokens;
 use crate::trace::Tracer;
 use axum::http::HeaderValue;
 use hydrozoa_serve::host::Overrides;
-use hydrozoa_serve::{Code, Failure, Indexed, LoadError, Server, State, Watch};
+use hydrozoa_serve::{Code, Failure, Indexed, LoadError, Server, State, Watch, escaped};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 
 /// Who loads and unloads models.
@@ -40,12 +44,24 @@ pub struct Settings {
     /// Whether clients on the same machine may name objects of POSIX shared memory, which the server reads inputs from and writes
     /// outputs to. Who may, can read and write all such objects that the server's user can.
     pub client_shared_memory: bool,
+    /// Whether clients that load models may bring files for them. A file of a model is code, which the server runs.
+    pub client_files: bool,
+    /// The hosts that clients may name besides the addresses that the server listens at.
+    pub hosts: Hosts,
+    /// Bytes of requests that are held at once: of bodies that come, and of requests that are not answered. Further ones are refused
+    /// with a code that says "later". By default an eighth of the memory that the process may have, from 64 MiB to 1 GiB.
+    pub max_bytes_in_flight: usize,
+    /// The same for the requests of one address. By default half of the former.
+    pub max_bytes_in_flight_per_client: usize,
     /// Tokens, of which clients must show one. Only whether the server lives and is ready is told to all.
     pub tokens: Option<Tokens>,
+    /// The log, whose lost lines the metrics and `/status` count.
+    pub log: Option<Log>,
 }
 
 impl Default for Settings {
     fn default() -> Self {
+        let bytes = default_bytes();
         Self {
             // Triton's own clients compare it.
             id: "triton".to_owned(),
@@ -54,7 +70,12 @@ impl Default for Settings {
             page: true,
             max_requests: 4096,
             client_shared_memory: false,
+            client_files: false,
+            hosts: Hosts::default(),
+            max_bytes_in_flight: bytes,
+            max_bytes_in_flight_per_client: bytes / 2,
             tokens: None,
+            log: None,
         }
     }
 }
@@ -70,7 +91,10 @@ struct Shared {
     /// Loads and unloads that clients have asked for.
     changes: Semaphore,
     regions: Regions,
+    budget: Arc<Budget>,
     is_open: AtomicBool,
+    /// Whether the server ends.
+    is_closed: watch::Sender<bool>,
     began: Instant,
     memory: Memory,
     tracer: Tracer,
@@ -90,12 +114,16 @@ impl Service {
     /// (`opentelemetry::global::set_tracer_provider`).
     pub fn new(server: Server, settings: Settings) -> Self {
         let requests = settings.max_requests.clamp(1, Semaphore::MAX_PERMITS);
+        let (bytes, of_client) =
+            (settings.max_bytes_in_flight, settings.max_bytes_in_flight_per_client);
         Self(Arc::new(Shared {
             server,
             requests: Arc::new(Semaphore::new(requests)),
             changes: Semaphore::new(CHANGES),
             regions: Regions::new(settings.client_shared_memory),
+            budget: Arc::new(Budget::new(bytes, of_client)),
             is_open: AtomicBool::new(false),
+            is_closed: watch::Sender::new(false),
             began: Instant::now(),
             memory: Memory::default(),
             tracer: Tracer::default(),
@@ -118,14 +146,26 @@ impl Service {
         &self.0.regions
     }
 
+    /// What requests of this client may hold.
+    pub(crate) fn account(&self, client: Option<IpAddr>) -> Account {
+        self.0.budget.account(client)
+    }
+
+    /// Bytes of requests that are held now.
+    pub(crate) fn bytes_in_flight(&self) -> usize {
+        self.0.budget.held()
+    }
+
     /// From now on the service is ready if its models are.
     pub fn open(&self) {
         self.0.is_open.store(true, Ordering::Relaxed);
     }
 
-    /// From now on it is not ready. Requests are still served.
+    /// From now on it is not ready, and loads nothing: clients do not wait for loads that are under way. Requests are still served.
     pub fn close(&self) {
         self.0.is_open.store(false, Ordering::Relaxed);
+        self.server().refuse_loads();
+        self.0.is_closed.send_replace(true);
     }
 
     /// Whether clients should send requests.
@@ -207,6 +247,16 @@ impl Service {
         self.settings().tokens.as_ref().is_none_or(|tokens| tokens.admit(authorization))
     }
 
+    /// The line of the token that a client has sent by this header.
+    pub(crate) fn token(&self, authorization: Option<&HeaderValue>) -> Option<usize> {
+        self.settings().tokens.as_ref()?.line(authorization)
+    }
+
+    /// Lines of the log that are lost.
+    pub(crate) fn lost_lines(&self) -> u64 {
+        self.settings().log.as_ref().map_or(0, Log::lost)
+    }
+
     /// Counts a request.
     ///
     /// # Errors
@@ -223,23 +273,62 @@ impl Service {
         })
     }
 
-    /// Loads a model for a client, with what the client has sent in the place of the repository's.
+    /// Loads a model for a client, with what the client has sent in the place of the repository's. The log says who has loaded what.
     ///
     /// # Errors
     ///
     /// With words for the client.
-    pub async fn load(&self, name: &str, overrides: Overrides) -> Result<(), Failure> {
+    pub async fn load(
+        &self,
+        client: Client,
+        name: &str,
+        overrides: Overrides,
+    ) -> Result<(), Failure> {
+        let files = overrides.paths();
+        let has_files = !overrides.files.is_empty();
+        if has_files && self.0.settings.control == Control::Clients && !self.0.settings.client_files
+        {
+            let words = "the load has files, which would run in the server, and the server was not started with \
+                         --allow-client-files=true";
+            return Err(Failure::new(Code::Unsupported, words));
+        }
         let load = move |server: &Server, name: &str| server.load_with(name, &overrides);
-        self.change(name, load, "load").await
+        let mut is_closed = self.0.is_closed.subscribe();
+        let outcome = tokio::select! {
+            outcome = self.change(name, load, "load") => outcome,
+            // It goes on, and what it loads ends at once.
+            _ = is_closed.wait_for(|is_closed| *is_closed) => {
+                let error = LoadError::Ends { model: name.to_owned() };
+                Err(Failure::new(Code::Unavailable, error.to_string()))
+            }
+        };
+        self.tell(client, "load", name, &files, &outcome);
+        outcome
     }
 
-    /// Unloads a model for a client, when what waits for it is served.
+    /// Unloads a model for a client, when what waits for it is served. The log says who has unloaded what.
     ///
     /// # Errors
     ///
     /// With words for the client.
-    pub async fn unload(&self, name: &str) -> Result<(), Failure> {
-        self.change(name, Server::unload, "unload").await
+    pub async fn unload(&self, client: Client, name: &str) -> Result<(), Failure> {
+        let outcome = self.change(name, Server::unload, "unload").await;
+        self.tell(client, "unload", name, "", &outcome);
+        outcome
+    }
+
+    fn tell(
+        &self,
+        client: Client,
+        action: &str,
+        name: &str,
+        files: &str,
+        outcome: &Result<(), Failure>,
+    ) {
+        let versions: Vec<_> = self.server().versions(name).iter().map(i64::to_string).collect();
+        let versions = versions.join(", ");
+        let outcome = outcome.as_ref().map(|()| &*versions).map_err(|failure| &*failure.message);
+        client.tell(action, name, files, outcome);
     }
 
     async fn change(
@@ -258,11 +347,11 @@ impl Service {
         blocking(move || change(&server, &model)).await.map_err(|error| {
             let code = match &error {
                 LoadError::Unknown { .. } => Code::NotFound,
-                LoadError::Busy { .. } => Code::Unavailable,
+                LoadError::Busy { .. } | LoadError::Ends { .. } => Code::Unavailable,
                 LoadError::Thread { .. } | LoadError::File { .. } => Code::Internal,
                 _ => Code::InvalidArgument,
             };
-            Failure::new(code, format!("failed to {verb} '{name}', {error}"))
+            Failure::new(code, format!("failed to {verb} '{}', {error}", escaped(name)))
         })
     }
 }

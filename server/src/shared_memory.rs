@@ -240,13 +240,18 @@ async fn apart<T: Send + 'static>(size: usize, work: impl FnOnce() -> T + Send +
     if size < LARGE { work() } else { crate::service::blocking(work).await }
 }
 
+/// Bytes that places have in all.
+pub(crate) fn size_of(places: &[Place]) -> usize {
+    places.iter().fold(0, |sum: usize, place| sum.saturating_add(place.size))
+}
+
 /// Copies what places have, in their order.
 ///
 /// # Errors
 ///
 /// [`Code::InvalidArgument`] if they have more than `limit` bytes in all, or if an object has changed.
 pub(crate) async fn read(places: Vec<Place>, limit: usize) -> Result<Vec<BytesMut>, Failure> {
-    let size = places.iter().fold(0, |sum: usize, place| sum.saturating_add(place.size));
+    let size = size_of(&places);
     if size > limit {
         return Err(invalid(format!(
             "the request's inputs in shared memory have {size} bytes; the server takes {limit} bytes in a request"

@@ -13,6 +13,7 @@ pub(crate) struct Status {
     pub(crate) is_ready: bool,
     pub(crate) age: Duration,
     pub(crate) under_way: usize,
+    pub(crate) lost_lines: u64,
     pub(crate) memory: Option<ProcessMemory>,
     pub(crate) models: Vec<ModelStatus>,
 }
@@ -120,6 +121,7 @@ impl Service {
             is_ready: self.is_ready(),
             age: self.age(),
             under_way: self.under_way(),
+            lost_lines: self.lost_lines(),
             memory: measured.as_deref().map(ProcessMemory::of),
         }
     }
@@ -141,6 +143,7 @@ impl Status {
             "ready": self.is_ready,
             "age_seconds": self.age.as_secs_f64(),
             "requests_under_way": self.under_way,
+            "log_lines_lost": self.lost_lines,
             "memory": memory,
             "models": self.models.iter().map(ModelStatus::json).collect::<Vec<_>>(),
         })

@@ -6,11 +6,14 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use subtle::{Choice, ConstantTimeEq};
+use subtle::{ConditionallySelectable, ConstantTimeEq};
 
 /// The tokens that a server takes. A client sends one of them in the header `Authorization: Bearer TOKEN`.
 #[derive(Clone)]
-pub struct Tokens(Arc<[Sum]>);
+pub struct Tokens(Arc<[Known]>);
+
+/// A token, and its line.
+type Known = (u32, Sum);
 
 /// What is kept of a token. Sums have one length, so that a comparison tells nothing of a token, its length included.
 type Sum = [u8; 32];
@@ -68,7 +71,7 @@ impl Tokens {
                 return Err(TokenError::Malformed { path: path.to_owned(), line: place + 1 });
             }
             if !token.is_empty() {
-                sums.push(sum(token.as_bytes()));
+                sums.push((place as u32 + 1, sum(token.as_bytes())));
             }
         }
         match sums.is_empty() {
@@ -79,13 +82,17 @@ impl Tokens {
 
     /// Whether a client that has sent this header has a token.
     pub(crate) fn admit(&self, authorization: Option<&HeaderValue>) -> bool {
-        let Some(shown) = authorization.and_then(|value| bearer(value.as_bytes())) else {
-            return false;
-        };
-        let shown = sum(shown);
+        self.line(authorization).is_some()
+    }
+
+    /// The line of the token that a client has sent, from 1.
+    pub(crate) fn line(&self, authorization: Option<&HeaderValue>) -> Option<usize> {
+        let shown = sum(bearer(authorization?.as_bytes())?);
         // All of them are compared, whichever is the right one.
-        let none = Choice::from(0);
-        self.0.iter().fold(none, |found, known| found | known.ct_eq(&shown)).into()
+        let found = self.0.iter().fold(0, |found, (line, known)| {
+            u32::conditional_select(&found, line, known.ct_eq(&shown))
+        });
+        (found > 0).then_some(found as usize)
     }
 }
 

@@ -2,10 +2,13 @@
 
 mod common;
 
+use base64::Engine as _;
 use common::{Answer, ECHO, FLOATS, Site, floats};
 use flate2::Compression;
 use flate2::read::{GzDecoder, ZlibDecoder};
 use flate2::write::{GzEncoder, ZlibEncoder};
+use hydrozoa_server::Control;
+use hydrozoa_server::http::Limits;
 use serde_json::{Value, json};
 use std::io::{Read, Write};
 
@@ -188,7 +191,9 @@ class TritonPythonModel:
 
 #[test]
 fn clients_load_and_unload_models_if_they_may() {
-    let site = Site::new();
+    let site = Site::with(Limits::default(), |settings| {
+        (settings.control, settings.client_files) = (Control::Clients, true);
+    });
     site.write("m", 1, FLOATS, ECHO);
     let index = |body: &str| site.post("/v2/repository/index", body).ok();
     assert_eq!(index(""), json!([{ "name": "m" }]));
@@ -289,4 +294,28 @@ fn statistics_and_metrics_have_tritons_names() {
     ] {
         assert!(text.lines().any(|found| found == line), "{line}:\n{text}");
     }
+}
+
+#[test]
+fn clients_bring_files_if_they_may() {
+    let site = Site::new();
+    site.write("m", 1, FLOATS, ECHO);
+    let mark = site.path().join("ran");
+    let code = format!("open({mark:?}, 'w').close()\n{ECHO}");
+    let code = base64::engine::general_purpose::STANDARD.encode(code);
+    let tensor = |name| json!([{ "name": name, "data_type": "TYPE_FP32", "dims": [-1] }]);
+    let config = json!({ "input": tensor("IN"), "output": tensor("OUT") }).to_string();
+    let parameters = json!({ "config": config, "file:1/model.py": code });
+    let body = json!({ "parameters": parameters }).to_string();
+    let message = site.post("/v2/repository/models/m/load", &body).error(501);
+    assert!(message.contains("--allow-client-files=true"), "{message}");
+    assert!(!mark.exists(), "the client's code has run");
+    // The repository's own are loaded as ever, also with a configuration of the client's.
+    let config = json!({ "parameters": { "config": config } }).to_string();
+    site.post("/v2/repository/models/m/load", config).ok_empty();
+    let site = Site::with(Limits::default(), |settings| {
+        (settings.control, settings.client_files) = (Control::Clients, true);
+    });
+    site.post("/v2/repository/models/m/load", &body).ok_empty();
+    assert!(mark.exists());
 }

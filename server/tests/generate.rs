@@ -105,7 +105,7 @@ fn an_event_comes_when_the_model_sends_it_and_a_client_that_goes_away_is_heard_o
     let body = json!({ "text_input": "a ".repeat(10_000), "pause": 0.01 }).to_string();
     let mut connection = site.connect();
     let head = format!(
-        "POST /v2/models/words/generate_stream HTTP/1.1\r\nHost: test\r\nContent-Length: {}\r\n\r\n{body}",
+        "POST /v2/models/words/generate_stream HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n{body}",
         body.len()
     );
     connection.write_all(head.as_bytes()).unwrap();

@@ -40,7 +40,7 @@ fn sleep(seconds: f32) -> Vec<u8> {
     let body = json!({ "inputs": [{ "name": "IN", "datatype": "FP32", "shape": [1, 1], "data": [seconds] }] });
     let body = body.to_string();
     let length = body.len();
-    format!("POST /v2/models/sleeps/infer HTTP/1.1\r\nHost: test\r\nContent-Length: {length}\r\n\r\n{body}")
+    format!("POST /v2/models/sleeps/infer HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n\r\n{body}")
         .into_bytes()
 }
 
@@ -65,7 +65,7 @@ fn a_request_is_as_large_as_it_may_be() {
     // Of a body in chunks the size is not known before.
     let body = request(300);
     let chunked = format!(
-        "POST /v2/models/m/infer HTTP/1.1\r\nHost: test\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n{:x}\r\n{body}\r\n0\r\n\r\n",
+        "POST /v2/models/m/infer HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n{:x}\r\n{body}\r\n0\r\n\r\n",
         body.len()
     );
     let answer = Answer::of(&site.raw(chunked.as_bytes())).unwrap();
@@ -95,7 +95,7 @@ fn who_sends_all_before_it_reads_hears_what_is_wrong() {
     let mut connection = site.connect();
     let length = huge.len();
     let head = format!(
-        "POST /v2/models/m/infer HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n"
+        "POST /v2/models/m/infer HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n"
     );
     connection.write_all(head.as_bytes()).unwrap();
     connection.write_all(&huge).unwrap();
@@ -103,7 +103,7 @@ fn who_sends_all_before_it_reads_hears_what_is_wrong() {
     // A client that asks before it sends is told at once.
     let mut connection = site.connect();
     let head = format!(
-        "POST /v2/models/absent/infer HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: {length}\r\n\r\n"
+        "POST /v2/models/absent/infer HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: {length}\r\n\r\n"
     );
     connection.write_all(head.as_bytes()).unwrap();
     let began = Instant::now();
@@ -124,7 +124,7 @@ fn headers_are_as_long_and_take_as_long_as_they_may() {
     let many = "A: b\r\n".repeat(200);
     let answer = site.raw(format!("GET /v2 HTTP/1.1\r\n{many}\r\n").as_bytes());
     assert_eq!(Answer::of(&answer).unwrap().status, 431);
-    for half in ["", "GET /v2 HT", "GET /v2 HTTP/1.1\r\nHost: x\r\n"] {
+    for half in ["", "GET /v2 HT", "GET /v2 HTTP/1.1\r\nHost: localhost\r\n"] {
         let mut connection = site.connect();
         connection.write_all(half.as_bytes()).unwrap();
         let began = Instant::now();
@@ -134,7 +134,8 @@ fn headers_are_as_long_and_take_as_long_as_they_may() {
         assert!(began.elapsed() < Duration::from_secs(20), "{half:?}");
     }
     let mut connection = site.connect();
-    let half = b"POST /v2/models/m/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{";
+    let half =
+        b"POST /v2/models/m/infer HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{";
     connection.write_all(half).unwrap();
     let answer = Answer::read(&mut connection);
     assert!(answer.error(408).contains("not come in time"));
@@ -162,11 +163,20 @@ class TritonPythonModel:
     let body = body.to_string();
     let mut connection = site.connect();
     let length = body.len();
-    let head =
-        format!("POST /v2/models/m/infer HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\n");
+    let head = format!(
+        "POST /v2/models/m/infer HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n\r\n"
+    );
     connection.write_all(format!("{head}{body}").as_bytes()).unwrap();
+    let deadline = Instant::now() + common::PATIENCE;
+    let model = site.service.server().model("m", None).unwrap();
+    while model.statistics().executions == 0 {
+        assert!(Instant::now() < deadline, "the model has no request");
+        std::thread::sleep(Duration::from_millis(5));
+    }
     // The only place is free again.
-    assert_eq!(site.get("/v2/health/live").status, 200);
+    while site.get("/v2").status == 503 {
+        assert!(Instant::now() < deadline, "the client is waited for");
+    }
     let mut answer = Vec::new();
     drop(connection.read_to_end(&mut answer));
     assert!(answer.starts_with(b"HTTP/1.1 200 OK") && answer.len() < 32 << 20, "{}", answer.len());
@@ -190,24 +200,177 @@ fn there_are_as_many_requests_under_way_as_there_may_be() {
     site.post("/v2/models/sleeps/infer", request(1)).ok();
 }
 
+/// Asks for health on a connection that stays.
+const ASK: &[u8] = b"GET /v2/health/live HTTP/1.1\r\nHost: localhost\r\n\r\n";
+
+fn is_answered(connection: &mut std::net::TcpStream) -> bool {
+    let mut answer = [0; 15];
+    connection.read_exact(&mut answer).is_ok() && &answer == b"HTTP/1.1 200 OK"
+}
+
 #[test]
-fn connections_wait_while_there_are_as_many_as_there_may_be() {
+fn a_connection_that_waits_for_its_client_is_closed_for_the_next() {
+    let mut limits = Limits::default();
+    limits.max_connections = 3;
+    limits.max_connections_per_client = Some(3);
+    let site = Site::with(limits, |_| {});
+    site.model("m", FLOATS, ECHO);
+    let head = "POST /v2/models/m/infer HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 100\r\n\r\n";
+    let mut slow = site.connect();
+    slow.write_all(head.as_bytes()).unwrap();
+    let mut told = [0; 25];
+    slow.read_exact(&mut told).unwrap();
+    assert_eq!(&told, b"HTTP/1.1 100 Continue\r\n\r\n");
+    slow.write_all(b"{").unwrap();
+    // It waits since it was asked to go on, and this one since it was answered.
+    let mut second = site.connect();
+    second.write_all(ASK).unwrap();
+    assert!(is_answered(&mut second));
+    let mut silent = site.connect();
+    let mut third = site.connect();
+    third.write_all(ASK).unwrap();
+    assert!(is_answered(&mut third));
+    let mut read = Vec::new();
+    drop(slow.read_to_end(&mut read));
+    assert!(read.is_empty(), "the oldest one is closed: {}", String::from_utf8_lossy(&read));
+    second.write_all(ASK).unwrap();
+    let mut rest = vec![0; 200];
+    // What is left of the first answer, and some of the second.
+    while !rest.windows(15).any(|window| window == b"HTTP/1.1 200 OK") {
+        assert!(second.read(&mut rest).unwrap() > 0);
+    }
+    let mut fourth = site.connect();
+    fourth.write_all(ASK).unwrap();
+    assert!(is_answered(&mut fourth));
+    assert_eq!(silent.read(&mut [0]).unwrap_or_default(), 0, "then the one that says nothing");
+}
+
+#[test]
+fn health_is_told_where_all_connections_have_requests() {
     let mut limits = Limits::default();
     limits.max_connections = 1;
     let site = Site::with(limits, |_| {});
-    let mut first = site.connect();
-    first.write_all(b"GET /v2/health/live HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
-    let mut start = [0; 15];
-    first.read_exact(&mut start).unwrap();
-    let mut second = site.connect();
-    second
-        .write_all(b"GET /v2/health/live HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
-        .unwrap();
-    second.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
-    assert!(second.read(&mut [0]).is_err());
-    drop(first);
-    second.set_read_timeout(Some(common::PATIENCE)).unwrap();
-    assert_eq!(Answer::read(&mut second).status, 200);
+    site.model("sleeps", FLOATS, SLEEPS);
+    let mut busy = site.connect();
+    busy.write_all(&sleep(3.0)).unwrap();
+    wait_for(&site, "began");
+    assert_eq!(site.get("/v2/health/live").status, 200);
+    assert_eq!(site.get("/v2/health/ready").status, 200);
+    let other = site.get("/v2");
+    assert!(other.error(503).contains("as many connections as it may"));
+    assert_eq!(other.header("retry-after"), Some("1"));
+    assert!(is_answered(&mut busy), "a request that is under way is not given up");
+}
+
+#[test]
+fn bytes_of_requests_are_bounded_for_all_and_for_each_client() {
+    let site = Site::with(Limits::default(), |settings| {
+        settings.max_bytes_in_flight = 4 << 20;
+        settings.max_bytes_in_flight_per_client = 3 << 20;
+    });
+    site.model("m", FLOATS, ECHO);
+    site.model("sleeps", FLOATS, SLEEPS);
+    let held = || {
+        let text = String::from_utf8(site.get("/metrics").body).unwrap();
+        let line = text.lines().find_map(|line| line.strip_prefix("hydrozoa_request_bytes "));
+        line.unwrap().parse::<usize>().unwrap()
+    };
+    let until = |bytes: usize| {
+        let deadline = Instant::now() + common::PATIENCE;
+        while held() != bytes {
+            assert!(Instant::now() < deadline, "{} of {bytes}", held());
+        }
+    };
+    let size = 1 << 20;
+    let mut body = request(1).into_bytes();
+    body.resize(size, b' ');
+    let head = format!(
+        "POST /v2/models/m/infer HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {size}\r\n\r\n"
+    );
+    let mut waiting: Vec<_> = (0..2)
+        .map(|_| {
+            let mut connection = site.connect();
+            connection.write_all(head.as_bytes()).unwrap();
+            connection.write_all(&body[..size - 10]).unwrap();
+            connection
+        })
+        .collect();
+    until(2 * (size - 10));
+    let refused = site.post("/v2/models/m/infer", vec![b' '; 2 << 20]);
+    assert!(refused.error(429).contains("--max-bytes-in-flight-per-client"));
+    assert_eq!(refused.header("retry-after"), Some("1"));
+    // It would never fit, so there is no later.
+    assert!(
+        site.post("/v2/models/m/infer", vec![b' '; 5 << 20])
+            .error(413)
+            .contains("--max-bytes-in-flight")
+    );
+    // Nor does what comes of few bytes.
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+    gzip.write_all(&vec![b' '; 16 << 20]).unwrap();
+    let gzip = gzip.finish().unwrap();
+    let answer = site.request("POST", "/v2/models/m/infer", &[("Content-Encoding", "GZIP")], &gzip);
+    assert!(matches!(answer.status, 413 | 429), "{answer:?}");
+    // What is small is served beside them, and they are when they are whole.
+    site.post("/v2/models/m/infer", request(1)).ok();
+    for connection in &mut waiting {
+        connection.write_all(&body[size - 10..]).unwrap();
+        Answer::read(connection).ok();
+    }
+    until(0);
+    // A request holds its bytes until it is answered.
+    let mut busy = site.connect();
+    busy.write_all(&sleep(60.0)).unwrap();
+    wait_for(&site, "began");
+    assert!(held() > 0);
+    drop(busy);
+    until(0);
+}
+
+#[test]
+fn a_body_that_comes_too_slowly_is_not_waited_for() {
+    let mut limits = Limits::default();
+    (limits.min_body_rate, limits.body_patience) = (100_000, Duration::from_millis(300));
+    let site = Site::with(limits, |_| {});
+    site.model("m", FLOATS, ECHO);
+    let mut connection = site.connect();
+    let head =
+        "POST /v2/models/m/infer HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2000000\r\n\r\n";
+    connection.write_all(head.as_bytes()).unwrap();
+    connection.write_all(&vec![b' '; 1_999_990]).unwrap();
+    let began = Instant::now();
+    assert!(Answer::read(&mut connection).error(408).contains("comes too slowly"));
+    assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+}
+
+#[test]
+fn a_length_that_is_too_large_is_told_at_once() {
+    let site = Site::new();
+    site.model("m", FLOATS, ECHO);
+    let mut connection = site.connect();
+    let head =
+        "POST /v2/models/m/infer HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000000\r\n\r\n";
+    let began = Instant::now();
+    connection.write_all(head.as_bytes()).unwrap();
+    let mut answer = vec![0; 12];
+    connection.read_exact(&mut answer).unwrap();
+    assert_eq!(answer, b"HTTP/1.1 413");
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+}
+
+#[test]
+fn there_are_so_many_headers_of_so_many_bytes() {
+    let site = Site::new();
+    let ask = |headers: &str| {
+        let request =
+            format!("GET /v2 HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{headers}\r\n");
+        Answer::of(&site.raw(request.as_bytes())).unwrap().status
+    };
+    assert_eq!(ask(&format!("X: {}\r\n", "x".repeat(64_000))), 200);
+    assert_eq!(ask(&format!("X: {}\r\n", "x".repeat(66_000))), 431);
+    assert_eq!(ask(&format!("X: {}\r\n", "x".repeat(100_000))), 431);
+    assert_eq!(ask(&"X: y\r\n".repeat(98)), 200);
+    assert_eq!(ask(&"X: y\r\n".repeat(99)), 431);
 }
 
 #[test]
@@ -249,6 +412,23 @@ fn a_server_that_ends_waits_for_no_request_longer_than_it_should() {
     assert_eq!(site.end(Duration::from_millis(200)), 1);
     assert!(began.elapsed() < Duration::from_secs(20));
     wait_for(&site, "cancelled");
+}
+
+#[test]
+fn a_server_that_ends_waits_for_no_half_of_a_head() {
+    let mut site = Site::new();
+    let halves: Vec<_> = (0..50)
+        .map(|_| {
+            let mut connection = site.connect();
+            connection.write_all(b"GET /v2/health/live HTTP/1.1\r\nHo").unwrap();
+            connection
+        })
+        .collect();
+    assert_eq!(site.get("/v2/health/live").status, 200);
+    let began = Instant::now();
+    assert_eq!(site.end(Duration::from_secs(40)), 0);
+    assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+    drop(halves);
 }
 
 #[test]

@@ -6,6 +6,7 @@ use common::{Answer, ECHO, FLOATS, Site};
 use hydrozoa_server::Control;
 use hydrozoa_server::http::Limits;
 use serde_json::{Value, json};
+use std::io::{Read, Write};
 use std::time::Duration;
 
 /// The right request, in JSON.
@@ -135,7 +136,7 @@ fn is_told(answer: &[u8], form: &str) -> u16 {
 }
 
 fn head(path: &str, headers: &str) -> String {
-    format!("POST {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n{headers}\r\n")
+    format!("POST {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{headers}\r\n")
 }
 
 const INFER: &str = "/v2/models/m/infer";
@@ -267,15 +268,106 @@ fn wrong_http_is_told_and_the_server_goes_on() {
         head(INFER, "Content-Length: 1\r\nContent-Length: 2\r\n"),
         head(INFER, "Transfer-Encoding: gzip\r\nContent-Length: 1\r\n"),
         head(INFER, "Content-Length: 18446744073709551615\r\n"),
-        format!("GET /{} HTTP/1.1\r\n\r\n", "x".repeat(70_000)),
-        format!("GET /{} HTTP/1.1\r\n\r\n", "%2f..".repeat(100)),
-        "GET /v2/models/..%2f..%2fetc/infer HTTP/1.1\r\nConnection: close\r\n\r\n".to_owned(),
-        "POST /v2/repository/models/..%2fm/load HTTP/1.1\r\nConnection: close\r\nContent-Length: 0\r\n\r\n".to_owned(),
+        format!("GET /{} HTTP/1.1\r\nHost: localhost\r\n\r\n", "x".repeat(70_000)),
+        format!("GET /{} HTTP/1.1\r\nHost: localhost\r\n\r\n", "%2f..".repeat(100)),
+        "GET /v2/models/..%2f..%2fetc/infer HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".to_owned(),
+        "POST /v2/repository/models/..%2fm/load HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 0\r\n\r\n".to_owned(),
         "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_owned(),
     ] {
         let answer = site.raw(request.as_bytes());
         let form = &request[..request.len().min(100)];
         assert!(answer.is_empty() || is_told(&answer, form) >= 400, "{form:?}");
     }
+    serves(&site);
+}
+
+#[test]
+fn what_may_be_understood_in_two_ways_is_refused() {
+    let site = site();
+    let ask = |line: &str, headers: &str, body: &str| {
+        let request = format!("{line}\r\nConnection: close\r\n{headers}\r\n{body}");
+        Answer::of(&site.raw(request.as_bytes())).unwrap()
+    };
+    let get = "GET /v2 HTTP/1.1";
+    assert_eq!(ask(get, "Host: localhost\r\n", "").status, 200);
+    assert_eq!(ask("GET /v2 HTTP/1.0", "", "").status, 200);
+    assert_eq!(ask("GET http://localhost/v2 HTTP/1.1", "Host: localhost\r\n", "").status, 200);
+    for (headers, words) in [
+        ("", "no header `Host`"),
+        ("Host: localhost\r\nHost: localhost\r\n", "more than one header `host`"),
+        ("Host:\r\n", "cannot be understood"),
+        ("Host: local host\r\n", "cannot be understood"),
+        ("Host: me@localhost\r\n", "cannot be understood"),
+        ("Host: localhost:x\r\n", "cannot be understood"),
+        ("Host: localhost:99999\r\n", "cannot be understood"),
+        ("Host: localhost/v2\r\n", "cannot be understood"),
+        ("Host: [::1\r\n", "cannot be understood"),
+    ] {
+        let answer = ask(get, headers, "");
+        assert!(answer.error(400).contains(words), "{headers:?}: {answer:?}");
+        assert_eq!(answer.header("connection"), Some("close"));
+    }
+    // The host of the target counts (RFC 9112, 3.2.2).
+    ask("GET http://evil.example/v2 HTTP/1.1", "Host: localhost\r\n", "").error(421);
+    let post = format!("POST {INFER} HTTP/1.1");
+    let chunked = "2\r\n{}\r\n0\r\n\r\n";
+    for coding in ["gzip, chunked", "chunked\r\nTransfer-Encoding: chunked", "chunked, chunked"] {
+        let headers = format!("Host: localhost\r\nTransfer-Encoding: {coding}\r\n");
+        let message = ask(&post, &headers, chunked).error(400);
+        assert!(message.to_lowercase().contains("transfer-encoding"), "{message}");
+    }
+    // hyper tells of neither.
+    let message = ask(&post, "Host: localhost\r\nContent-Length: 2\r\nContent-Length: 2\r\n", "{}");
+    assert!(message.error(400).contains("more than one header `content-length`"), "{message:?}");
+    for bare in [
+        "GET /v2 HTTP/1.1\nHost: localhost\n\n",
+        "GET /v2 HTTP/1.1\r\nHost: localhost\nX: y\r\n\r\n",
+    ] {
+        let message = Answer::of(&site.raw(bare.as_bytes())).unwrap().error(400);
+        assert!(message.contains("LF alone"), "{message}");
+    }
+    // Nor of those of later requests.
+    let right = right().to_string();
+    let length = format!("Content-Length: {}\r\n\r\n{right}", right.len());
+    let first = format!("{post}\r\nHost: localhost\r\n{length}");
+    let chunks = format!(
+        "{post}\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n{:x}\r\n{right}\r\n0\r\n\r\n",
+        right.len()
+    );
+    for first in [first, chunks] {
+        let mut connection = site.connect();
+        for _ in 0..2 {
+            connection.write_all(first.as_bytes()).unwrap();
+            let mut answer = Vec::new();
+            while Answer::of(&answer).is_none() {
+                let mut piece = [0; 1000];
+                let length = connection.read(&mut piece).unwrap();
+                assert!(length > 0);
+                answer.extend_from_slice(&piece[..length]);
+            }
+            assert_eq!(
+                Answer::of(&answer).unwrap().status,
+                200,
+                "{}",
+                String::from_utf8_lossy(&answer)
+            );
+        }
+        connection.write_all(b"GET /v2 HTTP/1.1\nHost: localhost\n\n").unwrap();
+        assert!(Answer::read(&mut connection).error(400).contains("LF alone"));
+    }
+    // Requests that come at once are parted.
+    let pipelined = format!(
+        "GET /v2 HTTP/1.1\r\nHost: localhost\r\n\r\n{}GET /v2 HTTP/1.1\nHost: localhost\n\n",
+        format!("{post}\r\nHost: localhost\r\n{length}").repeat(3)
+    );
+    let answers = String::from_utf8(site.raw(pipelined.as_bytes())).unwrap();
+    let of = |status: &str| answers.matches(&format!("HTTP/1.1 {status}")).count();
+    assert_eq!((of("200"), of("400")), (4, 1), "{answers}");
+    let headers = "Host: localhost\r\nInference-Header-Content-Length: 2\r\nInference-Header-Content-Length: 2\r\nContent-Length: 2\r\n";
+    let message = ask(&post, headers, "{}").error(400);
+    assert!(
+        message.contains("more than one header `inference-header-content-length`"),
+        "{message}"
+    );
     serves(&site);
 }

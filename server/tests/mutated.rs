@@ -217,7 +217,7 @@ fn request(seed: u64) -> Vec<u8> {
     if random.one_in(10) {
         scramble(&mut body, &mut random);
     }
-    let mut head = format!("POST {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n");
+    let mut head = format!("POST {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n");
     if length < body.len() || random.one_in(12) {
         let claim = claimed(length, &mut random);
         head.push_str(&format!("Inference-Header-Content-Length: {claim}\r\n"));

@@ -5,7 +5,7 @@ mod common;
 use common::{Answer, ECHO, FLOATS, Site};
 use hydrozoa_server::grpc::{self, Options};
 use hydrozoa_server::http::Limits;
-use hydrozoa_server::{Server, Settings, Tls, TlsError, Tokens};
+use hydrozoa_server::{Control, Hosts, Server, Settings, Tls, TlsError, Tokens};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use std::fs;
 use std::io::{Read, Write};
@@ -288,4 +288,123 @@ async fn grpc_refuses_who_has_no_token() {
         assert!(status.message().contains("`authorization: Bearer TOKEN`"), "{status:?}");
     }
     client.repository_index(shows("Bearer two")).await.unwrap();
+}
+
+#[test]
+fn http_refuses_who_names_another_host() {
+    let site = Site::with(Limits::default(), |settings| {
+        settings.hosts = Hosts::parse(["models.example:80"]).unwrap();
+    });
+    let of = |path: &str, host: &str| {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+        Answer::of(&site.raw(request.as_bytes())).unwrap()
+    };
+    let port = site.address.port();
+    for path in ["/", "/status", "/metrics", "/v2", "/v2/health/live"] {
+        // A probe names the address that it connects to.
+        for host in
+            [&format!("127.0.0.1:{port}"), "localhost", "LOCALHOST:1", "[::1]", "models.example:80"]
+        {
+            assert_eq!(of(path, host).status, 200, "{host} {path}");
+        }
+        for host in
+            ["evil.example", &format!("evil.example:{port}"), "10.1.2.3", "models.example", "127.1"]
+        {
+            let message = of(path, host).error(421);
+            assert!(message.contains(&format!("--allow-host {host}")), "{message}");
+        }
+    }
+    let any =
+        Site::with(Limits::default(), |settings| settings.hosts = Hosts::parse(["*"]).unwrap());
+    let request = b"GET /v2 HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n";
+    Answer::of(&any.raw(request)).unwrap().ok();
+}
+
+#[test]
+fn http_refuses_what_a_page_of_another_site_sends() {
+    let site = Site::with(Limits::default(), |settings| {
+        (settings.control, settings.client_files) = (Control::Clients, true);
+    });
+    site.write("m", 1, FLOATS, ECHO);
+    let own = format!("http://{}", site.address);
+    let load = "/v2/repository/models/m/load";
+    let posts = [
+        load,
+        "/v2/repository/index",
+        "/v2/systemsharedmemory/register",
+        "/v2/logging",
+        "/v2/models/m/infer",
+    ];
+    for (name, value) in [
+        ("Origin", "http://evil.example"),
+        ("Origin", "null"),
+        ("Origin", "http://localhost:1"),
+        ("Sec-Fetch-Site", "cross-site"),
+        ("Sec-Fetch-Site", "same-site"),
+    ] {
+        for path in posts {
+            let headers = [(name, value), ("Content-Type", "text/plain")];
+            site.request("POST", path, &headers, b"{}").error(403);
+        }
+        site.request("DELETE", "/v2", &[(name, value)], b"").error(403);
+        // Its page can read no answer, so what only asks does no harm.
+        site.request("GET", "/v2", &[(name, value)], b"").ok();
+    }
+    assert!(site.service.server().model("m", None).is_err(), "the model is loaded");
+    let message = site.request("POST", load, &[("Origin", "http://evil.example")], b"").error(403);
+    assert!(
+        message.contains("http://evil.example") && message.contains("--allow-host"),
+        "{message}"
+    );
+    let post = |host: &str, headers: &str| {
+        let head = format!("POST {load} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n");
+        let request = format!("{head}Content-Length: 0\r\n{headers}\r\n");
+        Answer::of(&site.raw(request.as_bytes())).unwrap().status
+    };
+    let host = site.address.to_string();
+    assert_eq!(
+        post("localhost:1", "Origin: http://localhost:1\r\nSec-Fetch-Site: same-origin\r\n"),
+        200
+    );
+    assert_eq!(post(&host, &format!("Origin: {own}\r\nSec-Fetch-Site: none\r\n")), 200);
+    assert_eq!(
+        post("evil.example", "Origin: http://evil.example\r\nSec-Fetch-Site: same-origin\r\n"),
+        421
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn grpc_refuses_other_hosts_and_pages_of_other_sites() {
+    let address = start(Options::default(), |settings| settings.control = Control::Clients).await;
+    let of = async |host: &str, headers: &[(&'static str, &'static str)]| {
+        let endpoint = Endpoint::from_shared(format!("http://{address}")).unwrap();
+        let channel =
+            endpoint.origin(format!("http://{host}").parse().unwrap()).connect().await.unwrap();
+        let mut request = Request::new(ServerLiveRequest {});
+        for (name, value) in headers {
+            request.metadata_mut().insert(*name, value.parse().unwrap());
+        }
+        Client::new(channel)
+            .server_live(request)
+            .await
+            .map_err(|status| (status.code(), status.message().to_owned()))
+    };
+    let own = address.to_string();
+    for host in [own.as_str(), "localhost", "localhost:9"] {
+        of(host, &[]).await.unwrap();
+    }
+    for host in ["evil.example", "10.1.2.3:80"] {
+        let (code, message) = of(host, &[]).await.unwrap_err();
+        assert_eq!(code, Code::PermissionDenied);
+        assert!(message.contains(&format!("--allow-host {host}")), "{message}");
+    }
+    for header in [("origin", "http://evil.example"), ("sec-fetch-site", "cross-site")] {
+        let (code, message) = of("localhost", &[header]).await.unwrap_err();
+        assert!(code == Code::PermissionDenied && message.contains(header.1), "{message}");
+    }
+    let address =
+        start(Options::default(), |settings| settings.hosts = Hosts::parse(["*"]).unwrap()).await;
+    let endpoint = Endpoint::from_shared(format!("http://{address}")).unwrap();
+    let endpoint = endpoint.origin("http://evil.example".parse().unwrap());
+    Client::new(endpoint.connect().await.unwrap()).server_live(ServerLiveRequest {}).await.unwrap();
 }

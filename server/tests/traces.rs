@@ -128,7 +128,7 @@ fn a_request_is_a_span_of_its_clients_trace() {
         let before = executions(&site);
         let body = request.to_string();
         let head = format!(
-            "POST /v2/models/m/infer HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{body}",
+            "POST /v2/models/m/infer HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n{body}",
             body.len()
         );
         connection.write_all(head.as_bytes()).unwrap();

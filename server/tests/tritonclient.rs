@@ -17,6 +17,7 @@ fn tritonclient_works_unmodified() {
     let site = Site::with(Default::default(), |settings| {
         settings.control = Control::Clients;
         settings.client_shared_memory = true;
+        settings.client_files = true;
     });
     site.model("floats", FLOATS, ECHO);
     site.model("types", &types().1, ECHO);

@@ -1,9 +1,8 @@
 """A running python has interpreters of its own installation beside it, before and after its own imports.
 
-    python in_python.py LIBRARY MODULES SHARED
+    python in_python.py LIBRARY MODULES
 
-LIBRARY is the example in_python; MODULES are imported first, by this python and by each interpreter; SHARED is 1
-for torch policy `shared`.
+LIBRARY is the example in_python; MODULES are imported first, by this python and by each interpreter.
 """
 
 import ctypes
@@ -27,12 +26,12 @@ if "torch" in MODULES:
 
 
 def main() -> None:
-    library, modules, shared = sys.argv[1], sys.argv[2].split(), int(sys.argv[3])
+    library, modules = sys.argv[1], sys.argv[2].split()
     work = f"MODULES = {modules!r}\n{WORK}"
     run = ctypes.CDLL(library).run_in_a_pool
-    before = run(sys.prefix.encode(), work.encode(), 0)
+    before = run(sys.prefix.encode(), work.encode())
     exec(work, {})
-    after = run(sys.prefix.encode(), work.encode(), shared)
+    after = run(sys.prefix.encode(), work.encode())
     exec(work, {})
     print(f"before {before}, after {after}")
 

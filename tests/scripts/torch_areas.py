@@ -3,9 +3,7 @@
     torch_areas.py --record FILE    plain python: writes the digests of every result
     torch_areas.py --expect FILE    a copy: every result must have the recorded digest
 
-Run in several interpreters of one process at once, it shows that each behaves as plain python does. Nothing here may depend
-on state that torch keeps once per process when libtorch is shared (the default generator, the default dtype): random
-numbers come from explicit generators. Results that must differ between copies depend on HYDROZOA_COPY and are asserted
+Run in several interpreters of one process at once, it shows that each behaves as plain python does. Results that must differ between copies depend on HYDROZOA_COPY and are asserted
 here, not recorded.
 """
 

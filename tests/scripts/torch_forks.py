@@ -39,7 +39,6 @@ def register(name):
 
 
 def anomaly_is_found():
-    """Anomaly mode works where one interpreter lives, and a child has one."""
     x = torch.zeros(1, requires_grad=True)
     try:
         with torch.autograd.detect_anomaly():

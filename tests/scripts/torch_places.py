@@ -1,10 +1,7 @@
-"""Uses a torch that is not in the environment's own site-packages. FIRST_ON_PATH goes to the front of sys.path."""
+"""Uses a torch that is not in the environment's own site-packages."""
 
 import os
 import sys
-
-if "FIRST_ON_PATH" in os.environ:
-    sys.path.insert(0, os.environ["FIRST_ON_PATH"])
 
 import torch
 

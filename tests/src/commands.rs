@@ -31,10 +31,10 @@ pub fn plain_python() -> Result<Command> {
 /// # Errors
 ///
 /// There is no environment or no command.
-pub fn hydrozoa(copies: usize, policy: &str) -> Result<Command> {
+pub fn hydrozoa(copies: usize) -> Result<Command> {
     let mut command = clean(Command::new(place::command()?));
     command.arg("python").arg("--venv").arg(place::venv()?);
-    command.args(["--copies", &copies.to_string(), "--torch", policy]);
+    command.args(["--copies", &copies.to_string()]);
     Ok(command)
 }
 

@@ -33,7 +33,7 @@ pub unsafe extern "C" fn TRITONBACKEND_Initialize(backend: *mut Backend) -> *mut
             let config =
                 error::pointer(|place| (core.TRITONBACKEND_BackendConfig)(backend, place))?;
             let config = state::parse(&state::json(config)?, "the backend's configuration")?;
-            let settings = Settings::of(&config)?;
+            let settings = Settings::of(&config);
             state::keep(settings, |kept| (core.TRITONBACKEND_BackendSetState)(backend, kept))
         }
     })

@@ -1,7 +1,7 @@
 //! Settings: which Python a model's interpreters are of, and how they get inputs.
 
 use crate::error::Result;
-use hydrozoa::{Builder, Pool, TorchPolicy};
+use hydrozoa::{Builder, Pool};
 use hydrozoa_serve::hosted;
 use hydrozoa_serve::{Code, Failure};
 use serde_json::Value;
@@ -13,7 +13,6 @@ use std::path::{Path, PathBuf};
 pub(crate) struct Settings {
     venv: Option<PathBuf>,
     python: Option<PathBuf>,
-    torch: TorchPolicy,
 }
 
 /// What Triton itself sets, and what its Python backend takes for its processes and their shared memory.
@@ -32,27 +31,26 @@ const OTHERS: [&str; 10] = [
 
 impl Settings {
     /// The settings in the configuration that Triton gives.
-    pub(crate) fn of(config: &Value) -> Result<Self> {
+    pub(crate) fn of(config: &Value) -> Self {
         let mut settings = Self::default();
         for (name, value) in config["cmdline"].as_object().into_iter().flatten() {
             let path = || value.as_str().map(PathBuf::from);
             match name.as_str() {
                 "venv" => settings.venv = path(),
                 "python" => settings.python = path(),
-                "torch" => settings.torch = torch(value.as_str().unwrap_or_default())?,
                 other if OTHERS.contains(&other) => {}
                 other => tracing::warn!(
-                    "the backend has no setting `{other}`; it has `venv`, `python` and `torch`"
+                    "the backend has no setting `{other}`; it has `venv` and `python`"
                 ),
             }
         }
-        Ok(settings)
+        settings
     }
 
     /// What makes the interpreters of a model. In this order: the parameter EXECUTION_ENV_PATH of the model, the settings
     /// `venv` and `python`, and `python3` on PATH, with its virtual environment if it is of one.
     pub(crate) fn builder(&self, config: &Value, directory: &Path) -> Result<Builder> {
-        let builder = Pool::builder().torch(self.torch);
+        let builder = Pool::builder();
         let environment = hosted::environment(config, directory).map_err(|problem| {
             let words = format!("parameter EXECUTION_ENV_PATH: {problem}");
             Failure::new(Code::InvalidArgument, words)
@@ -80,19 +78,6 @@ impl Settings {
                 }
             }
         })
-    }
-}
-
-/// Whether interpreters have torch's C++ libraries in common.
-fn torch(policy: &str) -> Result<TorchPolicy> {
-    match policy {
-        "auto" => Ok(TorchPolicy::Auto),
-        "shared" => Ok(TorchPolicy::Shared),
-        "isolated" => Ok(TorchPolicy::Isolated),
-        other => Err(Failure::new(
-            Code::InvalidArgument,
-            format!("setting torch is `{other}`; it may be `auto`, `shared` or `isolated`"),
-        )),
     }
 }
 
@@ -133,20 +118,15 @@ pub(crate) fn lends_inputs(config: &Value) -> Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::{Found, Settings, lends_inputs, on_path};
-    use hydrozoa::TorchPolicy;
     use serde_json::json;
     use std::fs;
 
     #[test]
     fn settings_come_from_the_command_line() {
-        let config =
-            json!({"cmdline": {"venv": "/env", "auto-complete-config": "true", "torch": "shared"}});
-        let expected =
-            Settings { venv: Some("/env".into()), python: None, torch: TorchPolicy::Shared };
-        assert_eq!(Settings::of(&config), Ok(expected));
-        assert_eq!(Settings::of(&json!({})), Ok(Settings::default()));
-        let failure = Settings::of(&json!({"cmdline": {"torch": "one"}})).unwrap_err();
-        assert!(failure.message.contains("setting torch is `one`"));
+        let config = json!({"cmdline": {"venv": "/env", "auto-complete-config": "true"}});
+        let expected = Settings { venv: Some("/env".into()), python: None };
+        assert_eq!(Settings::of(&config), expected);
+        assert_eq!(Settings::of(&json!({})), Settings::default());
     }
 
     #[test]

@@ -21,7 +21,7 @@ pub struct Arguments {
     /// Cycles with numpy, likewise
     #[arg(long, value_name = "N", default_value_t = 2_000)]
     numpy: u64,
-    /// Cycles with torch under each policy, likewise
+    /// Cycles with torch, likewise
     #[arg(long, value_name = "N", default_value_t = 500)]
     torch: u64,
     /// Write a table and plots to docs/performance.md
@@ -40,11 +40,10 @@ struct Kind {
     cycles: u64,
 }
 
-fn kinds(arguments: &Arguments) -> [Kind; 4] {
+fn kinds(arguments: &Arguments) -> [Kind; 3] {
     let kind = |name, file, program, test, cycles| Kind { name, file, program, test, cycles };
     let (bare, other) = ("cycles", "cycles_torch");
-    let own = "what_an_interpreter_with_its_own_torch_had_is_given_back";
-    let shared = "what_an_interpreter_that_shares_torch_had_is_given_back";
+    let torch = "what_an_interpreter_with_torch_had_is_given_back";
     [
         kind(
             "bare",
@@ -60,8 +59,7 @@ fn kinds(arguments: &Arguments) -> [Kind; 4] {
             "what_an_interpreter_with_numpy_had_is_given_back",
             arguments.numpy,
         ),
-        kind("torch, isolated", "isolated", other, own, arguments.torch),
-        kind("torch, shared", "shared", other, shared, arguments.torch),
+        kind("torch", "torch", other, torch, arguments.torch),
     ]
 }
 

@@ -22,9 +22,6 @@ pub struct Arguments {
     /// How often the task starts and measures everything
     #[arg(long, value_name = "N", default_value_t = 1)]
     rounds: usize,
-    /// Each interpreter has a libtorch of its own
-    #[arg(long)]
-    isolated: bool,
     /// Also write the figures to this file, as JSON
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -37,9 +34,6 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let mut command = command(&compare, &environment);
     command.args(["--counts", &arguments.counts, "--seconds", &arguments.seconds.to_string()]);
     command.args(["--rounds", &arguments.rounds.to_string()]);
-    if arguments.isolated {
-        command.arg("--isolated");
-    }
     if let Some(path) = &arguments.json {
         command.arg("--json").arg(path);
     }

@@ -1,12 +1,12 @@
-//! `cargo xtask weights`, `race`, `mixed` and `control`: checks of promises about packages, movables and pools that take minutes.
+//! `cargo xtask weights`, `race`, `stress` and `control`: checks of promises about packages, movables and pools that take minutes.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
 use crate::environment::{self, Environment};
-use crate::{cache, workspace};
+use crate::{cache, python, workspace};
 
 /// Options of `cargo xtask weights`.
 #[derive(clap::Args, Clone)]
@@ -26,19 +26,31 @@ pub struct Race {
     /// How long, in minutes
     #[arg(long, value_name = "M", default_value_t = 5.0)]
     minutes: f64,
-    /// Each interpreter has a libtorch of its own
-    #[arg(long)]
-    isolated: bool,
 }
 
-/// Options of `cargo xtask mixed`.
+/// Options of `cargo xtask stress`.
 #[derive(clap::Args, Clone)]
-pub struct Mixed {
+pub struct Stress {
     #[command(flatten)]
     environment: environment::Arguments,
+    /// Nothing but the standard library
+    #[arg(long, conflicts_with_all = ["torch", "venv"])]
+    bare: bool,
+    /// Each operation begins with tensors of torch
+    #[arg(long)]
+    torch: bool,
+    /// A virtual environment with numpy, or torch; without it one is made
+    #[arg(long, value_name = "DIR", conflicts_with = "python")]
+    venv: Option<PathBuf>,
     /// How long, in minutes
     #[arg(long, value_name = "M", default_value_t = 10.0)]
     minutes: f64,
+    /// The seed that an earlier run has printed
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// Only these operations, or all but these: `-- --only calls,pools`, `-- --without forks`
+    #[arg(last = true)]
+    operations: Vec<String>,
 }
 
 /// Options of `cargo xtask control`.
@@ -65,14 +77,38 @@ pub fn weights(arguments: &Weights) -> Result<()> {
 pub fn race(arguments: &Race) -> Result<()> {
     let environment = Environment::prepare(&arguments.environment)?;
     let compare = workspace::build("hydrozoa-benches", "compare")?;
-    ran(&mut race_command(&compare, &environment, arguments.minutes * 60.0, arguments.isolated))
+    ran(&mut race_command(&compare, &environment, arguments.minutes * 60.0))
 }
 
-/// Sets up and runs the mixed load. Returns an error if anything is lost, wrong or stuck, or if memory grows.
-pub fn mixed(arguments: &Mixed) -> Result<()> {
-    let environment = Environment::prepare(&arguments.environment)?;
+/// Runs the stress. Returns an error if anything is lost, wrong or stuck, or if memory grows.
+pub fn stress(arguments: &Stress) -> Result<()> {
+    let wanted = arguments.environment.python.as_ref();
+    let root = match &arguments.venv {
+        Some(root) => Some(root.clone()),
+        None if arguments.bare => None,
+        None if arguments.torch => {
+            Some(Environment::prepare(&arguments.environment)?.root().into())
+        }
+        None => Some(Environment::with_numpy(python::find(wanted)?)?.root().into()),
+    };
     let compare = workspace::build("hydrozoa-benches", "compare")?;
-    ran(&mut mixed_command(&compare, &environment, arguments.minutes * 60.0))
+    let mut command = match root {
+        Some(root) => stress_command(&compare, &root, arguments.minutes * 60.0),
+        None => {
+            let python = python::find(wanted)?.executable;
+            let mut command = Command::new(compare);
+            command.args(["stress", "--seconds", &(arguments.minutes * 60.0).to_string()]);
+            command.arg("--python").arg(python);
+            command
+        }
+    };
+    if arguments.torch {
+        command.arg("--torch");
+    }
+    if let Some(seed) = arguments.seed {
+        command.args(["--seed", &seed.to_string()]);
+    }
+    ran(command.args(&arguments.operations))
 }
 
 /// Sets up and stops calls. Returns an error if one goes on, or ends in another way than it should.
@@ -88,11 +124,11 @@ pub fn control(arguments: &Control) -> Result<()> {
     ran(&mut command)
 }
 
-/// The command of the mixed load.
-pub fn mixed_command(compare: &Path, environment: &Environment, seconds: f64) -> Command {
+/// The command of the stress, with the packages of a virtual environment.
+pub fn stress_command(compare: &Path, venv: &Path, seconds: f64) -> Command {
     let mut command = Command::new(compare);
-    command.arg("mixed").arg("--venv").arg(environment.root());
-    command.args(["--seconds", &seconds.to_string()]).env("OMP_NUM_THREADS", "1");
+    command.arg("stress").arg("--venv").arg(venv).args(["--seconds", &seconds.to_string()]);
+    command.env("OMP_NUM_THREADS", "1");
     command
 }
 
@@ -120,18 +156,10 @@ pub fn weights_command(
 }
 
 /// The command of the race.
-pub fn race_command(
-    compare: &Path,
-    environment: &Environment,
-    seconds: f64,
-    isolated: bool,
-) -> Command {
+pub fn race_command(compare: &Path, environment: &Environment, seconds: f64) -> Command {
     let mut command = Command::new(compare);
     command.arg("race").arg("--venv").arg(environment.root());
     command.args(["--seconds", &seconds.to_string()]).env("OMP_NUM_THREADS", "1");
-    if isolated {
-        command.arg("--isolated");
-    }
     command
 }
 

@@ -23,6 +23,7 @@ mod linked;
 mod lock;
 mod measurements;
 mod models;
+mod newcomer;
 mod package;
 mod page;
 mod plot;
@@ -69,8 +70,8 @@ enum Task {
     Weights(large::Weights),
     /// Sixteen threads that make, call and drop fifty movables at random for five minutes
     Race(large::Race),
-    /// Calls, exceptions, interrupts, deadlines, replacements, movables, children and signals at random for ten minutes
-    Mixed(large::Mixed),
+    /// Random operations of the public interface by eight threads for ten minutes, every answer checked
+    Stress(large::Stress),
     /// Stops calls that loop, sleep, block in C or eat memory, and times it and what another interpreter notices
     Control(large::Control),
     /// How many workers with torch serve a model in 1, 2 and 4 GiB: interpreters, prefork children, processes
@@ -102,6 +103,8 @@ enum Task {
     Fuzz(fuzz::Arguments),
     /// Whether the crates that are published compile from their archives alone, and run
     Package,
+    /// The README's samples, followed from its top by a new user with Rust, a C++ compiler and a CPython: in an empty root
+    Newcomer(newcomer::Arguments),
     /// Whether the public interfaces are those of docs/interface
     Interface(interface::Arguments),
     /// Whether the C header is what the sources of capi/ say
@@ -142,7 +145,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Page(arguments) => page::run(&arguments),
         Task::Weights(arguments) => large::weights(&arguments),
         Task::Race(arguments) => large::race(&arguments),
-        Task::Mixed(arguments) => large::mixed(&arguments),
+        Task::Stress(arguments) => large::stress(&arguments),
         Task::Control(arguments) => large::control(&arguments),
         Task::Density(arguments) => density::run(&arguments),
         Task::Cycles(arguments) => cycles::run(&arguments),
@@ -162,6 +165,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Debugger(arguments) => debugger::run(&arguments),
         Task::Fuzz(arguments) => fuzz::run(&arguments),
         Task::Package => package::run().map(drop),
+        Task::Newcomer(arguments) => newcomer::run(&arguments).map(drop),
         Task::Interface(arguments) => interface::run(&arguments),
         Task::Header(arguments) => capi::header::run(&arguments),
         Task::Install(arguments) => capi::install::run(&arguments),

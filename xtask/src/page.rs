@@ -184,12 +184,13 @@ impl Drop for Server {
 }
 
 fn get(address: SocketAddr, path: &str) -> Result<String> {
-    send(address, &format!("GET {path} HTTP/1.1\r\nHost: page\r\nConnection: close\r\n\r\n"))
+    send(address, &format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"))
 }
 
 fn infer(address: SocketAddr, model: &str) -> Result<String> {
     let body = r#"{"inputs":[{"name":"IN","datatype":"FP32","shape":[1,2],"data":[1,2]}]}"#;
-    let head = format!("POST /v2/models/{model}/infer HTTP/1.1\r\nHost: page\r\nConnection: close");
+    let head =
+        format!("POST /v2/models/{model}/infer HTTP/1.1\r\nHost: localhost\r\nConnection: close");
     // So a client leaves the processor to others.
     thread::sleep(Duration::from_millis(20));
     send(address, &format!("{head}\r\nContent-Length: {}\r\n\r\n{body}", body.len()))

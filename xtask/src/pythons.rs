@@ -5,29 +5,6 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use crate::lock;
 use crate::python::{self, Python, Wanted, versions};
 
-/// The policies under which interpreters load torch, as the names of tests end.
-const POLICIES: [&str; 2] = ["shared", "isolated"];
-
-/// Whose turn it is on a day.
-#[derive(Clone)]
-pub struct Turn {
-    /// The CPython on which the tests with torch run too.
-    pub python: Python,
-    /// The policy of those tests that exist for both.
-    policy: usize,
-}
-
-impl Turn {
-    pub fn policy(&self) -> &'static str {
-        POLICIES[self.policy]
-    }
-
-    /// The policy whose turn it is not.
-    pub fn other_policy(&self) -> &'static str {
-        POLICIES[1 - self.policy]
-    }
-}
-
 /// One CPython of each minor version that the machine has, the oldest first.
 #[derive(Clone)]
 pub struct Pythons {
@@ -58,21 +35,19 @@ impl Pythons {
         python::sorted().into_iter().filter(|minor| !minors.contains(minor)).collect()
     }
 
-    /// Whose turn for the tests with torch it is on a day: each Python but the suite's, and then each once more with the other
-    /// policy.
-    pub fn turn(&self, own: u8, day: u64) -> Option<Turn> {
+    /// Whose turn for the tests with torch it is on a day: each Python but the suite's.
+    pub fn turn(&self, own: u8, day: u64) -> Option<Python> {
         let with_torch =
             |python: &&Python| python.minor != own && lock::of(python.minor).has_torch();
         let others: Vec<&Python> = self.found.iter().filter(with_torch).collect();
-        let count = others.len() as u64;
-        let python = (*others.get(day.checked_rem(count)? as usize)?).clone();
-        Some(Turn { python, policy: (day / count % 2) as usize })
+        let turn = day.checked_rem(others.len() as u64)?;
+        Some((*others.get(turn as usize)?).clone())
     }
 
     /// What the log of the suite says about versions.
-    pub fn words(&self, own: u8, turn: Option<&Turn>) -> String {
+    pub fn words(&self, own: u8, turn: Option<&Python>) -> String {
         let further = match turn {
-            Some(turn) => format!("3.{} under {}, by the day", turn.python.minor, turn.policy()),
+            Some(turn) => format!("3.{}, by the day", turn.minor),
             None => "none".to_owned(),
         };
         format!(
@@ -107,18 +82,14 @@ mod tests {
     }
 
     #[test]
-    fn each_other_python_that_has_torch_has_its_turn_with_each_policy() {
+    fn each_other_python_that_has_torch_has_its_turn() {
         let all = machine(&[10, 11, 12, 14, 15]);
-        let turns: Vec<_> = (0..12)
-            .filter_map(|day| all.turn(11, 20_000 + day))
-            .map(|turn| (turn.python.minor, turn.policy()))
-            .collect();
-        assert_eq!(turns[..6], turns[6..]);
-        let mut once = turns[..6].to_vec();
+        let turns: Vec<_> =
+            (0..6).filter_map(|day| all.turn(11, 20_000 + day)).map(|turn| turn.minor).collect();
+        assert_eq!(turns[..3], turns[3..]);
+        let mut once = turns[..3].to_vec();
         once.sort_unstable();
-        let each = [10, 12, 14].map(|minor| [(minor, "isolated"), (minor, "shared")]);
-        assert_eq!(once, each.as_flattened());
-        assert_eq!(all.turn(11, 0).unwrap().other_policy(), "isolated");
+        assert_eq!(once, [10, 12, 14]);
         assert!(machine(&[11, 15]).turn(11, 3).is_none());
     }
 
@@ -128,7 +99,7 @@ mod tests {
         let words = some.words(11, some.turn(11, 0).as_ref());
         assert!(words.contains("has 3.11 and 3.12."), "{words}");
         assert!(words.contains("LACKS 3.10, 3.13, 3.14 and 3.15:"), "{words}");
-        assert!(words.ends_with("one more, 3.12 under shared, by the day"), "{words}");
+        assert!(words.ends_with("one more, 3.12, by the day"), "{words}");
         assert!(machine(&python::sorted()).words(11, None).contains("It lacks none"));
     }
 }

@@ -15,9 +15,6 @@ pub struct Arguments {
     /// How long, in minutes
     #[arg(long, value_name = "M", default_value_t = 10.0)]
     minutes: f64,
-    /// Each interpreter has a libtorch of its own
-    #[arg(long)]
-    isolated: bool,
 }
 
 /// Sets up and runs the soak. Returns an error if an output differs or memory grows.
@@ -29,9 +26,6 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     command.arg("soak").arg("--manifest").arg(models.join("manifest.json"));
     command.arg("--venv").arg(environment.root());
     command.args(["--seconds", &(arguments.minutes * 60.0).to_string()]);
-    if arguments.isolated {
-        command.arg("--isolated");
-    }
     let status = command.env("OMP_NUM_THREADS", "1").status().context("starting the soak")?;
     if !status.success() {
         bail!("the soak failed");

@@ -12,11 +12,11 @@ use crate::libtest::counted;
 use crate::linker::{cases, random};
 use crate::programs::{Program, Programs};
 use crate::python::{self, Python};
-use crate::pythons::{self, Pythons, Turn};
+use crate::pythons::{self, Pythons};
 use crate::steps::{Count, Outcome, Steps};
 use crate::{
-    beside_pyo3, cache, demo, gpu, interface, large, lock, package, quick, serve, tools, triton,
-    wheel, workloads, workspace,
+    beside_pyo3, cache, demo, gpu, interface, large, lock, newcomer, package, quick, serve, tools,
+    triton, wheel, workloads, workspace,
 };
 
 /// Options of `cargo xtask test`.
@@ -28,11 +28,11 @@ pub struct Arguments {
     #[arg(long, conflicts_with_all = ["repetitions", "python", "full"])]
     quick: bool,
     /// Also what takes long and depends little on a change: the packages of crates.io, `panic = "abort"`, PyO3's programs, lints
-    /// of cargo features, Python's own package on each CPython, all tests on the CPython whose turn it is, what is otherwise left
-    /// out by the day, and what measures built as it is released
+    /// of cargo features, Python's own package on each CPython, all tests on the CPython whose turn it is, and what
+    /// measures built as it is released
     #[arg(long)]
     full: bool,
-    /// How often the programs in several copies are run under each policy, on each of two CPythons; 20 before a release
+    /// How often the programs in several copies are run, on each of two CPythons; 20 before a release
     #[arg(long, value_name = "N", default_value_t = ONCE)]
     repetitions: usize,
 }
@@ -47,20 +47,8 @@ const ONCE: usize = 1;
 const LONG: [&str; 6] =
     ["mask_rcnn", "extension_", "device_memory", "a_build_", "the_command_", "torch_is_found"];
 
-/// The test of the areas with lazy imports, but for the policy at its end. It takes a minute: on the suite's CPython too it runs
-/// under one policy, by the day.
-const BEYOND_A_PROFILE: &str = "four_copies_beyond_their_profile_do_what_plain_python_does";
-
-/// Tests that exist for each policy and run under one by the day on the further CPython.
-const OF_A_POLICY: [&str; 4] = [
-    BEYOND_A_PROFILE,
-    "four_copies_do_what_plain_python_does",
-    "what_one_interpreter_sets_in_torch_no_other_one_has",
-    "results_from_rust_threads_are_those_of_plain_python",
-];
-
 /// Programs of the runtime with few tests, which take long and load torch or measure memory: one processor is enough, and
-/// it need not be quiet. They run beside the other programs, and some of them under both of torch's policies.
+/// it need not be quiet. They run beside the other programs.
 const LONE: [&str; 11] = [
     "breakdown",
     "cycles",
@@ -75,14 +63,11 @@ const LONE: [&str; 11] = [
     "settle_torch",
 ];
 
-/// Those that also run under policy `shared`: a process has one policy in these tests.
-const SHARED: [&str; 4] = ["packages_torch", "devices", "imports_torch", "package_imports"];
-
 /// The program of the runtime that measures for as long as other programs keep processors from it, up to a minute.
 const QUIET: &str = "parallel";
 
 /// The step of [`lone`].
-const MEMORY: &str = "memory, packages and devices, under each torch policy";
+const MEMORY: &str = "memory, packages and devices";
 
 /// The step of [`c_interface`].
 pub const C_INTERFACE: &str = "programs in C, C++ and Python; valgrind";
@@ -129,7 +114,7 @@ fn all(
     arguments: &Arguments,
     python: &Python,
     pythons: &Pythons,
-    turn: Option<&Turn>,
+    turn: Option<&Python>,
 ) -> Result<()> {
     let words = pythons.words(python.minor, turn);
     println!("{words}");
@@ -155,7 +140,7 @@ fn all(
     steps.join(environments);
     let prepared = prepared.try_recv().ok();
     let further = turn.zip(prepared.as_ref()).map(|(turn, (environment, _))| {
-        let (environment, further) = (environment.clone(), turn.python.clone());
+        let (environment, further) = (environment.clone(), turn.clone());
         steps.begin(&format!("environment of CPython 3.{}", further.minor), move || {
             environment.further(further)?;
             Ok(Count::one(true))
@@ -184,6 +169,7 @@ fn all(
     }
     if arguments.full {
         steps.run("published crates compile from their archives alone", package::run);
+        steps.run("the README, followed in an empty root", || newcomer::run(&Default::default()));
     }
     println!("\n{words}");
     if !steps.summary() {
@@ -193,7 +179,7 @@ fn all(
 }
 
 /// The tests of the crates, and what stands on them.
-fn with_place(steps: &mut Steps, place: &Place<'_>, turn: Option<&Turn>) {
+fn with_place(steps: &mut Steps, place: &Place<'_>, turn: Option<&Python>) {
     let (programs, variables) = (place.programs.clone(), place.variables());
     let memory = steps.begin(MEMORY, move || lone(&programs, &variables?));
     steps.run("unit and integration tests of the crates", || {
@@ -223,9 +209,7 @@ fn with_place(steps: &mut Steps, place: &Place<'_>, turn: Option<&Turn>) {
     let programs = steps.begin(C_INTERFACE, move || c_interface(&root, &numpy, &built));
     steps.run("layer rules and conformance", || {
         let own = |program: &Program| program.package == Path::new("tests");
-        let skipped = place.not_today(&[BEYOND_A_PROFILE], turn);
-        let skipped: Vec<&str> = skipped.iter().flat_map(|name| ["--skip", name]).collect();
-        place.programs.select(own).run(&skipped, |command| place.name(command))
+        place.programs.select(own).run(&[], |command| place.name(command))
     });
     steps.join(programs);
 }
@@ -241,10 +225,10 @@ fn long_processes(steps: &mut Steps, place: &Place<'_>) {
         serve::short(programs, place.environment, serve::SHORT)
     });
     steps.run("movables raced by 16 threads, 15 seconds", || {
-        check(&mut large::race_command(&place.compare, place.environment, 15.0, false))
+        check(&mut large::race_command(&place.compare, place.environment, 15.0))
     });
-    steps.run("all that may happen to a pool, at random, 20 seconds", || {
-        check(&mut large::mixed_command(&place.compare, place.environment, 20.0))
+    steps.run("random operations of the public interface by 8 threads, 30 seconds", || {
+        check(&mut large::stress_command(&place.compare, place.environment.root(), 30.0))
     });
 }
 
@@ -270,7 +254,7 @@ fn measured(steps: &mut Steps, place: &Place<'_>) {
 }
 
 /// The steps on other versions of CPython than the suite's.
-fn others(steps: &mut Steps, place: &Place<'_>, pythons: &Pythons, turn: Option<&Turn>) {
+fn others(steps: &mut Steps, place: &Place<'_>, pythons: &Pythons, turn: Option<&Python>) {
     let own = place.environment.base().minor;
     for other in pythons.all().iter().filter(|other| other.minor != own) {
         steps.run(&format!("conformance without torch on CPython 3.{}", other.minor), || {
@@ -278,9 +262,9 @@ fn others(steps: &mut Steps, place: &Place<'_>, pythons: &Pythons, turn: Option<
         });
     }
     if let Some(turn) = turn {
-        let words = format!("3.{} under {}", turn.python.minor, turn.policy());
-        steps.run(&format!("conformance on one more CPython, by the day: {words}"), || {
-            let environment = place.environment.further(turn.python.clone())?;
+        let minor = turn.minor;
+        steps.run(&format!("conformance on one more CPython, by the day: 3.{minor}"), || {
+            let environment = place.environment.further(turn.clone())?;
             let place = Place {
                 environment: &environment,
                 clients: place.clients.clone(),
@@ -291,11 +275,8 @@ fn others(steps: &mut Steps, place: &Place<'_>, pythons: &Pythons, turn: Option<
                 repetitions: ONCE,
                 ..*place
             };
-            let mut skipped = place.not_today(&OF_A_POLICY, Some(turn));
-            if !place.full {
-                skipped.extend(LONG.map(str::to_owned));
-            }
-            let skipped: Vec<&str> = skipped.iter().flat_map(|name| ["--skip", name]).collect();
+            let long: &[&str] = if place.full { &[] } else { &LONG };
+            let skipped: Vec<&str> = long.iter().flat_map(|name| ["--skip", name]).collect();
             let conformance = place.programs.named(&[("tests", "conformance")])?;
             conformance.run(&skipped, |command| place.name(command))
         });
@@ -367,17 +348,10 @@ impl<'a> Place<'a> {
     }
 
     /// The environments in which the tests of Python's own package run: of the suite's version and of the day's, or all.
-    fn for_python_package(&self, turn: Option<&Turn>) -> Vec<PathBuf> {
-        let minors = [Some(self.environment.base().minor), turn.map(|turn| turn.python.minor)];
+    fn for_python_package(&self, turn: Option<&Python>) -> Vec<PathBuf> {
+        let minors = [Some(self.environment.base().minor), turn.map(|turn| turn.minor)];
         let wanted = |one: &&Environment| self.full || minors.contains(&Some(one.base().minor));
         self.numpy.iter().filter(wanted).map(|one| one.root().to_owned()).collect()
-    }
-
-    /// Of tests whose names begin so and end with a policy, those whose turn it is not.
-    fn not_today(&self, tests: &[&str], turn: Option<&Turn>) -> Vec<String> {
-        let turn = turn.filter(|_| !self.full);
-        let other = turn.map(Turn::other_policy);
-        other.map_or(vec![], |other| tests.iter().map(|name| format!("{name}_{other}")).collect())
     }
 
     fn name(&self, command: &mut Command) -> Result<()> {
@@ -404,16 +378,10 @@ impl<'a> Place<'a> {
 
 /// The programs that run beside others.
 fn lone(programs: &Programs, variables: &Variables) -> Result<Outcome> {
-    let run = |names: &[&str], policy: &[(&str, &str)]| {
-        let names: Vec<_> = names.iter().map(|name| ("runtime", *name)).collect();
-        programs.named(&names)?.run(&[], |command| {
-            command.envs(variables.clone()).envs(policy.iter().copied());
-            Ok(())
-        })
-    };
-    let mut outcome = run(&LONE, &[])?;
-    outcome.add(run(&SHARED, &[("HYDROZOA_TEST_TORCH", "shared")])?);
-    Ok(outcome)
+    programs.named(&LONE.map(|name| ("runtime", name)))?.run(&[], |command| {
+        command.envs(variables.clone());
+        Ok(())
+    })
 }
 
 /// The features are off by default. They are built together, against the environment's libtorch.

@@ -15,7 +15,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
-use hydrozoa::{Movable, Pool, Tensor, TorchPolicy, python};
+use hydrozoa::{Movable, Pool, Tensor, python};
 
 use crate::clock::time;
 use crate::ours::Ours;
@@ -38,9 +38,6 @@ struct Arguments {
     /// Only rows with these words in their names
     #[arg(long, value_name = "WORDS")]
     only: Option<String>,
-    /// Instead of all else: the call that takes the GIL, in an interpreter whose torch has the policy shared
-    #[arg(long)]
-    torch: bool,
 }
 
 fn main() -> ExitCode {
@@ -64,9 +61,7 @@ fn run(arguments: &Arguments) -> Result<usize> {
     // SAFETY: no other thread runs yet.
     unsafe { std::env::set_var("PYTHONHOME", installation.prefix()) };
     let theirs = Theirs::new(&installation.site_packages())?;
-    let pool = Pool::builder().interpreters(1).venv(&arguments.venv);
-    let pool = if arguments.torch { pool.torch(TorchPolicy::Shared) } else { pool };
-    let pool = pool.build()?;
+    let pool = Pool::builder().interpreters(1).venv(&arguments.venv).build()?;
     let session = pool.acquire()?;
     let version: String = session.import("sys")?.getattr("version")?.extract()?;
     let linked = Theirs::version()?;
@@ -77,18 +72,6 @@ fn run(arguments: &Arguments) -> Result<usize> {
     session.import("numpy").context("the virtual environment needs numpy")?;
     let ours = Ours::new(&pool, &session)?;
     println!("CPython {version}, medians of {} rounds, CPU time", arguments.rounds);
-    if arguments.torch {
-        session.import("torch")?;
-        return report(
-            arguments,
-            vec![attach(
-                &ours,
-                &theirs,
-                "attach, no-op, detach, torch shared",
-                Promised { most: 3.0, aim: Some(2.0) },
-            )],
-        );
-    }
     let others = Others::new(arguments)?;
     let mut rows = beside_pyo3(&ours, &theirs);
     rows.extend(others.rows());

@@ -58,7 +58,6 @@ static void of_building(void) {
     CHECK(hz_builder_interpreters(builder, 1, &error));
     CHECK(hz_builder_memory_limit(builder, 1000, &error));
     FAILS(HZ_ERROR_START, hz_builder_build(builder, &pool, &error), "did not start");
-    FAILS(HZ_ERROR_INVALID_ARGUMENT, hz_builder_torch(builder, 7, &error), "7 is no hz_torch_policy");
     const char *variables[] = {"NAME=VALUE", "NAME"};
     FAILS(HZ_ERROR_INVALID_ARGUMENT, hz_builder_environment(builder, variables, 2, &error), "it has no '='");
     FAILS(HZ_ERROR_INVALID_ARGUMENT, hz_builder_share(builder, "\xff", &error), "is not UTF-8");

@@ -12,7 +12,7 @@ using hydrozoa::check;
 hydrozoa::Pool built(const char *directory) {
     hydrozoa::Builder builder;
     builder.interpreters(1).max_sessions(2).path("/nonexistent/first").memory_limit(std::size_t{1} << 30);
-    builder.torch(HZ_TORCH_ISOLATED).replace_stuck(true).settle_in(directory);
+    builder.replace_stuck(true).settle_in(directory);
     hz_builder *raw = builder.get();
     const char *arguments[] = {"program", "--option"};
     const char *variables[] = {"HZ_NAME=a value=b", "PATH=/nonexistent"};
@@ -22,7 +22,6 @@ hydrozoa::Pool built(const char *directory) {
     check([&](hz_error **error) { return hz_builder_hash_seed(raw, 7, error); });
     check([&](hz_error **error) { return hz_builder_unbuffered(raw, true, error); });
     check([&](hz_error **error) { return hz_builder_x_option(raw, "utf8", error); });
-    check([&](hz_error **error) { return hz_builder_strict(raw, true, error); });
     check([&](hz_error **error) { return hz_builder_share(raw, "*/libnone.so", error); });
     check([&](hz_error **error) { return hz_builder_replicate(raw, "*/libother.so", error); });
     return builder.build();

@@ -4,6 +4,7 @@ mod memory;
 
 pub use memory::Further;
 
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -13,7 +14,7 @@ use hydrozoa_measure::package::measure;
 use hydrozoa_measure::samples::Samples;
 use serde::Serialize;
 
-use crate::Choice;
+use crate::{Choice, missing};
 
 #[derive(clap::Args)]
 pub struct Options {
@@ -30,11 +31,11 @@ pub struct Options {
     #[arg(long, value_name = "CODE", requires = "memory")]
     run: Option<String>,
     /// Numbers of interpreters to measure
-    #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "1,2,4")]
-    interpreters: Vec<usize>,
+    #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "1,2,4", value_parser = crate::count)]
+    interpreters: Vec<NonZeroUsize>,
     /// Calling threads; by default one for each interpreter
-    #[arg(long, value_name = "N")]
-    threads: Option<usize>,
+    #[arg(long, value_name = "N", value_parser = crate::count)]
+    threads: Option<NonZeroUsize>,
     /// Loads the tensors to a device, as torch.load's map_location does: cpu, cuda, cuda:1
     #[arg(long, value_name = "DEVICE")]
     map_location: Option<String>,
@@ -71,32 +72,24 @@ struct Line {
 }
 
 pub fn run(options: &Options) -> Result<i32> {
+    let explained = |error| missing::explained(error, &options.choice, None);
     if options.memory {
-        return memory::run(options);
+        return memory::run(options).map_err(explained);
     }
     let package = options.package.as_deref().context("no package")?;
     if options.samples {
-        return print_samples(options, package);
+        return print_samples(options, package).map_err(explained);
     }
-    say!(
-        "{:>12} {:>7} {:>9} {:>8} {:>8} {:>8} {:>8} {:>8} {:>7} {:>11} {:>11}",
-        "interpreters",
-        "threads",
-        "calls/s",
-        "p50 ms",
-        "p90 ms",
-        "p99 ms",
-        "M instr",
-        "switches",
-        "faults",
-        "private MiB",
-        "further MiB"
-    );
     let mut lines: Vec<Line> = Vec::new();
     let mut single = None;
-    for &interpreters in &options.interpreters {
-        let threads = options.threads.unwrap_or(interpreters);
-        let samples = in_child(options, package, interpreters, threads)?;
+    for interpreters in options.interpreters.iter().map(|number| number.get()) {
+        let threads = options.threads.map_or(interpreters, NonZeroUsize::get);
+        let Some(samples) = in_child(options, package, interpreters, threads)? else {
+            return Ok(1);
+        };
+        if lines.is_empty() {
+            put_head();
+        }
         let private_mib = samples.private_kib.iter().sum::<u64>() as f64 / 1024.0;
         if interpreters == 1 {
             single = Some(private_mib);
@@ -148,14 +141,31 @@ pub fn run(options: &Options) -> Result<i32> {
     Ok(0)
 }
 
+fn put_head() {
+    say!(
+        "{:>12} {:>7} {:>9} {:>8} {:>8} {:>8} {:>8} {:>8} {:>7} {:>11} {:>11}",
+        "interpreters",
+        "threads",
+        "calls/s",
+        "p50 ms",
+        "p90 ms",
+        "p99 ms",
+        "M instr",
+        "switches",
+        "faults",
+        "private MiB",
+        "further MiB"
+    );
+}
+
 /// Measures each number of interpreters in a process of its own. Memory is a figure of a process, and it would
-/// include what an earlier pool leaves mapped.
+/// include what an earlier pool leaves mapped. `None` if that process has said why it failed.
 fn in_child(
     options: &Options,
     package: &Path,
     interpreters: usize,
     threads: usize,
-) -> Result<Samples> {
+) -> Result<Option<Samples>> {
     let mut command = Command::new(std::env::current_exe().context("finding this program")?);
     command.args([
         "bench",
@@ -165,12 +175,7 @@ fn in_child(
         "--threads",
         &threads.to_string(),
     ]);
-    command.args([
-        "--seconds",
-        &options.seconds.to_string(),
-        "--torch",
-        options.choice.torch.name(),
-    ]);
+    command.args(["--seconds", &options.seconds.to_string()]);
     if let Some(device) = &options.map_location {
         command.args(["--map-location", device]);
     }
@@ -186,16 +191,18 @@ fn in_child(
         .stderr(Stdio::inherit())
         .output()
         .context("starting this program again")?;
-    if !output.status.success() {
-        bail!("measuring {interpreters} interpreters failed: {}", output.status);
+    match output.status.code() {
+        Some(0) => serde_json::from_slice(&output.stdout).context("reading the samples"),
+        Some(1) => Ok(None),
+        _ => bail!("measuring {interpreters} interpreters failed: {}", output.status),
     }
-    serde_json::from_slice(&output.stdout).context("reading the samples")
 }
 
 fn print_samples(options: &Options, package: &Path) -> Result<i32> {
-    let interpreters = *options.interpreters.first().context("--interpreters names no number")?;
+    let interpreters =
+        options.interpreters.first().context("--interpreters names no number")?.get();
     let pool = options.choice.pool(interpreters)?;
-    let threads = options.threads.unwrap_or(interpreters);
+    let threads = options.threads.map_or(interpreters, NonZeroUsize::get);
     let samples = measure(
         &pool,
         package,

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use hydrozoa::loader::{self, Cost};
 use hydrozoa::python::Installation;
-use hydrozoa::{LibraryRules, Survey, Surveyed, TorchPolicy};
+use hydrozoa::{LibraryRules, Survey, Surveyed};
 
 use super::Findings;
 use crate::inspect::{count, size};
@@ -22,7 +22,7 @@ pub(super) fn report(python: &Installation, findings: &mut Findings) {
     let standard = python.prefix().join(format!("lib/python3.{}/lib-dynload", python.minor()));
     let places = [python.library().to_owned(), standard, python.site_packages()];
     let places: Vec<PathBuf> = places.into_iter().filter(|place| place.exists()).collect();
-    match hydrozoa::survey(&places, python, TorchPolicy::Auto, &LibraryRules::new()) {
+    match hydrozoa::survey(&places, python, &LibraryRules::new()) {
         Ok(survey) => {
             replicated(&survey);
             shared(&survey);

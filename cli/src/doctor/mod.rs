@@ -7,9 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result};
+use hydrozoa::limits;
 use hydrozoa::python::{Installation, discover, examine};
-use hydrozoa::torch::Release;
-use hydrozoa::{TorchPolicy, limits};
 
 use crate::bench::Further;
 
@@ -69,17 +68,11 @@ fn pythons(options: &Options, findings: &mut Findings) -> Result<()> {
         };
         usable += 1;
         let first = usable == 1;
-        let release = Release::of(python);
-        if let Some(release) = &release {
-            let policy = match TorchPolicy::of(release) {
-                TorchPolicy::Shared => "shared: a CUDA device is visible",
-                _ if release.can_be_shared() => "isolated; `shared` is available",
-                _ => "isolated; `shared` does not know this release",
-            };
-            say!("    torch {release}");
-            say!("      default policy {policy}");
-        } else if first {
-            say!("    no torch");
+        let torch = torch(python);
+        match &torch {
+            Some(torch) => say!("    torch {torch}"),
+            None if first => say!("    no torch"),
+            None => {}
         }
         if first {
             libraries::report(python, findings);
@@ -87,7 +80,7 @@ fn pythons(options: &Options, findings: &mut Findings) -> Result<()> {
         if options.quick {
             continue;
         }
-        match trial(python, first && release.is_some()) {
+        match trial(python, first && torch.is_some()) {
             Ok(what) => say!("    tried: {what}"),
             Err(error) => {
                 say!("    tried: {error:#}");
@@ -102,6 +95,15 @@ fn pythons(options: &Options, findings: &mut Findings) -> Result<()> {
         );
     }
     Ok(())
+}
+
+/// The release of torch that the Python finds, and where, as the package's metadata say it.
+fn torch(python: &Installation) -> Option<String> {
+    const QUESTION: &str = "from importlib.metadata import distribution; \
+                            torch = distribution('torch'); print(torch.version, 'in', torch.locate_file('torch'))";
+    let output = Command::new(python.executable()?).args(["-I", "-c", QUESTION]).output().ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    output.status.success().then(|| text.trim().to_owned())
 }
 
 /// Starts two interpreters in a child process. They use torch if the caller asks for it. Says what the second takes.

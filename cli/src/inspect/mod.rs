@@ -5,13 +5,13 @@ mod file;
 
 use std::path::PathBuf;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use hydrozoa::loader::{Class, Cost, Inspection};
 use hydrozoa::python::{self, Installation};
 use hydrozoa::{Pool, Survey};
 use serde_json::{Value, json};
 
-use crate::{Choice, output};
+use crate::{Choice, missing, output};
 
 pub use directory::count;
 
@@ -42,8 +42,7 @@ pub fn run(options: &Options) -> Result<i32> {
 
 fn of_file(options: &Options, python: &Installation) -> Result<String> {
     let inspection = if options.modules.is_empty() {
-        let Choice { torch, .. } = options.choice;
-        hydrozoa::inspect(&options.path, python, torch.into(), &options.choice.libraries())?
+        hydrozoa::inspect(&options.path, python, &options.choice.libraries())?
     } else {
         let pool = after(options, python)?;
         pool.interpreters()[0].domain().inspect(&options.path)?
@@ -68,8 +67,7 @@ fn is_missing_something(inspection: &Inspection) -> bool {
 fn of_directory(options: &Options, python: &Installation) -> Result<String> {
     let places = [options.path.clone()];
     let survey = if options.modules.is_empty() {
-        let Choice { torch, .. } = options.choice;
-        hydrozoa::survey(&places, python, torch.into(), &options.choice.libraries())?
+        hydrozoa::survey(&places, python, &options.choice.libraries())?
     } else {
         let pool = after(options, python)?;
         Survey::of(pool.interpreters()[0].domain(), &places)?
@@ -100,7 +98,8 @@ fn after(options: &Options, python: &Installation) -> Result<Pool> {
     let pool = builder.build()?;
     let session = pool.interpreters()[0].session();
     for module in &options.modules {
-        session.import(module).with_context(|| format!("importing {module}"))?;
+        let imported = session.import(module);
+        imported.map_err(|error| missing::explained(error.into(), &options.choice, None))?;
     }
     drop(session);
     Ok(pool)

@@ -3,8 +3,6 @@
 use std::path::Path;
 use std::process::Command;
 
-use hydrozoa_testkit::libraries::Workshop;
-
 use crate::beside::{Seen, copy, directory, plain, pythons, same_everywhere};
 
 /// Runs the script with these arguments.
@@ -62,15 +60,13 @@ fn libraries_in_a_folder_whose_name_is_not_utf_8_are_loaded() {
     }
 }
 
-/// The library's name alone makes the runtime warn: torch is not where the command has looked for it.
 #[test]
-fn a_warning_is_plain_text_and_comes_once_for_all_copies() {
-    let shop = Workshop::new("cli-warning");
-    let library = shop.build("libtorch_cpu.so", "int x;", &[]);
+fn a_warning_is_plain_text() {
+    let profile = directory("profile").join("of-another-python");
+    std::fs::write(&profile, "hydrozoa imports 1\n= python 3.9\n+ json\n").unwrap();
     let python = pythons().values().next().unwrap();
-    let mut command = copy(python, &["--torch", "shared", "--copies", "3", "--in", "all"]);
-    let program = format!("import ctypes; ctypes.CDLL({library:?})");
-    let seen = Seen::from(command.args(["-c", &program]).output().unwrap());
-    assert_eq!(seen.errors.matches("libtorch_cpu.so").count(), 1, "{}", seen.errors);
+    let mut command = copy(python, &["--lazy-imports", profile.to_str().unwrap()]);
+    let seen = Seen::from(command.args(["-c", "import json"]).output().unwrap());
+    assert_eq!(seen.errors.matches("is of another Python and is not used").count(), 1, "{seen:?}");
     assert!(!seen.errors.contains('\x1b'), "{:?}", seen.errors);
 }

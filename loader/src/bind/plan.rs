@@ -57,7 +57,27 @@ pub(crate) struct Interposed {
     /// Names and sonames of images, sorted: references of these images are interposed, whatever defines the name. They have
     /// the entries after those.
     pub references: Box<[(String, String)]>,
+    /// Names of the C library: references that would bind to its definition are interposed, and so is what `dlsym` finds
+    /// there. They have the entries after those.
+    pub c_library: CLibraryNames,
 }
+
+/// Names that the C library defines. All domains that have some have the same.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct CLibraryNames {
+    /// Sorted.
+    pub names: &'static [&'static str],
+    /// The system objects that it is made of.
+    pub sonames: &'static [&'static str],
+}
+
+impl PartialEq for CLibraryNames {
+    fn eq(&self, other: &CLibraryNames) -> bool {
+        std::ptr::eq(self.names, other.names)
+    }
+}
+
+impl Eq for CLibraryNames {}
 
 impl Interposed {
     /// The binding of references to `name`, if it is interposed whatever defines it.
@@ -86,7 +106,26 @@ impl Interposed {
         known
             .zip(self.names.len() + first..)
             .find(|((_, soname), _)| is_of(soname))
-            .map_or(found, |(_, entry)| Binding::Interposed(entry as u32))
+            .map(|(_, entry)| Binding::Interposed(entry as u32))
+            .or_else(|| self.in_the_c_library(address, name))
+            .unwrap_or(found)
+    }
+
+    /// The binding of references to `name` that has been found at `address`, if that is in the C library and interposed there.
+    pub(crate) fn in_the_c_library(&self, address: usize, name: &[u8]) -> Option<Binding> {
+        let own = self.of_the_c_library(name)?;
+        let is_of = |soname: &&str| {
+            SYSTEM.by_name(soname).is_some_and(|object| object.span.contains(&address))
+        };
+        self.c_library.sonames.iter().any(is_of).then_some(own)
+    }
+
+    /// The binding of references to what the C library defines as `name`, if it is interposed there.
+    pub(crate) fn of_the_c_library(&self, name: &[u8]) -> Option<Binding> {
+        let names = self.c_library.names;
+        let place = names.binary_search_by(|known| known.as_bytes().cmp(name)).ok()?;
+        let before = self.names.len() + self.definitions.len() + self.references.len();
+        Some(Binding::Interposed((before + place) as u32))
     }
 
     /// The system object whose definition an entry of the domain's table stands for.
@@ -98,9 +137,10 @@ impl Interposed {
     /// The name that an entry of the domain's table is for.
     fn name(&self, entry: u32) -> &str {
         let entry = entry as usize;
-        let mut others = self.definitions.iter().chain(&self.references).map(|(name, _)| name);
+        let others = self.definitions.iter().chain(&self.references).map(|(name, _)| &**name);
+        let mut others = others.chain(self.c_library.names.iter().copied());
         let of_others = || others.nth(entry - self.names.len()).expect("an entry has a name");
-        self.names.get(entry).unwrap_or_else(of_others)
+        self.names.get(entry).map_or_else(of_others, String::as_str)
     }
 }
 

@@ -10,6 +10,7 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr;
 
 use super::Interposed;
+use super::programs::spawned;
 use crate::arch::gathering;
 use crate::domain::Domain;
 use crate::replica::thunk::Interposition;
@@ -40,8 +41,6 @@ pub(super) fn uses(environment: &Environment) -> Vec<Interposed> {
         |target, arguments| unsafe { Interposition::with_context(target, arguments, context) };
     // SAFETY: as above, for functions that `gathering` has defined.
     let gathered = |target| unsafe { Interposition::with_hidden_context(target, context) };
-    // SAFETY: as above, for a function of the same signature.
-    let plain = |target: *const c_void| unsafe { Interposition::function(target) };
     vec![
         ("environ", variable),
         ("__environ", variable),
@@ -57,7 +56,6 @@ pub(super) fn uses(environment: &Environment) -> Vec<Interposed> {
         ("posix_spawnp", gathered(posix_spawnp as *const c_void)),
         ("system", with(system as *const c_void, 1)),
         ("popen", with(popen as *const c_void, 2)),
-        ("pclose", plain(pclose as *const c_void)),
     ]
 }
 
@@ -235,7 +233,10 @@ unsafe extern "C" fn search_and_execute_list(list: Strings, context: usize) -> c
 /// `call` has the arguments of a call as posix_spawnp(3) has it.
 unsafe extern "C" fn search_and_spawn(call: *const Spawn, context: usize) -> c_int {
     // SAFETY: the caller's promise, and called through its thunk.
-    unsafe { environment(context).search_and_spawn(call.read()) }
+    unsafe {
+        let environment = environment(context);
+        spawned(environment.owner(), call.read(), |call| environment.search_and_spawn(call))
+    }
 }
 
 gathering!(steady_spawn => spawn_with_current);
@@ -247,7 +248,10 @@ gathering!(steady_spawnp => search_and_spawn_with_current);
 /// `call` has the arguments of a call as posix_spawn(3) has it.
 unsafe extern "C" fn spawn_with_current(call: *const Spawn, context: usize) -> c_int {
     // SAFETY: the caller's promise, and called through its thunk.
-    unsafe { receiver::<Steady>(context).with_current(call.read()).start() }
+    unsafe {
+        let steady = receiver::<Steady>(context);
+        spawned(steady.owner(), steady.with_current(call.read()), |call| call.start())
+    }
 }
 
 /// `posix_spawnp(pid, file, actions, attributes, arguments, variables)`.
@@ -256,7 +260,10 @@ unsafe extern "C" fn spawn_with_current(call: *const Spawn, context: usize) -> c
 /// As above.
 unsafe extern "C" fn search_and_spawn_with_current(call: *const Spawn, context: usize) -> c_int {
     // SAFETY: as above.
-    unsafe { receiver::<Steady>(context).with_current(call.read()).search_and_start() }
+    unsafe {
+        let steady = receiver::<Steady>(context);
+        spawned(steady.owner(), steady.with_current(call.read()), |call| call.search_and_start())
+    }
 }
 
 /// `system(command)`.
@@ -278,14 +285,9 @@ unsafe extern "C" fn popen(
     context: usize,
 ) -> *mut libc::FILE {
     // SAFETY: the caller's promise, and called through its thunk.
-    unsafe { environ::popen(environment(context), CStr::from_ptr(command), CStr::from_ptr(mode)) }
-}
-
-/// `pclose(stream)`.
-///
-/// # Safety
-/// As pclose(3).
-unsafe extern "C" fn pclose(stream: *mut libc::FILE) -> c_int {
-    // SAFETY: the caller's promise.
-    unsafe { environ::pclose(stream) }
+    unsafe {
+        let environment = environment(context);
+        let (command, mode) = (CStr::from_ptr(command), CStr::from_ptr(mode));
+        environ::popen(environment, command, mode, environment.owner())
+    }
 }

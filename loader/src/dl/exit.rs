@@ -11,7 +11,7 @@ use crate::current;
 use crate::domain::{self, Domain};
 use crate::id::DomainId;
 use crate::replica::{Replica, registered as replica};
-use crate::sys::exit::{__cxa_atexit, __cxa_finalize, Handler};
+use crate::sys::exit::{self, __cxa_atexit, Handler};
 use crate::sys::guard;
 use crate::sys::lock::undisturbed;
 use crate::visible::publish;
@@ -41,9 +41,36 @@ pub(crate) unsafe extern "C" fn cxa_atexit(
     if let Some(domain) = one_of_many(handle) {
         return domain.0.exits.register(handler, argument.expose_provenance(), handle as usize);
     }
-    note(handle);
-    // SAFETY: passed on.
-    undisturbed(|| unsafe { __cxa_atexit(handler, argument, handle) })
+    let replica = note(handle);
+    let domain = replica.and_then(|replica| domain::by_id(replica.domain));
+    if !domain.is_some_and(|domain| domain.is_commons()) {
+        // SAFETY: passed on.
+        return undisturbed(|| unsafe { __cxa_atexit(handler, argument, handle) });
+    }
+    let of_all = Box::into_raw(Box::new(OfAll { handler, argument }));
+    // SAFETY: `call_of_all` takes the box over.
+    let result = undisturbed(|| unsafe { __cxa_atexit(call_of_all, of_all.cast(), handle) });
+    if result != 0 {
+        // SAFETY: it was not registered, so this is its only use.
+        drop(unsafe { Box::from_raw(of_all) });
+    }
+    result
+}
+
+/// A handler of a library that exists once for all domains.
+struct OfAll {
+    handler: Handler,
+    argument: *mut c_void,
+}
+
+/// Calls it, unless the process exits while code of a domain runs, which may use the library.
+unsafe extern "C-unwind" fn call_of_all(of_all: *mut c_void, status: c_int) {
+    // SAFETY: made by `cxa_atexit` for this call alone: the C library calls a function once.
+    let OfAll { handler, argument } = *unsafe { Box::from_raw(of_all.cast::<OfAll>()) };
+    if exit::is_end_of_a_library() || !domain::is_any_busy() {
+        // SAFETY: registered so by the library's code, which is mapped until it was finalized.
+        unsafe { handler(argument, status) };
+    }
 }
 
 /// `__cxa_finalize(handle)`, which a library calls at its end.
@@ -55,7 +82,7 @@ pub(crate) unsafe extern "C-unwind" fn cxa_finalize(handle: *mut c_void) {
         // What of it is the C library's is forgotten after the library's destructors.
         Some(domain) => domain.0.exits.finalize(|one| one == handle as usize),
         // SAFETY: passed on.
-        None => unsafe { __cxa_finalize(handle) },
+        None => unsafe { exit::finalize(handle) },
     }
 }
 

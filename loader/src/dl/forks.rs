@@ -14,8 +14,10 @@ use crate::dl::exit;
 use crate::domain::{self, Domain};
 use crate::id::DomainId;
 use crate::replica::thunk::{Interposition, Thunks};
+use crate::sys::children;
 use crate::sys::guard;
 use crate::sys::lock::{Mutex, Rank};
+use crate::sys::signals::Blocked;
 
 type Handler = Option<unsafe extern "C-unwind" fn()>;
 
@@ -67,21 +69,33 @@ impl Registration {
 
 /// `fork()`, called by code of a domain.
 pub(super) extern "C" fn fork(context: usize) -> libc::pid_t {
+    // SAFETY: the calling code's own fork.
+    forked(context, || unsafe {
+        guard::call_or_end("a handler of fork", libc::fork as *const () as usize, [0; 3])
+            as libc::pid_t
+    })
+}
+
+/// The result of `fork`, which forks for code of a domain.
+pub(super) fn forked(context: usize, fork: impl FnOnce() -> libc::pid_t) -> libc::pid_t {
     let calling = domain::by_id(DomainId(context as u32));
     // Code of the commons forks for the domain that has called it.
-    let forking = match &calling {
-        Some(commons) if commons.is_commons() => current::domain(),
-        calling => calling.as_ref().map(Domain::id),
+    let forking = match calling {
+        Some(commons) if commons.is_commons() => current::domain().and_then(domain::by_id),
+        calling => calling,
     };
     // SAFETY: the domain's handlers run until the guard's end.
     let _inside = unsafe { current::enter(DomainId(context as u32)) };
-    // SAFETY: the calling code's own fork; what follows in the child is a store and a thread-local's change.
-    let child = unsafe {
-        guard::call_or_end("a handler of fork", libc::fork as *const () as usize, [0; 3])
-            as libc::pid_t
-    };
-    if let (0, Some(forking)) = (child, forking) {
-        current::note_fork(forking);
+    // A handler of SIGCHLD waits for children that are noted.
+    let _blocked = Blocked::begin();
+    let child = fork();
+    if let Some(forking) = forking {
+        match child {
+            // A store and a thread-local's change.
+            0 => current::note_fork(forking.id()),
+            1.. if forking.is_one_of_many() => children::note(child, forking.id()),
+            _ => {}
+        }
     }
     child
 }

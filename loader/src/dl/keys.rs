@@ -14,7 +14,7 @@ use crate::tls::specific::{self, Destructor};
 type Key = libc::pthread_key_t;
 
 /// The functions of <pthread.h> and <threads.h> that have to do with keys.
-pub(super) const NAMES: [&str; 11] = [
+const NAMES: [&str; 11] = [
     "pthread_key_create",
     "pthread_key_delete",
     "pthread_getspecific",

@@ -17,7 +17,7 @@ use crate::sys::environ::{self, Environment, PROCESS};
 use crate::sys::locale::{CATEGORIES, Names};
 
 /// The names that [`uses`] interposes.
-pub(super) const NAMES: [&str; 2] = ["setlocale", "localeconv"];
+const NAMES: [&str; 2] = ["setlocale", "localeconv"];
 
 /// The functions of a domain's own.
 pub(super) fn uses(domain: DomainId) -> Vec<Interposed> {

@@ -3,6 +3,8 @@
 //! A function that needs its domain gets it from its thunk. So a library that one program opens belongs
 //! to that program, whatever thread calls.
 
+mod children;
+mod clibrary;
 mod environment;
 mod exit;
 mod forks;
@@ -12,10 +14,14 @@ mod keys;
 mod locale;
 mod mappings;
 mod open;
+mod programs;
+mod record_locks;
 mod symbol;
+mod system_calls;
 pub(crate) mod threads;
 mod words;
 
+pub(crate) use self::clibrary::{answers, c_library_names, c_library_page};
 pub(crate) use self::environment::steady as steady_environ;
 
 use std::cell::{Cell, RefCell};
@@ -29,6 +35,7 @@ use crate::replica::thunk::Interposition;
 use crate::sys::environ::{Environment, PROCESS};
 use crate::sys::functions::functions;
 use crate::sys::lock::{Mutex, Rank};
+use crate::sys::record_locks::Owner;
 use crate::system::SYSTEM;
 use crate::visible::{address, iterate, unwind};
 
@@ -36,17 +43,23 @@ use crate::visible::{address, iterate, unwind};
 type Interposed = (&'static str, Interposition);
 
 /// The names that a domain interposes: those of every domain, further ones of a program among several, and further
-/// ones if it has an `environment` of its own, which must live as long as code of the domain can run.
+/// ones if it has an `environment` of its own. That and the `owner` of its record locks must live as long as code of the
+/// domain can run.
 pub(crate) fn interpositions(
     domain: DomainId,
     is_one_of_many: bool,
     environment: Option<&Environment>,
+    owner: &Owner,
 ) -> Vec<Interposed> {
     let mut all = of_every_domain(domain);
     if is_one_of_many {
         all.extend(keys::uses(domain));
         all.extend(locale::uses(domain));
         all.extend(mappings::uses(domain));
+        all.extend(children::uses(domain));
+        all.extend(programs::uses(domain));
+        all.extend(record_locks::uses(owner));
+        all.extend(system_calls::uses(owner));
     }
     all.extend(environment::changes(environment.unwrap_or(&PROCESS)));
     all.extend(environment.into_iter().flat_map(environment::uses));
@@ -56,9 +69,8 @@ pub(crate) fn interpositions(
 /// Whether `found`, the result of a look-up of `name` for code of `domain`, is what the C library has for the process
 /// where the domain has its own. A look-up in the C library itself, or behind the caller (RTLD_NEXT), finds that.
 fn is_of_the_process(domain: &Domain, name: &[u8], found: usize) -> bool {
-    let of_many = || locale::NAMES.iter().chain(&keys::NAMES);
     let has_its_own = environment::has_its_own(domain, name)
-        || domain.is_one_of_many() && of_many().any(|known| known.as_bytes() == name);
+        || domain.is_one_of_many() && domain.interposed(name).is_some();
     let is_in_libc = || {
         let libc = SYSTEM.by_address(libc::gnu_get_libc_version as *const () as usize);
         libc.is_some_and(|libc| libc.span.contains(&found))

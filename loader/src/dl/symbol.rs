@@ -84,6 +84,9 @@ unsafe fn lookup(
         address: caller,
     };
     let own = |found| {
+        if let Some(own) = domain.0.interposed.in_the_c_library(found, query.name.text) {
+            return domain.hand_out(own);
+        }
         let is_other = is_of_the_process(&domain, query.name.text, found);
         if is_other { query.global(&domain) } else { Some(found) }
     };
@@ -166,7 +169,10 @@ impl Query<'_> {
     /// A symbol of the whole program, as the handle of `dlopen(NULL)` in `owner` gives it.
     fn global(&self, owner: &Domain) -> Option<usize> {
         // Not kept for the caller either.
-        let found = || self.find_in(&owner.default_scope());
+        let found = || {
+            let found = owner.default_scope().find(self.name, self.wanted, true)?;
+            Some(owner.or_its_own(found, self.name))
+        };
         let found = owner.interposed(self.name.text).or_else(found);
         found.and_then(|found| owner.hand_out(found)).or_else(|| self.of_current(owner))
     }
@@ -217,7 +223,8 @@ impl Query<'_> {
     }
 
     fn find_in(&self, scope: &Scope) -> Option<Binding> {
-        scope.find(self.name, self.wanted, true)
+        let found = scope.find(self.name, self.wanted, true)?;
+        Some(self.domain.or_its_own(found, self.name))
     }
 
     fn interposed(&self) -> Option<Binding> {

@@ -3,18 +3,64 @@
 //! C++ code creates threads by `std::thread`, which calls `pthread_create` within libstdc++. That is one object for all
 //! domains, so the object that a new thread is given says whose code it runs.
 
+use std::cell::Cell;
 use std::ffi::{c_int, c_void};
+use std::path::Path;
 use std::ptr;
 
+use crate::arch::call_guarded;
 use crate::current;
 use crate::domain::{self, Domain};
 use crate::id::DomainId;
 use crate::locale;
-use crate::sys::guard;
 use crate::sys::thread::{self, Start};
+use crate::sys::{frames, guard};
 use crate::tls::Pattern;
 use crate::visible::publish;
 use crate::visible::redirect::Everywhere;
+
+thread_local! {
+    /// In a thread that code of a replica has created: an address in the frame of [`begin`].
+    static BEGIN: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Whether code of a replica has created the calling thread.
+pub fn is_a_replicas_thread() -> bool {
+    BEGIN.get() != 0
+}
+
+/// Whether the calling thread may be ended by force (pthread_exit(3)) where a call returns to `caller`. It may if code
+/// of a replica has created it, and if all frames from there to its begin are code of replicas whose files `is_plain`
+/// accepts, and have nothing that an unwinder would run.
+///
+/// Unwinding by force through a frame of C++ that lets no exception out ends the process (`std::terminate`), and so it
+/// does through most frames of Rust. Other frames may be what other threads still work on.
+pub fn may_end_by_force(caller: usize, is_plain: impl Fn(&Path) -> bool) -> bool {
+    let begin = BEGIN.get();
+    let (mut is_reached, mut is_guard_passed, mut may) = (false, false, false);
+    let mut visit = |frame: frames::Frame| {
+        is_reached |= frame.address == caller;
+        if !is_reached {
+            return true;
+        }
+        // The C library's, which called `begin`.
+        if frame.stack > begin {
+            may = is_guard_passed;
+            return false;
+        }
+        let replica = publish::find(frame.address.wrapping_sub(1));
+        if is_guard_passed || frame.function == call_guarded as *const () as usize {
+            is_guard_passed = true;
+            // Ours down to `begin`, unless it is the guarded call of a constructor.
+            return replica.is_none();
+        }
+        !frame.has_handlers && replica.is_some_and(|replica| is_plain(&replica.image.path))
+    };
+    if begin != 0 {
+        frames::walk(&mut visit);
+    }
+    may
+}
 
 struct Birth {
     start: Start,
@@ -110,7 +156,7 @@ extern "C-unwind" fn begin(birth: *mut c_void) -> *mut c_void {
     pattern.refresh();
     let is_one_of_many = creator.as_ref().is_some_and(Domain::is_one_of_many);
     if let Some(creator) = creator {
-        creator.0.belongings.note_thread();
+        creator.0.belongings.note_thread(start as usize);
     }
     // Not a guard: the start routine may end by pthread_exit, which unwinds by force.
     // SAFETY: the thread runs the domain's code from its begin to its end.
@@ -119,6 +165,7 @@ extern "C-unwind" fn begin(birth: *mut c_void) -> *mut c_void {
         locale::begin_thread(domain);
     }
     let arguments = [argument.expose_provenance(), 0, 0];
+    BEGIN.set((&raw const arguments).addr());
     // SAFETY: the creator gave the routine and its argument for this thread.
     let result =
         unsafe { guard::call_or_end("the start routine of a thread", start as usize, arguments) };

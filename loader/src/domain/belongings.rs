@@ -5,7 +5,8 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use crate::domain::Domain;
+use crate::domain::{self, Domain};
+use crate::id::DomainId;
 use crate::sys::lock::{Mutex, Rank};
 use crate::sys::ranges::Ranges;
 use crate::sys::{memory, thread};
@@ -29,11 +30,12 @@ struct Lists {
     full: usize,
 }
 
-/// A thread: the kernel's number of it, and its stack, unless that is not known.
+/// A thread: the kernel's number of it, its stack, unless that is not known, and the address of its start routine.
 #[derive(Debug)]
 struct Thread {
     number: libc::pid_t,
     stack: Range<usize>,
+    start: usize,
 }
 
 impl Thread {
@@ -55,12 +57,24 @@ impl Domain {
         self.0.belongings.stacks()
     }
 
+    /// How many threads that the domain's code has created have not ended, of those with a start routine in `code`. The
+    /// calling thread is not among them.
+    pub fn threads_of(&self, code: &Range<usize>) -> usize {
+        self.0.belongings.threads_of(code)
+    }
+
     /// Bytes of thread-local data that threads have allocated for the domain's replicas: those blocks that a thread gets
     /// when it first asks for them. Other blocks lie in the static TLS of each thread of the process.
     pub fn thread_local_bytes(&self) -> usize {
         let replicas: Vec<_> = self.0.state.lock().entries.replicas().cloned().collect();
         replicas.iter().filter_map(|replica| replica.tls()).map(Placed::allocated).sum()
     }
+}
+
+/// The kernel's numbers of the threads that code of a domain has created and that have not ended, without the calling one.
+/// `None` while one begins whose number is not known yet.
+pub fn threads_of(domain: DomainId) -> Option<Vec<libc::pid_t>> {
+    domain::by_id(domain).map_or(Some(Vec::new()), |domain| domain.0.belongings.numbers())
 }
 
 impl Belongings {
@@ -105,8 +119,8 @@ impl Belongings {
         self.0.lock().newborn -= 1;
     }
 
-    /// Notes that it is the calling thread.
-    pub(crate) fn note_thread(&self) {
+    /// Notes that it is the calling thread, which begins at `start`.
+    pub(crate) fn note_thread(&self, start: usize) {
         // It allocates, and asks the kernel: not under the lock.
         let stack = thread::stack().unwrap_or_default();
         let lists = &mut *self.0.lock();
@@ -115,7 +129,7 @@ impl Belongings {
             lists.threads.retain(Thread::runs);
             lists.full = 16.max(2 * lists.threads.len());
         }
-        lists.threads.push(Thread { number: thread::number(), stack });
+        lists.threads.push(Thread { number: thread::number(), stack, start });
     }
 
     /// What its code has mapped, in ascending order.
@@ -136,6 +150,24 @@ impl Belongings {
         let lists = &mut *self.0.lock();
         lists.threads.retain(Thread::runs);
         lists.newborn > 0 || !lists.threads.is_empty()
+    }
+
+    /// The numbers of its threads that run, without the calling one.
+    fn numbers(&self) -> Option<Vec<libc::pid_t>> {
+        let own = thread::number();
+        let lists = &mut *self.0.lock();
+        lists.threads.retain(Thread::runs);
+        let numbers = lists.threads.iter().map(|thread| thread.number);
+        (lists.newborn == 0).then(|| numbers.filter(|number| *number != own).collect())
+    }
+
+    /// How many threads that run have begun in `code`, without the calling one.
+    pub(crate) fn threads_of(&self, code: &Range<usize>) -> usize {
+        let own = thread::number();
+        let lists = &mut *self.0.lock();
+        lists.threads.retain(Thread::runs);
+        let others = lists.threads.iter().filter(|thread| thread.number != own);
+        others.filter(|thread| code.contains(&thread.start)).count() + lists.newborn
     }
 
     /// Deletes its keys, so that nothing is called for them at the end of a thread, and unmaps what it has mapped.

@@ -6,8 +6,7 @@
 //! points to code of the ended domain points to the same code.
 //!
 //! A domain inherits from one ended domain only, the last one that had its first image. What it does not use goes on to
-//! the one after it. Domains that keep constants ([`crate::DomainBuilder::keep_constants`]) inherit from each other
-//! only: in a place of theirs there is never what a domain of another kind would write there.
+//! the one after it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,8 +14,8 @@ use std::sync::Arc;
 use crate::domain::Domain;
 use crate::image::{Image, ImageId};
 use crate::replica::Replica;
-use crate::replica::map::Place;
 use crate::sys::lock::{Mutex, Rank};
+use crate::sys::memory::Reservation;
 use crate::tls::Placed;
 
 /// The places that ended domains have left.
@@ -26,7 +25,7 @@ static ESTATES: Mutex<Vec<Estate>> = Mutex::new(Rank::Estates, Vec::new());
 struct Estate {
     places: HashMap<ImageId, Arc<Replica>>,
     /// Its thunks stay mapped as long as the places are not used again.
-    domain: Domain,
+    _domain: Domain,
 }
 
 /// What a domain has inherited.
@@ -39,7 +38,7 @@ pub(crate) struct Inheritance {
 
 impl Domain {
     /// The place of an ended replica of `image`, if the domain has inherited one.
-    pub(crate) fn inherit(&self, image: &Image) -> Option<(Place, Option<Placed>)> {
+    pub(crate) fn inherit(&self, image: &Image) -> Option<(Reservation, Option<Placed>)> {
         if !self.is_one_of_many() {
             return None;
         }
@@ -47,11 +46,8 @@ impl Domain {
         if !settled {
             let estate = {
                 let estates = &mut *ESTATES.lock();
-                let is_alike =
-                    |estate: &Estate| estate.domain.0.keeps_constants == self.0.keeps_constants;
-                let found = estates
-                    .iter()
-                    .rposition(|estate| is_alike(estate) && estate.places.contains_key(&image.id));
+                let found =
+                    estates.iter().rposition(|estate| estate.places.contains_key(&image.id));
                 found.map(|place| estates.remove(place))
             };
             if let Some(estate) = estate {
@@ -69,8 +65,7 @@ impl Domain {
             }
             places.remove(&image.id)
         };
-        let (memory, tls) = replica.and_then(Arc::into_inner)?.into_place();
-        Some((Place { memory, has_constants: self.0.keeps_constants }, tls))
+        Some(replica.and_then(Arc::into_inner)?.into_place())
     }
 
     /// Leaves the places of `replicas`, which have ended, and those that the domain has inherited and not used.
@@ -78,7 +73,7 @@ impl Domain {
         let mut places = std::mem::take(&mut self.0.inherited.lock().places);
         places.extend(replicas.into_iter().map(|replica| (replica.image.id, replica)));
         if !places.is_empty() {
-            ESTATES.lock().push(Estate { places, domain: self.clone() });
+            ESTATES.lock().push(Estate { places, _domain: self.clone() });
         }
     }
 }

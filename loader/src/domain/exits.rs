@@ -17,6 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::current;
+use crate::domain;
 use crate::id::DomainId;
 use crate::sys::exit::{__cxa_atexit, __cxa_finalize, Handler};
 use crate::sys::guard;
@@ -174,6 +175,11 @@ unsafe extern "C-unwind" fn at_mark(mark: *mut c_void, status: c_int) {
     // SAFETY: made by `Exits::mark` for this call alone: the C library calls a function once.
     let Mark { of, from } = *unsafe { Box::from_raw(mark.cast::<Mark>()) };
     if of.has_ended.load(Ordering::Acquire) || current::is_left_behind(of.domain) {
+        return;
+    }
+    if domain::by_id(of.domain).is_some_and(|domain| domain.is_busy()) {
+        // Nor do those that are older: what they take away was there first.
+        of.has_ended.store(true, Ordering::Release);
         return;
     }
     // SAFETY: what runs until the guard's end is code of the domain.

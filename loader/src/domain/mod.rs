@@ -31,8 +31,10 @@ use crate::policy::Policy;
 use crate::replica::Replica;
 use crate::replica::link_map::LinkMap;
 use crate::replica::thunk::Thunks;
+use crate::sys::clibrary::CLibrary;
 use crate::sys::environ::{Environment, Steady};
-use crate::sys::lock::{Mutex, Rank, Reentrant};
+use crate::sys::lock::{Mutex, Once, Rank, Reentrant};
+use crate::sys::record_locks::Owner;
 use crate::system::SYSTEM;
 use crate::system::SystemObject;
 use crate::visible::redirect::Everywhere;
@@ -99,20 +101,24 @@ pub(crate) struct DomainInner {
     /// The environment that only this domain has; none if it uses the process's.
     /// Boxed: thunks and relocated words hold its address.
     pub environment: Option<Box<Environment>>,
+    /// What it has of the C library's state, if it is one of many. Boxed: thunks hold addresses in it.
+    pub c_library: Option<Box<CLibrary>>,
     /// What `environ` is for the replica that has a steady one. Boxed for the same reason.
     pub _steady_environ: Option<Box<Steady>>,
     /// Its address is the handle of `dlopen(NULL)`.
     pub handle: Box<LinkMap>,
     /// What its code has of the process.
     pub belongings: Belongings,
+    /// The owner of its record locks. Boxed: thunks hold its address.
+    pub record_locks: Box<Owner>,
     /// Its exit handlers, if it is one of many.
     pub exits: Exits,
+    /// Says whether threads run its code, other than the one that asks.
+    pub is_busy: Once<IsBusy>,
     /// Places that an ended domain has left it.
     pub inherited: Mutex<Inheritance>,
     /// Whether pages of its replicas' data may be others than the loader has mapped.
     pub data_was_replaced: AtomicBool,
-    /// Whether what is read-only after relocation stays after its end.
-    pub keeps_constants: bool,
 }
 
 /// The symbol scope of one program among several. Its replicas see each other, and not those of other
@@ -141,7 +147,10 @@ pub(crate) fn register(domain: &Domain) {
 
 /// Forgets a domain that was closed.
 pub(crate) fn forget(id: DomainId) {
-    DOMAINS.lock().remove(&id);
+    let ended = DOMAINS.lock().remove(&id);
+    if let Some(library) = ended.as_ref().and_then(|ended| ended.c_library.as_ref()) {
+        library.end();
+    }
     locale::forget(id);
 }
 
@@ -155,7 +164,29 @@ pub(crate) fn find(is_it: impl Fn(&Domain) -> bool) -> Option<Domain> {
     DOMAINS.lock().values().map(|inner| Domain(inner.clone())).find(is_it)
 }
 
+/// Whether an exit of the process must leave some domain as it is.
+pub(crate) fn is_any_busy() -> bool {
+    let all: Vec<_> = DOMAINS.lock().values().cloned().map(Domain).collect();
+    all.iter().any(Domain::is_busy)
+}
+
+/// Says of a domain whether threads run its code.
+pub(crate) type IsBusy = Box<dyn Fn(&Domain) -> bool + Send + Sync>;
+
 impl Domain {
+    /// Leaves the domain as it is at an exit of the process while `is_busy`: its exit handlers and destructors do not run
+    /// then, nor those of libraries that exist once for all domains. They would take away what other threads use. The
+    /// exiting thread asks; the first call of this function counts.
+    pub fn leave_at_exit_if(&self, is_busy: impl Fn(&Domain) -> bool + Send + Sync + 'static) {
+        let is_busy: IsBusy = Box::new(is_busy);
+        let _ = self.0.is_busy.get_or_try_init(|| Ok::<_, ()>(is_busy));
+    }
+
+    /// Whether an exit of the process must leave it as it is.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.0.is_busy.get().is_some_and(|is_busy| is_busy(self))
+    }
+
     /// Whether its libraries are loaded once for all domains.
     pub(crate) fn is_commons(&self) -> bool {
         self.0.commons.is_none() && !self.0.program
@@ -255,7 +286,14 @@ impl Domain {
 
     /// The address of `name` in a scope of this domain, as `dlsym` returns it.
     pub(crate) fn lookup(&self, scope: &Scope, name: &str) -> Option<usize> {
-        self.hand_out(scope.find(Name::new(name.as_bytes()), None, true)?)
+        let name = Name::new(name.as_bytes());
+        self.hand_out(self.or_its_own(scope.find(name, None, true)?, name))
+    }
+
+    /// What a look-up of `name` has found, or what the domain has for itself in place of the C library's.
+    pub(crate) fn or_its_own(&self, found: Binding, name: Name<'_>) -> Binding {
+        let Binding::Fixed { address, .. } = found else { return found };
+        self.0.interposed.in_the_c_library(address, name.text).unwrap_or(found)
     }
 
     /// The address that `dlsym` returns for a binding. A unique definition stays for the program's life from

@@ -386,7 +386,7 @@ impl ImageCache {
         }
         let file = file::sealed(name, bytes).map_err(|source| Error::Io {
             object: path.clone(),
-            action: "create a memory file for",
+            action: "create a memory file for it",
             source,
         })?;
         self.insert(Image::parse(path, false, file)?, None)

@@ -64,7 +64,7 @@ pub fn provide(path: &Path, bytes: &[u8]) -> Result<()> {
         (None, Some(file)) => file?,
         (None, None) => {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
-            Arc::new(file::sealed(&name, bytes).map_err(failed("create a memory file for"))?)
+            Arc::new(file::sealed(&name, bytes).map_err(failed("create a memory file for it"))?)
         }
     };
     files.insert(key, file);

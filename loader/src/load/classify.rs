@@ -34,8 +34,8 @@ use crate::system::{SYSTEM, System, SystemObject};
 pub(crate) enum Ruling<'a> {
     /// A rule gives it a class.
     Class(Class, &'a str),
-    /// A rule leaves it to its symbols, and with `users` also what needs it.
-    Symbols { users: bool, reason: &'a str },
+    /// A rule leaves it to its symbols.
+    Symbols(&'a str),
     /// It is replicated for the place where it lies.
     Place(&'a str),
     /// Nothing.
@@ -53,12 +53,7 @@ impl<'a> Ruling<'a> {
     ) -> Result<Ruling<'a>> {
         match policy.decision(path) {
             Some((Decision::Class(class), reason)) => return Ok(Ruling::Class(class, reason)),
-            Some((Decision::Symbols, reason)) => {
-                return Ok(Ruling::Symbols { users: false, reason });
-            }
-            Some((Decision::SymbolsOfUsers, reason)) => {
-                return Ok(Ruling::Symbols { users: true, reason });
-            }
+            Some((Decision::Symbols, reason)) => return Ok(Ruling::Symbols(reason)),
             None => {}
         }
         let Some(reason) = policy.outside().filter(|_| !program) else { return Ok(Ruling::None) };
@@ -77,7 +72,7 @@ impl<'a> Ruling<'a> {
 
     /// Whether a rule shares it, as far as its symbols do not object.
     fn shares(self) -> bool {
-        matches!(self, Ruling::Class(Class::Commons | Class::System, _) | Ruling::Symbols { .. })
+        matches!(self, Ruling::Class(Class::Commons | Class::System, _) | Ruling::Symbols(_))
     }
 
     /// Whether it is to be replicated, as far as its symbols and its users do not object.
@@ -105,7 +100,7 @@ impl Surroundings<'_> {
     /// Whether a rule shares `image`, and no symbol of the domain speaks against that.
     pub(super) fn is_shared_by_rule(&self, image: &Image) -> Result<bool> {
         let ruling = self.ruling(&image.path)?;
-        let by_symbols = matches!(ruling, Ruling::Symbols { .. });
+        let by_symbols = matches!(ruling, Ruling::Symbols(_));
         Ok(ruling.shares() && !(by_symbols && self.symbol_of_domain(image).is_some()))
     }
 
@@ -173,10 +168,9 @@ impl Closure {
             }
             settled[index] = true;
         }
-        let registries = self.users_of_registries(around);
         let loaded = self.needs_of_loaded(&rulings, around)?;
         loop {
-            self.settle_by_place(&mut settled, &rulings, &registries, &loaded);
+            self.settle_by_place(&mut settled, &rulings, &loaded);
             if !self.settle_by_exclusive_symbols(&mut settled, around) {
                 break;
             }
@@ -234,7 +228,6 @@ impl Closure {
         &mut self,
         settled: &mut [bool],
         rulings: &[Ruling<'_>],
-        registries: &[Option<String>],
         loaded: &[Option<String>],
     ) {
         let mut shared = loaded.to_vec();
@@ -242,11 +235,8 @@ impl Closure {
             let reason = match rulings[index] {
                 _ if settled[index] && self.nodes[index].class == Class::Replicate => continue,
                 Ruling::Class(..) => self.nodes[index].reason.clone(),
-                Ruling::Symbols { reason, .. } => format!("a rule: {reason}"),
-                Ruling::Place(_) | Ruling::None => match &registries[index] {
-                    Some(registry) => format!("it may register with {registry}, which is shared"),
-                    None => continue,
-                },
+                Ruling::Symbols(reason) => format!("a rule: {reason}"),
+                Ruling::Place(_) | Ruling::None => continue,
             };
             let user = needed_by(self.nodes[index].image.soname());
             for node in self.reachable(index).into_iter().skip(1) {
@@ -292,40 +282,6 @@ impl Closure {
             }
         }
         Ok(reasons)
-    }
-
-    /// For each node the name of the library with which its users register ([`Decision::SymbolsOfUsers`]) that
-    /// it needs, directly or not.
-    fn users_of_registries(&self, around: &Surroundings<'_>) -> Vec<Option<String>> {
-        let is_registry = |path: &Path| {
-            let decision = around.policy.decision(path);
-            decision.is_some_and(|(decision, _)| decision == Decision::SymbolsOfUsers)
-        };
-        if !around.policy.may_have_registries() {
-            return vec![None; self.nodes.len()];
-        }
-        let mut direct = Vec::with_capacity(self.nodes.len());
-        for node in &self.nodes {
-            let mut found = is_registry(&node.image.path).then(|| node.image.soname().to_owned());
-            for edge in &node.edges {
-                let other = match edge {
-                    Edge::Replica(replica) | Edge::Commons(replica) => {
-                        Some((&*replica.image.path, replica.image.soname()))
-                    }
-                    Edge::System(object) => Some((&*object.path, &*object.soname)),
-                    Edge::Node(_) | Edge::SystemName(_) | Edge::Missing { .. } => None,
-                };
-                if found.is_none()
-                    && let Some((path, name)) = other
-                    && is_registry(path)
-                {
-                    found = Some(name.to_owned());
-                }
-            }
-            direct.push(found);
-        }
-        let of = |index| self.reachable(index).into_iter().find_map(|node| direct[node].clone());
-        (0..self.nodes.len()).map(of).collect()
     }
 
     /// Replicates the nodes that refer to a symbol which only a replicated object defines. True if there

@@ -100,7 +100,6 @@ impl Closure {
         forced: Option<Class>,
         around: &Surroundings<'_>,
     ) -> Result<Closure> {
-        check_allowed(&root.path, around)?;
         let closure = Closure::survey(root, forced, around)?;
         closure.check_missing()?;
         closure.check_openable()?;
@@ -202,7 +201,6 @@ impl Closure {
                 _ => return Ok(Edge::Missing { name: name.to_owned(), searched }),
             },
         };
-        check_allowed(&path, around)?;
         let ruling = around.ruling(&path)?;
         if !ruling.replicates() || around.program {
             let loaded = match around.system.by_name(name) {
@@ -321,13 +319,5 @@ impl Node {
             opened: None,
             parent,
         }
-    }
-}
-
-/// An error if the policy refuses the file at `path`.
-fn check_allowed(path: &Path, around: &Surroundings<'_>) -> Result<()> {
-    match around.policy.refusal(path) {
-        Some(reason) => Err(Error::Refused { object: path.to_owned(), reason }),
-        None => Ok(()),
     }
 }

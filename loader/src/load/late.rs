@@ -82,6 +82,7 @@ impl Call {
         // A definition in a library that was unloaded meanwhile has no address.
         default.into_iter().chain(scopes.iter().filter_map(|scope| find(scope))).find_map(
             |binding| {
+                let binding = domain.or_its_own(binding, Name::new(self.missing.name));
                 let address = domain.hand_out(binding)?;
                 if let Binding::Image { image, .. } = binding {
                     let mut state = domain.0.state.lock();

@@ -11,7 +11,7 @@ use crate::domain::{self, Domain};
 use crate::load::unload;
 use crate::replica::map;
 use crate::sys::lock::{Mutex, Rank};
-use crate::sys::{exit, handlers, thread};
+use crate::sys::{children, exit, handlers, thread};
 use crate::visible::publish;
 
 /// Ended domains with threads that still run.
@@ -82,7 +82,7 @@ impl Retiring {
     /// # Safety
     /// No code of the domain runs, and nobody uses what it has.
     unsafe fn end(self) {
-        let Some(_held) = exit::Held::begin() else { return };
+        let Some(_held) = exit::HeldExit::begin() else { return };
         // SAFETY: by contract.
         unsafe { end(&self.domain) };
         (self.afterwards)();
@@ -107,10 +107,12 @@ unsafe fn end(domain: &Domain) {
     drop(gone);
     // SAFETY: the caller's promise.
     unsafe { domain.0.belongings.give_back() };
+    domain.0.record_locks.end();
+    children::leave(domain.id());
     publish::withdraw(&replicas);
     let was_replaced = domain.0.data_was_replaced.load(Ordering::Relaxed);
     for replica in &replicas {
-        map::give_back(&replica.image, &replica.memory, was_replaced, domain.0.keeps_constants);
+        map::give_back(&replica.image, &replica.memory, was_replaced);
     }
     domain.leave_inheritance(replicas);
     domain::forget(domain.id());

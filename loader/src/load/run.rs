@@ -77,8 +77,11 @@ pub(crate) fn destroy(domain: &Domain, replica: &Replica) {
 pub(crate) fn destroy_at_exit() {
     extern "C" fn destroy_all() {
         let replicas = publish::snapshot().0;
-        let left_behind =
-            |domain: &Domain| domain.is_one_of_many() && current::is_left_behind(domain.id());
+        let is_any_busy = domain::is_any_busy();
+        let left_behind = |domain: &Domain| {
+            domain.is_one_of_many() && (current::is_left_behind(domain.id()) || domain.is_busy())
+                || domain.is_commons() && is_any_busy
+        };
         let (programs, others): (Vec<_>, Vec<_>) = replicas
             .into_iter()
             .filter_map(|replica| Some((domain::by_id(replica.domain)?, replica)))

@@ -12,6 +12,7 @@ use crate::domain::{self, Domain, State, needs, order};
 use crate::image::ImageId;
 use crate::load::{run, turn};
 use crate::replica::Replica;
+use crate::sys::children;
 use crate::visible::publish;
 
 impl Domain {
@@ -27,6 +28,11 @@ impl Domain {
         let _turn = self.0.serial.lock();
         let replicas = end_all(&self);
         self.0.exits.end();
+        self.0.record_locks.end();
+        children::leave(self.id());
+        for replica in replicas.iter().filter(|replica| replica.registered.is_pinned()) {
+            replica.registered.keep(self.0.clone());
+        }
         let gone = self.0.state.lock().entries.gone(&replicas);
         publish::withdraw(&unpinned(replicas));
         drop(gone);

@@ -22,21 +22,12 @@ use crate::replica::words::{Unwritten, Words};
 use crate::sys::memory::{self, Protection, Reservation};
 use crate::sys::{PAGE, page_down, page_up};
 
-/// The place of an ended replica.
-pub(crate) struct Place {
-    pub memory: Reservation,
-    /// Whether what is read-only after relocation is still there.
-    pub has_constants: bool,
-}
-
 /// Maps the segments of `image` from its file, privately: pages that nobody writes stay the page cache's.
 /// Pages that relocation writes already hold `words`.
 ///
 /// The place may be that of an ended replica of the image. Its pages are replaced then, except those that no replica
-/// changes: code that the last one has left somewhere, and that nobody calls any more, is still code. Constants that
-/// [`give_back`] has kept stay too. Their words are overwritten, nearly all by what they are, so that somebody who reads
-/// them meanwhile never reads the file's.
-pub(crate) fn map(image: &Image, words: &Words, place: Option<Place>) -> Result<Reservation> {
+/// changes: code that the last one has left somewhere, and that nobody calls any more, is still code.
+pub(crate) fn map(image: &Image, words: &Words, place: Option<Reservation>) -> Result<Reservation> {
     let failed = |action, length| {
         let object = image.path.clone();
         move |source| Error::Memory { object, action, length, source }
@@ -47,11 +38,11 @@ pub(crate) fn map(image: &Image, words: &Words, place: Option<Place>) -> Result<
         source,
     })?;
     let mapped_before = place.is_some();
-    let (memory, kept) = match place {
-        Some(place) => (place.memory, image.relro.filter(|_| place.has_constants)),
+    let memory = match place {
+        Some(place) => place,
         None => {
             let new = Reservation::new(image.span, image.alignment);
-            (new.map_err(failed("reserve", image.span))?, None)
+            new.map_err(failed("reserve", image.span))?
         }
     };
     let mut words = words.unwritten(memory.base().wrapping_sub(image.first));
@@ -64,7 +55,7 @@ pub(crate) fn map(image: &Image, words: &Words, place: Option<Place>) -> Result<
         if segments.len() > 1 {
             map_run(&memory, &file, segments)
         } else {
-            map_segment(&memory, image, &file, first, kept, &mut words)
+            map_segment(&memory, image, &file, first, &mut words)
         }
         .map_err(failed("map a segment of", first.memory_size))?;
         if let Some(text) = written_text(image, segments) {
@@ -212,48 +203,21 @@ const WORTH_COPYING: usize = 16 * PAGE;
 /// cache near by, and requests are few.
 const AT_ONCE: usize = 64 * PAGE;
 
-/// Maps a segment, without those of its pages that are in `kept`: they are mapped, and get their words.
+/// The pages of a segment.
+fn pages(segment: &Segment) -> Range<usize> {
+    let end = page_up(segment.address + segment.memory_size).expect("the span was validated");
+    page_down(segment.address)..end
+}
+
+/// Maps a segment.
 fn map_segment(
     memory: &Reservation,
     image: &Image,
     file: &File,
     segment: &Segment,
-    kept: Option<(usize, usize)>,
     words: &mut Unwritten<'_>,
 ) -> std::io::Result<()> {
-    let [before, kept, after] = around(segment, kept);
-    if kept.is_empty() {
-        return map_pages(memory, image, file, segment, before.start..after.end, words);
-    }
-    map_pages(memory, image, file, segment, before, words)?;
-    memory.protect(kept.start, kept.len(), protection(std::slice::from_ref(segment)))?;
-    for run in written_runs(image, segment, kept) {
-        memory::populate(memory.base() + run.start, run.len());
-        // SAFETY: the pages are mapped privately and writable, and all words of earlier pages are written. The code
-        // that had them has ended. A system object may read a word while the same is written there.
-        unsafe { words.write_before(run.end, memory.base()) };
-    }
-    map_pages(memory, image, file, segment, after, words)
-}
-
-/// The pages of a segment before, in and after `range`.
-fn around(segment: &Segment, range: Option<(usize, usize)>) -> [Range<usize>; 3] {
-    let start = page_down(segment.address);
-    let end = page_up(segment.address + segment.memory_size).expect("the span was validated");
-    let (low, high) = range.unwrap_or((start, start));
-    let (low, high) = (low.clamp(start, end), high.clamp(start, end));
-    [start..low, low..high, high..end]
-}
-
-/// Maps `pages` of a segment.
-fn map_pages(
-    memory: &Reservation,
-    image: &Image,
-    file: &File,
-    segment: &Segment,
-    pages: Range<usize>,
-    words: &mut Unwritten<'_>,
-) -> std::io::Result<()> {
+    let pages = pages(segment);
     if pages.is_empty() {
         return Ok(());
     }
@@ -341,19 +305,9 @@ fn file_offset(segment: &Segment, at: usize) -> usize {
 }
 
 /// Gives the memory of an ended replica's data back to the system. What is there then is what the file has there, and
-/// zeroes. Where pages of others may be in their place, they are unmapped, and zeroes are there. With `keeps_constants`
-/// the pages that are read-only after relocation stay as they are.
-pub(crate) fn give_back(
-    image: &Image,
-    memory: &Reservation,
-    was_replaced: bool,
-    keeps_constants: bool,
-) {
-    let kept = image.relro.filter(|_| keeps_constants);
-    let parts = image.segments.iter().filter(|segment| segment.write).flat_map(|segment| {
-        let [before, _, after] = around(segment, kept);
-        [before, after]
-    });
+/// zeroes. Where pages of others may be in their place, they are unmapped, and zeroes are there.
+pub(crate) fn give_back(image: &Image, memory: &Reservation, was_replaced: bool) {
+    let parts = image.segments.iter().filter(|segment| segment.write).map(pages);
     for Range { start, end } in parts.filter(|part| !part.is_empty()) {
         if was_replaced {
             match memory.map_zeroes(start, end - start, Protection::ReadWrite) {

@@ -3,13 +3,15 @@
 //! glibc identifies the replica by the value of `__dso_handle` that the registering code passes (Itanium
 //! C++ ABI, 3.3.5): an address in the replica.
 
+use std::any::Any;
 use std::collections::BTreeSet;
 use std::ffi::c_void;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use crate::sys::exit::__cxa_finalize;
+use crate::sys::exit;
 use crate::sys::guard;
-use crate::sys::lock::{Mutex, Rank};
+use crate::sys::lock::{Mutex, Once, Rank};
 
 /// The registrations of one replica.
 #[derive(Debug)]
@@ -25,6 +27,8 @@ pub(crate) struct Registered {
     closed: AtomicBool,
     /// Whether those that have not begun do nothing.
     disarmed: AtomicBool,
+    /// What code that is still to run refers to.
+    kept: Once<Arc<dyn Any + Send + Sync>>,
 }
 
 impl Registered {
@@ -35,7 +39,13 @@ impl Registered {
             running: AtomicUsize::new(0),
             closed: AtomicBool::new(false),
             disarmed: AtomicBool::new(false),
+            kept: Once::new(),
         }
+    }
+
+    /// Keeps a value as long as the replica: the thunks that its code calls are the domain's.
+    pub(crate) fn keep(&self, value: Arc<dyn Any + Send + Sync>) {
+        self.kept.get_or_init(|| value);
     }
 
     /// Whether threads still have destructors to run in the replica's code.
@@ -52,7 +62,7 @@ impl Registered {
             unsafe {
                 guard::call_or_end(
                     "an exit handler",
-                    __cxa_finalize as *const () as usize,
+                    exit::finalize as *const () as usize,
                     [handle, 0, 0],
                 )
             };

@@ -31,6 +31,10 @@ static SOURCE: AtomicPtr<u8> = AtomicPtr::new(ptr::null_mut());
 static LENGTH: AtomicUsize = AtomicUsize::new(0);
 static OFFSET: AtomicIsize = AtomicIsize::new(0);
 
+/// Signals that were sent. What a sender wrote before comes before what the handler does: the kernel sees to it, and a memory
+/// model without the kernel needs these two steps.
+static SENT: AtomicUsize = AtomicUsize::new(0);
+
 /// The right to change the data that threads begin with, and to write into running threads.
 pub(crate) struct Turn(#[allow(dead_code, reason = "held")] Guard<'static, ()>);
 
@@ -333,6 +337,7 @@ impl Handler {
             value: ptr::from_ref(answer) as usize,
             rest: [0; 12],
         };
+        SENT.fetch_add(1, Ordering::Release);
         // SAFETY: the record has the kernel's size of siginfo_t (128 bytes).
         let status = unsafe {
             libc::syscall(
@@ -359,6 +364,7 @@ impl Drop for Handler {
 }
 
 extern "C" fn on_signal(_number: c_int, information: *mut libc::siginfo_t, _context: *mut c_void) {
+    SENT.load(Ordering::Acquire);
     let source = SOURCE.load(Ordering::Acquire);
     if !source.is_null() {
         copy_here(OFFSET.load(Ordering::Relaxed), source, LENGTH.load(Ordering::Relaxed));

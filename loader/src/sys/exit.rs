@@ -4,12 +4,14 @@
 //! The end of a domain calls `__cxa_finalize`, which goes through that list (stdlib/cxa_finalize.c). glibc does nothing
 //! about a thread that does so during an exit: it reads freed memory.
 
+use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::lock::undisturbed;
+use super::process::Process;
 use super::thread;
 
 /// An exit handler. glibc passes it the status of the exit after its argument (stdlib/exit.c), or 0.
@@ -27,33 +29,57 @@ unsafe extern "C-unwind" {
     pub(crate) fn __cxa_finalize(handle: *mut c_void);
 }
 
+thread_local! {
+    static FINALIZES: Cell<bool> = const { Cell::new(false) };
+}
+
+/// `__cxa_finalize(handle)`, for the end of a library. The handlers that it calls may ask whether it is that
+/// ([`is_end_of_a_library`]).
+///
+/// # Safety
+/// As the Itanium C++ ABI says of it.
+pub(crate) unsafe extern "C-unwind" fn finalize(handle: *mut c_void) {
+    let before = FINALIZES.replace(true);
+    // SAFETY: the caller's promise.
+    unsafe { __cxa_finalize(handle) };
+    FINALIZES.set(before);
+}
+
+/// Whether the calling thread calls exit handlers because a library ends, and not because the process exits.
+pub(crate) fn is_end_of_a_library() -> bool {
+    FINALIZES.get()
+}
+
 /// How long an exit waits at most, and how often it looks.
 const PATIENCE: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// While it lives an exit of the process waits, unless this thread has called it, or a child of a fork.
+/// While it lives an exit of the process (exit(3), the return from `main`) waits, for ten seconds at most, unless this
+/// thread has called it, or a child of a fork.
 #[must_use = "an exit goes on when this is dropped"]
-pub(crate) struct Held(Arc<Work>);
+#[derive(Debug)]
+pub struct HeldExit(Arc<Work>);
 
+#[derive(Debug)]
 struct Work {
-    process: u32,
+    process: Process,
     thread: libc::pid_t,
     has_ended: AtomicBool,
 }
 
-impl Held {
+impl HeldExit {
     /// `None` if the process is past its exit handlers: then nothing is worth an end any more.
     ///
     /// An exit calls the handler that was registered last first, also one that was registered meanwhile. So it waits
     /// before it frees what was registered earlier.
-    pub(crate) fn begin() -> Option<Held> {
-        let (process, thread) = (std::process::id(), thread::number());
+    pub fn begin() -> Option<HeldExit> {
+        let (process, thread) = (Process::current(), thread::number());
         let work = Arc::new(Work { process, thread, has_ended: AtomicBool::new(false) });
         let handle = Arc::as_ptr(&work).cast_mut().cast();
         let argument = Arc::into_raw(work.clone()).cast_mut().cast();
         // SAFETY: the handler takes the reference that the argument is. The handle is an address that nobody else uses.
         match undisturbed(|| unsafe { __cxa_atexit(wait, argument, handle) }) {
-            0 => Some(Held(work)),
+            0 => Some(HeldExit(work)),
             _ => {
                 // SAFETY: it was not registered, so this is the only use of the argument.
                 drop(unsafe { Arc::from_raw(argument.cast::<Work>()) });
@@ -63,7 +89,7 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for HeldExit {
     fn drop(&mut self) {
         let handle = Arc::as_ptr(&self.0).cast_mut().cast();
         // The handler is taken out of the list. It does not wait on this thread. If an exit has taken it out, nothing
@@ -76,9 +102,9 @@ impl Drop for Held {
 
 /// Waits for the work of another thread.
 unsafe extern "C-unwind" fn wait(work: *mut c_void, _status: c_int) {
-    // SAFETY: `Held::begin` has registered this reference for this call, and glibc calls a handler once.
+    // SAFETY: `HeldExit::begin` has registered this reference for this call, and glibc calls a handler once.
     let work = unsafe { Arc::from_raw(work.cast::<Work>()) };
-    let is_ours = work.thread == thread::number() || work.process != std::process::id();
+    let is_ours = work.thread == thread::number() || !work.process.is_current();
     let until = Instant::now() + PATIENCE;
     while !is_ours && !work.has_ended.load(Ordering::Acquire) && Instant::now() < until {
         thread::pause(PAUSE);

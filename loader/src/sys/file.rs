@@ -146,7 +146,7 @@ pub(crate) fn sealed(name: &str, bytes: &[u8]) -> io::Result<File> {
 ///
 /// The descriptor stays open as long as the process. A program counts on low numbers: the first file that it opens
 /// has the lowest free one (open(2)), and a standard stream that is closed at its start must stay closed.
-fn out_of_the_way(file: File) -> File {
+pub(super) fn out_of_the_way(file: File) -> File {
     /// Half of the usual limit of 1024 (RLIMIT_NOFILE).
     const LOWEST: libc::c_int = 512;
     // SAFETY: F_DUPFD_CLOEXEC takes an integer and touches no memory of ours.

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use libc::{lconv, locale_t, nl_item};
 
+use super::environ::set_errno;
 use super::lock::{Mutex, Rank};
 
 /// The categories without LC_ALL, and their variables, in the order in which glibc writes them (locale/setlocale.c).
@@ -78,6 +79,8 @@ impl Locale {
             }
             let same = CATEGORIES.iter().zip(names).filter(|(_, other)| *other == name);
             let mask = same.fold(0, |mask, ((category, _), _)| mask | 1 << category);
+            // The C library says nothing the second time that it is asked for a locale that it lacks.
+            set_errno(libc::ENOENT);
             // SAFETY: the name ends in NUL; the base is null, or a locale that nobody else has.
             let next = unsafe { libc::newlocale(mask, name.as_ptr(), made) };
             if next.is_null() {

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::arch;
+use crate::dl;
 use crate::domain::Domain;
 use crate::error::Result;
 use crate::flags::OpenFlags;
@@ -70,7 +71,9 @@ pub fn members(domain: &Domain) -> Vec<Member> {
 
 /// Whether references to `name` are bound to `address` because the domain interposes it.
 pub fn is_interposition(domain: &Domain, name: &str, address: usize) -> bool {
-    let bound = domain.interposed(name.as_bytes()).and_then(|binding| domain.hand_out(binding));
+    let of_the_c_library = || domain.0.interposed.of_the_c_library(name.as_bytes());
+    let bound = domain.interposed(name.as_bytes()).or_else(of_the_c_library);
+    let bound = bound.and_then(|binding| domain.hand_out(binding));
     bound.is_some_and(|function| {
         // References to this one are bound to a form that is short for the object.
         let forms = [vec![], vec![0], vec![1 << 63]]
@@ -88,4 +91,25 @@ fn member(replica: &Replica) -> Member {
         tls_block: replica.tls_block().and_then(|block| block.thread_pointer_offset(0).ok()),
         tls: replica.tls_block().map(|block| (block.module_word(), block.offset_word(0))),
     }
+}
+
+/// The page of the C library's functions with state of the process, `docs/c-library.md`.
+pub fn c_library_page() -> String {
+    dl::c_library_page()
+}
+
+/// Those functions and variables, and whether each domain has its own of what they keep, or one at a time uses it.
+pub fn c_library_names() -> Vec<(&'static str, bool)> {
+    dl::c_library_names()
+}
+
+/// Whether code of `domain` gets something else for a name of the C library.
+pub fn is_answered(domain: &Domain, name: &str) -> bool {
+    let own = domain.0.interposed.of_the_c_library(name.as_bytes());
+    domain.interposed(name.as_bytes()).or(own).is_some()
+}
+
+/// The names of the C library that a domain has something else for.
+pub fn c_library_answers(domain: &Domain) -> &'static [&'static str] {
+    domain.0.interposed.c_library.names
 }

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::bind::binding::Binding;
-use crate::bind::plan::{Binder, Interposed, Plan, Provider};
+use crate::bind::plan::{Binder, CLibraryNames, Interposed, Plan, Provider};
 use crate::bind::relocate::{self, Definitions};
 use crate::bind::scope::{Order, Scope};
 use crate::error::{Error, Result};
@@ -212,7 +212,12 @@ impl Specimen {
             ..Scope::default()
         };
         let names = INTERPOSED.iter().map(|&name| name.to_owned()).collect();
-        let interposed = Interposed { names, definitions: [].into(), references: [].into() };
+        let interposed = Interposed {
+            names,
+            definitions: [].into(),
+            references: [].into(),
+            c_library: CLibraryNames::default(),
+        };
         Binder::new(&scope, Arc::new(interposed), rules == Rules::Program)
             .resolve(&image)
             .map(Arc::new)

@@ -1,5 +1,7 @@
 //! The loader on small libraries that are built for each test.
 
+mod children;
+mod clibrary;
 mod costs;
 mod environment;
 mod exceptions;
@@ -12,6 +14,7 @@ mod names;
 mod own_environment;
 mod owned;
 mod places;
+mod record_locks;
 mod recycled;
 mod refusals;
 mod replicas;

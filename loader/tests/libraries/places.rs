@@ -161,40 +161,6 @@ fn what_a_shared_library_needs_is_shared_with_it_in_every_order_of_loads() {
 }
 
 #[test]
-fn users_of_a_library_with_which_they_register_are_shared_with_it() {
-    let shop = Workshop::new("place-operators");
-    shop.build(
-        "liboperator_registry.so",
-        "int place_count; void place_enter(void) { place_count++; }",
-        &[],
-    );
-    shop.build("libhelper.so", "static int n; int place_help(void) { return ++n; }", &[]);
-    // It registers when it is loaded.
-    let operators = shop.build(
-        "liboperators.so",
-        "void place_enter(void); int place_help(void); extern int place_count;
-         __attribute__((constructor)) static void begin(void) { place_enter(); }
-         int place_operate(void) { return place_count * 10 + place_help(); }",
-        &needing(&["-l:liboperator_registry.so", "-l:libhelper.so"]),
-    );
-    let main = shop.build(
-        "libmain.so",
-        "int place_operate(void); int main_run(void) { return place_operate(); }",
-        &needing(&["-l:liboperators.so"]),
-    );
-    let policy =
-        policy().with("*/liboperator_registry.so", Decision::SymbolsOfUsers, "one registry");
-    let domains = domains(policy, 2);
-    for (library, result) in open_in(&domains, &main).iter().zip([11, 12]) {
-        assert_eq!(call(library, "main_run"), result);
-    }
-    let inspection = domains[0].inspect(&operators).unwrap();
-    assert_eq!(inspection.class, Class::System, "{}", inspection.reason);
-    assert!(inspection.reason.contains("liboperator_registry.so"), "{}", inspection.reason);
-    assert_eq!(domains[0].replicas().len(), 1);
-}
-
-#[test]
 fn a_shared_library_that_needs_a_symbol_of_the_domain_is_replicated() {
     let shop = Workshop::new("place-domain");
     let host = shop.build("libhost.so", "int host_value(void) { return 5; }", &[]);

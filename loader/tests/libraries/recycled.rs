@@ -2,7 +2,6 @@
 
 use std::ffi::c_int;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
@@ -105,111 +104,6 @@ fn the_next_domain_gets_the_addresses_with_fresh_data_and_no_mapping_more() {
             retire(domain);
         }
         assert!(mappings(&path).iter().any(|line| line.contains("r-xp")), "the text stays mapped");
-    });
-}
-
-#[test]
-fn what_is_read_only_after_relocation_stays_if_it_should() {
-    alone(PATIENCE, || {
-        let shop = Workshop::new("constants");
-        let path = shop.build(
-            "libconstants.so",
-            "static int one = 1, other = 2; int *const table[512] = { &one, &other };
-             int many[65536]; const void *constants(void) { return table; } int *data(void) { return &many[60000]; }",
-            &["-Wl,-z,relro,-z,now"],
-        );
-        let loader = loader();
-        for keeps in [true, false] {
-            let mut builder = loader.domain("short");
-            if keeps {
-                builder = builder.keep_constants();
-            }
-            let domain = builder.build().unwrap();
-            let library = opened(&domain, &path);
-            // SAFETY: declared as `const void *(void)` and `int *(void)`.
-            let (constants, data): (
-                extern "C" fn() -> *const usize,
-                extern "C" fn() -> *mut c_int,
-            ) = unsafe { (function(&library, "constants"), function(&library, "data")) };
-            let (table, data) = (constants(), data());
-            // SAFETY: an array of addresses, and a variable of the library, both mapped beyond the end of the domain.
-            unsafe {
-                let before = [table.read_volatile(), table.add(1).read_volatile()];
-                assert!(before.iter().all(|word| *word > library.base()));
-                data.write_volatile(1);
-                drop(library);
-                retire(domain);
-                assert_eq!(data.read_volatile(), 0, "variables begin anew");
-                let after = [table.read_volatile(), table.add(1).read_volatile()];
-                assert_eq!(after == before, keeps, "{before:x?} {after:x?}");
-            }
-        }
-    });
-}
-
-#[test]
-fn constants_that_stay_are_there_at_every_moment() {
-    alone(PATIENCE, || {
-        let shop = Workshop::new("steady");
-        shop.build("libother.so", "int variable = 1; int function(void) { return 2; }", &[]);
-        // Words that mapping writes and words that relocation writes, in pages that are copied, with both forms of
-        // relative relocations.
-        let source = "extern int variable; int function(void); static int own; static __thread int local;
-             const void *const table[100000] = { &own, &variable, (void *)function, [99998] = &variable, &own };
-             int many[65536] = { 1 }; const void *constants(void) { return table; }
-             int step(void) { return ++local + ++many[60000] + ++own; }";
-        for relative in ["-Wl,-z,nopack-relative-relocs", "-Wl,-z,pack-relative-relocs"] {
-            let name = format!("libsteady{}.so", relative.len());
-            let here = format!("-L{}", shop.path("").display());
-            let path = shop.build(
-                &name,
-                source,
-                &["-Wl,-z,relro,-z,now", "-Wl,-rpath,$ORIGIN", &here, "-lother", relative],
-            );
-            let loader = loader();
-            let watched = AtomicPtr::new(std::ptr::null_mut());
-            let is_done = AtomicBool::new(false);
-            let watch = || {
-                let mut before = None;
-                while !is_done.load(Ordering::Relaxed) {
-                    let table: *const usize = watched.load(Ordering::Acquire);
-                    if table.is_null() {
-                        continue;
-                    }
-                    // SAFETY: an array of 100,000 addresses, which stays mapped.
-                    let now = [0, 1, 2, 99_998, 99_999]
-                        .map(|index| unsafe { table.add(index).read_volatile() });
-                    let first = *before.get_or_insert(now);
-                    assert_eq!(now, first);
-                }
-                before.expect("the table was watched")
-            };
-            thread::scope(|scope| {
-                let watcher = scope.spawn(watch);
-                for round in 0..30 {
-                    let keeping = loader.domain("short").keep_constants().build().unwrap();
-                    let library = opened(&keeping, &path);
-                    // SAFETY: declared as `const void *(void)`.
-                    let constants: extern "C" fn() -> *mut usize =
-                        unsafe { function(&library, "constants") };
-                    assert_eq!(call(&library, "step"), 3, "round {round}");
-                    let (table, base) = (constants(), library.base());
-                    let previous = watched.swap(table, Ordering::AcqRel);
-                    assert!(
-                        previous.is_null() || previous == table,
-                        "round {round}: another place"
-                    );
-                    drop(library);
-                    retire(keeping);
-                    // One of another kind has another place, and leaves nothing else in this one.
-                    let other = domain(&loader);
-                    assert_ne!(opened(&other, &path).base(), base);
-                    retire(other);
-                }
-                is_done.store(true, Ordering::Relaxed);
-                assert!(watcher.join().unwrap().iter().all(|word| *word != 0));
-            });
-        }
     });
 }
 

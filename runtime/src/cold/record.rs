@@ -140,7 +140,7 @@ pub(crate) enum Extent {
 }
 
 impl Record {
-    pub(crate) fn is_new(&self) -> bool {
+    fn is_new(&self) -> bool {
         self.mapped.is_empty()
     }
 

@@ -2,7 +2,7 @@
 
 use super::element::{Element, is_format_of};
 use super::keeper::Keeper;
-use super::{FromPython, ToPython, extents};
+use super::{FromPython, ToPython, extents, room};
 use crate::cold::Loan;
 use crate::interpreter::Inner;
 use crate::object::Object;
@@ -13,6 +13,9 @@ use std::ffi::{CStr, c_int, c_void};
 use std::mem::{ManuallyDrop, MaybeUninit};
 use std::sync::Arc;
 use std::{fmt, slice};
+
+/// The most dimensions: `PyBUF_MAX_NDIM` (Include/cpython/object.h).
+const DIMENSIONS: usize = 64;
 
 /// Memory that a Python object exports: `bytes`, `bytearray`, `memoryview`, `array`, numpy arrays.
 ///
@@ -148,7 +151,7 @@ impl Buffer {
         let _attached = self.interpreter.attach();
         self.check::<T>()?;
         let count = self.len / size_of::<T>();
-        let mut elements: Vec<MaybeUninit<T>> = Vec::with_capacity(count);
+        let mut elements: Vec<MaybeUninit<T>> = room(count, || self.described())?;
         if count > 0 {
             // SAFETY: `check` has shown contiguous, aligned memory of `count` elements, and the vector has room for them.
             unsafe {
@@ -202,9 +205,13 @@ impl Buffer {
     fn refused<T>(&self, reason: &str) -> Error {
         Error::convert(
             format!("elements of type {}", std::any::type_name::<T>()),
-            format!("a buffer of format {:?}", self.format()),
+            self.described(),
             reason,
         )
+    }
+
+    fn described(&self) -> String {
+        format!("a buffer of format {:?}", self.format())
     }
 }
 
@@ -290,9 +297,6 @@ fn hold(object: &Object<'_>, writable: bool) -> Result<Buffer> {
         .map_err(|reason| Error::convert("a buffer", object.type_name(), reason))
 }
 
-/// The most dimensions that a buffer can have: `PyBUF_MAX_NDIM` (Include/cpython/object.h).
-const DIMENSIONS: usize = 64;
-
 /// The exporter's values, checked; what may be null is filled in as `memoryview` does it
 /// (`init_shape_strides`, Objects/memoryobject.c). ctypes gives no strides although they are asked
 /// for: its arrays are always contiguous (`PyCData_NewGetBuffer`, Modules/_ctypes/_ctypes.c).
@@ -310,9 +314,7 @@ unsafe fn checked(
     let len = usize::try_from(view.len).map_err(|_| of_exporter("length", view.len as i64))?;
     let item_size = usize::try_from(view.item_size)
         .map_err(|_| of_exporter("item size", view.item_size as i64))?;
-    let dimensions = usize::try_from(view.dimensions)
-        .ok()
-        .filter(|&dimensions| dimensions <= DIMENSIONS)
+    let dimensions = extents::dimensions(view.dimensions, DIMENSIONS)
         .ok_or_else(|| of_exporter("number of dimensions", view.dimensions.into()))?;
     let entries = |extents: *const isize| -> Option<Box<[isize]>> {
         if dimensions == 0 {

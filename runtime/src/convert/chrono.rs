@@ -2,7 +2,7 @@
 //! cut off, and a leap second becomes the last microsecond before it.
 
 use super::sequence::instance_of;
-use super::time::{micros, require, timedelta};
+use super::time::{micros, out_of_range, require, timedelta};
 use super::{FromPython, ToPython};
 use crate::object::Object;
 use crate::session::Session;
@@ -36,9 +36,11 @@ impl ToPython for TimeDelta {
 impl FromPython<'_> for TimeDelta {
     fn from_python(object: &Object<'_>) -> Result<Self> {
         let micros = micros(object)?;
-        // 999,999,999 days fit.
-        Ok(Self::days((micros / 86_400_000_000) as i64)
-            + Self::microseconds((micros % 86_400_000_000) as i64))
+        let (seconds, rest) = (micros.div_euclid(1_000_000), micros.rem_euclid(1_000_000));
+        i64::try_from(seconds)
+            .ok()
+            .and_then(|seconds| Self::new(seconds, u32::try_from(rest).ok()? * 1000))
+            .ok_or_else(|| out_of_range("TimeDelta", object))
     }
 }
 
@@ -156,14 +158,14 @@ impl FromPython<'_> for DateTime<FixedOffset> {
         if micros % 1_000_000 != 0 {
             return Err(refused(EXPECTED, object, "its offset is not a whole number of seconds"));
         }
+        let offset = i32::try_from(micros / 1_000_000).ok().and_then(FixedOffset::east_opt);
+        // Python's own offsets are less than a day.
+        let offset = offset.ok_or_else(|| out_of_range(EXPECTED, object))?;
         date(object)?
             .and_time(time(object)?)
-            // Python's offsets are less than a day.
-            .and_local_timezone(
-                FixedOffset::east_opt((micros / 1_000_000) as i32).unwrap_or(Utc.fix()),
-            )
+            .and_local_timezone(offset)
             .single()
-            .ok_or_else(|| refused(EXPECTED, object, "it is out of range"))
+            .ok_or_else(|| out_of_range(EXPECTED, object))
     }
 }
 

@@ -1,6 +1,6 @@
 //! bytes, list, tuple, dict.
 
-use super::{FromPython, Inspected, List, Plain, ToPython};
+use super::{FromPython, Inspected, List, Plain, ToPython, filled, room};
 use crate::object::Object;
 use crate::payload::table::{Handle, Kind, Leaf};
 use crate::session::Session;
@@ -53,12 +53,12 @@ pub(super) fn plain_items<T>(
         return Ok(None);
     }
     let len = inspected.leaf.len;
-    let mut leaves = vec![Leaf::new(Kind::NONE); len];
+    let mut leaves = filled(Leaf::new(Kind::NONE), len, || object.type_name())?;
     object.perform(|table, handle, sink| {
         // SAFETY: attached; there is room for `len` items.
         unsafe { (table.leaves)(handle, leaves.as_mut_ptr(), len, sink) }
     })?;
-    let mut values = Vec::with_capacity(len);
+    let mut values = room(len, || object.type_name())?;
     for leaf in &leaves {
         // SAFETY: the container keeps its items, and they their bytes.
         let Some(value) = unsafe { Plain::of(leaf) }.and_then(&from) else { return Ok(None) };
@@ -87,16 +87,16 @@ pub(super) fn scatter<'session>(
     }
     let len = inspected.leaf.len;
     let count = if inspected.kind() == Kind::DICT { 2 * len } else { len };
-    let mut handles: Vec<Handle> = vec![ptr::null_mut(); count];
+    let mut handles: Vec<Handle> = filled(ptr::null_mut(), count, || object.type_name())?;
+    let mut objects = room(count, || object.type_name())?;
     object.perform(|table, handle, sink| {
         // SAFETY: attached; `handles` has room for `len` items or pairs.
         unsafe { (table.scatter)(handle, handles.as_mut_ptr(), len, sink) }
     })?;
-    Ok(handles
-        .into_iter()
-        // SAFETY: success means that every slot holds an owned reference.
-        .map(|handle| unsafe { Object::from_owned(session, handle) })
-        .collect())
+    // SAFETY: success means that every slot holds an owned reference.
+    objects
+        .extend(handles.into_iter().map(|handle| unsafe { Object::from_owned(session, handle) }));
+    Ok(objects)
 }
 
 /// The keys and values of a dict.

@@ -9,6 +9,12 @@ use smallvec::{SmallVec, smallvec};
 /// Extents or strides: in place for as many dimensions as a batch of videos has.
 pub(super) type Extents = SmallVec<[i64; 5]>;
 
+/// `number` as a number of dimensions if it is not above `most`: a wrong one is an error, and not a
+/// reading of so many extents.
+pub(super) fn dimensions(number: i32, most: usize) -> Option<usize> {
+    usize::try_from(number).ok().filter(|&number| number <= most)
+}
+
 /// The number of elements, or `None` if that is no possible number.
 pub(super) fn count(shape: &[i64]) -> Option<usize> {
     // Not by multiplying from the left: a zero behind extents that overflow makes it zero as well.
@@ -76,7 +82,8 @@ pub(super) fn check(
     }
 }
 
-/// Appends every element to `out`, row by row. Strides are in elements.
+/// Appends every element to `out`, row by row. Strides are in elements. An exporter decides how many there are (a stride may be
+/// zero), so whoever has no room yet makes it as what may fail.
 ///
 /// # Safety
 ///

@@ -220,10 +220,53 @@ impl<'object> Inspected<'object> {
         if has_view { unsafe { self.leaf.bytes() } } else { &[] }
     }
 
+    /// A copy of these bytes.
+    fn copied(&self) -> Result<Vec<u8>> {
+        let bytes = self.bytes();
+        let mut copy = room(bytes.len(), || self.object.type_name())?;
+        copy.extend_from_slice(bytes);
+        Ok(copy)
+    }
+
+    /// A copy of the text of a `str`.
+    fn text(&self) -> Result<String> {
+        match self.plain() {
+            Some(Plain::Str(text)) => {
+                let mut copy = room(text.len(), || self.object.type_name())?;
+                copy.extend_from_slice(text.as_bytes());
+                // SAFETY: the bytes are those of a text.
+                Ok(unsafe { String::from_utf8_unchecked(copy) })
+            }
+            _ => Err(self.unexpected("str")),
+        }
+    }
+
     /// The failure to be what was asked for.
     fn unexpected(&self, expected: &str) -> Error {
         Error::convert(expected, self.object.type_name(), "it is of another type")
     }
+}
+
+/// An empty vector with room for so many values. Python decides how many, so that there may be no room is an error.
+fn room<T>(count: usize, found: impl FnOnce() -> String) -> Result<Vec<T>> {
+    let mut values = Vec::new();
+    match values.try_reserve_exact(count) {
+        Ok(()) => Ok(values),
+        Err(_) => {
+            let reason = format!(
+                "there is no memory for {count} values of {} bytes; take less of it at a time",
+                size_of::<T>()
+            );
+            Err(Error::convert("a copy in memory", found(), reason))
+        }
+    }
+}
+
+/// So many values.
+fn filled<T: Copy>(value: T, count: usize, found: impl FnOnce() -> String) -> Result<Vec<T>> {
+    let mut values = room(count, found)?;
+    values.resize(count, value);
+    Ok(values)
 }
 
 /// A leaf that holds bytes.

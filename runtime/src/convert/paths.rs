@@ -35,7 +35,7 @@ impl FromPython<'_> for OsString {
             Err(error) => return with_surrogates(object).unwrap_or(Err(error)),
         };
         match inspected.kind() {
-            Kind::STR => Ok(Self::from_vec(inspected.bytes().to_vec())),
+            Kind::STR => Ok(Self::from_vec(inspected.copied()?)),
             _ => Err(inspected.unexpected("str")),
         }
     }
@@ -74,7 +74,7 @@ impl FromPython<'_> for PathBuf {
         };
         match inspected.kind() {
             Kind::STR => OsString::from_python(object).map(Self::from),
-            Kind::BYTES => Ok(OsString::from_vec(inspected.bytes().to_vec()).into()),
+            Kind::BYTES => Ok(OsString::from_vec(inspected.copied()?).into()),
             Kind::OTHER if object.getattr("__fspath__").is_ok() => {
                 let path = object.session().import("os")?.call_method("fspath", (object,))?;
                 // `fspath` returns str or bytes only.

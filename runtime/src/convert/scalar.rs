@@ -183,18 +183,20 @@ impl FromPython<'_> for String {
     #[inline]
     fn from_plain(plain: Plain<'_>) -> Option<Self> {
         match plain {
-            Plain::Str(text) => Some(text.to_owned()),
+            // One for which there is no memory fails where there are errors.
+            Plain::Str(text) => {
+                let mut copy = Self::new();
+                copy.try_reserve_exact(text.len()).ok()?;
+                copy.push_str(text);
+                Some(copy)
+            }
             _ => None,
         }
     }
 
     /// Fails for lone surrogates, which have no UTF-8.
     fn from_python(object: &Object<'_>) -> Result<Self> {
-        let inspected = Inspected::new(object)?;
-        match inspected.plain() {
-            Some(Plain::Str(text)) => Ok(text.to_owned()),
-            _ => Err(inspected.unexpected("str")),
-        }
+        Inspected::new(object)?.text()
     }
 }
 
@@ -309,7 +311,7 @@ macro_rules! integers {
         fn vec_from_python(object: &Object<'_>) -> Result<Vec<Self>> {
             let inspected = Inspected::new(object)?;
             match inspected.kind() {
-                Kind::BYTES | Kind::BYTE_ARRAY => Ok(inspected.bytes().to_vec()),
+                Kind::BYTES | Kind::BYTE_ARRAY => inspected.copied(),
                 Kind::LIST | Kind::TUPLE | Kind::OTHER => {
                     super::sequence::items(object)?.iter().map(Self::from_python).collect()
                 }

@@ -1,4 +1,4 @@
-//! `tch::Tensor` in and out without a copy, under either torch policy. Cargo feature `tch`.
+//! `tch::Tensor` in and out without a copy. Cargo feature `tch`.
 //!
 //! tch's C interface has neither `toDLPack` nor `fromDLPack`, nor a way to make a tensor that owns
 //! foreign memory. Out of tch, a tensor is described by its accessors and kept by a shallow clone.

@@ -8,7 +8,7 @@ use super::dlpack::{DLManagedTensor, DLManagedTensorVersioned, DLTensor, READ_ON
 use super::element::Element;
 use super::extents::Extents;
 use super::keeper::Keeper;
-use super::{FromPython, ToPython, extents};
+use super::{FromPython, ToPython, extents, room};
 use crate::cold::Loan;
 use crate::device;
 use crate::interpreter::Inner;
@@ -19,6 +19,9 @@ use std::ffi::{c_int, c_void};
 use std::mem::{ManuallyDrop, MaybeUninit};
 use std::sync::Arc;
 use std::{fmt, ptr, slice};
+
+/// The most dimensions. DLPack has no limit, and torch none. One that nobody means is a wrong number.
+const DIMENSIONS: usize = 1024;
 
 /// A tensor's memory with its shape. The memory belongs to Python or to Rust.
 ///
@@ -218,7 +221,7 @@ impl Tensor {
     /// bit pattern that is no value of `T`, such as a `bool` that is neither 0 nor 1.
     pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
         self.check::<T>()?;
-        let mut elements: Vec<MaybeUninit<T>> = Vec::new();
+        let mut elements: Vec<MaybeUninit<T>> = room(self.len(), || self.described())?;
         // SAFETY: every element that shape and strides reach, which were checked when the tensor was
         // made, is readable memory of this type's size; that it is aligned has been checked just now.
         unsafe {
@@ -266,9 +269,13 @@ impl Tensor {
     pub(super) fn refused<T>(&self, reason: &str) -> Error {
         Error::convert(
             format!("elements of type {}", std::any::type_name::<T>()),
-            format!("a tensor of shape {:?}", self.shared.shape),
+            self.described(),
             reason,
         )
+    }
+
+    fn described(&self) -> String {
+        format!("a tensor of shape {:?}", self.shared.shape)
     }
 }
 
@@ -334,8 +341,8 @@ unsafe fn describe(
     mut owner: Managed,
     interpreter: &Inner,
 ) -> Result<Shared, String> {
-    let dimensions = usize::try_from(tensor.ndim)
-        .map_err(|_| format!("its exporter gives {} dimensions", tensor.ndim))?;
+    let dimensions = extents::dimensions(tensor.ndim, DIMENSIONS)
+        .ok_or_else(|| format!("its exporter gives {} dimensions", tensor.ndim))?;
     let entries = |extents: *mut i64| -> Option<Extents> {
         if dimensions == 0 {
             return Some(Extents::new());

@@ -21,8 +21,20 @@ pub(super) fn timedelta(session: &Session, micros: i128) -> Result<Object<'_>> {
 /// The microseconds of a `timedelta`.
 pub(super) fn micros(object: &Object<'_>) -> Result<i128> {
     require(object, "timedelta")?;
-    let part = |name: &str| object.getattr(name)?.extract::<i128>();
-    Ok(part("days")? * MICROS_A_DAY + part("seconds")? * MICROS_A_SECOND + part("microseconds")?)
+    // A subclass may answer anything.
+    let part = |name: &str, unit: i128| -> Result<i128> {
+        let count = object.getattr(name)?.extract::<i128>()?;
+        count.checked_mul(unit).ok_or_else(|| out_of_range("timedelta", object))
+    };
+    let parts = [part("days", MICROS_A_DAY)?, part("seconds", MICROS_A_SECOND)?];
+    parts
+        .into_iter()
+        .try_fold(part("microseconds", 1)?, i128::checked_add)
+        .ok_or_else(|| out_of_range("timedelta", object))
+}
+
+pub(super) fn out_of_range(expected: &str, object: &Object<'_>) -> Error {
+    Error::convert(expected, object.type_name(), "it is out of range")
 }
 
 /// Refuses what is no instance of the class of the module `datetime`.
@@ -63,16 +75,21 @@ impl FromPython<'_> for Duration {
     /// From a `timedelta` that is not negative.
     fn from_python(object: &Object<'_>) -> Result<Self> {
         let micros = micros(object)?;
-        match u64::try_from(micros.div_euclid(MICROS_A_SECOND)) {
-            Ok(seconds) => Ok(Self::from_secs(seconds) + rest(micros)),
-            Err(_) => Err(Error::convert("Duration", object.type_name(), "it is negative")),
+        match duration(micros.unsigned_abs()) {
+            _ if micros < 0 => {
+                Err(Error::convert("Duration", object.type_name(), "it is negative"))
+            }
+            Some(duration) => Ok(duration),
+            None => Err(out_of_range("Duration", object)),
         }
     }
 }
 
-/// What is left beside whole seconds.
-fn rest(micros: i128) -> Duration {
-    Duration::from_micros(micros.rem_euclid(MICROS_A_SECOND) as u64)
+/// So many microseconds, if there are that long spans.
+fn duration(micros: u128) -> Option<Duration> {
+    let (seconds, rest) = (micros / 1_000_000, micros % 1_000_000);
+    Duration::from_secs(u64::try_from(seconds).ok()?)
+        .checked_add(Duration::from_micros(u64::try_from(rest).ok()?))
 }
 
 impl ToPython for SystemTime {
@@ -92,11 +109,10 @@ impl FromPython<'_> for SystemTime {
     /// From a `datetime` with a time zone.
     fn from_python(object: &Object<'_>) -> Result<Self> {
         let micros = since_epoch(object)?;
-        let magnitude = Duration::from_micros(micros.unsigned_abs() as u64);
-        let time = match micros < 0 {
+        let time = duration(micros.unsigned_abs()).and_then(|magnitude| match micros < 0 {
             true => UNIX_EPOCH.checked_sub(magnitude),
             false => UNIX_EPOCH.checked_add(magnitude),
-        };
-        time.ok_or_else(|| Error::convert("SystemTime", object.type_name(), "it is out of range"))
+        });
+        time.ok_or_else(|| out_of_range("SystemTime", object))
     }
 }

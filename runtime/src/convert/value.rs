@@ -86,7 +86,7 @@ fn convert(object: &Object<'_>, depth: usize) -> Result<Value> {
         Kind::BIG_INT => Value::Int(Integer::from_python(object)?),
         Kind::FLOAT => Value::Float(inspected.leaf.as_float()),
         Kind::STR => Value::Str(String::from_python(object)?),
-        Kind::BYTES | Kind::BYTE_ARRAY => Value::Bytes(inspected.bytes().to_vec()),
+        Kind::BYTES | Kind::BYTE_ARRAY => Value::Bytes(inspected.copied()?),
         Kind::LIST => Value::List(items(object, depth)?),
         Kind::TUPLE => Value::Tuple(items(object, depth)?),
         Kind::DICT => Value::Dict(

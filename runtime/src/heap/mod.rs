@@ -15,12 +15,11 @@ mod cache;
 mod operators;
 mod window;
 
-pub(crate) use operators::{definitions, functions, references};
+pub(crate) use operators::{Allocator, definitions, functions, references};
 
 use crate::leaf::Leaf;
 use dlmalloc::Dlmalloc;
 use std::cell::UnsafeCell;
-use std::collections::VecDeque;
 use std::ffi::c_void;
 use std::ops::Range;
 use std::ptr;
@@ -46,12 +45,7 @@ pub(crate) struct Heap {
     left: AtomicPtr<Left>,
     /// The number of interpreters that have given it back.
     turn: AtomicU64,
-    /// Whether its interpreter has ended, and somebody may still have addresses in it.
-    is_left: AtomicBool,
 }
-
-/// So many heaps at most are left as they are after their interpreters have ended.
-const MOST_LEFT: usize = 1024;
 
 /// How often, and after which time, a thread tries to take the heap if it must: a tenth of a second.
 const TRIES: u32 = 200;
@@ -74,9 +68,6 @@ unsafe impl Sync for Heap {}
 
 /// Heaps that no interpreter has.
 static SPARE: Leaf<Vec<&'static Heap>> = Leaf::new(Vec::new());
-
-/// Heaps that are left, in the order of their interpreters' ends.
-static LEFT: Leaf<VecDeque<&'static Heap>> = Leaf::new(VecDeque::new());
 
 /// A heap that was taken. Nothing changes in it by its allocator until this is dropped.
 pub(crate) struct Still<'a>(&'a Heap);
@@ -124,8 +115,7 @@ impl Heap {
         if !Self::CAN_BE {
             return None;
         }
-        let spare = SPARE.with(Vec::pop).or_else(Self::long_left);
-        spare.or_else(|| {
+        SPARE.with(Vec::pop).or_else(|| {
             let window = Window::reserve()?;
             let heap: &'static Self = Box::leak(Box::new(Self {
                 window,
@@ -133,7 +123,6 @@ impl Heap {
                 blocks: Blocks(UnsafeCell::new(Dlmalloc::new_with_allocator(window))),
                 left: AtomicPtr::new(ptr::null_mut()),
                 turn: AtomicU64::new(0),
-                is_left: AtomicBool::new(false),
             }));
             window.note(heap);
             Some(heap)
@@ -164,32 +153,6 @@ impl Heap {
         self.window.empty();
         drop(still);
         SPARE.with(|spare| spare.push(self));
-    }
-
-    /// Gives the memory back, and leaves zeros at its addresses, for those who may still have some: a library that
-    /// interpreters share, and that counts down a number of owners when the process ends. Blocks are not freed any
-    /// more. The next interpreter gets other addresses. After [`MOST_LEFT`] others it gets these.
-    ///
-    /// # Safety
-    /// As for [`Heap::give_back`], but for those who change no more than words.
-    pub(crate) unsafe fn leave(&'static self) {
-        let Some(mut still) = self.taken() else { return };
-        self.is_left.store(true, Ordering::Relaxed);
-        self.turn.fetch_add(1, Ordering::Relaxed);
-        *still.blocks() = Dlmalloc::new_with_allocator(self.window);
-        self.left.store(ptr::null_mut(), Ordering::Relaxed);
-        self.window.leave();
-        drop(still);
-        LEFT.with(|left| left.push_back(self));
-    }
-
-    /// The heap that was left longest ago, if there are too many of them.
-    fn long_left() -> Option<&'static Self> {
-        let heap =
-            LEFT.with(|left| if left.len() < MOST_LEFT { None } else { left.pop_front() })?;
-        heap.window.reset();
-        heap.is_left.store(false, Ordering::Relaxed);
-        Some(heap)
     }
 
     /// Takes the heap as it is, with nothing free at its end; `None` if somebody has it. Until the result is dropped others take
@@ -293,9 +256,6 @@ impl Heap {
     /// As for [`Heap::free`].
     #[inline(never)]
     unsafe fn put_back(&'static self, block: *mut c_void) {
-        if self.is_left.load(Ordering::Relaxed) {
-            return;
-        }
         // SAFETY: by contract.
         if cache::turn_to(self) && unsafe { cache::keep(self, block) } {
             return;
@@ -322,11 +282,6 @@ impl Heap {
     /// # Safety
     /// As for [`Heap::free`].
     unsafe fn moved(&'static self, block: *mut c_void, size: usize) -> *mut c_void {
-        if self.is_left.load(Ordering::Relaxed) {
-            // It has zeros, and nobody knows how many.
-            // SAFETY: no precondition.
-            return unsafe { libc::calloc(1, size) };
-        }
         // The next block may begin right behind it, so that no more than its own bytes may be read.
         // SAFETY: by contract; the function reads the block's head.
         let length = unsafe { window::length_of(block) };

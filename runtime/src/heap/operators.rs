@@ -10,12 +10,9 @@
 //! libstdc++ calls its own `operator new`, and so does that of CUDA's libcufile, which exports it. Where the program has operators
 //! of its own, as with a preloaded tcmalloc, strings keep those: the replica frees by them.
 //!
-//! Two functions of C take from the heap, each in one library of which it is known that it frees itself what they give. Of other
-//! libraries that is not known, and a block may get to C code of the system, which frees by malloc's `free`.
-//! - `strdup` of libtorch_python: pybind11 copies the names, the signatures and the documentation of all functions by it, and
-//!   frees them itself (`cpp_function::destruct`).
-//! - `malloc` of libtorch_cpu: MKL's buffers of a thread, which it frees when a program asks for that, and texts of cpuinfo.
-//!   Storages of tensors and oneDNN's memory come from `posix_memalign`.
+//! `malloc` and `strdup` take from the heap in those libraries of which somebody knows that they free themselves what these give
+//! ([`references`]). Of other libraries that is not known, and a block may get to C code of the system, which frees by malloc's
+//! `free`.
 
 use super::{Heap, LARGEST, LARGEST_KEPT};
 use hydrozoa_loader::Interposition;
@@ -35,9 +32,19 @@ pub(crate) type Function = (&'static str, Interposition);
 /// `std::string::_M_create(size_type&, size_type)`.
 const CREATE: &str = "_ZNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEE9_M_createERmm";
 
-/// What stands in the place of functions of C for one library of an interpreter with this heap: the library's soname, the
-/// symbol, and the function.
-pub(crate) fn references(heap: &'static Heap) -> [Definition; 2] {
+/// A function of C that gives blocks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Allocator {
+    Malloc,
+    Strdup,
+}
+
+/// What stands in the place of functions of C for libraries of an interpreter with this heap, by the libraries' sonames: the
+/// soname, the symbol, and the function.
+pub(crate) fn references<const N: usize>(
+    heap: &'static Heap,
+    users: [(&'static str, Allocator); N],
+) -> [Definition; N] {
     let context = ptr::from_ref(heap).expose_provenance();
     // SAFETY: strdup(3) and malloc(3) have one INTEGER argument; the context becomes the next one.
     let (duplicate, malloc) = unsafe {
@@ -46,7 +53,10 @@ pub(crate) fn references(heap: &'static Heap) -> [Definition; 2] {
             Interposition::with_context(malloc as *const c_void, 1, context),
         )
     };
-    [("libtorch_python.so", "strdup", duplicate), ("libtorch_cpu.so", "malloc", malloc)]
+    users.map(|(soname, allocator)| match allocator {
+        Allocator::Malloc => (soname, "malloc", malloc),
+        Allocator::Strdup => (soname, "strdup", duplicate),
+    })
 }
 
 /// One of libstdc++'s own operators. Threads that want it first look it up each, and wait for none: a child that another

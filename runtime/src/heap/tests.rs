@@ -192,62 +192,6 @@ fn threads_that_take_and_free_each_others_blocks_lose_none() {
 }
 
 #[test]
-fn a_heap_that_is_left_has_zeros_that_nobody_else_gets() {
-    let heap = heap();
-    let blocks: Vec<_> = (0..1000).map(|_| heap.allocate(4000)).collect();
-    let first = blocks[0];
-    // SAFETY: the blocks have so many bytes. Nobody else uses them.
-    unsafe {
-        blocks.iter().for_each(|block| ptr::write_bytes(block.cast::<u8>(), 7, 4000));
-        heap.leave();
-    }
-    let others: Vec<_> = (0..40).map(|_| self::heap()).collect();
-    assert!(others.iter().all(|other| !ptr::eq(*other, heap)));
-    for block in [first, blocks[999]] {
-        // SAFETY: the addresses stay readable and writable, and nothing is there.
-        unsafe {
-            let word = block.cast::<u64>();
-            assert_eq!(word.read_volatile(), 0);
-            word.write_volatile(u64::MAX);
-            assert_eq!(word.read_volatile(), u64::MAX);
-            heap.free(block);
-            let moved = heap.moved(block, 100);
-            assert!(Heap::of(moved).is_none());
-            assert!(
-                std::slice::from_raw_parts(moved.cast::<u8>(), 100).iter().all(|byte| *byte == 0)
-            );
-            libc::free(moved);
-        }
-    }
-    // A free block would come back from here.
-    assert!(heap.used().is_empty());
-    // SAFETY: nobody has blocks of these heaps.
-    others.into_iter().for_each(|other| unsafe { other.give_back() });
-}
-
-#[test]
-fn heaps_that_are_left_become_few_mappings() {
-    let all: Vec<_> = (0..400).map(|_| heap()).collect();
-    for heap in &all {
-        // SAFETY: the block has so many bytes; nobody uses it afterwards.
-        unsafe {
-            heap.allocate(64).cast::<u64>().write_volatile(1);
-            heap.leave();
-        }
-    }
-    let starts: Vec<usize> = all.iter().map(|heap| heap.used().start).collect();
-    let (first, last) = (starts.iter().min().unwrap(), starts.iter().max().unwrap());
-    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
-    let start = |line: &str| usize::from_str_radix(line.split('-').next()?, 16).ok();
-    let lines: Vec<_> = maps
-        .lines()
-        .filter(|line| start(line).is_some_and(|it| (first..=last).contains(&&it)))
-        .collect();
-    // Other tests have heaps in between.
-    assert!(lines.len() < 24, "{lines:#?}");
-}
-
-#[test]
 fn a_heap_is_given_back_while_threads_that_have_used_it_end() {
     for _ in 0..200 {
         let heap = heap();

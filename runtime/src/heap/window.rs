@@ -154,32 +154,6 @@ impl Window {
         self.most.store(0, Ordering::Relaxed);
     }
 
-    /// Gives all pages back to the system. All addresses can be read and written from now on, and have zeros. Windows side
-    /// by side become one mapping.
-    pub(super) fn leave(&self) {
-        self.map_anew(libc::PROT_READ | libc::PROT_WRITE);
-    }
-
-    /// What a new window is: nothing of it is in use.
-    pub(super) fn reset(&self) {
-        self.map_anew(libc::PROT_NONE);
-    }
-
-    fn map_anew(&self, protection: c_int) {
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
-        let place = ptr::with_exposed_provenance_mut(self.start);
-        // SAFETY: the pages are the window's, and what is in them is free.
-        let mapped = unsafe { libc::mmap(place, LENGTH, protection, flags, -1, 0) };
-        if mapped == libc::MAP_FAILED {
-            // The kernel refuses so much (vm.overcommit_memory), and has left what was there.
-            let error = std::io::Error::last_os_error();
-            tracing::debug!(%error, "the memory of C++ objects of an interpreter that has ended stays");
-            return;
-        }
-        self.used.store(0, Ordering::Relaxed);
-        self.most.store(0, Ordering::Relaxed);
-    }
-
     fn shrink(&self, keeps: usize) -> bool {
         let used = self.used.load(Ordering::Relaxed);
         let place = ptr::with_exposed_provenance_mut(self.start + keeps);

@@ -9,9 +9,8 @@ use hydrozoa_loader::{Inspection, OpenFlags};
 
 use crate::Result;
 use crate::libraries::LibraryRules;
-use crate::python::{Installation, Search};
-use crate::torch::TorchPolicy;
-use crate::torch_policy::{Place, Torch};
+use crate::place::Place;
+use crate::python::Installation;
 
 pub use survey::{Survey, Surveyed};
 
@@ -24,14 +23,9 @@ pub use survey::{Survey, Surveyed};
 /// # Errors
 ///
 /// The file cannot be read, is not an ELF file, or is refused by the loader; libpython cannot be
-/// loaded; torch's release is unknown and `torch` is [`TorchPolicy::Shared`].
-pub fn inspect(
-    file: &Path,
-    python: &Installation,
-    torch: TorchPolicy,
-    rules: &LibraryRules,
-) -> Result<Inspection> {
-    Ok(place(python, torch, rules)?.domain.inspect(file)?)
+/// loaded.
+pub fn inspect(file: &Path, python: &Installation, rules: &LibraryRules) -> Result<Inspection> {
+    Ok(place(python, rules)?.domain.inspect(file)?)
 }
 
 /// Inspects each library below `places`, which are directories or files: its class in an interpreter of `python`, and
@@ -41,25 +35,14 @@ pub fn inspect(
 ///
 /// # Errors
 ///
-/// A place cannot be read; libpython cannot be loaded; torch's release is unknown and `torch` is [`TorchPolicy::Shared`].
-pub fn survey(
-    places: &[PathBuf],
-    python: &Installation,
-    torch: TorchPolicy,
-    rules: &LibraryRules,
-) -> Result<Survey> {
-    Survey::of(&place(python, torch, rules)?.domain, places)
+/// A place cannot be read; libpython cannot be loaded.
+pub fn survey(places: &[PathBuf], python: &Installation, rules: &LibraryRules) -> Result<Survey> {
+    Survey::of(&place(python, rules)?.domain, places)
 }
 
 /// A domain as an interpreter has it once its libpython is loaded.
-fn place(python: &Installation, torch: TorchPolicy, rules: &LibraryRules) -> Result<Place> {
-    let place = Torch::settle(torch, python, Search::Pool(&[]), false)?.place(
-        "inspection",
-        python,
-        rules,
-        &[],
-        None,
-    )?;
+fn place(python: &Installation, rules: &LibraryRules) -> Result<Place> {
+    let place = Place::new("inspection", python, rules, &[], None)?;
     // SAFETY: an installation names a libpython, whose state is all in its own variables; it may be loaded
     // several times.
     unsafe { place.domain.open(python.library(), OpenFlags::LAZY | OpenFlags::GLOBAL)? };

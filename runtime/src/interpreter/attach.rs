@@ -9,14 +9,13 @@
 //! session sets the domain when it enters, and Python's own threads begin in it. So a host function may
 //! be called, and a lent owner dropped, on any of these threads.
 
-use super::entries::{Closed, Entry};
+use super::entries::{Closed, Entries, Entry};
 use super::{Inner, held, live};
 use crate::interrupt::{Watch, Watched};
-use crate::payload::table::PayloadTable;
-use crate::thread::stack;
-use crate::torch::ThreadState;
+use crate::payload::{Sink, table::PayloadTable};
+use crate::thread::{settings, stack};
 use hydrozoa_loader::{DomainId, current};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::ffi::{c_int, c_void};
 use std::marker::PhantomData;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -27,6 +26,9 @@ const NEW_THREAD: c_int = 1 << 8;
 thread_local! {
     /// The interpreters that this thread has left for another one, and returns to.
     static LEFT: RefCell<Vec<DomainId>> = const { RefCell::new(Vec::new()) };
+
+    /// Whether this is a main thread that tidies its interpreter.
+    static TIDIES: Cell<bool> = const { Cell::new(false) };
 
     /// The interpreters that keep a state for this thread.
     static STATES: States = const { States(RefCell::new(Vec::new())) };
@@ -89,6 +91,8 @@ struct Visit<'a> {
     token: c_int,
     /// Dropped after the GIL was released.
     _entry: Option<Entry<'a>>,
+    /// What the host's thread had. A command's thread keeps what the program has set, to its end.
+    _settings: settings::Kept,
     /// Dropped after the GIL was released: then the outer interpreter resumes.
     _outside: Outside,
 }
@@ -103,7 +107,7 @@ impl Inner {
         }
     }
 
-    /// Whether the calling thread is known to hold the GIL. It may hold it and not be known to.
+    /// Whether the calling thread holds the GIL, by its last entry that was noted. It may hold it otherwise.
     #[inline]
     pub(crate) fn is_held(&self) -> bool {
         held::is_of(self)
@@ -112,13 +116,16 @@ impl Inner {
     fn attach_unless_nested(self: &Arc<Self>) -> Attached<'_> {
         // A thread that runs this interpreter's code under its GIL has nothing to take: whoever took
         // it is further up the stack, and gives it back after this guard has been dropped.
-        // SAFETY: any thread may ask.
-        let nested = current::domain() == Some(self.domain().id())
-            && unsafe { (self.table.attached)() } != 0;
-        if nested {
+        if current::domain() == Some(self.domain().id()) && self.is_attached() {
             return Attached::nested();
         }
         Attached::by(self.visit())
+    }
+
+    /// Whether the calling thread holds the GIL, as the interpreter knows.
+    fn is_attached(&self) -> bool {
+        // SAFETY: any thread may ask.
+        unsafe { (self.table.attached)() != 0 }
     }
 
     /// The same for the one thread that may enter while nobody else may, and that is not inside.
@@ -131,12 +138,15 @@ impl Inner {
     fn visit(self: &Arc<Self>) -> Visit<'_> {
         // Another interpreter's GIL is released first: this may wait.
         let outside = Outside::entering(self.domain().id());
-        let entry = self.entries.enter();
-        self.enter(outside, Some(entry))
+        // A thread that nobody has marked may have taken the GIL by itself (`PyGILState_Ensure`). A thread that keeps others
+        // outside waits for that GIL.
+        let entry = self.entries.enter(|| self.is_attached());
+        self.enter(outside, entry)
     }
 
     #[inline]
     fn enter<'a>(self: &'a Arc<Self>, outside: Outside, entry: Option<Entry<'a>>) -> Visit<'a> {
+        let settings = settings::Kept::begin();
         // SAFETY: the interpreter is started (an `Inner` exists only then) and not finalized (this
         // reference keeps it alive), and this thread runs in its domain.
         let token = unsafe { (self.table.enter)(stack::room()) };
@@ -145,7 +155,19 @@ impl Inner {
             // the interpreter.
             let _ = STATES.try_with(|states| states.add(&self.gate));
         }
-        Visit { inner: self, held: Some(held::of(self)), token, _entry: entry, _outside: outside }
+        Visit {
+            inner: self,
+            held: Some(held::of(self)),
+            token,
+            _entry: entry,
+            _settings: settings,
+            _outside: outside,
+        }
+    }
+
+    /// Whether another thread than this one is inside, from outside.
+    pub(super) fn has_visitors(&self) -> bool {
+        self.entries().count() > usize::from(self.is_entered())
     }
 
     /// Whether this thread runs the interpreter's code, or returns to it further down its stack.
@@ -156,8 +178,7 @@ impl Inner {
             || LEFT.try_with(|left| left.borrow().contains(&domain)).unwrap_or(false)
             // A thread that neither a session nor the interpreter has made may have come by Python's
             // own `PyGILState_Ensure`, as ctypes' callbacks do.
-            // SAFETY: any thread may ask.
-            || unsafe { (self.table.attached)() } != 0
+            || self.is_attached()
     }
 }
 
@@ -167,6 +188,30 @@ impl Drop for Visit<'_> {
         // SAFETY: the token is that of this thread's `enter`, and guards nest as scopes do.
         unsafe { (self.inner.table.leave)(self.token) };
     }
+}
+
+/// Frees what nobody uses any more, from the interpreter's own main thread. It has no reference to the interpreter, so the drop of the
+/// last one waits for the end as ever.
+pub(super) fn tidy(domain: DomainId, table: &PayloadTable, entries: &Entries) -> crate::Result<()> {
+    let _outside = Outside::entering(domain);
+    let _entry = entries.enter(|| false);
+    TIDIES.set(true);
+    let mut sink = Sink::default();
+    // SAFETY: the interpreter is started, the thread runs in its domain, and finalizes it later. It is attached in between.
+    let status = unsafe {
+        let token = (table.enter)(stack::room());
+        let status = (table.collect)(false, sink.pointer());
+        (table.leave)(token);
+        status
+    };
+    TIDIES.set(false);
+    sink.check(status)
+}
+
+/// Whether the calling thread tidies its interpreter. It must not wait for the end of another one, which may be tidied just now as well and
+/// let go of this one.
+pub(super) fn tidies() -> bool {
+    TIDIES.get()
 }
 
 /// Runs `action`, which may wait for other threads, without the GIL that this thread holds, if any.
@@ -206,9 +251,6 @@ impl Drop for Suspended {
 
 /// A thread's visit to a domain, from whichever code it runs.
 pub(super) struct Outside {
-    /// The torch state before the domain, and that before the GIL of the interpreter that was left:
-    /// its code runs next, with its torch modes.
-    _torch: Option<ThreadState>,
     _domain: current::Entered,
     _left: Option<Left>,
 }
@@ -223,27 +265,32 @@ impl Outside {
         let left = before.filter(|before| *before != domain).and_then(live::find).map(Left::new);
         // SAFETY: the thread runs the domain's code next; the code of the domain before goes on after this was dropped.
         let entered = unsafe { current::enter(domain) };
-        // After the domain was entered: it says whose state is wanted.
-        Self { _torch: ThreadState::enter_current(before), _domain: entered, _left: left }
+        Self { _domain: entered, _left: left }
     }
 }
 
 /// An interpreter that this thread is inside of and has left for another one.
 struct Left {
-    _suspended: Suspended,
+    suspended: Suspended,
 }
 
 impl Left {
     fn new(inner: Arc<Inner>) -> Self {
         // While the thread's own destructors run it returns to no Python.
         let _ = LEFT.try_with(|left| left.borrow_mut().push(inner.domain().id()));
-        Self { _suspended: Suspended::new(inner) }
+        Self { suspended: Suspended::new(inner) }
     }
 }
 
 impl Drop for Left {
     fn drop(&mut self) {
-        let _ = LEFT.try_with(|left| left.borrow_mut().pop());
+        let domain = self.suspended.inner.domain().id();
+        // Not the last one where code switches between stacks (greenlets): its visits do not nest.
+        let _ = LEFT.try_with(|left| {
+            let mut left = left.borrow_mut();
+            let place = left.iter().rposition(|one| *one == domain);
+            place.map(|place| left.remove(place))
+        });
     }
 }
 

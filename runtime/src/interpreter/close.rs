@@ -14,13 +14,68 @@ pub(super) struct End {
 }
 
 /// Says so when it is dropped.
-pub(super) struct Ending(pub(super) Arc<End>);
+pub(super) struct Ending(Arc<End>);
+
+/// The interpreters of the process that have not ended, those that start included.
+static UNENDED: Mutex<usize> = Mutex::new(0);
+
+/// One has ended.
+static ENDED: Condvar = Condvar::new();
+
+impl Ending {
+    pub(super) fn new(end: Arc<End>) -> Self {
+        *UNENDED.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        Self(end)
+    }
+}
 
 impl Drop for Ending {
     fn drop(&mut self) {
         *self.0.has_ended.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.0.changed.notify_all();
+        *UNENDED.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
+        ENDED.notify_all();
     }
+}
+
+/// Between two looks at those that are stuck.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Waits until all interpreters of the process have ended, except for those that are stuck
+/// ([`Interpreter::is_stuck`]), and at most for `within`. Returns how many have not ended, the stuck ones included.
+///
+/// It ends none: the program gives its pools and sessions up before ([`Pool::close`](crate::Pool::close)). It is for a program that
+/// ends, and whose interpreters several of its parts have: `exit(3)` destroys what libraries have while an interpreter that is
+/// being finalized still uses it. If some are left, [`exit_at_once`](crate::exit_at_once) ends the process.
+pub fn wait_for_ends(within: Duration) -> usize {
+    let deadline = Instant::now().checked_add(within);
+    loop {
+        let unended = UNENDED.lock().unwrap_or_else(PoisonError::into_inner);
+        if *unended == 0 {
+            return 0;
+        }
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        let pause = left.unwrap_or(LOOK).min(LOOK);
+        let waited = ENDED.wait_timeout(unended, pause).unwrap_or_else(PoisonError::into_inner);
+        let unended = *waited.0;
+        drop(waited);
+        if unended <= stuck() || left.is_some_and(|left| left.is_zero()) {
+            return unended;
+        }
+    }
+}
+
+/// How many are stuck.
+fn stuck() -> usize {
+    let release = |interpreter: Interpreter| {
+        let is_stuck = interpreter.is_stuck();
+        // The others may have given it up meanwhile. Its end is waited for elsewhere.
+        if Arc::strong_count(&interpreter.0) == 1 {
+            drop(GivenUp::new(interpreter));
+        }
+        is_stuck
+    };
+    Interpreter::all().into_iter().map(release).filter(|is_stuck| *is_stuck).count()
 }
 
 impl End {

@@ -4,6 +4,7 @@
 //! ([`crate::cold`]) needs a moment in which nobody is inside and nobody enters, not even up to the wait for the GIL: in
 //! CPython a thread that enters writes its own state, and that of the thread that holds the GIL, before it has the GIL.
 
+use hydrozoa_loader::Process;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -19,7 +20,7 @@ const PAUSE: Duration = Duration::from_micros(200);
 pub(crate) struct Entries {
     state: AtomicUsize,
     /// Whose threads are counted.
-    process: u32,
+    process: Process,
 }
 
 /// A thread is inside until this is dropped.
@@ -37,18 +38,22 @@ pub(crate) struct Closed<'a>(&'a Entries);
 
 impl Entries {
     pub(super) fn new() -> Self {
-        Self { state: AtomicUsize::new(0), process: std::process::id() }
+        Self { state: AtomicUsize::new(0), process: Process::current() }
     }
 
-    /// Counts the calling thread, once it may enter.
-    pub(super) fn enter(&self) -> Entry<'_> {
+    /// Counts the calling thread, once it may enter. One that `holds` the GIL does not wait, and is not counted while nobody
+    /// may enter.
+    pub(super) fn enter(&self, holds: impl Fn() -> bool) -> Option<Entry<'_>> {
         loop {
             let before = self.state.fetch_add(1, Ordering::Acquire);
             let entry = Entry(self);
             if before & CLOSED == 0 {
-                return entry;
+                return Some(entry);
             }
             drop(entry);
+            if holds() {
+                return None;
+            }
             self.wait();
         }
     }
@@ -67,7 +72,7 @@ impl Entries {
 
     /// Whether this is a forked child, which has counts of threads that it does not have.
     pub(crate) fn is_childs(&self) -> bool {
-        self.process != std::process::id()
+        !self.process.is_current()
     }
 
     /// How many are inside.

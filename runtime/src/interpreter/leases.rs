@@ -1,6 +1,7 @@
 //! The count of an interpreter's open sessions, and the threads that wait for an interpreter with fewer.
 
 use crate::leaf::Leaf;
+use hydrozoa_loader::Process;
 use std::collections::VecDeque;
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -144,7 +145,7 @@ impl Queue {
     }
 
     fn with<R>(&self, action: impl FnOnce(&mut Waiting) -> R) -> R {
-        let process = std::process::id();
+        let process = Process::current().number();
         self.waiting.with(|waiting| {
             if waiting.process != process {
                 waiting.process = process;

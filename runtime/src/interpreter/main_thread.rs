@@ -4,28 +4,52 @@
 //! 3.13's `Py_FinalizeEx` (`resolve_final_tstate`, Python/pylifecycle.c) continues with that thread's
 //! state, whatever thread calls it; up to 3.12 `threading._shutdown` waits for that thread. An
 //! application's thread may be anywhere when the last handle is dropped. So each interpreter has a thread
-//! of its own that starts it and ends it. In between the thread sleeps and runs no other code.
+//! of its own that starts it and ends it. In between the thread sleeps.
+//!
+//! It wakes up for an interpreter that is in no pool any more, and that somebody still has. What other threads have dropped is freed
+//! when a thread enters (`release` in payload/src/threads.rs), and cycles when Python code runs. If nobody enters again, the
+//! dead objects of two interpreters could keep each other for ever, by a tensor or a handle of the other that each of them has.
 
+use super::attach::{Outside, tidy};
 use super::close::Ending;
+use super::entries::Entries;
 use super::start::{Configuration, run};
 use crate::payload::{Sink, table::PayloadTable};
+use crate::place::Place;
 use crate::thread::signals::Mask;
 use crate::thread::{Thread, stack};
-use crate::torch_policy::Place;
 use crate::{Error, Result};
+use hydrozoa_loader::{HeldExit, Process};
 use std::ops::Range;
-use std::sync::mpsc;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::Duration;
+
+/// How long an interpreter that is in no pool any more is left alone before its garbage is collected. It is the double each time.
+const PAUSE: Duration = Duration::from_millis(100);
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
+/// What is done when an interpreter has ended.
+pub(super) type Action = Box<dyn FnOnce() + Send>;
+
+/// What the thread is told.
+enum Message {
+    /// The interpreter is in no pool any more.
+    Retire,
+    /// To do this when it is finalized.
+    AtEnd(Action),
+    /// To finalize it, with the signals blocked that the sender blocks: the thread works for it. In between it blocks all.
+    End(Mask),
+}
 
 /// A started interpreter's main thread.
 pub(super) struct MainThread {
-    /// Has the thread finalize the interpreter, with the signals blocked that the sender blocks: the thread works for
-    /// it. In between it blocks all.
-    end: mpsc::Sender<Mask>,
+    tell: Sender<Message>,
     thread: Thread<()>,
     /// Where its stack is, if that is known.
     stack: Option<Range<usize>>,
     /// The process that it belongs to: a forked child has only the thread that forked.
-    process: u32,
+    process: Process,
 }
 
 impl MainThread {
@@ -36,37 +60,47 @@ impl MainThread {
         place: Place,
         table: PayloadTable,
         configuration: &Configuration,
+        entries: Arc<Entries>,
         ending: Ending,
     ) -> Result<Self> {
-        let (tell, told) = mpsc::channel();
-        let (end, wait) = mpsc::channel::<Mask>();
+        let (started, told) = channel();
+        let (tell, messages) = channel();
         let (own_name, configuration) = (name.to_owned(), configuration.clone());
         let thread = Thread::start(name, move || {
             let _ending = ending;
-            crate::torch::note_new_thread();
             place.signals.close();
-            let started = run(&own_name, &place.domain, &table, &configuration);
-            let failed = started.is_err();
+            let outcome = {
+                let _outside = Outside::entering(place.domain.id());
+                run(&own_name, &table, &configuration)
+            };
+            let failed = outcome.is_err();
             if !failed {
                 Mask::block_all();
             }
             // The receiver lives until it has this.
-            let _ = tell.send(started.map(|()| stack::bounds()));
+            let _ = started.send(outcome.map(|()| stack::bounds()));
             // What has not started, or only partly, gives back what it has at once.
-            if !failed && let Ok(mask) = wait.recv() {
-                mask.set();
-            }
+            let actions = match failed {
+                true => Vec::new(),
+                false => wait_for_the_end(&messages, &place, &table, &entries),
+            };
+            // Its libraries are not taken away meanwhile. After an exit nothing is worth an end any more.
+            let Some(_held) = HeldExit::begin() else { return };
             match finalize(&place, &table) {
-                // SAFETY: the interpreter is finalized if it has started, and no session is attached or can attach any
-                // more. Threads that its code has created are the loader's business.
-                Ok(()) => unsafe { place.end() },
+                Ok(()) => {
+                    place.departures.end();
+                    actions.into_iter().for_each(|action| action());
+                    // SAFETY: the interpreter is finalized if it has started, and no session is attached or can attach
+                    // any more. Threads that its code has created are the loader's business.
+                    unsafe { place.end() };
+                }
                 Err(error) => {
                     tracing::warn!(interpreter = %own_name, %error, "finalization failed");
                 }
             }
         })
         .map_err(|error| Error::no_thread(name, &error))?;
-        let main = Self { end, thread, stack: None, process: std::process::id() };
+        let main = Self { tell, thread, stack: None, process: Process::current() };
         match told.recv() {
             Ok(Ok(bounds)) => Ok(Self { stack: bounds.map(|(low, high)| low..high), ..main }),
             Ok(Err(error)) => {
@@ -81,6 +115,16 @@ impl MainThread {
         }
     }
 
+    /// Has something done when the interpreter is finalized.
+    pub(super) fn at_end(&self, action: Action) {
+        let _ = self.tell.send(Message::AtEnd(action));
+    }
+
+    /// The interpreter is in no pool any more.
+    pub(super) fn retire(&self) {
+        let _ = self.tell.send(Message::Retire);
+    }
+
     /// Where its stack is, if that is known.
     pub(super) fn stack(&self) -> Option<Range<usize>> {
         self.stack.clone()
@@ -89,8 +133,8 @@ impl MainThread {
     /// Finalizes the interpreter on its thread, and waits for that.
     pub(super) fn end(self) {
         // The thread waits for it, unless this is a forked child.
-        let _ = self.end.send(Mask::current());
-        if self.process != std::process::id() {
+        let _ = self.tell.send(Message::End(Mask::current()));
+        if !self.process.is_current() {
             return;
         }
         if let Err(panic) = self.thread.join() {
@@ -100,9 +144,41 @@ impl MainThread {
 
     /// Finalizes the interpreter on its thread when its other threads have released it. Does not wait.
     pub(super) fn end_alone(self) {
-        let _ = self.end.send(Mask::current());
-        if self.process == std::process::id() {
+        let _ = self.tell.send(Message::End(Mask::current()));
+        if self.process.is_current() {
             self.thread.detach();
+        }
+    }
+}
+
+/// Waits until the interpreter is to be finalized. If it is in no pool meanwhile, it is tidied now and then. Returns what is to be done
+/// then.
+fn wait_for_the_end(
+    messages: &Receiver<Message>,
+    place: &Place,
+    table: &PayloadTable,
+    entries: &Entries,
+) -> Vec<Action> {
+    let (mut pause, mut actions) = (None, Vec::new());
+    loop {
+        let message = match pause {
+            None => messages.recv().map_err(RecvTimeoutError::from),
+            Some(pause) => messages.recv_timeout(pause),
+        };
+        match message {
+            Ok(Message::Retire) => pause = Some(PAUSE),
+            Ok(Message::AtEnd(action)) => actions.push(action),
+            Ok(Message::End(mask)) => {
+                mask.set();
+                return actions;
+            }
+            Err(RecvTimeoutError::Disconnected) => return actions,
+            Err(RecvTimeoutError::Timeout) => {
+                pause = pause.map(|pause| LONGEST_PAUSE.min(2 * pause));
+                if let Err(error) = tidy(place.domain.id(), table, entries) {
+                    tracing::warn!(%error, "garbage could not be collected");
+                }
+            }
         }
     }
 }
@@ -111,9 +187,10 @@ impl MainThread {
 fn finalize(place: &Place, table: &PayloadTable) -> Result<()> {
     // SAFETY: until the guard's end only code of this domain runs.
     let _entered = unsafe { hydrozoa_loader::current::enter(place.domain.id()) };
+    place.departures.begin();
     let mut sink = Sink::default();
     // SAFETY: the thread is the one that has started the interpreter. No session is attached or can
     // attach any more (see `Drop for Inner`); Python's own threads are its own business.
-    let status = unsafe { (table.finalize)(place.has_its_own_libtorch(), sink.pointer()) };
+    let status = unsafe { (table.finalize)(sink.pointer()) };
     sink.check(status)
 }

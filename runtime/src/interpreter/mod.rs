@@ -27,6 +27,7 @@ use crate::python::Installation;
 use attach::Gate;
 use close::End;
 pub(crate) use close::close_all;
+pub use close::wait_for_ends;
 #[cfg(feature = "async")]
 use companion::Companion;
 use entries::Entries;
@@ -77,8 +78,7 @@ pub(crate) struct Inner {
     stuck: StuckVisits,
     on_stuck: OnStuck,
     end: Arc<End>,
-    entries: Entries,
-    shares_libtorch: bool,
+    entries: Arc<Entries>,
     settling: Settling,
     /// `None` only while this is dropped.
     main: Option<MainThread>,
@@ -143,6 +143,20 @@ impl Interpreter {
         self.0.leases.count()
     }
 
+    /// Has something done when it has ended.
+    pub(crate) fn at_end(&self, action: Box<dyn FnOnce() + Send>) {
+        if let Some(main) = &self.0.main {
+            main.at_end(action);
+        }
+    }
+
+    /// Its pool has it no longer.
+    pub(crate) fn retire(&self) {
+        if let Some(main) = &self.0.main {
+            main.retire();
+        }
+    }
+
     /// Frees what threads have dropped without this interpreter's GIL.
     ///
     /// A handle that is dropped outside a call is queued, and the next thread that enters the interpreter
@@ -191,11 +205,6 @@ impl Inner {
     /// The heap of its C++ objects, if it has one.
     pub(crate) fn heap(&self) -> Option<&'static Heap> {
         self.heap
-    }
-
-    /// Whether it uses a libtorch that others use too, with threads that are nobody's.
-    pub(crate) fn shares_libtorch(&self) -> bool {
-        self.shares_libtorch
     }
 
     /// Its position in its pool, from 0.
@@ -283,7 +292,7 @@ impl Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        self.end(true);
+        self.end(!attach::tidies());
     }
 }
 

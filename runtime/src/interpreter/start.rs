@@ -12,11 +12,11 @@ use crate::imports::ImportMode;
 use crate::interrupt::{OnStuck, Sender, StuckVisits};
 use crate::libraries::LibraryRules;
 use crate::payload::{self, Sink, table};
+use crate::place::Place;
 use crate::python::Installation;
 use crate::shared_signals::Signals;
-use crate::torch_policy::{Place, Torch};
 use crate::{Error, Result};
-use hydrozoa_loader::{Domain, Interposition, Library, OpenFlags};
+use hydrozoa_loader::{Interposition, Library, OpenFlags};
 use std::ffi::{OsStr, OsString, c_int};
 use std::num::NonZeroUsize;
 use std::os::unix::ffi::OsStrExt;
@@ -27,7 +27,6 @@ use std::sync::{Arc, OnceLock};
 #[derive(Clone, Debug)]
 pub(crate) struct Configuration {
     pub(crate) python: Installation,
-    pub(crate) torch: Torch,
     pub(crate) libraries: LibraryRules,
     /// `sys.argv`, or the whole command line.
     pub(crate) arguments: Vec<OsString>,
@@ -74,10 +73,9 @@ pub(crate) struct Flags {
 
 impl Configuration {
     /// The isolated configuration.
-    pub(crate) fn new(python: Installation, torch: Torch) -> Self {
+    pub(crate) fn new(python: Installation) -> Self {
         Self {
             python,
-            torch,
             libraries: LibraryRules::new(),
             arguments: Vec::new(),
             paths: Vec::new(),
@@ -103,9 +101,16 @@ pub(crate) fn start(
     configuration: &Configuration,
 ) -> Result<Interpreter> {
     let (place, table) = prepare(name, configuration)?;
-    let (domain, heap) = (place.domain.clone(), place.heap);
-    let end = Arc::new(End::default());
-    let main = MainThread::start(name, place, table, configuration, Ending(end.clone()))?;
+    let (domain, heap, departures) = (place.domain.clone(), place.heap, place.departures);
+    let (end, entries) = (Arc::new(End::default()), Arc::new(Entries::new()));
+    let main = MainThread::start(
+        name,
+        place,
+        table,
+        configuration,
+        entries.clone(),
+        Ending::new(end.clone()),
+    )?;
     let inner = Arc::new(Inner {
         index,
         generation,
@@ -125,12 +130,15 @@ pub(crate) fn start(
         stuck: StuckVisits::default(),
         on_stuck: configuration.on_stuck.clone(),
         end,
-        entries: Entries::new(),
-        shares_libtorch: configuration.torch.is_shared(),
+        entries,
         settling: Settling::new(&configuration.settling),
         main: Some(main),
     });
     live::add(&inner);
+    let weak = Arc::downgrade(&inner);
+    inner.domain().leave_at_exit_if(move |domain| {
+        weak.upgrade().is_some_and(|inner| inner.has_visitors()) || departures.are_busy(domain)
+    });
     Ok(Interpreter(inner))
 }
 
@@ -145,10 +153,10 @@ pub(crate) fn run_command(configuration: &Configuration) -> Result<i32> {
     if let Some(signals) = configuration.signals {
         signals.runs_in(place.domain.id());
     }
-    run(name, &place.domain, &table, configuration)?;
+    let _outside = Outside::entering(place.domain.id());
+    run(name, &table, configuration)?;
     let mut status: c_int = 0;
     let mut sink = Sink::default();
-    let _outside = Outside::entering(place.domain.id());
     // SAFETY: the interpreter was started with `command_line`, on this thread, and nobody else
     // knows of it.
     let outcome = unsafe { (table.run_main)(&mut status, sink.pointer()) };
@@ -158,7 +166,7 @@ pub(crate) fn run_command(configuration: &Configuration) -> Result<i32> {
 /// A domain with libpython and the payload in it.
 fn prepare(name: &str, configuration: &Configuration) -> Result<(Place, table::PayloadTable)> {
     let python = &configuration.python;
-    let place = configuration.torch.place(
+    let place = Place::new(
         name,
         python,
         &configuration.libraries,
@@ -195,10 +203,9 @@ fn load(place: &Place, python: &Installation) -> Result<Library> {
     Ok(unsafe { place.domain.open_bytes(&name, image, flags)? })
 }
 
-/// Runs the payload's `start` on the calling thread, which becomes Python's main thread.
+/// Runs the payload's `start` on the calling thread, which is in the domain and becomes Python's main thread.
 pub(super) fn run(
     name: &str,
-    domain: &Domain,
     table: &table::PayloadTable,
     configuration: &Configuration,
 ) -> Result<()> {
@@ -256,7 +263,6 @@ pub(super) fn run(
         flags,
     };
     let mut sink = Sink::default();
-    let _outside = Outside::entering(domain.id());
     // SAFETY: everything that `start` views outlives the call, the thread runs in the domain and
     // holds no other interpreter's GIL, and the interpreter has not been started before.
     let status = unsafe { (table.start)(&start, sink.pointer()) };

@@ -29,7 +29,7 @@ static RUNNING: Leaf<Option<Parked>> = Leaf::new(None);
 /// Has the clock call `action` with the visit at `time`, unless the entry is removed before.
 pub(super) fn add(time: Instant, visit: &Arc<Visit>, action: Action) -> Key {
     static NEXT: AtomicU64 = AtomicU64::new(0);
-    let process = std::process::id();
+    let process = hydrozoa_loader::Process::current().number();
     let before = PROCESS.swap(process, Ordering::AcqRel);
     if before != process && before != 0 {
         // The entries are those of threads that this process does not have.

@@ -3,13 +3,11 @@
 //! | file | is |
 //! |---|---|
 //! | `visit` | one thread's stay in an interpreter, and the exception that is left for it |
-//! | `sender` | exceptions that wait for an interpreter's GIL |
+//! | `sender` | exceptions that wait for an interpreter's GIL, and for the right moment of a thread |
 //! | `clock` | the thread that knows when deadlines pass |
-//! | `chance` | what a thread could do since it was interrupted |
 //! | `stuck` | calls that go on although they were interrupted |
 //! | `stacks` | Python stacks without the GIL |
 
-mod chance;
 mod clock;
 mod sender;
 mod stacks;
@@ -53,12 +51,15 @@ impl InterruptHandle {
     /// that is inside one. True if there was such a call.
     ///
     /// The exception is a `KeyboardInterrupt`, which `except Exception` does not catch. Python code raises it between two
-    /// instructions of bytecode, within about 10 ms. The call then returns [`Error::Interrupted`](crate::Error::Interrupted).
+    /// instructions of bytecode, typically within 10 ms. The call then returns [`Error::Interrupted`](crate::Error::Interrupted).
     /// Code that catches the exception goes on, and gets another one after a while.
     ///
+    /// Nothing is raised while Python's own code takes or gives back a lock, in `__enter__` and `__exit__`, or in a finalizer,
+    /// which would swallow it: the exception waits. After a second it is raised there too, but never in importlib.
+    ///
     /// Native code (a C function that waits or computes) is not interrupted: the exception is raised when it returns. A
-    /// call that goes on for 30 ms counts as [`Stuck`]; on a busy machine, what its thread waits for a processor does not
-    /// count, up to a second. If the thread has left for another interpreter, the exception is
+    /// call that goes on for 30 ms counts as [`Stuck`]; what its thread waits for a processor on a busy machine does not
+    /// count, nor what it runs in code in which nothing is raised, up to a second. If the thread has left for another interpreter, the exception is
     /// raised when it comes back.
     ///
     /// This does not wait for the GIL.
@@ -186,15 +187,19 @@ pub(crate) fn with_deadline<R>(
     limit: Duration,
     action: impl FnOnce() -> R,
 ) -> R {
+    let begin = Instant::now();
+    // Not under the deadline: it imports modules, and a thread that waits for an import that fails has half a module
+    // (`import_ensure_initialized` in Python/import.c).
+    prepare(inner);
     let visit = Visit::begin(inner);
     // Too far away for the clock is never.
-    let Some(end) = visit.begin.checked_add(limit) else { return action() };
+    let Some(end) = begin.checked_add(limit) else { return action() };
     let key = clock::add(end, &visit, stuck::late);
     let limit = Limit { of: Arc::as_ptr(inner).addr(), end, begun: false };
-    LIMITS.with(|limits| limits.borrow_mut().push(limit));
+    // While the thread's own destructors run, the clock alone has it.
+    let _ = LIMITS.try_with(|limits| limits.borrow_mut().push(limit));
     COUNT.set(COUNT.get() + 1);
     let _deadline = Deadline { inner, visit, key };
-    prepare(inner);
     action()
 }
 
@@ -220,7 +225,7 @@ impl Interpreter {
     }
 }
 
-/// Makes the interpreter's stacks readable.
+/// Makes the interpreter's stacks readable, and imports what a report of an interrupt needs.
 fn prepare(inner: &Arc<Inner>) {
     if inner.stuck().stacks_are_readable() {
         return;

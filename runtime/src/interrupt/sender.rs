@@ -1,17 +1,19 @@
 //! Exceptions on their way to threads of an interpreter.
 //!
-//! `PyThreadState_SetAsyncExc` needs the GIL. Whoever interrupts must not wait for it: code that does not release it is
+//! To see where a thread is needs the GIL. Whoever interrupts must not wait for it: code that does not release it is
 //! one of the things that are interrupted. So a thread of its own waits, one for each interpreter at most, while there
-//! is something to be sent.
+//! is something to be sent. It looks again and again while a thread runs code in which nothing may be raised.
 
-use super::chance;
 use super::visit::{MOMENT, Visit};
 use crate::interpreter::Inner;
 use crate::leaf::Leaf;
-use crate::payload::table::Interrupt;
+use crate::payload::table::{Interrupt, Progress};
 use crate::thread::Thread;
+use crate::thread::chance;
 use std::sync::Arc;
-use std::thread;
+use std::sync::atomic::Ordering;
+use std::thread::{self, Thread as Parked};
+use std::time::Duration;
 
 /// What is to be sent to threads of one interpreter.
 #[derive(Debug, Default)]
@@ -19,12 +21,25 @@ pub(crate) struct Sender(Leaf<Queue>);
 
 #[derive(Debug, Default)]
 struct Queue {
-    waiting: Vec<(Arc<Visit>, Interrupt)>,
+    waiting: Vec<Waiting>,
     /// The process with the thread that empties the queue: a forked child does not have it.
     emptied_in: Option<u32>,
     /// That thread, as gettid(2) gives it, once it runs.
     task: Option<libc::pid_t>,
+    /// The same, to be woken.
+    thread: Option<Parked>,
 }
+
+/// An exception on its way.
+#[derive(Debug)]
+struct Waiting {
+    visit: Arc<Visit>,
+    reason: Interrupt,
+    progress: Progress,
+}
+
+/// The longest time between two looks at a thread that waits for something.
+const LONGEST: Duration = Duration::from_millis(8);
 
 impl Sender {
     /// Whether the thread that empties the queue waits for a processor, or has not begun.
@@ -37,14 +52,21 @@ impl Sender {
 /// Sends it as soon as the interpreter's GIL can be had. Does not wait.
 pub(super) fn send(visit: &Arc<Visit>, reason: Interrupt) {
     let Some(inner) = visit.interpreter.upgrade() else { return };
-    let process = std::process::id();
-    let is_emptied = inner.sender().0.with(|queue| {
-        if !queue.waiting.iter().any(|(waiting, _)| Arc::ptr_eq(waiting, visit)) {
-            queue.waiting.push((visit.clone(), reason));
+    let process = hydrozoa_loader::Process::current().number();
+    let (is_emptied, thread) = inner.sender().0.with(|queue| {
+        let is_emptied = queue.emptied_in.replace(process) == Some(process);
+        // A second exception right after the first would hit the code that handles that one.
+        let is_on_its_way = visit.on_its_way.swap(true, Ordering::AcqRel);
+        if !(is_emptied && is_on_its_way) {
+            let (visit, progress) = (visit.clone(), Progress::NEW);
+            queue.waiting.push(Waiting { visit, reason, progress });
         }
-        queue.emptied_in.replace(process) == Some(process)
+        (is_emptied, queue.thread.clone())
     });
     if is_emptied {
+        if let Some(thread) = thread {
+            thread.unpark();
+        }
         return;
     }
     let sending = inner.clone();
@@ -60,25 +82,36 @@ pub(super) fn send(visit: &Arc<Visit>, reason: Interrupt) {
 fn empty(inner: &Arc<Inner>) {
     // SAFETY: no precondition.
     let task = unsafe { libc::gettid() };
-    inner.sender().0.with(|queue| queue.task = Some(task));
+    inner.sender().0.with(|queue| {
+        (queue.task, queue.thread) = (Some(task), Some(thread::current()));
+    });
+    let mut pause = MOMENT;
     loop {
         let attached = inner.attach();
         let mut waiting = inner.sender().0.with(|queue| {
             let waiting = std::mem::take(&mut queue.waiting);
             if waiting.is_empty() {
                 queue.emptied_in = None;
-                queue.task = None;
+                (queue.task, queue.thread) = (None, None);
             }
             waiting
         });
         if waiting.is_empty() {
             return;
         }
-        waiting.retain(|(visit, reason)| !visit.send(inner, *reason));
+        waiting.retain_mut(|one| {
+            let is_there = one.visit.send(inner, one.reason, &mut one.progress);
+            if is_there {
+                one.visit.on_its_way.store(false, Ordering::Release);
+            }
+            !is_there
+        });
         drop(attached);
         if !waiting.is_empty() {
+            let waits = waiting.iter().all(|one| one.progress == Progress::WAITS);
+            pause = if waits { LONGEST.min(pause * 2) } else { MOMENT };
             inner.sender().0.with(|queue| queue.waiting.append(&mut waiting));
-            thread::sleep(MOMENT);
+            thread::park_timeout(pause);
         }
     }
 }

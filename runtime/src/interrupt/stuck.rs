@@ -147,12 +147,15 @@ fn again(visit: &Arc<Visit>, reason: Interrupt, next: clock::Action) {
     }
 }
 
-/// How much longer the visit may go on before it counts as stuck: the machine is busy, and its thread, or the one that
-/// brings it the exception, waits for a processor.
+/// How much longer the visit may go on before it counts as stuck: its thread runs code in which nothing may be raised, or the
+/// machine is busy, and its thread, or the one that brings it the exception, waits for a processor.
 fn starved(visit: &Visit) -> Option<Duration> {
     let (passed, used) = visit.since_interrupt();
     if visit.is_stuck() || passed > PAUSE {
         return None;
+    }
+    if visit.is_held() {
+        return Some(SHORTEST);
     }
     let is_late = || visit.interpreter.upgrade().is_some_and(|inner| inner.sender().is_late());
     if !visit.is_sent() && is_late() {

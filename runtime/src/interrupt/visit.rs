@@ -1,12 +1,14 @@
 //! One thread's stay in an interpreter, which other threads may interrupt.
 
-use super::chance::Chance;
-use super::stacks;
+use super::{sender, stacks};
 use crate::interpreter::Inner;
 use crate::leaf::Leaf;
 use crate::payload::Sink;
-use crate::payload::table::Interrupt;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use crate::payload::table::{Interrupt, Progress};
+use crate::thread::chance::Chance;
+use std::cell::RefCell;
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -15,7 +17,7 @@ pub(super) const MOMENT: Duration = Duration::from_micros(100);
 
 /// Nobody has interrupted it.
 const RUNNING: u8 = 0;
-/// An exception was left for the thread.
+/// An exception is on its way to the thread.
 const SENT: u8 = 1;
 /// The thread has gone on. An exception that is left for it would hit other code.
 const ENDED: u8 = 2;
@@ -36,6 +38,17 @@ pub(super) struct Visit {
     stack: Leaf<Stack>,
     /// Whether a handle has interrupted it.
     interrupted: AtomicBool,
+    /// Why it was interrupted last.
+    reason: AtomicI32,
+    /// Whether its thread runs code in which nothing may be raised.
+    held: AtomicBool,
+    /// Whether the sender has an exception for it.
+    pub(super) on_its_way: AtomicBool,
+}
+
+thread_local! {
+    /// The calling thread's, which have not ended.
+    static OWN: RefCell<Vec<Weak<Visit>>> = const { RefCell::new(Vec::new()) };
 }
 
 /// The visit's Python frames, which the next thread that gets the GIL reads.
@@ -61,7 +74,7 @@ impl Visit {
     pub(super) fn begin(inner: &Arc<Inner>) -> Arc<Self> {
         // SAFETY: no precondition.
         let (thread, task) = unsafe { (libc::pthread_self(), libc::gettid()) };
-        Arc::new(Self {
+        let visit = Arc::new(Self {
             interpreter: Arc::downgrade(inner),
             thread,
             task,
@@ -71,7 +84,13 @@ impl Visit {
             report: Leaf::default(),
             stack: Leaf::default(),
             interrupted: AtomicBool::new(false),
-        })
+            reason: AtomicI32::new(Interrupt::NONE.0),
+            held: AtomicBool::new(false),
+            on_its_way: AtomicBool::new(false),
+        });
+        // While the thread's own destructors run, its visits do not know each other.
+        let _ = OWN.try_with(|own| own.borrow_mut().push(Arc::downgrade(&visit)));
+        visit
     }
 
     /// How long it has lasted.
@@ -88,9 +107,9 @@ impl Visit {
         self.state.load(Ordering::Acquire) == ENDED
     }
 
-    /// Leaves an exception for the thread. The caller is attached to `inner`, the visit's interpreter. False if it must
-    /// be tried again, without the GIL in between.
-    pub(super) fn send(&self, inner: &Inner, reason: Interrupt) -> bool {
+    /// Brings an exception to the thread, or a step further. The caller is attached to `inner`, the visit's interpreter. True
+    /// if the thread has it, else it must be tried again, without the GIL in between.
+    pub(super) fn send(&self, inner: &Inner, reason: Interrupt, progress: &mut Progress) -> bool {
         // The end of the visit takes the exception back under the GIL, which this thread has.
         let sent = self.state.compare_exchange(RUNNING, SENT, Ordering::AcqRel, Ordering::Acquire);
         if sent.is_ok() {
@@ -105,7 +124,18 @@ impl Visit {
         {
             self.stack.with(|stack| *stack = Stack::Read(lines));
         }
-        set(inner, self.thread, reason)
+        self.reason.store(reason.0, Ordering::Relaxed);
+        *progress = set(inner, self.thread, reason, *progress);
+        let is_held = *progress == Progress::HELD;
+        if self.held.swap(is_held, Ordering::AcqRel) && !is_held {
+            self.note_chance();
+        }
+        *progress == Progress::DONE
+    }
+
+    /// Whether its thread could not react yet: nothing may be raised in the code that it runs.
+    pub(super) fn is_held(&self) -> bool {
+        self.held.load(Ordering::Acquire)
     }
 
     /// Has the next thread that leaves an exception read the frames.
@@ -150,13 +180,14 @@ impl Visit {
         self.report.with(|report| matches!(report, Report::Stuck))
     }
 
-    /// Whether an exception was left for it.
+    /// Whether an exception is on its way to it.
     pub(super) fn is_sent(&self) -> bool {
         self.state.load(Ordering::Acquire) == SENT
     }
 
-    /// Ends it, on its own thread. True if an exception may be left, which [`Visit::clear`] takes back.
+    /// Ends it, on its own thread. True if an exception may be on its way, which [`Visit::clear`] takes back.
     pub(super) fn end(&self) -> bool {
+        let _ = OWN.try_with(|own| own.borrow_mut().retain(|one| !ptr::eq(one.as_ptr(), self)));
         let sent = self.state.swap(ENDED, Ordering::AcqRel) == SENT;
         let before = self.report.with(|report| std::mem::replace(report, Report::Over));
         if matches!(before, Report::Stuck)
@@ -168,11 +199,18 @@ impl Visit {
         sent
     }
 
-    /// Takes an exception back that the thread has not raised. It is the calling thread, attached to `inner`.
+    /// Takes an exception back that the thread has not raised. It is the calling thread, attached to `inner`. It may have been
+    /// that of a visit further out, which gets another one.
     pub(super) fn clear(&self, inner: &Inner) {
-        while !set(inner, self.thread, Interrupt::NONE) {
+        while set(inner, self.thread, Interrupt::NONE, Progress::NEW) != Progress::DONE {
             // A thread that this one has started has not begun. It does without the GIL.
             std::thread::sleep(MOMENT);
+        }
+        let outer = OWN.try_with(|own| own.borrow().iter().filter_map(Weak::upgrade).collect());
+        for visit in outer.unwrap_or_else(|_| Vec::new()) {
+            if visit.is_sent() && ptr::eq(visit.interpreter.as_ptr(), inner) {
+                sender::send(&visit, Interrupt(visit.reason.load(Ordering::Relaxed)));
+            }
         }
     }
 
@@ -191,17 +229,17 @@ impl Visit {
     }
 }
 
-/// The caller is attached to `inner`. False if it must be tried again.
-fn set(inner: &Inner, thread: u64, reason: Interrupt) -> bool {
+/// The caller is attached to `inner`.
+fn set(inner: &Inner, thread: u64, reason: Interrupt, mut progress: Progress) -> Progress {
     let mut sink = Sink::default();
-    let mut done = 0;
     // SAFETY: attached; the place is valid.
-    let status = unsafe { (inner.table().interrupt)(thread, reason, &mut done, sink.pointer()) };
+    let status =
+        unsafe { (inner.table().interrupt)(thread, reason, &mut progress, sink.pointer()) };
     match sink.check(status) {
-        Ok(()) => done != 0,
+        Ok(()) => progress,
         Err(error) => {
             tracing::warn!(interpreter = inner.name(), %error, "a call could not be interrupted");
-            true
+            Progress::DONE
         }
     }
 }

@@ -3,6 +3,7 @@
 use super::PackageError;
 use memmap2::{MmapMut, MmapOptions};
 use std::fs::File;
+use std::io;
 use std::path::Path;
 use std::ptr::NonNull;
 
@@ -36,7 +37,12 @@ impl Mapping {
     pub(crate) fn file(path: &Path) -> Result<Self, PackageError> {
         let failed = |source| PackageError::Open { path: path.to_owned(), source };
         let file = File::open(path).map_err(failed)?;
-        if file.metadata().map_err(failed)?.len() == 0 {
+        let metadata = file.metadata().map_err(failed)?;
+        if metadata.is_dir() {
+            // mmap(2) says that there is no such device.
+            return Err(failed(io::Error::from_raw_os_error(libc::EISDIR)));
+        }
+        if metadata.len() == 0 {
             return Ok(Self::empty());
         }
         // No reservation of swap: the whole file could be written, and almost none of it ever is.

@@ -1,12 +1,20 @@
 //! The functions of the host that the payload may call, and the way back of a failure as an [`Error`].
 
 use super::table::{Failure, Header, HostTable, Interrupt, Status, Text};
+use crate::thread::passing;
 use crate::{Error, Result, generated_code};
+use hydrozoa_loader::Process;
 use std::ffi::c_void;
 
 /// The one table that every payload gets.
-pub(super) static HOST: HostTable =
-    HostTable { header: Header::of::<HostTable>(), fail, find_code, keep_code };
+pub(super) static HOST: HostTable = HostTable {
+    header: Header::of::<HostTable>(),
+    fail,
+    find_code,
+    keep_code,
+    process,
+    let_threads_pass,
+};
 
 /// An interpreter, as the owner of the exceptions that its calls end with.
 pub(crate) trait Owner {
@@ -116,4 +124,12 @@ unsafe extern "C" fn keep_code(compiler: Text, text: Text, code: Text) {
     // SAFETY: by contract.
     let (compiler, text, code) = unsafe { (compiler.bytes(), text.bytes(), code.bytes()) };
     generated_code::keep(compiler, text, code);
+}
+
+unsafe extern "C" fn process() -> u32 {
+    Process::current().number()
+}
+
+unsafe extern "C" fn let_threads_pass() {
+    passing::wait();
 }

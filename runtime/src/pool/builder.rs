@@ -8,10 +8,8 @@ use crate::imports::{ImportMode, Imports};
 use crate::interpreter::{Configuration, Flags, Interpreter, Queue};
 use crate::interrupt::{OnStuck, Stuck};
 use crate::libraries::LibraryRules;
-use crate::python::{self, Installation, Search};
+use crate::python::{self, Installation};
 use crate::streams::Streams;
-use crate::torch::TorchPolicy;
-use crate::torch_policy::Torch;
 use std::ffi::OsString;
 use std::io::{Read, Write};
 use std::num::NonZeroUsize;
@@ -27,8 +25,6 @@ pub struct Builder {
     max_sessions: Option<NonZeroUsize>,
     python: Option<PathBuf>,
     venv: Option<PathBuf>,
-    torch: TorchPolicy,
-    strict: bool,
     libraries: LibraryRules,
     arguments: Vec<String>,
     paths: Vec<PathBuf>,
@@ -76,20 +72,6 @@ impl Builder {
     /// chooses the Python.
     pub fn venv(mut self, directory: impl Into<PathBuf>) -> Self {
         self.venv = Some(directory.into());
-        self
-    }
-
-    /// Whether the interpreters share torch's C++ libraries.
-    pub fn torch(mut self, policy: TorchPolicy) -> Self {
-        self.torch = policy;
-        self
-    }
-
-    /// In strict mode an interpreter cannot change a native setting that others share: the call raises a
-    /// `RuntimeError` that names it. Without it the call takes effect and gives a `RuntimeWarning`. Interpreters share
-    /// such settings under [`TorchPolicy::Shared`]; `docs/torch.md` lists them.
-    pub fn strict(mut self, strict: bool) -> Self {
-        self.strict = strict;
         self
     }
 
@@ -142,7 +124,6 @@ impl Builder {
     /// - The C library: the time zone (`TZ`, also after `time.tzset`), places of locales and translations (`LOCPATH`,
     ///   `LANGUAGE`), name resolution (`RES_OPTIONS`, `LOCALDOMAIN`), memory allocation (`GLIBC_TUNABLES`).
     /// - OpenMP and BLAS libraries, and CUDA's: `OMP_NUM_THREADS`, `OPENBLAS_NUM_THREADS`, `CUDA_VISIBLE_DEVICES`.
-    /// - libtorch, where interpreters share it ([`TorchPolicy::Shared`]).
     /// - The loader: `LD_LIBRARY_PATH`.
     ///
     /// Set these before the process starts.
@@ -316,8 +297,6 @@ impl Builder {
         };
         self.settling.check()?;
         let python = self.installation()?;
-        let torch = Torch::settle(self.torch, &python, Search::Pool(&self.paths), true)?
-            .strictly(self.strict);
         let imports = match imports {
             Some(mode) => Some(mode),
             None => ImportMode::of(&self.imports, python.minor())?,
@@ -332,7 +311,7 @@ impl Builder {
             memory: self.memory,
             settling: self.settling,
             environment: self.environment.map(Environment::new).transpose()?,
-            ..Configuration::new(python.clone(), torch)
+            ..Configuration::new(python.clone())
         };
         Pool::start(python, configuration, count, Queue::new(self.max_sessions), self.streams)
     }

@@ -2,8 +2,30 @@
 
 use super::{Installation, Refusal};
 use crate::payload::SUPPORTED;
-use std::fs;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
+
+/// What the system knows about a path, or nothing if there is no such file.
+pub(super) fn metadata(path: &Path) -> Result<Option<fs::Metadata>, Refusal> {
+    match fs::metadata(path) {
+        Ok(metadata) => Ok(Some(metadata)),
+        Err(error)
+            if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) =>
+        {
+            Ok(None)
+        }
+        Err(error) => Err(unreadable(path, &error)),
+    }
+}
+
+/// Whether there is such a file.
+pub(super) fn is_file(path: &Path) -> Result<bool, Refusal> {
+    Ok(metadata(path)?.is_some_and(|metadata| metadata.is_file()))
+}
+
+fn unreadable(path: &Path, error: &io::Error) -> Refusal {
+    Refusal::Unreadable(format!("{}: {error}", path.display()))
+}
 
 /// Whether the file's name is that of a libpython.
 pub(super) fn names_library(path: &Path) -> bool {
@@ -12,7 +34,7 @@ pub(super) fn names_library(path: &Path) -> bool {
 
 /// The installation that a `libpython3.X.so` belongs to.
 pub(super) fn of_library(library: &Path) -> Result<Installation, Refusal> {
-    let library = library.canonicalize().map_err(|_| Refusal::Missing)?;
+    let library = library.canonicalize().map_err(|error| unreadable(library, &error))?;
     let name = file_name(&library);
     let version = name
         .strip_prefix("libpython")
@@ -20,14 +42,16 @@ pub(super) fn of_library(library: &Path) -> Result<Installation, Refusal> {
         .unwrap_or_default();
     let minor = supported(version)?;
     machine(&library)?;
-    let prefix = library
-        .ancestors()
-        .skip(1)
-        .find(|prefix| standard_library(prefix, minor).is_some())
-        .ok_or_else(|| {
-            Refusal::NoStandardLibrary(PathBuf::from(format!("lib/python3.{minor}/os.py")))
-        })?
-        .to_owned();
+    let mut refusal =
+        Refusal::NoStandardLibrary(PathBuf::from(format!("lib/python3.{minor}/os.py")));
+    // What others have above it is of interest only if it is not found.
+    let prefix = library.ancestors().skip(1).find(|prefix| {
+        has_standard_library(prefix, minor).unwrap_or_else(|unreadable| {
+            refusal = unreadable;
+            false
+        })
+    });
+    let prefix = prefix.map(Path::to_owned).ok_or(refusal)?;
     let executable =
         Some(prefix.join(format!("bin/python3.{minor}"))).filter(|path| path.is_file());
     Ok(Installation { library, minor, prefix, executable, venv: None })
@@ -40,10 +64,17 @@ pub(super) fn of_prefix(prefix: &Path) -> Result<Installation, Refusal> {
 
 /// All installations in a prefix, the newest first, or one refusal. Distributions put every version into one prefix.
 pub(super) fn all_of_prefix(prefix: &Path) -> Vec<Result<Installation, Refusal>> {
-    let installed: Vec<u8> =
-        (0..=u8::MAX).rev().filter(|minor| standard_library(prefix, *minor).is_some()).collect();
+    let mut installed = Vec::new();
+    for minor in (0..=u8::MAX).rev() {
+        match has_standard_library(prefix, minor) {
+            Ok(true) => installed.push(minor),
+            Ok(false) => {}
+            Err(refusal) => return vec![Err(refusal)],
+        }
+    }
     let mut refusal = match installed.first() {
         Some(minor) => Refusal::Version(format!("3.{minor}")),
+        None if prefix.join("lib/python2.7/os.py").is_file() => Refusal::Version("2.7".to_owned()),
         None => Refusal::NotPython,
     };
     let mut verdicts = Vec::new();
@@ -71,7 +102,11 @@ pub(super) fn of_executable(executable: &Path) -> Option<Result<Installation, Re
         Ok(minor) => minor,
         Err(refusal) => return Some(Err(refusal)),
     };
-    standard_library(prefix, minor)?;
+    match has_standard_library(prefix, minor) {
+        Ok(true) => {}
+        Ok(false) => return None,
+        Err(refusal) => return Some(Err(refusal)),
+    }
     // An executable that is linked statically may stand beside a library all the same (Debian).
     let library = match library_in(prefix, minor) {
         Ok(library) => library,
@@ -109,7 +144,7 @@ pub(super) fn library_in(prefix: &Path, minor: u8) -> Result<PathBuf, Refusal> {
     for directory in &directories {
         for name in [format!("libpython3.{minor}.so.1.0"), format!("libpython3.{minor}.so")] {
             let library = directory.join(name);
-            if library.is_file() {
+            if is_file(&library)? {
                 return Ok(library);
             }
         }
@@ -132,27 +167,30 @@ pub(super) fn library_in(prefix: &Path, minor: u8) -> Result<PathBuf, Refusal> {
     })
 }
 
-/// The standard library under a prefix, known by its landmark as CPython's getpath knows it.
-fn standard_library(prefix: &Path, minor: u8) -> Option<PathBuf> {
-    ["lib", "lib64"]
-        .into_iter()
-        .map(|lib| prefix.join(format!("{lib}/python3.{minor}/os.py")))
-        .find(|landmark| landmark.is_file())
+/// Whether a prefix has the standard library, known by its landmark as CPython's getpath knows it.
+fn has_standard_library(prefix: &Path, minor: u8) -> Result<bool, Refusal> {
+    for lib in ["lib", "lib64"] {
+        if is_file(&prefix.join(format!("{lib}/python3.{minor}/os.py")))? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
+
+/// The number of this machine's processor in ELF files (`e_machine`: gABI, and elf.h).
+#[cfg(target_arch = "x86_64")]
+const MACHINE: u16 = libc::EM_X86_64;
+#[cfg(target_arch = "aarch64")]
+const MACHINE: u16 = libc::EM_AARCH64;
 
 /// Checks that the file's header names this machine.
 fn machine(library: &Path) -> Result<(), Refusal> {
-    let mut start = [0; 20];
-    fs::File::open(library)
-        .and_then(|mut file| std::io::Read::read_exact(&mut file, &mut start))
-        .map_err(|error| Refusal::Machine(error.to_string()))?;
-    let mut own = [0; 20];
-    fs::File::open("/proc/self/exe")
-        .and_then(|mut file| std::io::Read::read_exact(&mut file, &mut own))
-        .map_err(|error| Refusal::Machine(error.to_string()))?;
-    // Programs and libraries of one machine agree in these bytes: magic, word size and byte order
-    // (0 to 5), and the machine's number (18 and 19).
-    if start[..6] == own[..6] && start[18..] == own[18..] {
+    let file = fs::File::open(library).map_err(|error| unreadable(library, &error))?;
+    let mut start = Vec::new();
+    io::Read::read_to_end(&mut io::Read::take(file, 20), &mut start)
+        .map_err(|error| unreadable(library, &error))?;
+    // Magic, 64 bits, the least significant byte first, and the machine's number.
+    if start.starts_with(b"\x7fELF\x02\x01") && start.get(18..) == Some(&MACHINE.to_le_bytes()) {
         return Ok(());
     }
     Err(Refusal::Machine(
@@ -194,7 +232,7 @@ mod tests {
             fs::write(library.join("os.py"), "").unwrap();
         }
         assert!(matches!(all_of_prefix(&prefix)[..], [Err(Refusal::Static { .. })]));
-        let program = fs::read("/proc/self/exe").unwrap();
+        let program = fs::read(std::env::current_exe().unwrap()).unwrap();
         for minor in [oldest, newest - 1] {
             let library = prefix.join(format!("lib/libpython3.{minor}.so.1.0"));
             fs::write(library, &program[..64]).unwrap();

@@ -5,12 +5,9 @@
 //! a version manager's shim.
 
 mod layout;
-mod packages;
 mod query;
 mod venv;
 mod version;
-
-pub(crate) use packages::Search;
 
 use crate::{Error, Result};
 use std::path::{Path, PathBuf};
@@ -129,14 +126,27 @@ pub enum Refusal {
     /// There is no such file or directory.
     #[error("it does not exist; check the path")]
     Missing,
+    /// The system does not let this process read it, or says of another reason why it cannot.
+    #[error("it cannot be read: {0}; let this user read it, or name another")]
+    Unreadable(String),
     /// A version was named, and no usable Python on this machine has it.
     #[error(
         "no usable Python of this machine has this version; install it, or name one that there is: {0}"
     )]
     NotInstalled(String),
+    /// A version was named that this build does not serve.
+    #[error("Python {version} is not supported: this build serves 3.{low} to 3.{high}; this machine has {there}",
+        low = crate::payload::SUPPORTED.start(), high = crate::payload::SUPPORTED.end())]
+    NotServed {
+        /// The version as it was named.
+        version: String,
+        /// The versions of the machine's usable Pythons, or "none".
+        there: String,
+    },
     /// Neither a library, nor an executable, nor a prefix, nor a virtual environment.
     #[error(
-        "it is neither a libpython3.X.so, nor a python executable, nor the prefix of one; name one of these"
+        "it is neither a libpython3.X.so, nor a python executable, nor the prefix of one, nor a virtual environment; \
+         name one of these"
     )]
     NotPython,
     /// The version is not among those that this build serves.
@@ -269,6 +279,10 @@ fn on_path(name: &Path) -> impl Iterator<Item = PathBuf> {
 /// As [`find`] and [`Installation::with_venv`].
 pub fn choose(named: Option<&Path>, venv: Option<&Path>) -> Result<Installation> {
     match (named, venv) {
+        (_, Some(venv)) if !venv.exists() => Err(Error::Configuration(format!(
+            "the virtual environment {0} does not exist; check the path, or make it with `python3 -m venv {0}`",
+            venv.display()
+        ))),
         (Some(named), Some(venv)) => find(Some(named))?.with_venv(venv),
         (named, venv) => find(named.or(venv)),
     }
@@ -312,14 +326,15 @@ fn numbers(path: &Path) -> Vec<u32> {
 
 /// What `path` is: a library, a virtual environment, a prefix or an executable.
 fn resolve(path: &Path) -> Result<Installation, Refusal> {
-    if path.is_dir() {
-        if path.join("pyvenv.cfg").is_file() {
+    let found = layout::metadata(path)?.ok_or(Refusal::Missing)?;
+    if found.is_dir() {
+        if layout::is_file(&path.join("pyvenv.cfg"))? {
             return in_venv(path);
         }
         return layout::of_prefix(path);
     }
-    if !path.is_file() {
-        return Err(Refusal::Missing);
+    if !found.is_file() {
+        return Err(Refusal::NotPython);
     }
     if layout::names_library(path) {
         return layout::of_library(path);

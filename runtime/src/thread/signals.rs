@@ -6,6 +6,9 @@
 //! signal for Python's main thread, which sleeps in a pool: the signal would be lost. So a pool's interpreters call a
 //! `sigaction` of ours. docs/decisions.md has the rules and their reasons.
 
+use super::handlers::{Action, Decision, Handlers};
+use super::home::Home;
+use super::settings::note_mask;
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
 use std::ops::Range;
@@ -19,35 +22,49 @@ use hydrozoa_loader::{Domain, Interposition, Library, is_in_replica};
 const CRASHES: [c_int; 5] =
     [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGABRT];
 
+/// `sigset(3)` blocks the signal instead (signal.h).
+const SIG_HOLD: usize = 2;
+
 /// Decides about the handlers that code of one interpreter sets. It lives as long as the process, like that code.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Guard {
     /// Where libpython is. Nothing is refused before that is known.
     libpython: OnceLock<Range<usize>>,
     /// The process whose signals it guards. In a forked child, and between `vfork` and `exec`, signals are the child's.
-    process: OnceLock<u32>,
+    process: OnceLock<Home>,
+    handlers: Handlers,
 }
 
 impl Guard {
     pub(crate) fn new() -> &'static Self {
-        Box::leak(Box::default())
+        Box::leak(Box::new(Self {
+            libpython: OnceLock::new(),
+            process: OnceLock::new(),
+            handlers: Handlers::none(),
+        }))
     }
 
     /// What answers for libc in the interpreter's domain.
-    pub(crate) fn interpositions(&'static self) -> [(&'static str, Interposition); 4] {
+    pub(crate) fn interpositions(&'static self) -> [(&'static str, Interposition); 10] {
         let context = ptr::from_ref(self).expose_provenance();
-        // SAFETY: sigaction(2) takes three words and signal(3) two. The functions take these, the address of a guard
-        // that is never freed, and the caller's.
-        unsafe {
-            let of_signal = Interposition::with_caller(signal as *const c_void, 2, context);
-            let once = Interposition::with_caller(sysv_signal as *const c_void, 2, context);
-            [
-                ("sigaction", Interposition::with_caller(sigaction as *const c_void, 3, context)),
-                ("signal", of_signal),
-                ("bsd_signal", of_signal),
-                ("__sysv_signal", once),
-            ]
-        }
+        // SAFETY: the functions take as many words as those of <signal.h>, the address of a guard that is never freed, and the
+        // caller's.
+        let of = |function: *const c_void, arguments| unsafe {
+            Interposition::with_caller(function, arguments, context)
+        };
+        let (bsd, once) = (of(signal as *const c_void, 2), of(sysv_signal as *const c_void, 2));
+        [
+            ("sigaction", of(sigaction as *const c_void, 3)),
+            ("__sigaction", of(sigaction as *const c_void, 3)),
+            ("signal", bsd),
+            ("bsd_signal", bsd),
+            ("ssignal", bsd),
+            ("sysv_signal", once),
+            ("__sysv_signal", once),
+            ("sigset", of(sigset as *const c_void, 2)),
+            ("sigignore", of(sigignore as *const c_void, 1)),
+            ("siginterrupt", of(siginterrupt as *const c_void, 2)),
+        ]
     }
 
     /// Notes where the interpreter's Python is.
@@ -61,28 +78,37 @@ impl Guard {
 
     /// From now on the application's handlers stay: the interpreter is one of a pool.
     pub(crate) fn close(&self) {
-        let _ = self.process.set(std::process::id());
+        let _ = self.process.set(Home::current());
     }
 
-    /// Decides about a call at `caller` that wants `handler` with `flags` in the place of `current`.
+    /// The interpreter has ended. None of its handlers is called any more.
+    pub(crate) fn end(&self) {
+        if self.guards() {
+            self.handlers.end();
+        }
+    }
+
+    fn guards(&self) -> bool {
+        self.process.get().is_some_and(Home::is_current)
+    }
+
+    /// Decides about a call at `caller` that wants `new`. The code has set `own` before, over the program's action.
     fn decide(
         &self,
         signal: c_int,
-        [handler, current]: [usize; 2],
-        flags: c_int,
+        new: &Action,
+        own: Option<&Action>,
+        program: &Action,
         caller: usize,
     ) -> Decision {
-        if self.process.get() != Some(&std::process::id()) {
-            return Decision::Pass;
-        }
-        let is_function = |handler| handler != libc::SIG_DFL && handler != libc::SIG_IGN;
-        let of_interpreters = |handler| is_function(handler) && is_in_replica(handler);
-        let of_application = is_function(current) && !of_interpreters(current);
+        let of_interpreters =
+            |action: &Action| action.is_function() && is_in_replica(action.handler);
+        let of_application = program.is_function() && !of_interpreters(program);
         let by_python = self.libpython.get().is_some_and(|range| range.contains(&caller));
-        if of_interpreters(handler) {
+        if of_interpreters(new) {
             // All of CPython's calls go through `PyOS_setsig`, which wants neither flag, but those of the module
             // faulthandler (`faulthandler_register`), whose handler writes the stacks at once.
-            let only_notes = by_python && flags & (libc::SA_RESTART | libc::SA_NODEFER) == 0;
+            let only_notes = by_python && new.flags & (libc::SA_RESTART | libc::SA_NODEFER) == 0;
             return match CRASHES.contains(&signal) || !only_notes && !of_application {
                 true => Decision::Pass,
                 false => Decision::Refuse,
@@ -90,20 +116,44 @@ impl Guard {
         }
         // A handler is put back, or a signal ignored. The application may have set what stands now.
         match of_application || by_python {
-            _ if of_interpreters(current) => Decision::Pass,
-            true if handler == current => Decision::Keep,
+            _ if own.is_some() => Decision::Pass,
+            true if new.handler == program.handler => Decision::Keep,
             true => Decision::Refuse,
             false => Decision::Pass,
         }
     }
+
+    /// What `sigaction(2)` does, for a call at `caller`.
+    fn exchange(&self, signal: c_int, new: Option<Action>, caller: usize) -> Result<Action, c_int> {
+        if self.guards() {
+            return self.handlers.exchange(signal, new, |new, own, program| {
+                self.decide(signal, new, own, program, caller)
+            });
+        }
+        let mut old = MaybeUninit::<libc::sigaction>::uninit();
+        let new = new.map(Action::into_libc);
+        let new = new.as_ref().map_or(ptr::null(), ptr::from_ref);
+        // SAFETY: the action is the caller's, and the place is written if the call succeeds.
+        unsafe {
+            match libc::sigaction(signal, new, old.as_mut_ptr()) {
+                0 => Ok(Action::of(old.assume_init_ref())),
+                _ => Err(*libc::__errno_location()),
+            }
+        }
+    }
 }
 
-/// What becomes of a call of `sigaction`.
-enum Decision {
-    Pass,
-    /// What it wants is there.
-    Keep,
-    Refuse,
+/// The guard of a thunk's context.
+fn guard(context: usize) -> &'static Guard {
+    // SAFETY: the context is the address of a guard that is never freed.
+    unsafe { &*ptr::with_exposed_provenance::<Guard>(context) }
+}
+
+/// Leaves the number of an error for the caller.
+fn refused<T>(number: c_int, result: T) -> T {
+    // SAFETY: the calling thread's own.
+    unsafe { *libc::__errno_location() = number };
+    result
 }
 
 /// `sigaction(2)`.
@@ -111,61 +161,83 @@ unsafe extern "C" fn sigaction(
     signal: c_int,
     new: *const libc::sigaction,
     old: *mut libc::sigaction,
-    guard: usize,
+    context: usize,
     caller: usize,
 ) -> c_int {
-    // SAFETY: the context is the address of a guard that is never freed; the caller's promises are passed on.
-    unsafe {
-        let guard = &*ptr::with_exposed_provenance::<Guard>(guard);
-        let mut current = MaybeUninit::<libc::sigaction>::uninit();
-        let decision = match new.as_ref() {
-            Some(new) if libc::sigaction(signal, ptr::null(), current.as_mut_ptr()) == 0 => {
-                let handlers = [new.sa_sigaction, current.assume_init_ref().sa_sigaction];
-                guard.decide(signal, handlers, new.sa_flags, caller)
+    // SAFETY: the caller's promise: null, or an action.
+    let new = unsafe { new.as_ref() }.map(Action::of);
+    match guard(context).exchange(signal, new, caller) {
+        Ok(before) => {
+            // SAFETY: the caller's promise: null, or a place.
+            if let Some(old) = unsafe { old.as_mut() } {
+                *old = before.into_libc();
             }
-            _ => Decision::Pass,
-        };
-        match decision {
-            Decision::Pass => libc::sigaction(signal, new, old),
-            Decision::Keep => libc::sigaction(signal, ptr::null(), old),
-            Decision::Refuse => {
-                *libc::__errno_location() = libc::EPERM;
-                -1
-            }
+            0
         }
+        Err(number) => refused(number, -1),
+    }
+}
+
+/// What the functions below do that take a handler alone.
+fn set(signal: c_int, handler: usize, flags: c_int, context: usize, caller: usize) -> usize {
+    match guard(context).exchange(signal, Some(Action::new(handler, flags)), caller) {
+        Ok(before) => before.handler,
+        Err(number) => refused(number, libc::SIG_ERR),
     }
 }
 
 /// `signal(3)`, as BSD has it.
-unsafe extern "C" fn signal(number: c_int, handler: usize, guard: usize, caller: usize) -> usize {
-    // SAFETY: as for `sigaction`.
-    unsafe { set(number, handler, libc::SA_RESTART, guard, caller) }
+extern "C" fn signal(number: c_int, handler: usize, context: usize, caller: usize) -> usize {
+    set(number, handler, libc::SA_RESTART, context, caller)
 }
 
 /// `signal(3)`, as System V has it.
-unsafe extern "C" fn sysv_signal(
-    number: c_int,
-    handler: usize,
-    guard: usize,
-    caller: usize,
-) -> usize {
-    // SAFETY: as for `sigaction`.
-    unsafe { set(number, handler, libc::SA_RESETHAND | libc::SA_NODEFER, guard, caller) }
+extern "C" fn sysv_signal(number: c_int, handler: usize, context: usize, caller: usize) -> usize {
+    set(number, handler, libc::SA_RESETHAND | libc::SA_NODEFER, context, caller)
 }
 
-/// # Safety
-/// As for [`sigaction`].
-unsafe fn set(number: c_int, handler: usize, flags: c_int, guard: usize, caller: usize) -> usize {
-    // SAFETY: zero is a value of every field; the rest is the caller's promise.
-    unsafe {
-        let mut new: libc::sigaction = std::mem::zeroed();
-        (new.sa_sigaction, new.sa_flags) = (handler, flags);
-        let mut old: libc::sigaction = std::mem::zeroed();
-        match sigaction(number, &new, &mut old, guard, caller) {
-            0 => old.sa_sigaction,
-            _ => libc::SIG_ERR,
-        }
+/// `sigset(3)`: sets a handler and lets the signal come, or blocks it.
+extern "C" fn sigset(number: c_int, handler: usize, context: usize, caller: usize) -> usize {
+    let holds = handler == SIG_HOLD;
+    let before = match holds {
+        true => guard(context)
+            .exchange(number, None, caller)
+            .map_or_else(|error| refused(error, libc::SIG_ERR), |before| before.handler),
+        false => set(number, handler, 0, context, caller),
+    };
+    if before == libc::SIG_ERR {
+        return before;
     }
+    note_mask();
+    let how = if holds { libc::SIG_BLOCK } else { libc::SIG_UNBLOCK };
+    let (mut one, mut blocked) = (MaybeUninit::uninit(), MaybeUninit::uninit());
+    // SAFETY: the sets are initialized before they are used.
+    let was_blocked = unsafe {
+        libc::sigemptyset(one.as_mut_ptr());
+        libc::sigemptyset(blocked.as_mut_ptr());
+        libc::sigaddset(one.as_mut_ptr(), number);
+        libc::pthread_sigmask(how, one.as_ptr(), blocked.as_mut_ptr());
+        libc::sigismember(blocked.as_ptr(), number) == 1
+    };
+    if was_blocked { SIG_HOLD } else { before }
+}
+
+/// `sigignore(3)`.
+extern "C" fn sigignore(number: c_int, context: usize, caller: usize) -> c_int {
+    if set(number, libc::SIG_IGN, 0, context, caller) == libc::SIG_ERR { -1 } else { 0 }
+}
+
+/// `siginterrupt(3)`: whether the signal interrupts system calls.
+extern "C" fn siginterrupt(number: c_int, flag: c_int, context: usize, caller: usize) -> c_int {
+    let guard = guard(context);
+    let done = guard.exchange(number, None, caller).and_then(|mut action| {
+        match flag {
+            0 => action.flags |= libc::SA_RESTART,
+            _ => action.flags &= !libc::SA_RESTART,
+        }
+        guard.exchange(number, Some(action), caller)
+    });
+    done.map_or_else(|error| refused(error, -1), |_| 0)
 }
 
 /// The signals that a thread blocks.

@@ -6,9 +6,9 @@
 //! launched. Without a driver every launch fails before that, with `cudaErrorInsufficientDriver`. So libraries of
 //! interpreters register nothing in a process that has no driver when its first interpreter starts.
 
-use super::device;
 use hydrozoa_loader::{Interposition, Loader};
 use std::ffi::{c_char, c_void};
+use std::path::Path;
 use std::sync::OnceLock;
 
 /// The driver, as the runtime asks the system's loader for it.
@@ -48,9 +48,20 @@ pub(crate) fn interpositions(loader: &Loader) -> Vec<(&'static str, Interpositio
 /// Whether device code may ever run in this process: there is a device or a driver, or the program has brought a runtime or
 /// a driver of its own.
 fn may_run(loader: &Loader) -> bool {
-    device::exists()
+    exists_below(Path::new("/"))
         || !matches!(loader.system_finds(DRIVER), Ok(None))
         || ["cuInit", FUNCTIONS[0]].iter().any(|name| loader.system_symbol(name).is_some())
+}
+
+/// Whether the file system at `root` has a device node of NVIDIA's driver: `/dev/nvidia0` and so on (the driver's
+/// README, "Configuring a Device File Node"), or `/dev/dxg`, which stands for the host's GPU in WSL 2.
+fn exists_below(root: &Path) -> bool {
+    let is_device = |name: &str| {
+        let number = name.strip_prefix("nvidia").unwrap_or_default();
+        name == "dxg" || (!number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
+    };
+    let nodes = std::fs::read_dir(root.join("dev")).into_iter().flatten().flatten();
+    nodes.into_iter().any(|node| node.file_name().to_str().is_some_and(is_device))
 }
 
 /// A place of which only the address counts.
@@ -64,4 +75,26 @@ extern "C" fn register_nothing() -> *const c_void {
 /// `char __cudaInitModule(void **)`: the variables of a library are where device code finds them.
 extern "C" fn initialise_nothing() -> c_char {
     1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_is_a_numbered_node_of_the_driver() {
+        let root = tempfile::tempdir().unwrap();
+        assert!(!exists_below(root.path()), "no /dev");
+        let dev = root.path().join("dev");
+        std::fs::create_dir(&dev).unwrap();
+        for other in ["nvidiactl", "nvidia-uvm", "nvidia", "null", "dri"] {
+            std::fs::write(dev.join(other), "").unwrap();
+            assert!(!exists_below(root.path()), "{other}");
+        }
+        for device in ["nvidia0", "nvidia15", "dxg"] {
+            std::fs::write(dev.join(device), "").unwrap();
+            assert!(exists_below(root.path()), "{device}");
+            std::fs::remove_file(dev.join(device)).unwrap();
+        }
+    }
 }

@@ -211,6 +211,67 @@ def outside(later):
 }
 
 #[test]
+fn a_task_that_nobody_keeps_lives_as_long_as_its_loop_while_it_waits_for_a_rust_future() {
+    alone(PATIENCE, || {
+        for pool in pools(1) {
+            let session = pool.acquire().unwrap();
+            let code = "
+import asyncio, gc, weakref
+done = []
+async def wait(later):
+    done.append(await later())
+async def forget(later, wake):
+    asyncio.get_running_loop().create_task(wait(later))
+    await asyncio.sleep(0)
+    gc.collect()
+    if not wake():
+        return 'the task is gone'
+    while not done:
+        await asyncio.sleep(0.001)
+    return done
+async def leave(later):
+    asyncio.get_running_loop().create_task(wait(later))
+    await asyncio.sleep(0)
+def run(later, wake):
+    return asyncio.run(forget(later, wake))
+def abandon(later):
+    loop = asyncio.new_event_loop()
+    loop.set_exception_handler(lambda loop, context: None)
+    loop.run_until_complete(leave(later))
+    kept = weakref.ref(loop)
+    del loop
+    gc.collect()
+    return kept() is None
+";
+            let module = session.run(code, "forgotten.py").unwrap();
+            let (send, receive) = oneshot::channel();
+            let (send, receive) = (Mutex::new(Some(send)), Mutex::new(Some(receive)));
+            let later = session
+                .function("later", move |session, _| {
+                    let receive = receive.lock().unwrap().take();
+                    session.awaitable(async {
+                        match receive {
+                            Some(receive) => receive.await.map_err(Error::host),
+                            None => pending().await,
+                        }
+                    })
+                })
+                .unwrap();
+            let wake = session
+                .function("wake", move |session, _| {
+                    let send = send.lock().unwrap().take().unwrap();
+                    session.object_from(&send.send(3).is_ok())
+                })
+                .unwrap();
+            let done = module.call_method("run", (&later, &wake)).unwrap();
+            assert_eq!(done.repr().unwrap(), "[3]");
+            // A loop that nobody has goes with what its tasks wait for.
+            assert!(module.call_method("abandon", (&later,)).unwrap().truth().unwrap());
+        }
+    });
+}
+
+#[test]
 fn coroutines_of_two_interpreters_wait_for_each_other() {
     alone(PATIENCE, || {
         for pool in pools(2) {

@@ -53,6 +53,55 @@ async def wait(path):
     });
 }
 
+/// Rounds of a race: a task is cancelled while the loop stops.
+const ROUNDS: usize = 12;
+
+#[test]
+fn tasks_that_end_with_their_interpreter_let_its_generators_end_too() {
+    alone(PATIENCE, || {
+        for builder in builders(1) {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("ended");
+            let code = "
+import asyncio
+async def numbers(path):
+    try:
+        while True:
+            yield 1
+    finally:
+        with open(path, 'a') as file:
+            file.write('x')
+generators = []
+async def begin(path):
+    generators.append(numbers(path))
+    await generators[0].__anext__()
+async def wait():
+    await asyncio.Event().wait()
+";
+            for _ in 0..ROUNDS {
+                let pool = builder.clone().build().unwrap();
+                let session = pool.acquire().unwrap();
+                let module = session.run(code, "generators.py").unwrap().keep();
+                drop(session);
+                let events = pool.interpreters()[0].event_loop().unwrap();
+                let (begin, path) = (module.clone(), path.clone());
+                let begun: Task<()> = events
+                    .spawn(move |session| begin.attach(session)?.call_method("begin", (path,)));
+                block_on(begun).unwrap();
+                let wait = || {
+                    let module = module.clone();
+                    events.spawn(move |session| module.attach(session)?.call_method("wait", ()))
+                };
+                let tasks: Vec<Task<()>> = (0..8).map(|_| wait()).collect();
+                let cancelling = thread::spawn(move || drop(tasks));
+                pool.close(LONG).unwrap();
+                cancelling.join().unwrap();
+            }
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), "x".repeat(ROUNDS));
+        }
+    });
+}
+
 #[test]
 fn the_last_session_may_end_on_the_loop_s_thread() {
     alone(PATIENCE, || {

@@ -19,17 +19,6 @@ pub fn venv() -> PathBuf {
     }
 }
 
-/// Both policies in one process would need two copies of torch. So each run of a test binary tests one:
-/// `HYDROZOA_TEST_TORCH`, else the default.
-#[allow(dead_code, reason = "not every test binary needs torch")]
-pub fn policy() -> hydrozoa::TorchPolicy {
-    match std::env::var("HYDROZOA_TEST_TORCH").as_deref() {
-        Ok("isolated") => hydrozoa::TorchPolicy::Isolated,
-        Ok("shared") => hydrozoa::TorchPolicy::Shared,
-        _ => hydrozoa::TorchPolicy::Auto,
-    }
-}
-
 /// Raw float32 values of a file.
 #[allow(dead_code, reason = "not every test binary needs torch")]
 pub fn floats(path: &Path) -> Vec<f32> {

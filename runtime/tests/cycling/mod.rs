@@ -6,7 +6,7 @@ use std::fs;
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How many cycles are counted: `HYDROZOA_TEST_CYCLES`, or `few`.
 pub fn cycles(few: u64) -> u64 {
@@ -59,17 +59,29 @@ impl Taken {
         self.assert_within(before, cycles, Each { bytes, mappings: 0 });
     }
 
+    /// Waits until no threads are left but those that there were `before`.
+    #[allow(dead_code, reason = "not every test binary counts cycles in this way")]
+    pub fn wait_for_threads(before: Taken) {
+        let begin = Instant::now();
+        while Taken::now().threads > before.threads {
+            assert!(begin.elapsed() < Duration::from_secs(20), "{before:?} -> {:?}", Taken::now());
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    fn is_within(self, before: Taken, cycles: u64, each: Each) -> bool {
+        self.memory <= before.memory + cycles as i64 * each.bytes + (1 << 20)
+            // Neighbours become one mapping or two.
+            && self.mappings <= before.mappings + cycles as usize * each.mappings + 8
+            && self.descriptors <= before.descriptors
+            && self.threads <= before.threads
+            && self.key <= before.key
+    }
+
     fn assert_within(self, before: Taken, cycles: u64, each: Each) {
         let bytes = (self.memory - before.memory) / cycles.max(1) as i64;
         println!("{cycles} cycles: {before:?} -> {self:?}, {bytes} bytes a cycle");
-        let limit = before.memory + cycles as i64 * each.bytes + (1 << 20);
-        assert!(self.memory <= limit, "{before:?} -> {self:?}");
-        // Neighbours become one mapping or two.
-        let limit = before.mappings + cycles as usize * each.mappings + 8;
-        assert!(self.mappings <= limit, "{before:?} -> {self:?}");
-        assert!(self.descriptors <= before.descriptors, "{before:?} -> {self:?}");
-        assert!(self.threads <= before.threads, "{before:?} -> {self:?}");
-        assert!(self.key <= before.key, "{before:?} -> {self:?}");
+        assert!(self.is_within(before, cycles, each), "{before:?} -> {self:?}");
     }
 }
 

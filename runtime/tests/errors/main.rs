@@ -7,7 +7,6 @@ mod python;
 #[path = "../pythons/mod.rs"]
 mod pythons;
 mod settle;
-mod torch;
 
 use std::error::Error;
 use std::fs;

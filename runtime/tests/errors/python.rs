@@ -31,7 +31,7 @@ fn what_is_no_python_is_refused_with_what_to_do() {
     assert_eq!(empty, Refusal::NotPython);
     says(&empty, &["it is neither a libpython3.X.so, ", "; name one of these"]);
 
-    let absent = refusal(Path::new("3.99"));
+    let absent = refusal(Path::new(&format!("3.{}.999", pythons().keys().next().unwrap())));
     assert!(matches!(absent, Refusal::NotInstalled(_)), "{absent:?}");
     let there = absent.to_string().split_once("that there is: ").unwrap().1.to_owned();
     says(&absent, &["has this version; install it, or name one that there is: ", &there]);
@@ -49,6 +49,19 @@ fn what_is_no_python_is_refused_with_what_to_do() {
     assert!(matches!(cut, Refusal::Machine(_)), "{cut:?}");
     says(&cut, &["it is not for this machine: ", "; install it again, or name another"]);
 
+    let endless = place.join("libpython3.12.so.1");
+    std::os::unix::fs::symlink("libpython3.12.so.1", &endless).unwrap();
+    let unreadable = refusal(&endless);
+    assert!(matches!(unreadable, Refusal::Unreadable(_)), "{unreadable:?}");
+    says(
+        &unreadable,
+        &[
+            "it cannot be read: ",
+            ": Too many levels of",
+            "; let this user read it, or name another",
+        ],
+    );
+
     let mut whole = fs::read(std::env::current_exe().unwrap()).unwrap();
     whole.truncate(4096);
     let bare = refusal(&file("libpython3.12.so.1.0", &whole));
@@ -60,6 +73,51 @@ fn what_is_no_python_is_refused_with_what_to_do() {
     let broken = refusal(&script);
     assert!(matches!(broken, Refusal::DoesNotRun(_)), "{broken:?}");
     says(&broken, &["it does not run: broken; install it again, or name another"]);
+}
+
+#[test]
+fn a_version_that_is_not_served_is_refused_with_those_that_are() {
+    for version in ["2.7", "2.7.18", "3.9", "3.99"] {
+        let old = refusal(Path::new(version));
+        assert!(matches!(old, Refusal::NotServed { .. }), "{old:?}");
+        let parts = [&format!("Python {version} is not supported: "), "serves 3.10 to 3.15; this"];
+        let there = pythons().keys().map(|minor| format!("3.{minor}")).collect::<Vec<_>>();
+        says(&old, &[&parts[..], &["machine has 3.", there.last().unwrap()]].concat());
+    }
+}
+
+#[test]
+fn a_program_that_is_no_python_is_told_from_a_python() {
+    let place = directory("programs");
+    let script = |name: &str, mode: u32, lines: &str| {
+        let path = place.join(name);
+        fs::write(&path, lines).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        path
+    };
+    // Complains about `-I`, and quotes what it does not know.
+    let other = script(
+        "other",
+        0o755,
+        "#!/bin/sh\n[ \"$1\" = --version ] && echo other 9.1 && exit\necho \"cannot use '$4'\" >&2; exit 2\n",
+    );
+    assert_eq!(refusal(&other), Refusal::NotPython);
+    assert_eq!(refusal(Path::new("/bin/ls")), Refusal::NotPython);
+    // Without a `--version` either.
+    let mute = script("mute", 0o755, "#!/bin/sh\nexit 1\n");
+    assert_eq!(refusal(&mute), Refusal::DoesNotRun("exit status: 1".to_owned()));
+    let program = script("train.py", 0o644, "print('hello')\n");
+    assert_eq!(refusal(&program), Refusal::NotPython);
+    // Python 2 has no `-I`, and says its version on standard error.
+    let two = script(
+        "python2",
+        0o755,
+        "#!/bin/sh\n[ \"$1\" = --version ] && echo Python 2.7.18 >&2 && exit\necho Unknown option: -I >&2; exit 2\n",
+    );
+    assert_eq!(refusal(&two), Refusal::Version("2.7.18".to_owned()));
+    fs::create_dir_all(place.join("two/lib/python2.7")).unwrap();
+    fs::write(place.join("two/lib/python2.7/os.py"), "").unwrap();
+    assert_eq!(refusal(&place.join("two")), Refusal::Version("2.7".to_owned()));
 }
 
 #[test]

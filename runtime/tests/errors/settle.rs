@@ -174,6 +174,14 @@ fn memory_that_the_application_can_write_keeps_an_interpreter_from_being_settled
             let array = session.eval("bytearray(1000)").unwrap();
             let one: Buffer = array.extract().unwrap();
             let other = array.writable_buffer().unwrap();
+            let frozen = || {
+                let count = session.eval("__import__('gc').get_freeze_count()").unwrap();
+                count.extract::<i64>().unwrap()
+            };
+            let before = frozen();
+            interpreter.settle(&place).unwrap_err();
+            // CPython 3.12 freezes some objects itself.
+            assert!(frozen() <= before, "collections do not look at {} objects", frozen());
             let parts = [
                 "the application can write its memory (Buffers and Tensors over memory of Python: 2)",
                 "; drop them first",

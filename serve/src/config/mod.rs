@@ -251,7 +251,7 @@ impl ConfigDraft {
     /// [`ConfigError`] if the file cannot be read, is no configuration, or asks for what this server does not do.
     pub fn of_folder(folder: &Path) -> Result<Self, ConfigError> {
         let name = folder.file_name().unwrap_or_default().to_string_lossy();
-        match fs::read_to_string(folder.join("config.pbtxt")) {
+        match fs::read_to_string(folder.join(CONFIG_FILE)) {
             Ok(text) => Self::of_text(&text, &name),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Self::of_text("", &name),
             Err(error) => Err(error.into()),
@@ -373,6 +373,9 @@ const PACKAGE: &str = "package";
 /// The names of models' files where a configuration names none.
 const PYTHON_FILE: &str = "model.py";
 pub(crate) const PACKAGE_FILE: &str = "model.pt";
+
+/// The file of a model's configuration.
+pub(crate) const CONFIG_FILE: &str = "config.pbtxt";
 
 fn is_package(file_name: &str) -> bool {
     file_name.ends_with(".pt")

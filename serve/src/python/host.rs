@@ -7,6 +7,7 @@ use crate::host::{self, Cancel, MetricFamily, MetricSeries, Overrides};
 use crate::mail::{Mail, Taken};
 use crate::pending::{Pending, Process};
 use crate::request::{Event, Response};
+use crate::words::escaped;
 use bytes::Bytes;
 use hydrozoa::{Class, ClassBuilder, Error, Instance, Object, Result, Session};
 use std::collections::BTreeMap;
@@ -29,6 +30,17 @@ impl Context {
     fn server(&self) -> Result<&dyn host::Host, String> {
         self.process.check()?;
         Ok(&*self.server)
+    }
+
+    /// Has the log say what the model has changed.
+    fn tell(&self, action: &str, model: &str, files: &str, outcome: &Result<(), String>) {
+        let by = &self.model;
+        match outcome {
+            Ok(()) => tracing::info!(by, model, files, "{action} by a model: done"),
+            Err(error) => {
+                tracing::warn!(by, model, files, error, "{action} by a model: failed");
+            }
+        }
     }
 }
 
@@ -76,15 +88,22 @@ impl Class for Host {
                 session.object_from(&host.0.directory.to_string_lossy())
             })
             .method("log(level, message, /)", "", |host, session, arguments| {
-                let (level, text): (i64, Object<'_>) =
-                    (arguments.extract(0)?, arguments.extract(1)?);
-                let (model, text) = (&host.0.model, text.str()?);
+                let (level, text): (i64, String) = (arguments.extract(0)?, arguments.extract(1)?);
+                // As Triton writes it: one line, whatever the model says.
+                let (model, text) = (&host.0.model, escaped(&text));
                 match level {
                     0 => tracing::info!(model, "{text}"),
                     1 => tracing::warn!(model, "{text}"),
                     2 => tracing::error!(model, "{text}"),
                     _ => tracing::debug!(model, "{text}"),
                 }
+                session.none()
+            })
+            .method("failed(message, traceback, /)", "", |host, session, arguments| {
+                let (message, traceback): (String, String) =
+                    (arguments.extract(0)?, arguments.extract(1)?);
+                let (model, message) = (&host.0.model, escaped(&message));
+                tracing::error!(model, "{message}\n{}", traceback.trim_end());
                 session.none()
             })
             .method("load_model(name, config, files, /)", "", |host, session, arguments| {
@@ -97,14 +116,23 @@ impl Class for Host {
                     files: files.collect(),
                 };
                 let context = host.0.clone();
-                let load = move || context.server()?.load_model(&name, overrides);
+                let load = move || {
+                    let files = overrides.paths();
+                    let outcome = context.server()?.load_model(&name, overrides);
+                    context.tell("load", &name, &files, &outcome);
+                    outcome
+                };
                 problem(session, session.without_gil(|| interruptible(load))?)
             })
             .method("unload_model(name, dependents, /)", "", |host, session, arguments| {
                 let (name, dependents): (String, bool) =
                     (arguments.extract(0)?, arguments.extract(1)?);
                 let context = host.0.clone();
-                let unload = move || context.server()?.unload_model(&name, dependents);
+                let unload = move || {
+                    let outcome = context.server()?.unload_model(&name, dependents);
+                    context.tell("unload", &name, "", &outcome);
+                    outcome
+                };
                 problem(session, session.without_gil(|| interruptible(unload))?)
             })
             .method("is_model_ready(name, version, /)", "", |host, session, arguments| {

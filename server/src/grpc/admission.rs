@@ -1,7 +1,11 @@
-//! How many inferences and streams a server has at a time. Who is too many is refused before his message is read.
+//! Which calls are taken. Who names another host, comes from a page of another site, has no token or is too many is refused before
+//! his message is read.
 
 use super::Options;
+use super::arriving::{Arriving, Held, Leaving, Within};
+use super::incoming::Info;
 use super::life::Life;
+use crate::guard::{Authority, Exchange, Pace, foreign};
 use crate::service;
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -87,16 +91,34 @@ impl Admission {
 /// A service whose inferences and streams are counted. Each gets its [`Permit`] as an extension.
 #[derive(Clone)]
 pub(super) struct Limited<S> {
-    pub(super) inner: S,
-    pub(super) admission: Arc<Admission>,
-    pub(super) life: Life,
+    inner: S,
+    admission: Arc<Admission>,
+    life: Life,
+    options: Arc<Options>,
 }
 
 impl<S> Limited<S> {
+    pub(super) fn new(
+        inner: S,
+        admission: &Arc<Admission>,
+        life: &Life,
+        options: &Arc<Options>,
+    ) -> Self {
+        let (admission, options) = (admission.clone(), options.clone());
+        Self { inner, admission, life: life.clone(), options }
+    }
+
     /// A place for an inference or a stream. Who has no token is refused, if the server wants one.
     fn check(&self, request: &http::Request<Body>) -> Result<Option<Permit>, Status> {
         let path = request.uri().path();
-        let is_open = matches!(path.rsplit('/').next(), Some("ServerLive" | "ServerReady"));
+        let is_open = path.starts_with("/grpc.health.v1.Health/")
+            || matches!(path.rsplit('/').next(), Some("ServerLive" | "ServerReady"));
+        let info = request.extensions().get::<Info>();
+        self.check_host(request, info)?;
+        if !is_open && info.is_some_and(|info| info.met.is_reserved) {
+            let words = "the server has as many connections as it may; this one is for questions about its health";
+            return Err(Status::resource_exhausted(words));
+        }
         let shown = request.headers().get(http::header::AUTHORIZATION);
         if !is_open && !self.admission.service.knows(shown) {
             return Err(Status::unauthenticated(
@@ -104,6 +126,67 @@ impl<S> Limited<S> {
             ));
         }
         self.permit(path)
+    }
+
+    /// Refuses who names another host, and who comes from a page of another site.
+    fn check_host(&self, request: &http::Request<Body>, info: Option<&Info>) -> Result<(), Status> {
+        let hosts = &self.admission.service.settings().hosts;
+        let parse = |text: &[u8]| {
+            let authority = str::from_utf8(text).ok().and_then(Authority::parse);
+            let words = "the request's host cannot be understood: it is HOST or HOST:PORT";
+            authority.ok_or_else(|| Status::invalid_argument(words))
+        };
+        // A request has one or the other, or two that are equal (RFC 9113, 8.3.1).
+        let named = request.uri().authority().map(|authority| authority.as_str().as_bytes());
+        let all = request.headers().get_all(http::header::HOST).iter().map(|host| host.as_bytes());
+        let all = named.into_iter().chain(all).map(parse).collect::<Result<Vec<_>, _>>()?;
+        let Some(asked) = all.first() else {
+            return Err(Status::invalid_argument("the request has no `:authority`"));
+        };
+        if all.iter().any(|other| other != asked) {
+            return Err(Status::invalid_argument("the request has two hosts"));
+        }
+        let met = info.map(|info| &info.met);
+        if let Some(met) = met
+            && let Some(local) = met.local
+            && !hosts.allow(asked, &met.listens, local)
+        {
+            return Err(Status::permission_denied(format!(
+                "the request is for the host `{asked}`, which is none of this server's; --allow-host {asked} allows it"
+            )));
+        }
+        match foreign(request.method(), request.headers(), Some(asked), hosts) {
+            Some(words) => Err(Status::permission_denied(words)),
+            None => Ok(()),
+        }
+    }
+
+    /// The request with a body that is charged, and what it holds.
+    fn held(
+        &self,
+        request: http::Request<Body>,
+    ) -> (http::Request<Body>, Held, Option<Arc<Exchange>>) {
+        let info = request.extensions().get::<Info>().cloned();
+        let client = info.as_ref().and_then(|info| info.met.client);
+        let held = Held::new(self.admission.service.account(client).charge());
+        let is_stream = request.uri().path().ends_with("/ModelStreamInfer");
+        let exchange = info.map(|info| Exchange::begin(&info.entry));
+        if let Some(exchange) = exchange.as_ref().filter(|_| is_stream) {
+            // It is one of those that are counted, and may be silent.
+            exchange.is_whole();
+        }
+        let mut request = request.map(|body| {
+            Body::new(Arriving {
+                body,
+                held: held.clone(),
+                exchange: exchange.clone(),
+                within: Within::new(is_stream),
+                pace: Pace::new(self.options.min_message_rate, self.options.message_patience),
+                waits: None,
+            })
+        });
+        request.extensions_mut().insert(held.clone());
+        (request, held, exchange)
     }
 
     fn permit(&self, path: &str) -> Result<Option<Permit>, Status> {
@@ -139,21 +222,26 @@ where
         self.inner.poll_ready(context)
     }
 
-    fn call(&mut self, mut request: http::Request<Body>) -> Self::Future {
-        match self.check(&request) {
-            Ok(None) => {}
-            Ok(Some(permit)) => drop(request.extensions_mut().insert(permit)),
+    fn call(&mut self, request: http::Request<Body>) -> Self::Future {
+        let permit = match self.check(&request) {
+            Ok(permit) => permit,
             Err(status) => return Box::pin(async { Ok(status.into_http()) }),
+        };
+        let (mut request, held, exchange) = self.held(request);
+        if let Some(permit) = permit {
+            request.extensions_mut().insert(permit);
         }
         let answer = self.inner.call(request);
         Box::pin(async {
             let mut response = answer.await?;
+            // A call of one message is answered now, and a stream has taken what it needs.
+            drop(held);
             if let Some(status) = response.headers_mut().get_mut(Status::GRPC_STATUS)
                 && status == TOO_LARGE
             {
                 *status = http::HeaderValue::from_static(EXHAUSTED);
             }
-            Ok(response)
+            Ok(response.map(|body| Body::new(Leaving { body, _exchange: exchange })))
         })
     }
 }

@@ -1,6 +1,7 @@
 //! One request, one response.
 
 use super::admission::Permit;
+use super::arriving::Held;
 use super::life::{Life, Stage};
 use super::proto::inference::{ModelInferRequest, ModelInferResponse};
 use super::request;
@@ -19,6 +20,7 @@ impl Inference {
         mut request: Request<ModelInferRequest>,
     ) -> Result<Response<ModelInferResponse>, Status> {
         let _permit = request.extensions_mut().remove::<Permit>();
+        let held = request.extensions_mut().remove::<Held>();
         let mut trace = self.service.tracer().begin(request.metadata().as_ref(), "grpc");
         let message = request.into_inner();
         let model =
@@ -32,7 +34,9 @@ impl Inference {
         let name = message.model_name.clone();
         let version = request::version(&message.model_version).map_err(status)?;
         let (regions, most) = (self.service.regions(), self.options.max_request_size);
-        let (request, wanted) = request::read(message, regions, most).await.map_err(status)?;
+        let mut charge = request::charge(held.as_ref(), &message)?;
+        let read = request::read(message, regions, most, charge.as_mut()).await;
+        let (request, wanted) = read.map_err(status)?;
         let id = request.id.clone();
         let (sender, events) = mpsc::unbounded_channel();
         // Nobody listens if the client has gone.

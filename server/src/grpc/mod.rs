@@ -4,16 +4,18 @@
 //! use hydrozoa_server::grpc;
 //!
 //! # async fn f(service: hydrozoa_server::Service) -> Result<(), Box<dyn std::error::Error>> {
-//! let listener = tokio::net::TcpListener::bind("0.0.0.0:8001").await?;
+//! let listener = tokio::net::TcpListener::bind("127.0.0.1:8001").await?;
 //! let shutdown = async { drop(tokio::signal::ctrl_c().await) };
 //! grpc::serve(listener, service, grpc::Options::default(), shutdown).await?;
 //! # Ok(()) }
 //! ```
 
 mod admission;
+mod arriving;
 mod codec;
 mod contents;
 mod health;
+mod incoming;
 mod infer;
 mod life;
 mod models;
@@ -30,6 +32,7 @@ mod stream;
 use crate::service::Service;
 use crate::tls::Tls;
 use admission::{Admission, Limited};
+use incoming::Incoming;
 use life::{Life, Stage};
 use proto::inference::grpc_inference_service_server::GrpcInferenceServiceServer;
 use ready::Readiness;
@@ -40,7 +43,6 @@ use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tonic::codec::CompressionEncoding;
 use tonic::service::Routes;
-use tonic::transport::server::TcpIncoming;
 
 /// Limits and habits of a server.
 #[derive(Clone, Debug)]
@@ -49,6 +51,15 @@ pub struct Options {
     pub max_request_size: usize,
     /// Bytes of the largest response.
     pub max_response_size: usize,
+    /// Connections at a time. For a further one, the connection is closed that has waited longest for its client. Where none waits, a
+    /// further one is told the server's health, and refused all else with RESOURCE_EXHAUSTED.
+    pub max_connections: usize,
+    /// The same for the connections from one address. `None`: a quarter of them.
+    pub max_connections_per_client: Option<usize>,
+    /// Bytes a second that a message must have in each [`Options::message_patience`] once it has begun. 0 for any number.
+    pub min_message_rate: usize,
+    /// How long a message may come slower.
+    pub message_patience: Duration,
     /// Streams of inferences at a time. Others are refused with RESOURCE_EXHAUSTED.
     pub max_streams: u32,
     /// Calls at a time on one connection. Others wait in the client.
@@ -74,6 +85,10 @@ impl Default for Options {
         Self {
             max_request_size: 256 << 20,
             max_response_size: i32::MAX as usize,
+            max_connections: 4096,
+            max_connections_per_client: None,
+            min_message_rate: 1024,
+            message_patience: Duration::from_secs(10),
             max_streams: 1024,
             max_calls_per_connection: 1024,
             max_unread_responses: 4096,
@@ -101,9 +116,10 @@ const CLOSE: Duration = Duration::from_secs(2);
 /// The services of a server.
 fn routes(service: &Service, options: &Options, admission: &Arc<Admission>, life: &Life) -> Routes {
     let readiness = Readiness { service: service.clone(), life: life.clone() };
+    let options = Arc::new(options.clone());
     let service = service::Inference {
         service: service.clone(),
-        options: Arc::new(options.clone()),
+        options: options.clone(),
         admission: admission.clone(),
         life: life.clone(),
         readiness: readiness.clone(),
@@ -116,9 +132,9 @@ fn routes(service: &Service, options: &Options, admission: &Arc<Admission>, life
     if options.compress_responses {
         inference = inference.send_compressed(CompressionEncoding::Gzip);
     }
-    let limited = Limited { inner: inference, admission: admission.clone(), life: life.clone() };
-    let checks = health::Checks { readiness, life: life.clone() };
-    Routes::new(limited).add_service(health::service(checks))
+    let checks = health::service(health::Checks { readiness, life: life.clone() });
+    let inference = Limited::new(inference, admission, life, &options);
+    Routes::new(inference).add_service(Limited::new(checks, admission, life, &options))
 }
 
 /// Serves until `shutdown` is ready, and then ends in order: health says so, further inferences are refused, those under way
@@ -147,13 +163,13 @@ pub async fn serve(
         let config = tls.grpc().timeout(HANDSHAKE);
         transport = transport.tls_config(config).map_err(|error| Error(error.into()))?;
     }
+    let most = options.max_connections;
+    let of_client = options.max_connections_per_client.unwrap_or(most / 4);
+    let incoming = Incoming::new(listener, most, of_client);
     let (close, closed) = oneshot::channel::<()>();
     let ended = transport
         .add_routes(routes(&service, &options, &admission, &life))
-        .serve_with_incoming_shutdown(
-            TcpIncoming::from(listener).with_nodelay(Some(true)),
-            async { drop(closed.await) },
-        );
+        .serve_with_incoming_shutdown(incoming, async { drop(closed.await) });
     tokio::pin!(ended);
     let failed = |error: tonic::transport::Error| Error(error.into());
     tokio::select! {

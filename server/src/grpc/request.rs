@@ -1,15 +1,19 @@
 //! Requests as the models get them.
 
+use super::arriving::Held;
 use super::contents;
 use super::parameters;
 use super::proto::inference::ModelInferRequest;
 use super::proto::inference::model_infer_request::InferInputTensor;
 use super::status::invalid;
+use crate::guard::Charge;
 use crate::shared_memory::{self, Place, Places, Regions};
 use bytes::{Bytes, BytesMut};
-use hydrozoa_serve::{DataType, Failure, Input, Model, Request, Server};
+use hydrozoa_serve::{Code, DataType, Failure, Input, Model, Request, Server};
+use prost::Message as _;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use tonic::Status;
 
 /// How a request is answered.
 #[derive(Debug, Default)]
@@ -52,7 +56,19 @@ pub(super) fn model(server: &Server, name: &str, number: &str) -> Result<Arc<Mod
     server.model(name, version(number)?)
 }
 
-/// What a message asks for. Inputs in shared memory have at most `limit` bytes.
+/// What a message holds, of what its call does.
+///
+/// # Errors
+///
+/// RESOURCE_EXHAUSTED if the message was compressed, and there is no room for all of it.
+pub(super) fn charge(
+    held: Option<&Held>,
+    message: &ModelInferRequest,
+) -> Result<Option<Charge>, Status> {
+    held.map(|held| held.take(message.encoded_len())).transpose()
+}
+
+/// What a message asks for. Inputs in shared memory have at most `limit` bytes, which are charged.
 ///
 /// # Errors
 ///
@@ -61,9 +77,14 @@ pub(super) async fn read(
     message: ModelInferRequest,
     regions: &Regions,
     limit: usize,
+    charge: Option<&mut Charge>,
 ) -> Result<(Request, Wanted), Failure> {
     let Read { mut request, wanted, shared } = describe(message, regions)?;
     let (numbers, places): (Vec<_>, Vec<_>) = shared.into_iter().unzip();
+    if let Some(charge) = charge {
+        let held = charge.grow(shared_memory::size_of(&places).min(limit));
+        held.map_err(|exhausted| Failure::new(Code::Unavailable, exhausted.to_string()))?;
+    }
     for (number, data) in numbers.into_iter().zip(shared_memory::read(places, limit).await?) {
         request.inputs[number].data = data;
     }

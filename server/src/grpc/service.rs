@@ -2,6 +2,8 @@
 
 use super::Options;
 use super::admission::{Admission, Permit};
+use super::arriving::Held;
+use super::incoming::Info;
 use super::life::Life;
 use super::models;
 use super::proto::inference::grpc_inference_service_server::GrpcInferenceService;
@@ -11,6 +13,7 @@ use super::ready::Readiness;
 use super::request;
 use super::status::status;
 use super::stream;
+use crate::audit::Client;
 use crate::service::{Service, blocking};
 use crate::shared_memory;
 use hydrozoa_serve::{Code, Failure, Server};
@@ -30,6 +33,12 @@ pub(super) struct Inference {
 }
 
 impl Inference {
+    /// Who asks.
+    fn client<T>(&self, request: &Request<T>) -> Client {
+        let met = request.extensions().get::<Info>().map(|info| &info.met);
+        Client::of(&self.service, met, request.metadata().as_ref())
+    }
+
     /// Does what may wait, on a thread that may.
     async fn blocking<T: Send + 'static>(
         &self,
@@ -133,11 +142,12 @@ impl GrpcInferenceService for Inference {
         mut request: Request<Streaming<ModelInferRequest>>,
     ) -> Result<Response<Self::ModelStreamInferStream>, Status> {
         let permit = request.extensions_mut().remove::<Permit>();
+        let held = request.extensions_mut().remove::<Held>();
         let ends_at_error =
             request.metadata().get("triton_grpc_error").is_some_and(|value| value == "true");
         let headers = request.metadata().as_ref().clone();
         let inbound = request.into_inner();
-        Ok(Response::new(stream::start(self, headers, inbound, permit, ends_at_error)))
+        Ok(Response::new(stream::start(self, headers, inbound, (permit, held), ends_at_error)))
     }
 
     async fn repository_index(
@@ -154,10 +164,11 @@ impl GrpcInferenceService for Inference {
         &self,
         request: Request<RepositoryModelLoadRequest>,
     ) -> Result<Response<RepositoryModelLoadResponse>, Status> {
+        let client = self.client(&request);
         let RepositoryModelLoadRequest { repository_name, model_name, parameters } =
             request.into_inner();
         let overrides = models::overrides(&repository_name, parameters).map_err(status)?;
-        self.service.load(&model_name, overrides).await.map_err(status)?;
+        self.service.load(client, &model_name, overrides).await.map_err(status)?;
         Ok(Response::new(RepositoryModelLoadResponse {}))
     }
 
@@ -165,10 +176,11 @@ impl GrpcInferenceService for Inference {
         &self,
         request: Request<RepositoryModelUnloadRequest>,
     ) -> Result<Response<RepositoryModelUnloadResponse>, Status> {
+        let client = self.client(&request);
         let RepositoryModelUnloadRequest { repository_name, model_name, parameters } =
             request.into_inner();
         models::check_unload(&repository_name, &parameters).map_err(status)?;
-        match self.service.unload(&model_name).await {
+        match self.service.unload(client, &model_name).await {
             Ok(()) => {}
             // A model that was never loaded need not be unloaded. So it is with Triton.
             Err(failure) if failure.code == Code::NotFound => {}

@@ -1,7 +1,13 @@
 //! Failures as gRPC has them.
 
+use crate::guard::Exhausted;
 use hydrozoa_serve::{Code, Failure};
 use tonic::Status;
+
+/// The status of a request that may not hold more.
+pub(super) fn exhausted(exhausted: Exhausted) -> Status {
+    Status::resource_exhausted(exhausted.to_string())
+}
 
 /// The status of a failure, by Triton's table.
 pub(super) fn status(failure: Failure) -> Status {

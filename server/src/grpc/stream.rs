@@ -6,6 +6,7 @@
 mod unread;
 
 use super::admission::{Permit, too_large};
+use super::arriving::Held;
 use super::life::{Life, Stage};
 use super::parameters;
 use super::proto::inference::{ModelInferRequest, ModelInferResponse, ModelStreamInferResponse};
@@ -13,6 +14,7 @@ use super::request::{self, Wanted};
 use super::response::{self, Origin};
 use super::service::Inference;
 use super::status::status;
+use crate::guard::Charge;
 use crate::shared_memory;
 use crate::trace::Trace;
 use hydrozoa_serve::{Event, Failure, Model, Response, Ticket};
@@ -44,7 +46,7 @@ struct Call {
     /// Dropping it cancels the request.
     ticket: Ticket,
     trace: Trace,
-    _permit: Permit,
+    _held: (Permit, Option<Charge>),
 }
 
 struct Conversation {
@@ -52,6 +54,8 @@ struct Conversation {
     /// What the client says of the stream.
     headers: HeaderMap,
     ends_at_error: bool,
+    /// What messages hold that were not taken.
+    held: Option<Held>,
     unread: Arc<Unread>,
     calls: BTreeMap<u64, Call>,
     next: u64,
@@ -69,7 +73,7 @@ pub(super) fn start(
     service: &Inference,
     headers: HeaderMap,
     inbound: Streaming<ModelInferRequest>,
-    permit: Option<Permit>,
+    (permit, held): (Option<Permit>, Option<Held>),
     ends_at_error: bool,
 ) -> BoxStream<ModelStreamInferResponse> {
     let (happens, happened) = mpsc::unbounded_channel();
@@ -78,6 +82,7 @@ pub(super) fn start(
         service: service.clone(),
         headers,
         ends_at_error,
+        held,
         unread: Arc::default(),
         calls: BTreeMap::new(),
         next: 0,
@@ -141,6 +146,7 @@ impl Conversation {
         let number = self.next;
         self.next += 1;
         let id = message.id.clone();
+        let charge = request::charge(self.held.as_ref(), &message);
         let server = self.service.service.server();
         let model = request::model(server, &message.model_name, &message.model_version);
         let is_decoupled = model.as_ref().is_ok_and(|model| model.config().is_decoupled());
@@ -148,7 +154,10 @@ impl Conversation {
             self.order.push_back(number);
         }
         let begun = match model.map_err(status) {
-            Ok(_) => self.begin(number, message).await,
+            Ok(_) => match charge {
+                Ok(charge) => self.begin(number, message, charge).await,
+                Err(failed) => Err(failed),
+            },
             Err(failed) => Err(failed),
         };
         match begun {
@@ -162,14 +171,20 @@ impl Conversation {
         Ok(())
     }
 
-    async fn begin(&mut self, number: u64, message: ModelInferRequest) -> Result<Call, Status> {
+    async fn begin(
+        &mut self,
+        number: u64,
+        message: ModelInferRequest,
+        mut charge: Option<Charge>,
+    ) -> Result<Call, Status> {
         let permit = self.service.admission.request()?;
         let mut trace = self.service.service.tracer().begin(&self.headers, "grpc");
         let (name, version) = (message.model_name.clone(), message.model_version.clone());
         let wanted_version = request::version(&version).map_err(status)?;
         let service = &self.service;
         let (regions, most) = (service.service.regions(), service.options.max_request_size);
-        let (request, wanted) = request::read(message, regions, most).await.map_err(status)?;
+        let read = request::read(message, regions, most, charge.as_mut()).await;
+        let (request, wanted) = read.map_err(status)?;
         let id = request.id.clone();
         let (happens, unread) = (self.happens.clone(), self.unread.clone());
         let respond = move |event: Event| {
@@ -180,7 +195,7 @@ impl Conversation {
         let (model, ticket) =
             server.infer(&name, wanted_version, request, respond).map_err(status)?;
         trace.queued(&model, &id);
-        Ok(Call { model, id, version, wanted, held: None, ticket, trace, _permit: permit })
+        Ok(Call { model, id, version, wanted, held: None, ticket, trace, _held: (permit, charge) })
     }
 
     /// Something has happened to a request.

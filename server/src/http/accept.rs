@@ -1,27 +1,40 @@
 //! Takes connections and serves them, until the server ends.
 
 use super::Limits;
-use super::listen::{Listener, Stream};
+use super::exchange::Served;
+use super::heads::Heads;
+use super::listen::{Accepted, Listener, Stream};
 use super::patience::Patient;
 use super::threads::Threads;
+use crate::guard::{Connections, Met, Place, client_of};
 use crate::tls::Tls;
 use axum::Router;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 /// How long no connection is taken after the system has refused one, e.g. for want of descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
 
+/// How long a client may take for the rest of a head when the server ends.
+const MOMENT: Duration = Duration::from_secs(1);
+
 /// The least buffer that hyper has.
 const LEAST_BUFFER: usize = 8 << 10;
+
+/// What a connection is served with.
+struct Terms {
+    router: Router,
+    limits: Limits,
+    tls: Option<Tls>,
+    is_ending: watch::Receiver<bool>,
+}
 
 /// Serves `router` on a listener and on `threads` until `end` is ready. Then it takes no further connections, closes idle ones,
 /// and gives those with a request under way the time that `end` has returned. Requests that take longer are cancelled.
@@ -35,45 +48,56 @@ pub async fn serve(
     end: impl Future<Output = Duration>,
 ) -> usize {
     let (ends, is_ending) = watch::channel(false);
-    let permits = Arc::new(Semaphore::new(limits.max_connections.clamp(1, Semaphore::MAX_PERMITS)));
+    let of_client = limits.max_connections_per_client.unwrap_or(limits.max_connections / 4);
+    let places = Connections::new(limits.max_connections, of_client);
+    let listens = Arc::new(listener.listens());
+    let (limits, tls) = (limits.clone(), listener.tls().cloned());
+    let terms = Arc::new(Terms { router, limits, tls, is_ending });
     let mut connections = JoinSet::new();
     let mut end = std::pin::pin!(end);
+    let mut is_refused = false;
     let patience = loop {
-        let next = async {
-            let permit = permits.clone().acquire_owned().await.expect("nobody closes it");
-            (permit, listener.accept().await)
-        };
-        let (permit, accepted) = tokio::select! {
+        let accepted = tokio::select! {
             patience = &mut end => break patience,
             Some(_) = connections.join_next() => continue,
-            next = next => next,
+            accepted = listener.accept() => accepted,
         };
-        let place = threads.place();
-        match accepted.and_then(|accepted| accepted.on(&place.runtime)) {
-            Ok(stream) => {
-                let (router, limits, is_ending) =
-                    (router.clone(), limits.clone(), is_ending.clone());
-                let tls = listener.tls().cloned();
-                let runtime = place.runtime.clone();
-                let served = async move {
-                    match stream {
-                        Stream::Tcp(stream) => {
-                            secured(stream, tls, router, &limits, is_ending).await
-                        }
-                        Stream::Unix(stream) => {
-                            secured(stream, tls, router, &limits, is_ending).await
-                        }
-                    }
-                    drop((permit, place));
-                };
-                connections.spawn_on(served, &runtime);
-            }
-            Err(error) if is_of_one_connection(&error) => {}
+        let accepted = match accepted {
+            Ok(accepted) => accepted,
+            Err(error) if is_of_one_connection(&error) => continue,
             Err(error) => {
                 tracing::warn!("the system gives no connection: {error}");
+                // The kernel looks for a descriptor before it looks whether anybody has come (accept4 in net/socket.c). So the
+                // first refusal says nothing of a client.
+                if std::mem::replace(&mut is_refused, true) {
+                    places.make_room();
+                }
                 sleep(PAUSE).await;
+                continue;
             }
-        }
+        };
+        is_refused = false;
+        // One that cannot say where it came from has gone.
+        let Ok(addresses) = accepted.addresses() else { continue };
+        let client = addresses.map(|(_, peer)| client_of(peer.ip()));
+        // Those that are kept for health are taken, too, by requests that are under way. It is closed.
+        let Some(place) = places.enter(client) else { continue };
+        let met = Met {
+            local: addresses.map(|(local, _)| local),
+            peer: addresses.map(|(_, peer)| peer),
+            client,
+            listens: Arc::clone(&listens),
+            is_reserved: place.is_reserved,
+        };
+        let thread = if place.is_reserved { threads.reserved() } else { threads.place() };
+        let (terms, runtime) = (Arc::clone(&terms), thread.runtime.clone());
+        connections.spawn_on(
+            async move {
+                take(accepted, place, met, &terms).await;
+                drop(thread);
+            },
+            &runtime,
+        );
     };
     drop(listener);
     // Those who listen are the connections' tasks, and they may all have ended.
@@ -95,23 +119,41 @@ fn is_of_one_connection(error: &io::Error) -> bool {
     )
 }
 
+/// Serves a connection until it ends, or until its place is another one's.
+async fn take(accepted: Accepted, place: Place, met: Met, terms: &Terms) {
+    let stream = match accepted.on_this_runtime() {
+        Ok(stream) => stream,
+        Err(error) => return tracing::debug!("a connection cannot be served: {error}"),
+    };
+    let served = async {
+        match stream {
+            Stream::Tcp(stream) => secured(stream, &place, met, terms).await,
+            Stream::Unix(stream) => secured(stream, &place, met, terms).await,
+        }
+    };
+    tokio::select! {
+        () = served => {}
+        () = place.entry.end() => tracing::debug!("a connection that waits for its client is closed for another one"),
+    }
+}
+
 /// Serves a connection, with TLS if there is a certificate.
 async fn secured(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    tls: Option<Tls>,
-    router: Router,
-    limits: &Limits,
-    mut is_ending: watch::Receiver<bool>,
+    place: &Place,
+    met: Met,
+    terms: &Terms,
 ) {
-    let stream = Patient::new(stream, limits.write_timeout);
-    let Some(tls) = tls else { return connection(stream, router, limits, is_ending).await };
+    let stream = Patient::new(stream, terms.limits.write_timeout);
+    let Some(tls) = &terms.tls else { return connection(stream, place, met, terms).await };
+    let mut is_ending = terms.is_ending.clone();
     // Nothing was asked for yet, so the end of the server waits for no handshake.
     let shaken = tokio::select! {
-        shaken = timeout(limits.header_timeout, tls.http().accept(stream)) => shaken,
+        shaken = timeout(terms.limits.header_timeout, tls.http().accept(stream)) => shaken,
         _ = is_ending.wait_for(|is_ending| *is_ending) => return,
     };
     match shaken {
-        Ok(Ok(stream)) => connection(stream, router, limits, is_ending).await,
+        Ok(Ok(stream)) => connection(stream, place, met, terms).await,
         Ok(Err(error)) => tracing::debug!("a handshake of TLS has failed: {error}"),
         Err(_) => tracing::debug!("a handshake of TLS has taken too long"),
     }
@@ -119,24 +161,34 @@ async fn secured(
 
 async fn connection(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    router: Router,
-    limits: &Limits,
-    mut is_ending: watch::Receiver<bool>,
+    place: &Place,
+    met: Met,
+    terms: &Terms,
 ) {
+    let most = terms.limits.max_header_size.max(LEAST_BUFFER);
     let mut builder = http1::Builder::new();
     builder
         .timer(TokioTimer::new())
-        .header_read_timeout(limits.header_timeout)
-        .max_buf_size(limits.max_header_size.max(LEAST_BUFFER));
-    let service = TowerToHyperService::new(router);
+        .header_read_timeout(terms.limits.header_timeout)
+        .max_header_size(most)
+        .max_buf_size(most);
+    let stream = Heads::new(stream);
+    let seen = stream.seen();
+    let service = Served::new(terms.router.clone(), met, &place.entry, Arc::clone(&seen));
     let stream = TokioIo::new(stream);
     let mut connection = std::pin::pin!(builder.serve_connection(stream, service));
+    let mut is_ending = terms.is_ending.clone();
     let ending = async move { drop(is_ending.wait_for(|is_ending| *is_ending).await) };
     let ended = tokio::select! {
         ended = &mut connection => ended,
         () = ending => {
             connection.as_mut().graceful_shutdown();
-            connection.await
+            // Half a head is no request, and nobody knows when the rest comes.
+            let is_half = seen.lock().is_within_head();
+            match is_half {
+                true => timeout(MOMENT, connection).await.unwrap_or(Ok(())),
+                false => connection.await,
+            }
         }
     };
     if let Err(error) = ended {

@@ -22,7 +22,8 @@ use tokio::time::timeout;
 /// How long a client may take to send what nobody wants.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Runs an endpoint, and reads the rest of the request's body before the response is sent.
+/// Runs an endpoint, and reads the rest of the request's body while the response is sent. A client that waits for the response first
+/// gets it at once.
 pub(crate) async fn drain(
     State(limits): State<Arc<Limits>>,
     request: Request,
@@ -39,7 +40,8 @@ pub(crate) async fn drain(
     if response.status() == StatusCode::REQUEST_TIMEOUT {
         return response;
     }
-    let all = async {
+    let patience = PATIENCE.min(limits.body_timeout);
+    let all = async move {
         let mut most = limits.max_input_size.saturating_mul(2);
         while let Some(Ok(frame)) = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await
         {
@@ -48,8 +50,8 @@ pub(crate) async fn drain(
             most = rest;
         }
     };
-    // Then the connection is closed.
-    let _ = timeout(PATIENCE.min(limits.body_timeout), all).await;
+    // Then the body is dropped, and hyper closes the connection.
+    tokio::spawn(async move { drop(timeout(patience, all).await) });
     response
 }
 

@@ -7,6 +7,7 @@ use super::problem::{JSON, Problem};
 use super::read::Reader;
 use super::reply::field;
 use super::routes::{Front, Target};
+use crate::guard::Charge;
 use crate::service::Permit;
 use crate::trace::Trace;
 use axum::body::Body;
@@ -68,15 +69,18 @@ async fn begin(front: &Front, target: &Target, request: Request) -> Result<Respo
     let permit = front.service.admit()?;
     let model = front.service.server().model(&target.name, target.version)?;
     let (parts, body) = request.into_parts();
+    let account = front.account(&parts.extensions);
     let mut trace = front.service.tracer().begin(&parts.headers, "http");
-    let mut reader = Reader::decoded(body, &parts.headers, &front.limits).await?;
+    let mut reader = Reader::decoded(body, &parts.headers, &front.limits, &account).await?;
     let json = reader.rest().await?;
     let limit = front.limits.max_input_size;
+    let mut parsed = account.charge();
     let translated = super::apart(json.len(), move || {
-        let config = model.config();
-        translate(&json, config.inputs(), config.max_batch_size() > 0, limit)
+        let (config, limit) = (model.config(), (limit, &mut parsed));
+        let request = translate(&json, config.inputs(), config.max_batch_size() > 0, limit)?;
+        Ok::<_, Problem>((request, parsed))
     });
-    let request = translated.await?;
+    let (request, parsed) = translated.await?;
     let id = request.id.clone();
     let (sender, events) = unbounded_channel();
     let waiting = Arc::new(AtomicUsize::new(0));
@@ -111,7 +115,7 @@ async fn begin(front: &Front, target: &Target, request: Request) -> Result<Respo
         failure: None,
         trace: Some(trace),
         ticket,
-        _permit: permit,
+        _held: (permit, [reader.into_charge(), parsed]),
     })
 }
 
@@ -144,7 +148,7 @@ struct Responses {
     /// `None` when it has ended.
     trace: Option<Trace>,
     ticket: Ticket,
-    _permit: Permit,
+    _held: (Permit, [Charge; 2]),
 }
 
 impl Responses {
@@ -248,12 +252,12 @@ impl http_body::Body for Stream {
     }
 }
 
-/// What a request's JSON says to a model with these inputs.
+/// What a request's JSON says to a model with these inputs, each of which has at most so many bytes, which are charged.
 fn translate(
     json: &[u8],
     inputs: &[TensorConfig],
     has_batch: bool,
-    limit: usize,
+    (limit, charge): (usize, &mut Charge),
 ) -> Result<hydrozoa_serve::Request, Problem> {
     let fields: Fields<'_> = serde_json::from_slice(json).map_err(|error| {
         Problem::bad(format!("failed to parse the request JSON buffer: {error}"))
@@ -261,7 +265,9 @@ fn translate(
     let mut request = hydrozoa_serve::Request::default();
     let mut add = |name: &str, value: &serde_json::value::RawValue| -> Result<(), Problem> {
         match inputs.iter().find(|input| input.name == name) {
-            Some(config) => request.inputs.push(input(config, has_batch, value, limit)?),
+            Some(config) => {
+                request.inputs.push(input(config, has_batch, value, (limit, &mut *charge))?);
+            }
             None => request.parameters.push((name.to_owned(), parameter(name, value)?)),
         }
         Ok(())
@@ -293,7 +299,7 @@ fn input(
     config: &TensorConfig,
     has_batch: bool,
     value: &serde_json::value::RawValue,
-    limit: usize,
+    (limit, charge): (usize, &mut Charge),
 ) -> Result<Input, Problem> {
     let name = &config.name;
     let listed;
@@ -312,7 +318,7 @@ fn input(
             "The schema can not convert input '{name}' to tensor with proper shape"
         ))
     })?;
-    let data = parse::elements(name, config.data_type, count, array, limit)?;
+    let data = parse::elements(name, config.data_type, count, array, limit, charge)?;
     Ok(Input { name: name.clone(), data_type: config.data_type, shape, data })
 }
 

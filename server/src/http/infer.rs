@@ -6,6 +6,7 @@ use super::read::Reader;
 use super::reply::{HEADER_LENGTH, Reply};
 use super::request::{Planned, Source, Wanted};
 use super::routes::{Front, Target};
+use crate::guard::{Account, Charge};
 use crate::shared_memory;
 use crate::trace::Trace;
 use axum::body::Body;
@@ -28,9 +29,11 @@ pub(crate) async fn infer(
         return Err(Problem::new(StatusCode::NOT_IMPLEMENTED, words));
     }
     let (parts, body) = request.into_parts();
+    let account = front.account(&parts.extensions);
     let trace = front.service.tracer().begin(&parts.headers, "http");
-    let received = receive(&front, &model, &parts.headers, body).await;
-    let Planned { request, wanted, .. } = match received {
+    let received = receive(&front, &account, &model, &parts.headers, body).await;
+    // What the request has is held until it is answered.
+    let (Planned { request, wanted, .. }, _held) = match received {
         Ok(planned) => planned,
         Err(problem) => {
             trace.refuse(&problem.message);
@@ -51,15 +54,18 @@ pub(crate) async fn infer(
 /// Reads a request's body.
 async fn receive(
     front: &Front,
+    account: &Account,
     model: &Model,
     headers: &HeaderMap,
     body: Body,
-) -> Result<Planned, Problem> {
+) -> Result<(Planned, [Charge; 2]), Problem> {
     let limit = front.limits.max_input_size;
-    let mut reader = Reader::decoded(body, headers, &front.limits).await?;
+    let mut reader = Reader::decoded(body, headers, &front.limits, account).await?;
+    let mut parsed = account.charge();
     let length = header_length(headers, reader.size())?;
     if length == Some(0) {
-        return raw(&mut reader, model).await;
+        let planned = raw(&mut reader, model).await?;
+        return Ok((planned, [reader.into_charge(), parsed]));
     }
     let json = match length {
         None => reader.rest().await?,
@@ -71,8 +77,11 @@ async fn receive(
         })?,
     };
     let (service, json_size) = (front.service.clone(), json.len());
-    let parse = move || Planned::parse(&json, limit, service.regions());
-    let mut planned = super::apart(json_size, parse).await?;
+    let parse = move || {
+        let planned = Planned::parse(&json, limit, service.regions(), &mut parsed)?;
+        Ok::<_, Problem>((planned, parsed))
+    };
+    let (mut planned, parsed) = super::apart(json_size, parse).await?;
     for (input, source) in planned.request.inputs.iter_mut().zip(&planned.sources) {
         let Source::Body(size) = *source else { continue };
         if length.is_none() && size > 0 {
@@ -94,18 +103,19 @@ async fn receive(
         let name = model.config().name();
         return Err(Problem::bad(format!("unexpected additional input data for model '{name}'")));
     }
-    shared(&mut planned, limit).await?;
-    Ok(planned)
+    shared(&mut planned, limit, &mut reader).await?;
+    Ok((planned, [reader.into_charge(), parsed]))
 }
 
 /// Reads the inputs that are in shared memory.
-async fn shared(planned: &mut Planned, limit: usize) -> Result<(), Problem> {
+async fn shared(planned: &mut Planned, limit: usize, reader: &mut Reader) -> Result<(), Problem> {
     let of_input = |(number, source): (usize, &Source)| match source {
         Source::Memory(place) => Some((number, place.clone())),
         Source::Json | Source::Body(_) => None,
     };
     let found = planned.sources.iter().enumerate().filter_map(of_input);
     let (numbers, places): (Vec<_>, Vec<_>) = found.unzip();
+    reader.hold(shared_memory::size_of(&places).min(limit))?;
     for (number, data) in numbers.into_iter().zip(shared_memory::read(places, limit).await?) {
         planned.request.inputs[number].data = data;
     }
@@ -171,7 +181,10 @@ async fn raw(reader: &mut Reader, model: &Model) -> Result<Planned, Problem> {
     // The input is one text, and has no length in front.
     let data = match input.data_type.size() {
         Some(_) => data,
-        None => hydrozoa_serve::encode_bytes([&data[..]]),
+        None => {
+            reader.hold(data.len())?;
+            hydrozoa_serve::encode_bytes([&data[..]])
+        }
     };
     let input = Input { name: input.name.clone(), data_type: input.data_type, shape, data };
     Ok(Planned {

@@ -1,5 +1,6 @@
 //! Where a server listens.
 
+use crate::guard::Listens;
 use crate::tls::Tls;
 use std::fmt;
 use std::io;
@@ -7,7 +8,6 @@ use std::net::SocketAddr;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
-use tokio::runtime::Handle;
 
 /// Where clients reach a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,7 +43,7 @@ enum Kind {
 
 /// A connection that no runtime has yet.
 pub(crate) enum Accepted {
-    Tcp(std::net::TcpStream),
+    Tcp(std::net::TcpStream, SocketAddr),
     Unix(std::os::unix::net::UnixStream),
 }
 
@@ -94,13 +94,18 @@ impl Listener {
         }
     }
 
+    /// Where it listens.
+    pub(crate) fn listens(&self) -> Listens {
+        Listens::at(self.local_addr())
+    }
+
     pub(crate) async fn accept(&self) -> io::Result<Accepted> {
         match &self.kind {
             Kind::Tcp(listener) => {
-                let (stream, _) = listener.accept().await?;
+                let (stream, peer) = listener.accept().await?;
                 // A response is written in one piece. Nobody should wait for the client's acknowledgement.
                 stream.set_nodelay(true)?;
-                Ok(Accepted::Tcp(stream.into_std()?))
+                Ok(Accepted::Tcp(stream.into_std()?, peer))
             }
             Kind::Unix(listener, _) => {
                 let (stream, _) = listener.accept().await?;
@@ -111,11 +116,18 @@ impl Listener {
 }
 
 impl Accepted {
-    /// The connection for tasks of a runtime.
-    pub(crate) fn on(self, runtime: &Handle) -> io::Result<Stream> {
-        let _entered = runtime.enter();
+    /// The address that it was accepted on, and that of the client.
+    pub(crate) fn addresses(&self) -> io::Result<Option<(SocketAddr, SocketAddr)>> {
+        match self {
+            Accepted::Tcp(stream, peer) => Ok(Some((stream.local_addr()?, *peer))),
+            Accepted::Unix(_) => Ok(None),
+        }
+    }
+
+    /// The connection for tasks of the runtime that this runs on.
+    pub(crate) fn on_this_runtime(self) -> io::Result<Stream> {
         Ok(match self {
-            Accepted::Tcp(stream) => Stream::Tcp(TcpStream::from_std(stream)?),
+            Accepted::Tcp(stream, _) => Stream::Tcp(TcpStream::from_std(stream)?),
             Accepted::Unix(stream) => Stream::Unix(UnixStream::from_std(stream)?),
         })
     }

@@ -1,6 +1,7 @@
 //! Elements of tensors in JSON.
 
 use super::problem::Problem;
+use crate::guard::Charge;
 use bytes::{BufMut, BytesMut};
 use hydrozoa_serve::DataType;
 use serde::de::{DeserializeSeed, Deserializer, Error, SeqAccess, Visitor};
@@ -23,13 +24,14 @@ pub(crate) fn count(name: &str, shape: &[i64]) -> Result<usize, Problem> {
     }
 }
 
-/// The elements of an input in JSON, of which there must be `count`. They take at most `limit` bytes.
+/// The elements of an input in JSON, of which there must be `count`. They take at most `limit` bytes, which are charged.
 pub(crate) fn elements(
     name: &str,
     data_type: DataType,
     count: usize,
     data: &RawValue,
     limit: usize,
+    charge: &mut Charge,
 ) -> Result<BytesMut, Problem> {
     if matches!(data_type, DataType::Fp16 | DataType::Bf16) {
         return Err(Problem::bad(format!(
@@ -52,6 +54,12 @@ pub(crate) fn elements(
             limit,
         ));
     }
+    // Each text has four bytes for its length, and two quotes and a comma around it.
+    charge.grow(if data_type.size().is_some() {
+        size
+    } else {
+        size.saturating_mul(2).min(limit)
+    })?;
     let mut elements =
         Elements { data_type, left: count, memory: BytesMut::with_capacity(size), limit };
     let mut deserializer = serde_json::Deserializer::from_str(text);
@@ -223,12 +231,15 @@ impl Elements {
 #[cfg(test)]
 mod tests {
     use super::elements;
+    use crate::guard::Budget;
     use hydrozoa_serve::DataType;
     use serde_json::value::RawValue;
+    use std::sync::Arc;
 
     fn parsed(data_type: DataType, count: usize, text: &str) -> Result<Vec<u8>, String> {
         let data: &RawValue = serde_json::from_str(text).unwrap();
-        let parsed = elements("IN", data_type, count, data, 64);
+        let mut charge = Arc::new(Budget::new(1000, 1000)).account(None).charge();
+        let parsed = elements("IN", data_type, count, data, 64, &mut charge);
         parsed.map(|memory| memory.to_vec()).map_err(|problem| problem.message)
     }
 

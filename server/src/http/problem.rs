@@ -1,5 +1,6 @@
 //! Errors as responses: a status, and `{"error": …}`.
 
+use crate::guard::Exhausted;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use hydrozoa_serve::{Code, Failure};
@@ -40,6 +41,17 @@ impl Problem {
     }
 }
 
+impl From<Exhausted> for Problem {
+    fn from(exhausted: Exhausted) -> Self {
+        let status = match exhausted {
+            Exhausted::Alone(_) => StatusCode::PAYLOAD_TOO_LARGE,
+            Exhausted::Server(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Exhausted::Client(_) => StatusCode::TOO_MANY_REQUESTS,
+        };
+        Self::new(status, exhausted.to_string())
+    }
+}
+
 impl From<Failure> for Problem {
     fn from(failure: Failure) -> Self {
         let status = match failure.code {
@@ -57,7 +69,7 @@ impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let mut response =
             (self.status, [(header::CONTENT_TYPE, JSON)], self.json()).into_response();
-        if self.status == StatusCode::SERVICE_UNAVAILABLE {
+        if matches!(self.status, StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS) {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
         }
         if self.status == StatusCode::UNAUTHORIZED {

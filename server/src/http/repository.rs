@@ -3,6 +3,7 @@
 use super::params::{Fields, read};
 use super::problem::Problem;
 use super::routes::{Front, Target, done, fields, found};
+use crate::audit::Client;
 use crate::service::blocking;
 use axum::Router;
 use axum::extract::{Request, State};
@@ -32,13 +33,19 @@ async fn index(State(front): State<Front>, request: Request) -> Result<Response,
     Ok(found(&index))
 }
 
+/// Who asks.
+fn client(front: &Front, request: &Request) -> Client {
+    Client::of(&front.service, request.extensions().get(), request.headers())
+}
+
 async fn load(
     State(front): State<Front>,
     target: Target,
     request: Request,
 ) -> Result<Response, Problem> {
+    let client = client(&front, &request);
     let overrides = fields(&front, request, overrides).await?;
-    front.service.load(&target.name, overrides).await?;
+    front.service.load(client, &target.name, overrides).await?;
     Ok(done())
 }
 
@@ -68,6 +75,7 @@ async fn unload(
     target: Target,
     request: Request,
 ) -> Result<Response, Problem> {
+    let client = client(&front, &request);
     fields(&front, request, |fields| {
         let Some(parameters) = fields.get("parameters") else { return Ok(()) };
         let parameters: Fields<'_> = read("parameters", parameters)?;
@@ -75,7 +83,7 @@ async fn unload(
         parameters.read::<bool>("unload_dependents").map(drop)
     })
     .await?;
-    front.service.unload(&target.name).await?;
+    front.service.unload(client, &target.name).await?;
     Ok(done())
 }
 

@@ -3,6 +3,7 @@
 use super::params::{Few, Fields, parameter, read};
 use super::parse;
 use super::problem::Problem;
+use crate::guard::Charge;
 use crate::shared_memory::{Place, Places, Regions};
 use bytes::BytesMut;
 use hydrozoa_serve::{CorrelationId, DataType, Input, Request};
@@ -86,8 +87,13 @@ struct Tensor<'a> {
 }
 
 impl Planned {
-    /// What a request's JSON says. An input in JSON takes at most `limit` bytes.
-    pub(crate) fn parse(json: &[u8], limit: usize, regions: &Regions) -> Result<Self, Problem> {
+    /// What a request's JSON says. An input in JSON takes at most `limit` bytes, which are charged.
+    pub(crate) fn parse(
+        json: &[u8],
+        limit: usize,
+        regions: &Regions,
+        charge: &mut Charge,
+    ) -> Result<Self, Problem> {
         let head: Head<'_> = serde_json::from_slice(json).map_err(|error| {
             Problem::bad(format!("failed to parse the request JSON buffer: {error}"))
         })?;
@@ -102,7 +108,7 @@ impl Planned {
             .inputs
             .ok_or_else(|| Problem::bad("Unable to parse 'inputs': the request has none"))?;
         for tensor in &inputs.0 {
-            let (input, source) = input(tensor, limit, regions)?;
+            let (input, source) = input(tensor, limit, regions, charge)?;
             planned.request.inputs.push(input);
             planned.sources.push(source);
         }
@@ -150,7 +156,12 @@ fn required<'v, T: Deserialize<'v>>(name: &str, value: Option<&'v RawValue>) -> 
 }
 
 /// An input, and where its data is.
-fn input(tensor: &Tensor<'_>, limit: usize, regions: &Regions) -> Result<(Input, Source), Problem> {
+fn input(
+    tensor: &Tensor<'_>,
+    limit: usize,
+    regions: &Regions,
+    charge: &mut Charge,
+) -> Result<(Input, Source), Problem> {
     let none = Fields(Vec::new());
     let parameters = tensor.parameters.as_ref().unwrap_or(&none);
     check_source(tensor, parameters)?;
@@ -176,7 +187,7 @@ fn input(tensor: &Tensor<'_>, limit: usize, regions: &Regions) -> Result<(Input,
         (None, None, elements) => {
             if let Some(elements) = elements {
                 let count = parse::count(&name, &shape)?;
-                data = parse::elements(&name, data_type, count, elements, limit)?;
+                data = parse::elements(&name, data_type, count, elements, limit, charge)?;
             }
             Source::Json
         }

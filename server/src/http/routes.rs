@@ -1,15 +1,17 @@
 //! The endpoints.
 
 use super::drain::drain;
+use super::guard::guard;
 use super::params::Fields;
 use super::problem::{JSON, Problem};
 use super::read::Reader;
 use super::{Limits, generate, infer, page, regions, repository};
+use crate::guard::{Account, Met};
 use crate::service::{Service, blocking};
 use axum::Router;
 use axum::extract::{FromRequestParts, RawPathParams, Request, State};
 use axum::http::request::Parts;
-use axum::http::{StatusCode, header};
+use axum::http::{Extensions, StatusCode, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -22,6 +24,13 @@ use std::sync::Arc;
 pub(crate) struct Front {
     pub(crate) service: Service,
     pub(crate) limits: Arc<Limits>,
+}
+
+impl Front {
+    /// What the requests of a request's client may hold.
+    pub(crate) fn account(&self, of_request: &Extensions) -> Account {
+        self.service.account(of_request.get::<Met>().and_then(|met| met.client))
+    }
 }
 
 /// The endpoints of the protocol and of its extensions, `/metrics`, and the page of [`Settings::page`](crate::Settings::page).
@@ -68,12 +77,13 @@ fn finish(router: Router<Front>, service: &Service, limits: &Limits) -> Router {
             Problem::new(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed")
         })
         .layer(from_fn_with_state(front.clone(), authorize))
+        .layer(from_fn_with_state(front.clone(), guard))
         .layer(from_fn_with_state(front.limits.clone(), drain))
         .with_state(front)
 }
 
-/// What is told to everybody.
-const OPEN: [&str; 2] = ["/v2/health/live", "/v2/health/ready"];
+/// What is told to everybody, and always.
+pub(crate) const OPEN: [&str; 2] = ["/v2/health/live", "/v2/health/ready"];
 
 /// Refuses who has no token, if the server wants one.
 async fn authorize(State(front): State<Front>, request: Request, next: Next) -> Response {
@@ -183,7 +193,9 @@ pub(crate) async fn fields<T: Send + 'static>(
     request: Request,
     read: impl FnOnce(Fields<'_>) -> Result<T, Problem> + Send + 'static,
 ) -> Result<T, Problem> {
-    let body: BytesMut = Reader::new(request.into_body(), &front.limits)?.rest().await?;
+    let account = front.account(request.extensions());
+    let mut reader = Reader::new(request.into_body(), &front.limits, &account)?;
+    let body: BytesMut = reader.rest().await?;
     let size = body.len();
     let parse = move || {
         let json = if body.is_empty() { &b"{}"[..] } else { &body };

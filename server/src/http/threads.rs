@@ -14,6 +14,8 @@ use tokio::sync::oneshot;
 #[derive(Debug)]
 pub struct Threads {
     all: Vec<Thread>,
+    /// For connections that may ask for the server's health alone.
+    reserved: Thread,
 }
 
 /// A connection's place on a thread.
@@ -33,25 +35,33 @@ struct Thread {
 }
 
 impl Threads {
-    /// Starts so many threads, and at least one.
+    /// Starts so many threads, at least one, and another one that answers questions about health where the others are taken.
     ///
     /// # Errors
     ///
     /// Those of the system.
     pub fn start(count: usize) -> io::Result<Self> {
         let all = (0..count.max(1)).map(|_| Thread::start());
-        Ok(Self { all: all.collect::<io::Result<_>>()? })
+        Ok(Self { all: all.collect::<io::Result<_>>()?, reserved: Thread::start()? })
+    }
+
+    /// A place on the thread that is reserved.
+    pub(crate) fn reserved(&self) -> Place {
+        self.reserved.place()
     }
 
     /// A place on the thread that has the fewest connections.
     pub(crate) fn place(&self) -> Place {
         let fewest = self.all.iter().min_by_key(|thread| Arc::strong_count(&thread.connections));
-        let thread = fewest.expect("there is at least one");
-        Place { runtime: thread.runtime.clone(), _taken: Arc::clone(&thread.connections) }
+        fewest.expect("there is at least one").place()
     }
 }
 
 impl Thread {
+    fn place(&self) -> Place {
+        Place { runtime: self.runtime.clone(), _taken: Arc::clone(&self.connections) }
+    }
+
     fn start() -> io::Result<Self> {
         let runtime =
             Builder::new_current_thread().enable_all().thread_name("http work").build()?;

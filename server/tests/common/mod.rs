@@ -128,7 +128,7 @@ impl Site {
         let more: String =
             headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
         let head = format!(
-            "{method} {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\nContent-Length: {}\r\n{more}\r\n",
+            "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {}\r\n{more}\r\n",
             body.len()
         );
         connection.write_all(head.as_bytes()).unwrap();

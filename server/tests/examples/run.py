@@ -158,7 +158,7 @@ class Server:
             version.mkdir(parents=True)
             (folder / name / "config.pbtxt").write_text(config)
             (version / "model.py").write_text(code)
-        options = ["--model-control-mode=explicit", "--load-model=*", "--allow-client-shm=true", "--allow-metrics=false"]
+        options = ["--model-control-mode=explicit", "--load-model=*", "--allow-client-shm=true", "--allow-client-files=true", "--allow-metrics=false"]
         for protocol in ["http", "grpc"]:
             options += [f"--{protocol}-address=127.0.0.1", f"--{protocol}-port=0"]
         start = [command, "serve", str(folder), "--venv", venv, *options]

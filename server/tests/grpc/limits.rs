@@ -1,7 +1,9 @@
 //! Limits, and who goes away.
 
+use crate::common::inference::{ServerLiveRequest, ServerMetadataRequest};
 use crate::common::{DOUBLE, FLOATS, GATE, Service, as_floats, floats, gated, until};
 use hydrozoa_server::grpc::Options;
+use std::io::Read;
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tonic::codegen::tokio_stream::wrappers::UnboundedReceiverStream;
@@ -108,4 +110,149 @@ async fn who_goes_away_or_waits_no_longer_cancels_his_request() {
     until("the third request", || model.statistics().executions > before).await;
     drop((responses, client, sender));
     until("the end of the third request", || model.statistics().failed == 3).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bytes_of_messages_are_bounded_and_come_back() {
+    let change = |settings: &mut hydrozoa_server::Settings| {
+        settings.max_bytes_in_flight = 2 << 20;
+        settings.max_bytes_in_flight_per_client = 1 << 20;
+    };
+    let service = Service::start_for(change, Options::default()).await;
+    service.model("double", FLOATS, DOUBLE);
+    service.model("gate", FLOATS, GATE);
+    let gate = service.path().join("open");
+    let mut client = service.client().await;
+    let large = vec![1.0; 200 << 10];
+    let mut request = gated(&gate);
+    request.inputs[0].shape = vec![1, large.len() as i64];
+    request.raw_input_contents = floats("gate", &large).raw_input_contents;
+    let (mut other, held) = (client.clone(), request.clone());
+    let first = tokio::spawn(async move { other.model_infer(held).await });
+    let model = service.server.model("gate", None).unwrap();
+    until("the first request", || model.statistics().executions == 1).await;
+    let status = client.model_infer(floats("double", &large)).await.unwrap_err();
+    assert_eq!(status.code(), Code::ResourceExhausted);
+    assert!(status.message().contains("--max-bytes-in-flight-per-client"), "{status:?}");
+    client.model_infer(floats("double", &[1.0])).await.unwrap();
+    // What is small on its way is not small afterwards.
+    let mut packed =
+        service.client().await.send_compressed(tonic::codec::CompressionEncoding::Gzip);
+    let status = packed.model_infer(floats("double", &large)).await.unwrap_err();
+    assert_eq!(status.code(), Code::ResourceExhausted, "{status:?}");
+    std::fs::write(&gate, "").unwrap();
+    first.await.unwrap().unwrap();
+    let status = client.model_infer(floats("double", &vec![1.0; 600 << 10])).await.unwrap_err();
+    assert!(status.message().contains("needs more than the 1048576 bytes"), "{status:?}");
+    // A stream holds what its requests hold that are not answered.
+    let (sender, requests) = mpsc::unbounded_channel();
+    let stream = client.model_stream_infer(UnboundedReceiverStream::new(requests)).await;
+    let mut responses = stream.unwrap().into_inner();
+    for _ in 0..8 {
+        sender.send(floats("double", &large)).unwrap();
+        let response = responses.message().await.unwrap().unwrap();
+        assert_eq!(response.error_message, "");
+    }
+    packed.model_infer(floats("double", &large)).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_that_comes_too_slowly_is_not_waited_for() {
+    let (min_message_rate, message_patience) = (1 << 20, Duration::from_millis(300));
+    let options = Options { min_message_rate, message_patience, ..Options::default() };
+    let service = Service::start(options).await;
+    service.model("double", FLOATS, DOUBLE);
+    // Such a stream owes nothing.
+    let (sender, requests) = mpsc::unbounded_channel();
+    let mut client = service.client().await;
+    let stream = client.model_stream_infer(UnboundedReceiverStream::new(requests)).await;
+    let mut responses = stream.unwrap().into_inner();
+    for path in ["ModelInfer", "ModelStreamInfer"] {
+        let status = half_a_message(&service, path).await;
+        assert!(status.message().contains("comes too slowly"), "{status:?}");
+    }
+    sender.send(floats("double", &[1.0])).unwrap();
+    assert_eq!(responses.message().await.unwrap().unwrap().error_message, "");
+}
+
+/// What is answered to a message of 1,000 bytes of which only the first ones come.
+async fn half_a_message(service: &Service, method: &str) -> tonic::Status {
+    use http_body::{Body, Frame};
+    struct Half(Option<&'static [u8]>);
+    impl Body for Half {
+        type Data = bytes::Bytes;
+        type Error = std::convert::Infallible;
+        fn poll_frame(
+            mut self: std::pin::Pin<&mut Self>,
+            _: &mut std::task::Context<'_>,
+        ) -> std::task::Poll<Option<Result<Frame<bytes::Bytes>, Self::Error>>> {
+            match self.0.take() {
+                Some(first) => {
+                    std::task::Poll::Ready(Some(Ok(Frame::data(bytes::Bytes::from_static(first)))))
+                }
+                None => std::task::Poll::Pending,
+            }
+        }
+    }
+    let body = tonic::body::Body::new(Half(Some(&[0, 0, 0, 3, 232, 1])));
+    let request = tonic::codegen::http::Request::builder()
+        .method("POST")
+        .uri(format!("http://{}/inference.GRPCInferenceService/{method}", service.address))
+        .header("content-type", "application/grpc")
+        .body(body)
+        .unwrap();
+    let mut channel = service.channel().await;
+    std::future::poll_fn(|context| tonic::codegen::Service::poll_ready(&mut channel, context))
+        .await
+        .unwrap();
+    let response = tonic::codegen::Service::call(&mut channel, request).await.unwrap();
+    if let Some(status) = tonic::Status::from_header_map(response.headers()) {
+        return status;
+    }
+    let mut body = response.into_body();
+    loop {
+        let next =
+            std::future::poll_fn(|context| std::pin::Pin::new(&mut body).poll_frame(context)).await;
+        let frame = next.expect("it ends with a status").unwrap();
+        if let Ok(trailers) = frame.into_trailers() {
+            return tonic::Status::from_header_map(&trailers).unwrap();
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn health_is_told_whatever_other_connections_do() {
+    let options =
+        Options { max_connections: 2, max_connections_per_client: Some(2), ..Options::default() };
+    let service = Service::start(options).await;
+    service.model("gate", FLOATS, GATE);
+    // Those that say nothing go first.
+    let mut silent: Vec<_> =
+        (0..8).map(|_| std::net::TcpStream::connect(service.address).unwrap()).collect();
+    let mut client = service.client().await;
+    client.server_live(ServerLiveRequest {}).await.unwrap();
+    silent[0].set_read_timeout(Some(crate::common::PATIENCE)).unwrap();
+    let began = std::time::Instant::now();
+    let mut read = Vec::new();
+    // The server may have begun to speak.
+    drop(tokio::task::block_in_place(|| silent[0].read_to_end(&mut read)));
+    assert!(began.elapsed() < crate::common::PATIENCE, "it is not closed");
+    drop(silent);
+    let gate = service.path().join("open");
+    let mut calls = Vec::new();
+    for _ in 0..2 {
+        let (mut client, request) = (service.client().await, gated(&gate));
+        calls.push(tokio::spawn(async move { client.model_infer(request).await }));
+    }
+    let model = service.server.model("gate", None).unwrap();
+    until("both requests", || model.statistics().executions + model.waiting() as u64 == 2).await;
+    let mut late = service.client().await;
+    late.server_live(ServerLiveRequest {}).await.unwrap();
+    let status = late.server_metadata(ServerMetadataRequest {}).await.unwrap_err();
+    assert_eq!(status.code(), Code::ResourceExhausted);
+    assert!(status.message().contains("as many connections as it may"), "{status:?}");
+    std::fs::write(&gate, "").unwrap();
+    for call in calls {
+        call.await.unwrap().unwrap();
+    }
 }

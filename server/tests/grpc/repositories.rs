@@ -144,7 +144,8 @@ async fn models_are_loaded_and_unloaded() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_may_send_a_configuration_and_files() {
-    let service = Service::start(Options::default()).await;
+    let service =
+        Service::start_for(|settings| settings.client_files = true, Options::default()).await;
     let mut client = service.client().await;
     let parameter = |choice| ModelRepositoryParameter { parameter_choice: Some(choice) };
     let config = |size: &str| {
@@ -176,11 +177,18 @@ async fn a_client_may_send_a_configuration_and_files() {
     assert_eq!(code, Code::Internal);
     assert!(words.contains("failed to poll from model repository"), "{words}");
     client.model_infer(floats("given", &[2.0])).await.unwrap();
+
+    let service = Service::start(Options::default()).await;
+    let whole = request(vec![config("\"16\""), file("1/model.py")]);
+    let (code, words) = refused(service.client().await.repository_model_load(whole).await);
+    assert_eq!(code, Code::Unimplemented);
+    assert!(words.contains("--allow-client-files=true"), "{words}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_the_server_does_not_do_is_refused_in_tritons_words() {
-    let service = Service::start(Options::default()).await;
+    let service =
+        Service::start_for(|settings| settings.client_files = true, Options::default()).await;
     let mut client = service.client().await;
     let with = |name: &str, choice| RepositoryModelLoadRequest {
         model_name: "m".to_owned(),

@@ -170,7 +170,7 @@ GROUPS = {
     "call_parameters": (of("bls_parameters"), "bls", [], [("bls_parameters_test.py", None, {})]),
     "responses": (decoupled, "decoupled", [], [("decoupled_test.py", None, {})]),
     "lifecycle": (lifecycle, "lifecycle", [], [("lifecycle_test.py", None, {})]),
-    "control": (of("identity_fp32"), "model_control", ["--model-control-mode=explicit"], [("model_control_test.py", None, {})]),
+    "control": (of("identity_fp32"), "model_control", ["--model-control-mode=explicit", "--allow-client-files=true"], [("model_control_test.py", None, {})]),
     "readiness": (readiness, "model_readiness", [], [("test_model_readiness.py", None, {})]),
     "parameters": (of("response_parameters response_parameters_decoupled response_parameters_bls"), "parameters", [],
                    [("response_parameters_test.py", None, {})]),

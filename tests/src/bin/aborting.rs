@@ -1,9 +1,9 @@
 //! A program that is built with `panic = "abort"` (the workspace's profile `aborting`).
 //!
-//! The runtime refuses policy `shared` in it. Everything that raises works under the policy that it gets.
+//! Everything that raises works in it.
 
-use anyhow::{Context, Result, bail, ensure};
-use hydrozoa::{Error, Pool, TorchPolicy};
+use anyhow::{Context, Result, ensure};
+use hydrozoa::{Error, Pool};
 
 /// C++ exceptions that become Python's, and a thread that still exists at the end. One of the exceptions
 /// comes from the registration of an operator.
@@ -26,17 +26,7 @@ threading.Thread(target=lambda: [time.sleep(0.01) for _ in range(1000)], daemon=
 fn main() -> Result<()> {
     ensure!(cfg!(panic = "abort"), "cargo run --profile aborting");
     let venv = std::env::args().nth(1).context("aborting VENV")?;
-    let builder = Pool::builder().interpreters(2).venv(venv);
-    match builder.clone().torch(TorchPolicy::Shared).build() {
-        Err(error @ Error::Torch(_)) => {
-            let message = error.to_string();
-            ensure!(message.contains("panic = \"abort\""), "{message}");
-        }
-        Err(error) => return Err(error).context("another error"),
-        Ok(_) => bail!("policy shared is not refused"),
-    }
-    // `auto` has to respect that too.
-    let pool = builder.torch(TorchPolicy::Auto).build()?;
+    let pool = Pool::builder().interpreters(2).venv(venv).build()?;
     for interpreter in pool.interpreters() {
         let session = interpreter.session();
         session.run(EXCEPTIONS, "exceptions.py")?;

@@ -120,6 +120,69 @@ pub fn watch() {
             filter.push(answer(libc::SECCOMP_RET_TRAP));
         }
     }
+    install(filter);
+}
+
+/// Calls that a kernel, or the filter of a container, may not have at all.
+const OPTIONAL: [(&str, c_long, Option<c_int>); 23] = [
+    ("memfd_create", libc::SYS_memfd_create, None),
+    ("userfaultfd", libc::SYS_userfaultfd, None),
+    ("io_uring_setup", libc::SYS_io_uring_setup, None),
+    ("clone3", libc::SYS_clone3, None),
+    ("openat2", libc::SYS_openat2, None),
+    ("statx", libc::SYS_statx, None),
+    ("faccessat2", libc::SYS_faccessat2, None),
+    ("process_vm_readv", libc::SYS_process_vm_readv, None),
+    ("process_vm_writev", libc::SYS_process_vm_writev, None),
+    ("process_madvise", libc::SYS_process_madvise, None),
+    ("close_range", libc::SYS_close_range, None),
+    ("membarrier", libc::SYS_membarrier, None),
+    ("getrandom", libc::SYS_getrandom, None),
+    ("pidfd_open", libc::SYS_pidfd_open, None),
+    ("copy_file_range", libc::SYS_copy_file_range, None),
+    ("preadv2", libc::SYS_preadv2, None),
+    ("mincore", libc::SYS_mincore, None),
+    ("mlock", libc::SYS_mlock, None),
+    ("sched_getaffinity", libc::SYS_sched_getaffinity, None),
+    ("rt_tgsigqueueinfo", libc::SYS_rt_tgsigqueueinfo, None),
+    ("fallocate", libc::SYS_fallocate, None),
+    ("madvise/populate_write", libc::SYS_madvise, Some(libc::MADV_POPULATE_WRITE)),
+    ("madvise/dontfork", libc::SYS_madvise, Some(libc::MADV_DONTFORK)),
+];
+
+/// The names of calls that [`refuse`] knows.
+pub fn optional() -> impl Iterator<Item = &'static str> {
+    OPTIONAL.iter().map(|(name, ..)| *name)
+}
+
+/// Has the kernel refuse a call to this thread, and to those that it makes, with an error: `NAME=ENOSYS`, or `EINVAL` or
+/// `EPERM`. It cannot be undone. Without a text nothing is refused.
+pub fn refuse(text: &str) {
+    let Some((name, error)) = text.split_once('=') else { return };
+    let (_, number, advice) =
+        OPTIONAL.iter().find(|(known, ..)| *known == name).expect("a call of the list");
+    let error = match error {
+        "EPERM" => libc::EPERM,
+        "EINVAL" => libc::EINVAL,
+        _ => libc::ENOSYS,
+    };
+    let mut filter = Vec::new();
+    // Offsets are those of struct seccomp_data.
+    load(&mut filter, 0);
+    match advice {
+        None => filter.push(jump(*number as u32, 0, 1)),
+        Some(advice) => {
+            filter.push(jump(*number as u32, 0, 3));
+            load(&mut filter, 32);
+            filter.push(jump(*advice as u32, 0, 1));
+        }
+    }
+    filter.push(answer(libc::SECCOMP_RET_ERRNO | error as u32));
+    install(filter);
+}
+
+/// Puts a filter into force that ends with the permission of what it has not answered.
+fn install(mut filter: Vec<libc::sock_filter>) {
     filter.push(answer(libc::SECCOMP_RET_ALLOW));
     let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
     // SAFETY: both take what they are given here (prctl(2)); the program outlives the call.

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use hydrozoa::package::Package;
-use hydrozoa::{Object, Pool, Session, Tensor, TorchPolicy};
+use hydrozoa::{Object, Pool, Session, Tensor};
 use hydrozoa_tests::place;
 
 /// Set in the process that has the device. It is a child of the test, since libraries are preloaded at a process's start.
@@ -21,17 +21,9 @@ const GPU: &str = "HYDROZOA_TEST_GPU";
 
 const INTERPRETERS: usize = 3;
 
-pub fn shared() -> Result<()> {
-    with_device(TorchPolicy::Shared)
-}
-
-pub fn isolated() -> Result<()> {
-    with_device(TorchPolicy::Isolated)
-}
-
-fn with_device(policy: TorchPolicy) -> Result<()> {
+pub fn with_device() -> Result<()> {
     if let Some(folder) = std::env::var_os(INSIDE) {
-        return inside(policy, Path::new(&folder));
+        return inside(Path::new(&folder));
     }
     let folder = place::scratch("cuda")?;
     let folder = folder.path();
@@ -39,7 +31,7 @@ fn with_device(policy: TorchPolicy) -> Result<()> {
     let mut python = Command::new(place::venv()?.join("bin/python"));
     ran(python.args(["-W", "ignore"]).args([script.as_path(), folder]))?;
     if std::env::var_os(GPU).is_some() {
-        return inside(policy, folder);
+        return inside(folder);
     }
     let runtime = compile(folder, "runtime.c", "librehearsal.so")?;
     compile(folder, "driver.c", "libcuda.so.1")?;
@@ -80,11 +72,9 @@ fn number(session: &Session, name: &str) -> Result<usize> {
     Ok(call(session, name, ())?.extract()?)
 }
 
-/// Bytes that were ever copied to the device. Allocators of a GPU count what went through them: `isolated` has one for each
-/// interpreter.
-fn uploaded(pool: &Pool, policy: TorchPolicy) -> Result<usize> {
-    let is_counted_once = policy == TorchPolicy::Shared || std::env::var_os(GPU).is_none();
-    let interpreters = if is_counted_once { 1 } else { INTERPRETERS };
+/// Bytes that were ever copied to the device. Allocators of a GPU count what went through them, and each interpreter has one.
+fn uploaded(pool: &Pool) -> Result<usize> {
+    let interpreters = if std::env::var_os(GPU).is_none() { 1 } else { INTERPRETERS };
     (0..interpreters).map(|index| number(&pool.acquire_on(index)?, "uploaded")).sum()
 }
 
@@ -97,17 +87,16 @@ fn collect(pool: &Pool) -> Result<()> {
     Ok(())
 }
 
-fn inside(policy: TorchPolicy, folder: &Path) -> Result<()> {
-    let pool =
-        Pool::builder().interpreters(INTERPRETERS).venv(place::venv()?).torch(policy).build()?;
+fn inside(folder: &Path) -> Result<()> {
+    let pool = Pool::builder().interpreters(INTERPRETERS).venv(place::venv()?).build()?;
     for interpreter in pool.interpreters() {
         prepare(&interpreter.session())?;
     }
     let plain = pool.load_package(folder.join("cpu.pt"))?;
-    uploaded_once(&pool, policy, folder, &plain)?;
+    uploaded_once(&pool, folder, &plain)?;
     script_once(&pool, folder, &plain)?;
     given_back_after_the_device(&pool, folder, &plain)?;
-    movable_in_order(&pool, policy)?;
+    movable_in_order(&pool)?;
     tensor_in_order(&pool)?;
     given_back_at_the_end(&pool)
 }
@@ -121,8 +110,8 @@ fn prepare(session: &Session) -> Result<()> {
 }
 
 /// Six threads on three interpreters load a model that was saved on a GPU.
-fn uploaded_once(pool: &Pool, policy: TorchPolicy, folder: &Path, plain: &Package) -> Result<()> {
-    let before = (uploaded(pool, policy)?, number(&pool.acquire_on(0)?, "allocated")?);
+fn uploaded_once(pool: &Pool, folder: &Path, plain: &Package) -> Result<()> {
+    let before = (uploaded(pool)?, number(&pool.acquire_on(0)?, "allocated")?);
     let package = pool.load_package(folder.join("cuda_0.pt"))?;
     // After the last user releases the storages, the next one uploads them again. So no thread ends before all have begun.
     let loaded = Barrier::new(2 * INTERPRETERS);
@@ -149,7 +138,7 @@ fn uploaded_once(pool: &Pool, policy: TorchPolicy, folder: &Path, plain: &Packag
     })?;
     ensure!(found.iter().all(|storages| *storages == found[0]), "other addresses: {found:?}");
     let bytes: usize = found[0].values().sum();
-    let uploaded = uploaded(pool, policy)? - before.0;
+    let uploaded = uploaded(pool)? - before.0;
     ensure!(bytes > 5000 && uploaded == bytes, "{uploaded} bytes uploaded of {bytes}");
     drop(package);
     collect(pool)?;
@@ -205,21 +194,21 @@ fn given_back_after_the_device(pool: &Pool, folder: &Path, plain: &Package) -> R
 }
 
 /// A movable of a tensor that is still being filled.
-fn movable_in_order(pool: &Pool, policy: TorchPolicy) -> Result<()> {
+fn movable_in_order(pool: &Pool) -> Result<()> {
     let first = pool.acquire_on(0)?;
     let filled = call(&first, "filled_later", (4.0,))?;
     let movable = first.create_movable(&filled)?;
     call(&first, "default_stream", ())?;
     drop(filled);
     drop(first);
-    let before = uploaded(pool, policy)?;
+    let before = uploaded(pool)?;
     for interpreter in pool.interpreters() {
         let session = interpreter.session();
         let tensor = movable.to_object(&session)?;
         ensure!(is(&session, "all_are", (tensor, 4.0))?, "handed over before it was filled");
     }
     ensure!(movable.copied().is_empty(), "{:?}", movable.copied());
-    ensure!(uploaded(pool, policy)? == before, "it went through main memory");
+    ensure!(uploaded(pool)? == before, "it went through main memory");
     Ok(())
 }
 

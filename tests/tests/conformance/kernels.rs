@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::thread;
 
 use anyhow::{Context, Result, ensure};
+use hydrozoa::Pool;
 use hydrozoa::package::build::{Action, Recipe, Verdict};
-use hydrozoa::{Pool, TorchPolicy};
 use hydrozoa_tests::place;
 use tempfile::TempDir;
 
@@ -85,8 +85,8 @@ fn without(names: &[&str], folder: &Path) -> Result<PathBuf> {
     Ok(bare)
 }
 
-fn pool(venv: &Path, policy: TorchPolicy) -> Result<Pool> {
-    let pool = Pool::builder().interpreters(2).venv(venv).torch(policy).build()?;
+fn pool(venv: &Path) -> Result<Pool> {
+    let pool = Pool::builder().interpreters(2).venv(venv).build()?;
     for interpreter in pool.interpreters() {
         interpreter.session().run("import torch\ntorch.set_num_threads(1)", "prepare.py")?;
     }
@@ -130,19 +130,19 @@ fn build(folder: &Path, recipe: &Recipe, output: &Path) -> Result<()> {
     Ok(())
 }
 
-fn extension(policy: TorchPolicy) -> Result<()> {
-    let (folder, library) = project(&format!("kernels-extension-{policy:?}"))?;
+pub fn extension() -> Result<()> {
+    let (folder, library) = project("kernels-extension")?;
     let mut recipe = Recipe::new("kernel_project:packaged");
     recipe.extensions.push((library.clone(), None));
     let file = folder.path().join("twice.pt");
     build(folder.path(), &recipe, &file)?;
     fs::remove_file(&library)?;
 
-    let pool = pool(&place::venv()?, policy)?;
+    let pool = pool(&place::venv()?)?;
     let package = pool.load_package(&file)?;
     ensure!(package.archive().libraries().eq(["areas_extension.so"]));
     let model = package.load_pickle("model", "model.pkl")?;
-    // Each interpreter has its own static state. All share the registration of the operators.
+    // Each interpreter has its own static state.
     thread::scope(|scope| {
         let running: Vec<_> = pool
             .interpreters()
@@ -183,17 +183,9 @@ fn extension(policy: TorchPolicy) -> Result<()> {
     Ok(())
 }
 
-pub fn extension_shared() -> Result<()> {
-    extension(TorchPolicy::Shared)
-}
-
-pub fn extension_isolated() -> Result<()> {
-    extension(TorchPolicy::Isolated)
-}
-
 /// Mask R-CNN with nms and roi_align, on a machine that has no torchvision.
-fn mask_rcnn(policy: TorchPolicy) -> Result<()> {
-    let (folder, _) = project(&format!("kernels-rcnn-{policy:?}"))?;
+pub fn mask_rcnn() -> Result<()> {
+    let (folder, _) = project("kernels-rcnn")?;
     let mut recipe = Recipe::new("kernel_project:mask_rcnn");
     recipe.rules.push((Action::Intern, "torchvision.**".to_owned()));
     recipe.extensions.push((torchvision_library("_C.so")?, None));
@@ -212,7 +204,7 @@ fn mask_rcnn(policy: TorchPolicy) -> Result<()> {
     ensure!(plain.status.success(), "{}", String::from_utf8_lossy(&plain.stderr));
     let expected = String::from_utf8(plain.stdout)?;
 
-    let pool = pool(&without(&["torchvision"], folder.path())?, policy)?;
+    let pool = pool(&without(&["torchvision"], folder.path())?)?;
     let package = pool.load_package(&file)?;
     let model = package.load_pickle("model", "model.pkl")?;
     let example = package.load_pickle("model", "example.pkl")?;
@@ -256,14 +248,6 @@ fn torchvision_library(name: &str) -> Result<PathBuf> {
     Ok(Path::new(String::from_utf8(output.stdout)?.trim()).join(name))
 }
 
-pub fn mask_rcnn_shared() -> Result<()> {
-    mask_rcnn(TorchPolicy::Shared)
-}
-
-pub fn mask_rcnn_isolated() -> Result<()> {
-    mask_rcnn(TorchPolicy::Isolated)
-}
-
 /// A report of the library is the one that the command prints.
 pub fn report() -> Result<()> {
     let folder = place::scratch("build-report")?;
@@ -278,7 +262,7 @@ pub fn report() -> Result<()> {
          def raising():\n    net = Net()\n    net.forget = True\n    return net, (torch.ones(3), 'too many')\n\
          value = 3\n",
     )?;
-    let pool = pool(&place::venv()?, TorchPolicy::Auto)?;
+    let pool = pool(&place::venv()?)?;
     let recipe = |target: &str| {
         let mut recipe = Recipe::new(target);
         recipe.paths.push(folder.path().to_owned());

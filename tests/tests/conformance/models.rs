@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use hydrozoa::memory::Usage;
-use hydrozoa::{Pool, Session, Tensor, TorchPolicy};
+use hydrozoa::{Pool, Session, Tensor};
 use hydrozoa_measure::drive::drive;
 use hydrozoa_measure::models::{Entry, manifest};
 use hydrozoa_measure::package::MODEL;
@@ -21,9 +21,8 @@ fn entry(name: &str) -> Result<Entry> {
     entries.into_iter().find(|entry| entry.name == name).with_context(|| format!("no model {name}"))
 }
 
-fn pool(policy: TorchPolicy, interpreters: usize) -> Result<Pool> {
-    let pool =
-        Pool::builder().interpreters(interpreters).venv(place::venv()?).torch(policy).build()?;
+fn pool() -> Result<Pool> {
+    let pool = Pool::builder().interpreters(INTERPRETERS).venv(place::venv()?).build()?;
     for interpreter in pool.interpreters() {
         interpreter
             .session()
@@ -41,7 +40,7 @@ fn addresses(session: &Session, model: &hydrozoa::Object<'_>) -> Result<Vec<u64>
 
 pub fn weights_exist_once() -> Result<()> {
     let entry = entry("resnet18")?;
-    let pool = pool(TorchPolicy::Shared, INTERPRETERS)?;
+    let pool = pool()?;
     let package = pool.load_package(&entry.package)?;
     let model = package.load_pickle(MODEL.0, MODEL.1)?;
     let cases = entry.cases()?;
@@ -99,8 +98,8 @@ pub fn weights_exist_once() -> Result<()> {
     Ok(())
 }
 
-fn right_from_threads(policy: TorchPolicy) -> Result<()> {
-    let pool = pool(policy, INTERPRETERS)?;
+pub fn right_from_threads() -> Result<()> {
+    let pool = pool()?;
     for name in ["mobilenet_v3_small", "resnet18"] {
         let entry = entry(name)?;
         let cases = entry.cases()?;
@@ -128,12 +127,4 @@ fn right_from_threads(policy: TorchPolicy) -> Result<()> {
         }
     }
     Ok(())
-}
-
-pub fn right_from_threads_shared() -> Result<()> {
-    right_from_threads(TorchPolicy::Shared)
-}
-
-pub fn right_from_threads_isolated() -> Result<()> {
-    right_from_threads(TorchPolicy::Isolated)
 }

@@ -22,11 +22,11 @@ fn library() -> Result<PathBuf> {
 }
 
 /// Runs the script; returns what it prints, and its errors.
-fn run(modules: &str, shared: bool) -> Result<(String, String)> {
+fn run(modules: &str) -> Result<(String, String)> {
     let output = Command::new(place::venv()?.join("bin/python"))
         .arg(place::script("in_python.py"))
         .arg(library()?)
-        .args([modules, if shared { "1" } else { "0" }])
+        .arg(modules)
         .output()?;
     let [printed, errors] =
         [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
@@ -36,16 +36,8 @@ fn run(modules: &str, shared: bool) -> Result<(String, String)> {
 
 pub fn works() -> Result<()> {
     for modules in ["", "numpy", "numpy torch"] {
-        let (printed, errors) = run(modules, false)?;
+        let (printed, errors) = run(modules)?;
         ensure!(printed.trim() == "before 0, after 0", "{modules:?}: {printed}{errors}");
     }
-    Ok(())
-}
-
-pub fn shared_is_refused() -> Result<()> {
-    let (printed, errors) = run("torch", true)?;
-    ensure!(printed.trim() == "before 0, after 1", "{printed}{errors}");
-    let told = errors.contains("ProgramHasTorch") && errors.contains("libtorch_python.so");
-    ensure!(told, "{errors}");
     Ok(())
 }

@@ -16,14 +16,14 @@ with torch.inference_mode():
     torchvision.models.mobilenet_v3_small(weights=None).eval()(torch.ones(1, 3, 224, 224))
 ";
 
-fn areas(policy: &str, is_lazy: bool) -> Result<()> {
+fn areas_with(is_lazy: bool) -> Result<()> {
     let script = place::script("torch_areas.py");
     let folder = place::scratch("areas")?;
     let expected = folder.path().join("expected.json");
     run(plain_python()?.arg(&script).arg("--record").arg(&expected))?;
     let profile = folder.path().join("profile");
     if is_lazy {
-        let mut command = hydrozoa(1, policy)?;
+        let mut command = hydrozoa(1)?;
         run(command.arg("--record-imports").arg(&profile).args(["--", "-c", INFERENCE]))?;
     }
     let mut failures = Vec::new();
@@ -31,7 +31,7 @@ fn areas(policy: &str, is_lazy: bool) -> Result<()> {
     let most = if is_lazy { 1 } else { usize::MAX };
     let repetitions = place::repetitions()?.min(most);
     for repetition in 1..=repetitions {
-        let mut command = hydrozoa(COPIES, policy)?;
+        let mut command = hydrozoa(COPIES)?;
         if is_lazy {
             command.arg("--lazy-imports").arg(&profile);
         }
@@ -59,43 +59,27 @@ fn areas(policy: &str, is_lazy: bool) -> Result<()> {
     Ok(())
 }
 
-pub fn areas_shared() -> Result<()> {
-    areas("shared", false)
+pub fn areas() -> Result<()> {
+    areas_with(false)
 }
 
-pub fn areas_isolated() -> Result<()> {
-    areas("isolated", false)
-}
-
-pub fn areas_lazy_shared() -> Result<()> {
-    areas("shared", true)
-}
-
-pub fn areas_lazy_isolated() -> Result<()> {
-    areas("isolated", true)
+pub fn areas_lazy() -> Result<()> {
+    areas_with(true)
 }
 
 /// torch.utils.cpp_extension builds the extension once, before the tests: `HYDROZOA_TEST_EXTENSION`.
-fn extension(policy: &str) -> Result<()> {
+pub fn extension() -> Result<()> {
     let library = std::env::var_os("HYDROZOA_TEST_EXTENSION")
         .map(PathBuf::from)
         .context("HYDROZOA_TEST_EXTENSION is not set")?;
     let script = place::script("extension_areas.py");
     run(plain_python()?.arg(&script).arg(&library))?;
-    let printed = run(hydrozoa(3, policy)?.args(["--in", "all", "--"]).arg(&script).arg(&library))?;
+    let printed = run(hydrozoa(3)?.args(["--in", "all", "--"]).arg(&script).arg(&library))?;
     for copy in 1..=3 {
         let line = format!("copy {copy}: 4 checks of the extension passed");
         ensure!(printed.contains(&line), "no line {line:?} in\n{printed}");
     }
     Ok(())
-}
-
-pub fn extension_shared() -> Result<()> {
-    extension("shared")
-}
-
-pub fn extension_isolated() -> Result<()> {
-    extension("isolated")
 }
 
 /// `hydrozoa inspect` and `hydrozoa doctor` on the environment of the tests.

@@ -4,20 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use anyhow::{Result, ensure};
-use hydrozoa::{Pool, TorchPolicy};
+use hydrozoa::Pool;
 use hydrozoa_tests::{mappings, place};
 
 const INTERPRETERS: usize = 4;
 
 /// The libraries that the test looks at, by the beginnings of their file names.
-const LIBRARIES: [&str; 2] = ["libpython3.", "libtorch_python.so"];
+const LIBRARIES: [&str; 3] = ["libpython3.", "libtorch_python.so", "libtorch_cpu.so"];
 
 pub fn shared_text() -> Result<()> {
-    let pool = Pool::builder()
-        .interpreters(INTERPRETERS)
-        .venv(place::venv()?)
-        .torch(TorchPolicy::Shared)
-        .build()?;
+    let pool = Pool::builder().interpreters(INTERPRETERS).venv(place::venv()?).build()?;
     let mut bases: BTreeMap<PathBuf, Vec<u64>> = BTreeMap::new();
     for interpreter in pool.interpreters() {
         let session = interpreter.session();

@@ -1,4 +1,4 @@
-//! The policy for torch holds for the files that are loaded, wherever Python finds them.
+//! Each interpreter has its own torch, wherever Python finds the package and its libraries.
 
 use std::ffi::OsString;
 use std::fs;
@@ -67,19 +67,15 @@ fn as_distributed(packages: &Path, libraries: &Path, site: &Path) -> Result<()> 
 }
 
 /// `hydrozoa python` in three copies at once.
-fn copies(venv: &Path, policy: &str, arguments: &[&str]) -> Result<Command> {
+fn copies(venv: &Path, script: &Path) -> Result<Command> {
     let mut command = Command::new(place::command()?);
     for variable in ["VIRTUAL_ENV", "PYTHONPATH", "PYTHONNOUSERSITE", "PYTHONUSERBASE"] {
         command.env_remove(variable);
     }
-    command.arg("python").arg("--venv").arg(venv).args(["--torch", policy]);
-    command.args(["--copies", &COPIES.to_string(), "--in", "all", "--"]).args(arguments);
+    command.arg("python").arg("--venv").arg(venv);
+    command.args(["--copies", &COPIES.to_string(), "--in", "all", "--"]).arg(script);
     Ok(command)
 }
-
-/// What a place is, the environment, the variables, and whether Python finds torch there when it starts. `auto`
-/// makes no difference between a torch that is found at the start and one that is found later.
-type Case<'a> = (&'a str, &'a Path, Vec<(&'a str, &'a Path)>, bool);
 
 pub fn anywhere() -> Result<()> {
     let venv = place::venv()?;
@@ -94,88 +90,20 @@ pub fn anywhere() -> Result<()> {
     empty_venv(&pointing, &venv)?;
     let file = site_packages(&pointing, &venv)?.join("more.pth");
     fs::write(file, format!("{}\n", site.display()))?;
-    // The user's own packages: an environment that has those of the system has these, too.
-    let (user, personal) = (path("user"), path("personal"));
-    empty_venv(&personal, &venv)?;
-    let configuration = fs::read_to_string(personal.join("pyvenv.cfg"))?;
-    let [without, with] =
-        ["false", "true"].map(|value| format!("include-system-site-packages = {value}"));
-    ensure!(configuration.contains(&without), "{configuration}");
-    fs::write(personal.join("pyvenv.cfg"), configuration.replace(&without, &with))?;
-    let in_user =
-        user.join("lib").join(site.parent().and_then(Path::file_name).unwrap_or_default());
-    fs::create_dir_all(&in_user)?;
-    symlink(&site, in_user.join("site-packages"))?;
     let (packages, libraries) = (path("packages"), path("libraries"));
     as_distributed(&packages, &libraries, &site)?;
 
-    let distributed = vec![("PYTHONPATH", &*packages), ("LD_LIBRARY_PATH", &*libraries)];
-    let later = vec![("FIRST_ON_PATH", &*packages), ("LD_LIBRARY_PATH", &*libraries)];
-    let cases: [Case<'_>; 6] = [
-        ("a path configuration file", &pointing, vec![], true),
-        ("PYTHONPATH", &empty, vec![("PYTHONPATH", &*site)], true),
-        ("the user's own packages", &personal, vec![("PYTHONUSERBASE", &*user)], true),
-        ("sys.path", &empty, vec![("FIRST_ON_PATH", &*site)], false),
-        ("libraries of the system", &empty, distributed, true),
-        ("libraries of the system, later", &empty, later, false),
-    ];
+    let distributed = vec![("PYTHONPATH", packages), ("LD_LIBRARY_PATH", libraries)];
     let script = place::script("torch_places.py");
-    let script = script.to_str().context("a UTF-8 path")?;
-    for policy in ["auto", "shared"] {
-        for (what, environment, variables, at_start) in &cases {
-            let mut command = copies(environment, policy, &[script])?;
-            command.envs(variables.iter().copied());
-            let output = command.output()?;
-            let text = String::from_utf8_lossy(&output.stdout).into_owned();
-            let errors = String::from_utf8_lossy(&output.stderr).into_owned();
-            let done = (1..=COPIES).all(|copy| text.contains(&format!("copy {copy} uses ")));
-            if policy == "shared" && *what == "libraries of the system" {
-                // The adapter serves wheels only, and says so before anything is loaded.
-                let told = errors.contains("libtorch_cpu.so") && errors.contains("policy `shared`");
-                ensure!(told && !output.status.success(), "{what}: {errors}");
-                continue;
-            }
-            ensure!(
-                output.status.success() && done,
-                "{what}, {policy}: {}\n{text}{errors}",
-                output.status
-            );
-            // Said once, with the file, where `shared` cannot be had.
-            let warnings =
-                errors.matches("libtorch_cpu.so: each interpreter loads its own copy").count();
-            ensure!(
-                warnings == usize::from(policy == "shared" && !at_start),
-                "{what}, {policy}: {errors}"
-            );
-        }
+    for (what, environment, variables) in [
+        ("a path configuration file", pointing, vec![]),
+        ("libraries of the system", empty, distributed),
+    ] {
+        let output = copies(&environment, &script)?.envs(variables).output()?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        let done = (1..=COPIES).all(|copy| text.contains(&format!("copy {copy} uses ")));
+        ensure!(output.status.success() && done, "{what}: {}\n{text}{errors}", output.status);
     }
-    Ok(())
-}
-
-/// Loads the file that the first argument names. Then torch.
-const FOREIGN: &str = "
-import ctypes, sys, torch
-try:
-    ctypes.CDLL(sys.argv[1])
-except OSError as error:
-    assert 'belongs to another torch' in str(error) and sys.argv[1] in str(error), error
-    assert torch.ones(3).sum() == 3
-    print('refused', flush=True)
-";
-
-pub fn refused() -> Result<()> {
-    let venv = place::venv()?;
-    let folder = place::scratch("other-torch")?;
-    let library = folder.path().join("libtorch_cpu.so");
-    let source = folder.path().join("other.c");
-    fs::write(&source, "__attribute__((constructor)) static void run(void) { __builtin_trap(); }")?;
-    let mut compiler = Command::new("cc");
-    let built = compiler.args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source);
-    ensure!(built.status().context("starting cc")?.success(), "cc failed");
-    let library = library.to_str().context("a UTF-8 path")?;
-    let output = copies(&venv, "shared", &["-c", FOREIGN, library])?.output()?;
-    let text = String::from_utf8_lossy(&output.stdout);
-    let errors = String::from_utf8_lossy(&output.stderr);
-    ensure!(text.matches("refused").count() == COPIES, "{}\n{text}{errors}", output.status);
     Ok(())
 }

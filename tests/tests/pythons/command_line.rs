@@ -26,7 +26,7 @@ fn same(arguments: &[&str], input: &str) -> Result<()> {
         Ok((stdout, stderr, output.status.code()))
     };
     let plain = outcome(plain_python()?)?;
-    let mut command = hydrozoa(2, "auto")?;
+    let mut command = hydrozoa(2)?;
     command.arg("--");
     let ours = outcome(command)?;
     if plain != ours {
@@ -85,7 +85,7 @@ pub fn command_line() -> Result<()> {
     same(&["no-such-script.py"], "")?;
     same(&["-V"], "")?;
     // Each copy knows its number. With --in K only copy K runs the program.
-    let printed = run(hydrozoa(3, "auto")?.args([
+    let printed = run(hydrozoa(3)?.args([
         "--in",
         "2",
         "--",
@@ -93,7 +93,7 @@ pub fn command_line() -> Result<()> {
         "import os; print('copy', os.environ['HYDROZOA_COPY'])",
     ]))?;
     ensure!(printed == "copy 2\n", "{printed:?}");
-    let printed = run(hydrozoa(3, "auto")?.args([
+    let printed = run(hydrozoa(3)?.args([
         "--in",
         "all",
         "--",
@@ -103,7 +103,7 @@ pub fn command_line() -> Result<()> {
     let mut lines: Vec<&str> = printed.lines().collect();
     lines.sort_unstable();
     ensure!(lines == ["copy 1", "copy 2", "copy 3"], "{printed:?}");
-    let output = hydrozoa(3, "auto")?
+    let output = hydrozoa(3)?
         .args([
             "--in",
             "all",
@@ -121,7 +121,7 @@ pub fn own_environments() -> Result<()> {
     let program = "import os, time\nassert os.environ['OUTER'] == '1' and 'MINE' not in os.environ\ntime.sleep(0.5)\n\
                    os.environ['MINE'] = os.environ['HYDROZOA_COPY']\ntime.sleep(0.5)\n\
                    assert os.system('test \"$OUTER-$MINE\" = \"1-$HYDROZOA_COPY\"') == 0\nprint('done')\n";
-    let mut command = hydrozoa(3, "isolated")?;
+    let mut command = hydrozoa(3)?;
     command.args(["--own-environment", "--in", "all", "--", "-c", program]).env("OUTER", "1");
     let printed = run(&mut command)?;
     ensure!(printed.matches("done").count() == 3, "{printed}");

@@ -36,7 +36,7 @@ fn long(attribute: &Attribute, field: &str) -> Vec<String> {
 /// The options of `hydrozoa serve`.
 fn options() -> BTreeSet<String> {
     let mut found = BTreeSet::new();
-    for path in ["cli/src/main.rs", "cli/src/serve.rs", "cli/src/traces.rs"] {
+    for path in ["cli/src/main.rs", "cli/src/network.rs", "cli/src/serve.rs", "cli/src/traces.rs"] {
         let file = syn::parse_file(&source(path).text).expect("the source is Rust");
         for item in file.items {
             let Item::Struct(item) = item else { continue };
@@ -111,7 +111,7 @@ fn the_image_starts_the_command_with_options_that_exist() {
     }
     assert_ne!(last("USER"), "0");
     // The ports of the command's defaults.
-    let serve = source("cli/src/serve.rs").text;
+    let serve = source("cli/src/network.rs").text;
     for port in last("EXPOSE").split_whitespace() {
         assert!(serve.contains(&format!("default_value_t = {port})")), "{port} is no default");
     }

@@ -25,7 +25,7 @@ const RUNTIME: [&[&str]; 9] = [
     &["payload"],
     &["python"],
     &["torch"],
-    &["torch_policy"],
+    &["place"],
     &["interpreter", "interrupt"],
     &[
         "session",
@@ -50,7 +50,7 @@ const ROOF: [&str; 5] = ["command_line", "entry", "exit", "inspect", "process"];
 
 /// [`crate::Error`](hydrozoa::Error) has a variant for the errors of every floor, which their modules
 /// define. These names are all that it takes from above.
-const ERRORS: [&str; 5] = ["Candidate", "PackageError", "DeviceError", "AdapterError", "Exception"];
+const ERRORS: [&str; 4] = ["Candidate", "PackageError", "DeviceError", "Exception"];
 
 /// The floor of a module of the runtime.
 fn floor(module: &str) -> Option<usize> {

@@ -84,8 +84,6 @@ fn arguments(host: &Host, task: &str) -> Result<Vec<String>> {
         &copies,
         "--seconds",
         "1000000",
-        "--torch",
-        "isolated",
         "--python",
         &library,
         "--",

@@ -3,7 +3,7 @@
 use anyhow::{Result, ensure};
 use serde::Deserialize;
 
-use super::{Place, Policy, json};
+use super::{Place, json};
 
 /// The largest allowed growth of private memory for each further interpreter, as a share of the weights.
 const LIMIT: f64 = 0.03;
@@ -24,28 +24,22 @@ struct Pages {
     anonymous: u64,
 }
 
-/// Prints the figures of each policy. Returns an error if a further interpreter takes more than [`LIMIT`], or if the
-/// second process has pages of its own.
-pub fn run(place: &Place, policies: &[Policy], keep: bool) -> Result<()> {
+/// Prints the figures. Returns an error if a further interpreter takes more than [`LIMIT`], or if the second process has
+/// pages of its own.
+pub fn run(place: &Place, keep: bool) -> Result<()> {
     let export = place.export("bert")?;
-    let reports: Result<Vec<Report>> =
-        policies.iter().map(|policy| json(&mut place.runner("memory", "bert", *policy))).collect();
+    let report: Result<Report> = json(&mut place.runner("memory", "bert"));
     if !keep {
         place.remove("bert")?;
     }
-    let reports = reports?;
-    for (policy, report) in policies.iter().zip(&reports) {
-        print(*policy, report, export.weights);
-    }
-    for (policy, report) in policies.iter().zip(&reports) {
-        check(*policy, report, export.weights as f64 / 1024.0)?;
-    }
-    Ok(())
+    let report = report?;
+    print(&report, export.weights);
+    check(&report, export.weights as f64 / 1024.0)
 }
 
-fn print(policy: Policy, report: &Report, bytes: u64) {
+fn print(report: &Report, bytes: u64) {
     let weights = bytes as f64 / 1024.0;
-    println!("\nBERT base, {:.0} MB of weights, policy {}", bytes as f64 / 1e6, policy.name());
+    println!("\nBERT base, {:.0} MB of weights", bytes as f64 / 1e6);
     println!("| interpreter | private memory for the model and a call, MB | part of the weights |");
     println!("|---|---|---|");
     for (index, grown) in report.grown.iter().enumerate() {
@@ -65,20 +59,18 @@ fn print(policy: Policy, report: &Report, bytes: u64) {
     }
 }
 
-fn check(policy: Policy, report: &Report, weights: f64) -> Result<()> {
+fn check(report: &Report, weights: f64) -> Result<()> {
     let most = report.grown.iter().skip(1).max().copied().unwrap_or(0) as f64;
     ensure!(
         most <= LIMIT * weights,
-        "{}: a further interpreter takes {:.2} % of the weights, more than {:.0} %",
-        policy.name(),
+        "a further interpreter takes {:.2} % of the weights, more than {:.0} %",
         most / weights * 100.0,
         LIMIT * 100.0
     );
     // Two processes that share all pages each count half of them.
     ensure!(
         report.second.proportional * 10 <= report.second.resident * 6,
-        "{}: the second process does not share the pages: Pss {} KiB of {} KiB",
-        policy.name(),
+        "the second process does not share the pages: Pss {} KiB of {} KiB",
         report.second.proportional,
         report.second.resident
     );

@@ -25,9 +25,6 @@ pub struct Arguments {
     /// Only this model; may be repeated
     #[arg(long, value_name = "NAME")]
     only: Vec<String>,
-    /// Only this policy for torch; without it both
-    #[arg(long)]
-    policy: Option<Policy>,
     /// Instead: private memory of eight interpreters with BERT base, and the pages that a second process shares
     #[arg(long)]
     memory: bool,
@@ -45,21 +42,6 @@ pub struct Arguments {
     keep: bool,
     #[command(flatten)]
     scaling: scaling::Options,
-}
-
-#[derive(Clone, Copy, PartialEq, clap::ValueEnum)]
-enum Policy {
-    Shared,
-    Isolated,
-}
-
-impl Policy {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Shared => "shared",
-            Self::Isolated => "isolated",
-        }
-    }
 }
 
 /// A model in the list of tests/models/export.py.
@@ -85,7 +67,7 @@ struct Export {
     brings: Vec<String>,
 }
 
-/// The results of two interpreters under one policy.
+/// The results of the interpreters.
 #[derive(Deserialize)]
 struct Agreement {
     calls: usize,
@@ -98,16 +80,13 @@ struct Agreement {
 struct Row {
     model: Model,
     export: Export,
-    agreements: Vec<(Policy, Result<Agreement>)>,
+    agreement: Result<Agreement>,
 }
 
 impl Row {
     fn agrees(&self) -> bool {
         self.export.repeatable
-            && self
-                .agreements
-                .iter()
-                .all(|(_, result)| result.as_ref().is_ok_and(|found| found.differences.is_empty()))
+            && self.agreement.as_ref().is_ok_and(|found| found.differences.is_empty())
     }
 }
 
@@ -117,12 +96,8 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         return Ok(());
     }
     let place = Place::prepare(arguments)?;
-    let policies = match arguments.policy {
-        Some(policy) => vec![policy],
-        None => vec![Policy::Shared, Policy::Isolated],
-    };
     if arguments.memory {
-        return memory::run(&place, &policies, arguments.keep);
+        return memory::run(&place, arguments.keep);
     }
     let mut models: Vec<Model> = json(place.exporter().arg("--list"))?;
     if let Some(unknown) =
@@ -140,7 +115,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     for model in models {
         eprintln!("{}", model.title);
         let name = model.name.clone();
-        match row(&place, model, &policies, arguments) {
+        match row(&place, model, arguments) {
             Ok(row) => {
                 table::explain(&row);
                 if !row.agrees() {
@@ -162,29 +137,21 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-fn row(place: &Place, model: Model, policies: &[Policy], arguments: &Arguments) -> Result<Row> {
+fn row(place: &Place, model: Model, arguments: &Arguments) -> Result<Row> {
     let export = place.export(&model.name)?;
-    let agreements = policies
-        .iter()
-        .map(|policy| {
-            let mut command = place.runner("agree", &model.name, *policy);
-            command.args(["--interpreters", &arguments.interpreters.to_string()]);
-            if arguments.lazy_imports {
-                command.arg("--lazy-imports");
-            }
-            if let Some(folder) = &arguments.settle {
-                command.arg("--settle").arg(folder);
-            }
-            for module in &export.brings {
-                command.args(["--absent", module]);
-            }
-            if model.draws {
-                command.arg("--draws");
-            }
-            (*policy, json(&mut command))
-        })
-        .collect();
-    Ok(Row { model, export, agreements })
+    let mut command = place.runner("agree", &model.name);
+    command.args(["--interpreters", &arguments.interpreters.to_string()]);
+    if arguments.lazy_imports {
+        command.arg("--lazy-imports");
+    }
+    if let Some(folder) = &arguments.settle {
+        command.arg("--settle").arg(folder);
+    }
+    for module in &export.brings {
+        command.args(["--absent", module]);
+    }
+    let agreement = json(&mut command);
+    Ok(Row { model, export, agreement })
 }
 
 /// The environments, the programs and the folder of the packages.
@@ -223,12 +190,11 @@ impl Place {
         self.folder.join(format!("{name}.pt"))
     }
 
-    fn runner(&self, task: &str, name: &str, policy: Policy) -> Command {
+    fn runner(&self, task: &str, name: &str) -> Command {
         let mut command = Command::new(&self.runner);
         command.arg(task).arg("--package").arg(self.package(name));
         command.arg("--expected").arg(self.folder.join(format!("{name}.expected")));
-        command.arg("--venv").arg(self.base.root());
-        command.args(["--policy", policy.name()]).env("OMP_NUM_THREADS", "1");
+        command.arg("--venv").arg(self.base.root()).env("OMP_NUM_THREADS", "1");
         command
     }
 

@@ -11,18 +11,16 @@ pub fn explain(row: &Row) {
     if !export.repeatable {
         eprintln!("  a second call in plain python gives other bits");
     }
-    for (policy, result) in &row.agreements {
-        match result {
-            Ok(found) if found.differences.is_empty() => {
-                eprintln!("  {}: the bits of plain python in {} calls", policy.name(), found.calls);
-            }
-            Ok(found) => {
-                for difference in &found.differences {
-                    eprintln!("  {}: {difference}", policy.name());
-                }
-            }
-            Err(error) => eprintln!("  {}: {error:#}", policy.name()),
+    match &row.agreement {
+        Ok(found) if found.differences.is_empty() => {
+            eprintln!("  the bits of plain python in {} calls", found.calls);
         }
+        Ok(found) => {
+            for difference in &found.differences {
+                eprintln!("  {difference}");
+            }
+        }
+        Err(error) => eprintln!("  {error:#}"),
     }
 }
 
@@ -32,28 +30,20 @@ pub fn print(rows: &[Row]) {
         "| model | implementation | mocks | lines patched | packaging, s | size, MB | opened, s | agrees |"
     );
     println!("|---|---|---|---|---|---|---|---|");
-    for Row { model, export, agreements } in rows {
-        let opened = agreements
-            .iter()
-            .filter_map(|(_, result)| Some(result.as_ref().ok()?.opened))
-            .fold(f64::NAN, f64::max);
-        let agrees: Vec<String> = agreements
-            .iter()
-            .map(|(policy, result)| match result {
-                Ok(found) if found.differences.is_empty() => format!("{}: bits", policy.name()),
-                Ok(_) => format!("{}: differs", policy.name()),
-                Err(_) => format!("{}: fails", policy.name()),
-            })
-            .collect();
+    for Row { model, export, agreement } in rows {
+        let (opened, agrees) = match agreement {
+            Ok(found) if found.differences.is_empty() => (found.opened, "bits"),
+            Ok(found) => (found.opened, "differs"),
+            Err(_) => (f64::NAN, "fails"),
+        };
         println!(
-            "| {} | {} | {} | {} | {:.1} | {:.0} | {opened:.2} | {} |",
+            "| {} | {} | {} | {} | {:.1} | {:.0} | {opened:.2} | {agrees} |",
             model.title,
             model.source,
             export.mocks.len(),
             export.patched,
             export.seconds,
-            export.bytes as f64 / 1e6,
-            agrees.join(", ")
+            export.bytes as f64 / 1e6
         );
     }
     let weights: u64 = rows.iter().map(|row| row.export.weights).sum();

@@ -174,7 +174,7 @@ fn targets(text: &mut String, results: &Results) {
     let at_least: fn(f64, f64) -> bool = |found, limit| found >= limit;
     let at_most: fn(f64, f64) -> bool = |found, limit| found <= limit;
     let theirs = results.further("triton-python", "mobilenet");
-    let own = ["hydrozoa", "hydrozoa-settled", "hydrozoa-shared", "hydrozoa-recorded"];
+    let own = ["hydrozoa", "hydrozoa-settled", "hydrozoa-recorded"];
     for system in own {
         let ratio =
             results.further(system, "mobilenet").zip(theirs).map(|(own, theirs)| own / theirs);

@@ -19,9 +19,7 @@ pub enum System {
     Hydrozoa,
     /// The same with `--settle`.
     HydrozoaSettled,
-    /// `hydrozoa serve` with one libtorch for all instances.
-    HydrozoaShared,
-    /// That with imports recorded by the first instance, `HYDROZOA_IMPORTS`.
+    /// The same with imports recorded by the first instance, `HYDROZOA_IMPORTS`.
     HydrozoaRecorded,
     /// Triton with the backend of `triton/`.
     TritonHydrozoa,
@@ -37,10 +35,9 @@ pub enum System {
 
 impl System {
     /// All of them, in the order of tables.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 8] = [
         Self::Hydrozoa,
         Self::HydrozoaSettled,
-        Self::HydrozoaShared,
         Self::HydrozoaRecorded,
         Self::TritonHydrozoa,
         Self::TritonPython,
@@ -54,7 +51,6 @@ impl System {
         match self {
             Self::Hydrozoa => "hydrozoa",
             Self::HydrozoaSettled => "hydrozoa-settled",
-            Self::HydrozoaShared => "hydrozoa-shared",
             Self::HydrozoaRecorded => "hydrozoa-recorded",
             Self::TritonHydrozoa => "triton-hydrozoa",
             Self::TritonPython => "triton-python",
@@ -69,8 +65,7 @@ impl System {
         match name {
             "hydrozoa" => "hydrozoa serve",
             "hydrozoa-settled" => "hydrozoa serve, settled",
-            "hydrozoa-shared" => "hydrozoa serve, torch shared",
-            "hydrozoa-recorded" => "hydrozoa serve, torch shared, imports recorded",
+            "hydrozoa-recorded" => "hydrozoa serve, imports recorded",
             "triton-hydrozoa" => "Triton, our backend",
             "triton-python" => "Triton, Python backend",
             "litserve" => "LitServe",
@@ -112,7 +107,7 @@ impl System {
 
     /// Whether it differs much from `hydrozoa serve` where torch is used only.
     pub fn is_for_torch(self) -> bool {
-        matches!(self, Self::HydrozoaSettled | Self::HydrozoaShared | Self::HydrozoaRecorded)
+        matches!(self, Self::HydrozoaSettled | Self::HydrozoaRecorded)
     }
 }
 
@@ -193,10 +188,7 @@ impl Place {
         let instances = served.instances.to_string();
         let repository = scratch.join("models");
         let mut command = match system {
-            System::Hydrozoa
-            | System::HydrozoaSettled
-            | System::HydrozoaShared
-            | System::HydrozoaRecorded => {
+            System::Hydrozoa | System::HydrozoaSettled | System::HydrozoaRecorded => {
                 let mut parameters = self.parameters.clone();
                 if system == System::HydrozoaRecorded {
                     parameters.insert(0, "HYDROZOA_IMPORTS=recorded".parse()?);
@@ -205,12 +197,9 @@ impl Place {
                 if self.has_faults {
                     repository::faults(&repository)?;
                 }
-                let has_one_torch =
-                    matches!(system, System::HydrozoaShared | System::HydrozoaRecorded);
-                let policy = if has_one_torch { "shared" } else { "isolated" };
                 let mut command = Command::new(&self.hydrozoa);
                 command.arg("serve").arg(&repository).arg("--venv").arg(self.models.root());
-                command.args(["--torch", policy, "--http-address", "127.0.0.1"]);
+                command.args(["--http-address", "127.0.0.1"]);
                 command.args(["--http-port", &port, "--allow-metrics=false"]);
                 command.args(["--allow-grpc=false", "--exit-timeout-secs", "20"]);
                 if system == System::HydrozoaSettled {

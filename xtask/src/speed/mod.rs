@@ -18,9 +18,6 @@ pub struct Arguments {
     /// What to measure; without it all
     #[arg(value_enum)]
     side: Option<Side>,
-    /// Measure calls with torch under the policy shared as well
-    #[arg(long)]
-    torch: bool,
 }
 
 /// A part of Hydrozoa with a promised speed.
@@ -41,7 +38,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let wanted = |side| arguments.side.is_none_or(|wanted| wanted == side);
     let mut outcomes = Vec::new();
     if wanted(Side::Calls) {
-        outcomes.extend(calls::measure(&arguments.environment, arguments.torch)?);
+        outcomes.extend(calls::measure(&arguments.environment)?);
     }
     if wanted(Side::Kernels) {
         outcomes.extend(kernels::measure(&arguments.environment)?);

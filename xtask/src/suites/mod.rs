@@ -54,9 +54,6 @@ pub struct Arguments {
     /// Run again what an earlier run found
     #[arg(long)]
     again: bool,
-    /// How the copies have torch
-    #[arg(long, value_parser = ["auto", "isolated", "shared"], default_value = "auto")]
-    policy: String,
     /// How many copies, and how many plain processes, run at once
     #[arg(long, value_name = "N", default_value_t = 2)]
     copies: usize,
@@ -272,7 +269,6 @@ impl<'a> Run<'a> {
             command: self.command,
             environment: self.venv.root(),
             site: &self.site,
-            policy: &self.arguments.policy,
             copies: self.arguments.copies,
             limit: self.arguments.limit,
         };
@@ -280,9 +276,8 @@ impl<'a> Run<'a> {
             Some(plain) if plain.key == key && !self.arguments.again => plain,
             _ => store(&file("plain"), verdict::plain(&sides, shard, &key)?)?,
         };
-        let policy = &self.arguments.policy;
-        let program = digest::of(&[key.as_bytes(), self.program.as_bytes(), policy.as_bytes()]);
-        let copies = file(&format!("copies-{policy}"));
+        let program = digest::of(&[key.as_bytes(), self.program.as_bytes()]);
+        let copies = file("copies");
         let verdict = match load::<Verdict>(&copies) {
             Some(verdict) if verdict.key == program && !self.arguments.again => verdict,
             _ => store(&copies, verdict::copies(&sides, shard, &plain, &program)?)?,

@@ -26,8 +26,6 @@ pub struct Sides<'a> {
     pub environment: &'a Path,
     /// The environment's site-packages.
     pub site: &'a Path,
-    /// How the copies have torch.
-    pub policy: &'a str,
     pub copies: usize,
     /// The time limit of a process, in seconds.
     pub limit: f64,
@@ -93,7 +91,7 @@ impl Sides<'_> {
         let mut command = venv::clean(Command::new(self.command));
         command.arg("python").arg("--venv").arg(self.environment);
         let copies = self.copies.to_string();
-        command.args(["--torch", self.policy, "--copies", &copies, "--in", "all", "--"]);
+        command.args(["--copies", &copies, "--in", "all", "--"]);
         self.arguments(&mut command, shard, choice, &folder, MEMORY * self.copies);
         let log = folder.path("log");
         let end = self.in_folder(&mut command, &folder.path("work"), &log)?;

@@ -13,9 +13,6 @@ pub struct Arguments {
     /// The release of torch that pip installs, with the torchvision and torchaudio that belong to it; without it the newest
     #[arg(long, value_name = "2.N", value_parser = minor, conflicts_with = "installed")]
     torch: Option<u32>,
-    /// How the copies have torch
-    #[arg(long, value_parser = ["auto", "isolated", "shared"], default_value = "auto")]
-    policy: String,
 }
 
 fn minor(text: &str) -> Result<u32, String> {
@@ -31,14 +28,12 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         (None, Some(_)) => "installed".to_owned(),
         (None, None) => "newest".to_owned(),
     };
-    let policy = &arguments.policy;
     let subject = Subject {
         list: List::Areas,
         copies: 4,
         limit: 900.0,
-        policy: Some(policy.clone()),
         pins: arguments.torch.map(pins).unwrap_or_default(),
-        entry: format!("areas-cp3{}-{release}-{policy}", python.minor),
+        entry: format!("areas-cp3{}-{release}", python.minor),
     };
     super::run(&arguments.run, python, subject)
 }

@@ -74,7 +74,7 @@ impl Finding {
     }
 }
 
-/// The folder of findings for one Python, and for areas for one torch and policy.
+/// The folder of findings for one Python, and for areas for one torch.
 pub struct Kept {
     folder: PathBuf,
 }

@@ -70,8 +70,6 @@ struct Subject {
     list: List,
     copies: usize,
     limit: f64,
-    /// How the copies have torch.
-    policy: Option<String>,
     /// What pip installs for a package of the list, where that is not its newest release.
     pins: Vec<(&'static str, String)>,
     /// The cache entry of the findings.
@@ -86,7 +84,6 @@ pub fn wheels(arguments: &Arguments) -> Result<()> {
         list: List::Wheels,
         copies: 3,
         limit: 300.0,
-        policy: None,
         pins: Vec::new(),
         entry: format!("wheels-cp3{}", python.minor),
     };
@@ -152,7 +149,6 @@ impl<'a> Run<'a> {
         let kept = Kept::open(&folder)?;
         let trial = Trial {
             command,
-            policy: subject.policy.clone(),
             imports: arguments.imports,
             copies: arguments.copies.unwrap_or(subject.copies),
             rounds: arguments.rounds,
@@ -277,11 +273,10 @@ impl<'a> Run<'a> {
                 let release = rows.iter().find_map(|(_, it)| it.as_ref()?.release.clone());
                 let release = release.unwrap_or_else(|| "of no known release".to_owned());
                 let torch = release.split('.').take(2).collect::<Vec<_>>().join(".");
-                let policy = self.subject.policy.as_deref().unwrap_or("auto");
                 page::Table {
                     list,
-                    options: format!("--python {python} --torch {torch} --policy {policy}{lazy}"),
-                    run: format!("CPython {python}, torch {release}, policy `{policy}`, {run}"),
+                    options: format!("--python {python} --torch {torch}{lazy}"),
+                    run: format!("CPython {python}, torch {release}, {run}"),
                     rows,
                 }
             }

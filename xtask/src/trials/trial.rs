@@ -28,8 +28,6 @@ pub enum Imports {
 pub struct Trial {
     /// The `hydrozoa` command.
     pub command: PathBuf,
-    /// How the copies have torch; without it, as the command decides.
-    pub policy: Option<String>,
     /// How the copies import modules.
     pub imports: Imports,
     pub copies: usize,
@@ -178,9 +176,6 @@ impl Trial {
     fn command(&self, environment: &Path) -> Command {
         let mut command = venv::clean(Command::new(&self.command));
         command.arg("python").arg("--venv").arg(environment);
-        if let Some(policy) = &self.policy {
-            command.args(["--torch", policy]);
-        }
         command
     }
 

@@ -106,7 +106,7 @@ pub fn short(python: &Python, venv: &Path, built: Option<&Path>) -> Result<Outco
     install(&built, &place.backends(), true)?;
     place.copy("models")?;
     place.copy("own")?;
-    let server = place.start(&triton, &[])?;
+    let server = place.start(&triton)?;
     let outcome = place.answers(&server, true)?;
     server.end()?;
     Ok(outcome)
@@ -185,9 +185,9 @@ impl Place<'_> {
         Ok(())
     }
 
-    fn start(&self, triton: &Triton, options: &[&str]) -> Result<Server> {
+    fn start(&self, triton: &Triton) -> Result<Server> {
         let folders = [self.backends(), self.models()];
-        triton.start(folders, options, self.venv, &self.folder.join("log"))
+        triton.start(folders, self.venv, &self.folder.join("log"))
     }
 
     fn ask(&self, arguments: &[String]) -> Command {
@@ -227,17 +227,11 @@ struct Both<'a> {
 struct Contender {
     name: &'static str,
     backend: &'static str,
-    options: &'static [&'static str],
 }
 
-const CONTENDERS: [Contender; 3] = [
-    Contender { name: "python", backend: "python", options: &[] },
-    Contender { name: "hydrozoa", backend: "hydrozoa", options: &[] },
-    Contender {
-        name: "hydrozoa, torch shared",
-        backend: "hydrozoa",
-        options: &["--backend-config=python,torch=shared"],
-    },
+const CONTENDERS: [Contender; 2] = [
+    Contender { name: "python", backend: "python" },
+    Contender { name: "hydrozoa", backend: "hydrozoa" },
 ];
 
 /// What was measured of one backend with one model.
@@ -269,7 +263,7 @@ impl Both<'_> {
             if is_ours {
                 place.copy("own")?;
             }
-            let server = place.start(&self.triton, &[])?;
+            let server = place.start(&self.triton)?;
             let outcome = place.answers(&server, is_ours)?;
             ensure!(outcome.failures.is_empty(), "{backend} has answered wrongly");
             digests.push(place.text("torch", &server, None)?);
@@ -302,7 +296,7 @@ impl Both<'_> {
             if instances > 0 {
                 self.only(&place, model, kind, instances)?;
             }
-            let server = place.start(&self.triton, contender.options)?;
+            let server = place.start(&self.triton)?;
             let time = match instances {
                 0 => String::new(),
                 _ => place.text("time", &server, Some(model))?,

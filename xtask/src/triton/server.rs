@@ -73,16 +73,10 @@ impl Triton {
     }
 
     /// Starts a server with folders of backends and of models. Its Python is that of the virtual environment, the first on PATH.
-    pub fn start(
-        &self,
-        folders: [PathBuf; 2],
-        options: &[&str],
-        venv: &Path,
-        log: &Path,
-    ) -> Result<Server> {
+    pub fn start(&self, folders: [PathBuf; 2], venv: &Path, log: &Path) -> Result<Server> {
         let [http, metrics] = free_ports()?;
         let mut command = self.command(folders, venv, [http, metrics])?;
-        command.args(options).stdin(Stdio::null());
+        command.stdin(Stdio::null());
         let output =
             fs::File::create(log).with_context(|| format!("creating {}", log.display()))?;
         command.stdout(output.try_clone()?).stderr(output).process_group(0);

@@ -102,10 +102,8 @@ fn is_decided(measured: &[Measured], options: &Options) -> bool {
 
 fn start(options: &Options) -> Result<Field> {
     let mut field = Field::default();
-    for isolated in [true, false] {
-        for &count in &options.counts {
-            add_pool(&mut field, options, isolated, count)?;
-        }
+    for &count in &options.counts {
+        add_pool(&mut field, options, count)?;
     }
     let processes = (0..options.counts.iter().copied().max().unwrap_or_default())
         .map(|number| field.add(&format!("python process {number}"), &mut python(options)))
@@ -126,18 +124,16 @@ fn start(options: &Options) -> Result<Field> {
     Ok(field)
 }
 
-fn add_pool(field: &mut Field, options: &Options, isolated: bool, count: usize) -> Result<()> {
-    let policy = if isolated { "isolated" } else { "shared" };
-    let name = format!("pool of {count}, {policy}");
-    let contender = field.add(&name, &mut pool(options, isolated, count)?)?;
+fn add_pool(field: &mut Field, options: &Options, count: usize) -> Result<()> {
+    let contender = field.add(&format!("pool of {count}"), &mut pool(options, count)?)?;
     let plural = if count == 1 { "" } else { "s" };
-    let label = format!("{count} interpreter{plural}, {policy}");
-    field.line(label, policy, count, vec![contender], count);
-    if count == 1 && isolated {
+    let label = format!("{count} interpreter{plural}");
+    field.line(label, "interpreters", count, vec![contender], count);
+    if count == 1 {
         // Threads take memory too (arenas of malloc, caches of kernels). Further interpreters are compared with
         // the pool of one; threads in that pool would make them look cheaper than they are.
-        let name = "pool of 1, isolated, called by several threads";
-        let contender = field.add(name, &mut pool(options, isolated, count)?)?;
+        let name = "pool of 1, called by several threads";
+        let contender = field.add(name, &mut pool(options, count)?)?;
         for &threads in options.counts.iter().filter(|&&threads| threads > 1) {
             let label = format!("1 interpreter, {threads} threads");
             field.line(label, "threads", threads, vec![contender], threads);
@@ -147,13 +143,10 @@ fn add_pool(field: &mut Field, options: &Options, isolated: bool, count: usize) 
 }
 
 /// This program as a pool that answers orders.
-fn pool(options: &Options, isolated: bool, count: usize) -> Result<Command> {
+fn pool(options: &Options, count: usize) -> Result<Command> {
     let mut command = Command::new(std::env::current_exe().context("finding this program")?);
     command.args(["serve", "--interpreters", &count.to_string(), "--manifest"]);
     command.arg(&options.place.manifest).arg("--venv").arg(&options.place.venv);
-    if isolated {
-        command.arg("--isolated");
-    }
     Ok(command)
 }
 

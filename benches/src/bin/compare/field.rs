@@ -11,7 +11,7 @@ use hydrozoa_measure::samples::Samples;
 pub struct Line {
     /// The line's label in the table.
     pub label: String,
-    /// What is counted, for grouping: `shared`, `isolated` or `interpreters` (in one process), `threads` (of an interpreter),
+    /// What is counted, for grouping: `interpreters` (in one process), `threads` (of an interpreter),
     /// `processes`, `process-threads` or `prefork`.
     pub kind: &'static str,
     /// Their number.

@@ -9,13 +9,12 @@ mod gpu;
 mod kernels;
 mod machine;
 mod measured;
-mod mixed;
 mod race;
-mod random;
 mod report;
 mod scaling;
 mod serve;
 mod soak;
+mod stress;
 mod weights;
 mod workloads;
 
@@ -44,8 +43,8 @@ enum Role {
     Soak(soak::Options),
     /// Makes, calls and drops movables from many threads at random
     Race(race::Options),
-    /// Calls, exceptions, interrupts, deadlines, replacements, movables, children and signals at random
-    Mixed(mixed::Options),
+    /// Random operations of the public interface by eight threads, every answer checked
+    Stress(stress::Options),
     /// Stops calls that loop, sleep, block in C or eat memory, while another interpreter serves
     Control(control::Options),
     /// How many workers with torch serve a model within a limit of memory: interpreters, prefork, processes
@@ -101,7 +100,7 @@ fn run(role: Role) -> anyhow::Result<()> {
         Role::Serve(options) => serve::run(&options),
         Role::Soak(options) => soak::run(&options),
         Role::Race(options) => race::run(&options),
-        Role::Mixed(options) => mixed::run(&options),
+        Role::Stress(options) => stress::run(&options),
         Role::Control(options) => control::run(&options),
         Role::Density(options) => density::run(&options),
         Role::DensityPool(options) => density::run_pool(&options),

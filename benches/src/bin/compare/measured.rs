@@ -64,7 +64,7 @@ impl Measured {
     pub fn private(&self, all: &[Self]) -> Private {
         let private = self.private_mib();
         match self.line.kind {
-            "shared" | "isolated" | "interpreters" => {
+            "interpreters" => {
                 // One process holds all interpreters. A further interpreter costs the difference between the larger pool
                 // and the pool of one.
                 let single = find(all, &self.model, (self.line.kind, 1));

@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use hydrozoa::memory::Usage;
 use hydrozoa::movable::shared_memory;
-use hydrozoa::{Movable, Pool, Tensor, TorchPolicy};
+use hydrozoa::{Movable, Pool, Tensor};
 use hydrozoa_measure::trend::Trend;
 
 use crate::join;
-use crate::random::Random;
+use fastrand::Rng;
 
 const INTERPRETERS: usize = 4;
 const THREADS: usize = 16;
@@ -35,9 +35,6 @@ pub struct Options {
     /// How long, in seconds
     #[arg(long, default_value_t = 300.0)]
     seconds: f64,
-    /// Each interpreter has a libtorch of its own
-    #[arg(long)]
-    isolated: bool,
 }
 
 /// A movable and its expected answer.
@@ -53,9 +50,7 @@ struct Turns {
 }
 
 pub fn run(options: &Options) -> Result<()> {
-    let policy = if options.isolated { TorchPolicy::Isolated } else { TorchPolicy::Shared };
-    let pool =
-        Pool::builder().interpreters(INTERPRETERS).venv(&options.venv).torch(policy).build()?;
+    let pool = Pool::builder().interpreters(INTERPRETERS).venv(&options.venv).build()?;
     for interpreter in pool.interpreters() {
         interpreter.session().run("import torch, gc\ntorch.set_num_threads(1)", "prepare.py")?;
     }
@@ -67,7 +62,7 @@ pub fn run(options: &Options) -> Result<()> {
             .map(|thread| {
                 let (pool, slots, turns) = (&pool, &slots, &turns);
                 scope.spawn(move || {
-                    let mut random = Random(thread as u64 + 1);
+                    let mut random = Rng::with_seed(thread as u64 + 1);
                     while !turns.stop.load(Ordering::Relaxed) {
                         turn(pool, slots, turns, &mut random).inspect_err(|_| {
                             turns.stop.store(true, Ordering::Relaxed);
@@ -91,15 +86,15 @@ fn lock(slot: &Slot) -> std::sync::MutexGuard<'_, Option<(Movable, f32)>> {
     slot.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn turn(pool: &Pool, slots: &[Slot], turns: &Turns, random: &mut Random) -> Result<()> {
-    let slot = &slots[random.below(MOVABLES)];
-    let interpreter = random.below(INTERPRETERS);
+fn turn(pool: &Pool, slots: &[Slot], turns: &Turns, random: &mut Rng) -> Result<()> {
+    let slot = &slots[random.usize(..MOVABLES)];
+    let interpreter = random.usize(..INTERPRETERS);
     let held = lock(slot).clone();
-    match (random.below(10), held) {
+    match (random.usize(..10), held) {
         (0, Some(_)) => {
             let taken = lock(slot).take();
             // Half of them run under the GIL of some interpreter.
-            if random.below(2) == 0 {
+            if random.usize(..2) == 0 {
                 pool.acquire_on(interpreter)?.with_gil(|| drop(taken));
             }
             turns.dropped.fetch_add(1, Ordering::Relaxed);
@@ -114,7 +109,7 @@ fn turn(pool: &Pool, slots: &[Slot], turns: &Turns, random: &mut Random) -> Resu
         }
         (_, Some((movable, value))) => {
             let x = Tensor::from_vec(vec![1.0_f32; WIDTH], &[1, WIDTH as i64])?;
-            let y: Tensor = match random.below(2) {
+            let y: Tensor = match random.usize(..2) {
                 0 => movable.call((&x,))?.extract()?,
                 _ => {
                     let session = pool.acquire_on(interpreter)?;
@@ -125,7 +120,7 @@ fn turn(pool: &Pool, slots: &[Slot], turns: &Turns, random: &mut Random) -> Resu
             turns.called.fetch_add(1, Ordering::Relaxed);
         }
         (_, None) => {
-            let value = random.below(1000) as f32;
+            let value = random.usize(..1000) as f32;
             let session = pool.acquire_on(interpreter)?;
             let code = format!(
                 "import torch\nobject = torch.nn.Linear({WIDTH}, 1, bias=False).requires_grad_(False)\nobject.weight.fill_({value})\n"

@@ -26,23 +26,20 @@ const MODEL: &str = "mobilenet_v3_small";
 type Promised = (&'static str, Key, Key, f64);
 /// A line of the table: its kind, and the number of its interpreters, threads or processes.
 type Key = (&'static str, usize);
-const PROMISES: [Promised; 3] = [
-    ("2 interpreters against 1, isolated", ("isolated", 2), ("isolated", 1), TWO_AGAINST_ONE),
-    ("2 interpreters against 1, shared", ("shared", 2), ("shared", 1), TWO_AGAINST_ONE),
+const PROMISES: [Promised; 2] = [
+    ("2 interpreters against 1", ("interpreters", 2), ("interpreters", 1), TWO_AGAINST_ONE),
     (
-        "2 interpreters against 1 with 2 threads, isolated",
-        ("isolated", 2),
+        "2 interpreters against 1 with 2 threads",
+        ("interpreters", 2),
         ("threads", 2),
         TWO_AGAINST_THREADS,
     ),
 ];
 
 /// Lines whose throughput is compared in the same rounds, for information: interpreters beside what users would take instead.
-const BESIDE: [(&str, Key, Key); 4] = [
-    ("2 interpreters beside 2 processes, isolated", ("isolated", 2), ("processes", 2)),
-    ("2 interpreters beside 2 prefork children, isolated", ("isolated", 2), ("prefork", 2)),
-    ("2 interpreters beside 2 processes, shared", ("shared", 2), ("processes", 2)),
-    ("2 interpreters beside 2 prefork children, shared", ("shared", 2), ("prefork", 2)),
+const BESIDE: [(&str, Key, Key); 2] = [
+    ("2 interpreters beside 2 processes", ("interpreters", 2), ("processes", 2)),
+    ("2 interpreters beside 2 prefork children", ("interpreters", 2), ("prefork", 2)),
 ];
 
 /// What a call costs beside throughput, which says as much of a machine's other users as of the program. Promised in
@@ -104,7 +101,7 @@ struct Row {
     count: usize,
     /// Calls for each second.
     throughput: f64,
-    /// Throughput against one interpreter of policy `isolated` in the same round; nothing where one was not compared.
+    /// Throughput against one interpreter in the same round; nothing where one was not compared.
     ratio: Option<f64>,
     p50_ms: f64,
     p99_ms: f64,
@@ -322,17 +319,16 @@ impl Report {
     }
 }
 
-/// What two interpreters of each policy do for a call. What a machine does not count has no bound.
+/// What two interpreters do for a call. What a machine does not count has no bound.
 fn bounds(measured: &[Measured]) -> Vec<Bound> {
-    let of = |kind, cost: &Cost| {
+    let of = |cost: &Cost| {
         let value = |kind| (cost.of)(find(measured, MODEL, (kind, 2))?);
-        let (own, processes) = (value(kind)?, value("processes")?);
+        let (own, processes) = (value("interpreters")?, value("processes")?);
         let most = cost.times * processes + cost.more;
-        let what = format!("{} a call, 2 interpreters, {kind}", cost.name);
+        let what = format!("{} a call, 2 interpreters", cost.name);
         Some(Bound { what, measured: own, processes, most, kept: own <= most })
     };
-    let kinds = ["isolated", "shared"];
-    kinds.iter().flat_map(|kind| COSTS.iter().filter_map(|cost| of(kind, cost))).collect()
+    COSTS.iter().filter_map(of).collect()
 }
 
 /// Whether a promise depends on it: either it is a line of the promise, or it measures the machine.
@@ -364,7 +360,7 @@ fn row(one: &Measured, all: &[Measured]) -> Row {
         kind: one.line.kind,
         count: one.line.count,
         throughput: one.median(Samples::throughput),
-        ratio: find(all, &one.model, ("isolated", 1))
+        ratio: find(all, &one.model, ("interpreters", 1))
             .map(|to| median(&ratios(Some(one), Some(to)))),
         p50_ms: one.median(|samples| samples.latency_ms(0.5)),
         p99_ms: one.median(|samples| samples.latency_ms(0.99)),
@@ -400,17 +396,19 @@ mod tests {
             faults,
             ..Effort::default()
         };
-        let measured = [
-            two("processes", effort(Some(100_000_000), 10, 0)),
-            two("isolated", effort(Some(100_900_000), 14, 4)),
-            two("shared", effort(Some(101_100_000), 16, 6)),
-        ];
-        let kept: Vec<bool> = bounds(&measured).iter().map(|bound| bound.kept).collect();
-        assert_eq!(kept, [true, true, true, false, false, false]);
+        let kept = |instructions, switches, faults| -> Vec<bool> {
+            let measured = [
+                two("processes", effort(Some(100_000_000), 10, 0)),
+                two("interpreters", effort(Some(instructions), switches, faults)),
+            ];
+            bounds(&measured).iter().map(|bound| bound.kept).collect()
+        };
+        assert_eq!(kept(100_900_000, 14, 4), [true, true, true]);
+        assert_eq!(kept(101_100_000, 16, 6), [false, false, false]);
         // Without counters there is no bound of instructions.
-        let uncounted = ["processes", "isolated"].map(|kind| two(kind, effort(None, 0, 0)));
+        let uncounted = ["processes", "interpreters"].map(|kind| two(kind, effort(None, 0, 0)));
         let names: Vec<String> = bounds(&uncounted).into_iter().map(|bound| bound.what).collect();
         let expected = ["switches of threads", "page faults"];
-        assert_eq!(names, expected.map(|name| format!("{name} a call, 2 interpreters, isolated")));
+        assert_eq!(names, expected.map(|name| format!("{name} a call, 2 interpreters")));
     }
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use anyhow::{Context, Result, ensure};
 use hydrozoa::package::Package;
-use hydrozoa::{Movable, Pool, Tensor, TorchPolicy};
+use hydrozoa::{Movable, Pool, Tensor};
 use hydrozoa_measure::models::{Cases, manifest};
 use hydrozoa_measure::orders;
 use hydrozoa_measure::package::MODEL;
@@ -18,9 +18,6 @@ pub struct Options {
     /// How many interpreters
     #[arg(long)]
     interpreters: usize,
-    /// Each interpreter has a libtorch of its own
-    #[arg(long)]
-    isolated: bool,
 }
 
 struct Model {
@@ -31,12 +28,8 @@ struct Model {
 }
 
 pub fn run(options: &Options) -> Result<()> {
-    let policy = if options.isolated { TorchPolicy::Isolated } else { TorchPolicy::Shared };
-    let pool = Pool::builder()
-        .interpreters(options.interpreters)
-        .venv(&options.place.venv)
-        .torch(policy)
-        .build()?;
+    let pool =
+        Pool::builder().interpreters(options.interpreters).venv(&options.place.venv).build()?;
     let mut models = HashMap::new();
     for entry in manifest(&options.place.manifest)? {
         let package = pool.load_package(&entry.package)?;

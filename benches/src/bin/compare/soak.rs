@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use hydrozoa::memory::Usage;
-use hydrozoa::{Pool, Tensor, TorchPolicy};
+use hydrozoa::{Pool, Tensor};
 use hydrozoa_measure::models::manifest;
 use hydrozoa_measure::package::MODEL;
 use hydrozoa_measure::trend::Trend;
@@ -26,9 +26,6 @@ pub struct Options {
     /// How long, in seconds
     #[arg(long, default_value_t = 600.0)]
     seconds: f64,
-    /// Each interpreter has a libtorch of its own
-    #[arg(long)]
-    isolated: bool,
 }
 
 /// The threads' work so far.
@@ -41,12 +38,7 @@ struct Work {
 }
 
 pub fn run(options: &Options) -> Result<()> {
-    let policy = if options.isolated { TorchPolicy::Isolated } else { TorchPolicy::Shared };
-    let pool = Pool::builder()
-        .interpreters(INTERPRETERS)
-        .venv(&options.place.venv)
-        .torch(policy)
-        .build()?;
+    let pool = Pool::builder().interpreters(INTERPRETERS).venv(&options.place.venv).build()?;
     let work = Work::default();
     let points = thread::scope(|scope| {
         let threads: Vec<_> = (0..INTERPRETERS)

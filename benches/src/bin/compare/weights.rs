@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use hydrozoa::memory::Usage;
-use hydrozoa::{Pool, Session, Tensor, TorchPolicy};
+use hydrozoa::{Pool, Session, Tensor};
 use hydrozoa_measure::package::{EXAMPLE, MODEL};
 
 /// The memory that a further interpreter may write for itself, as a share of the weights.
@@ -59,9 +59,7 @@ pub fn run(options: &Options) -> Result<()> {
 }
 
 fn pool(options: &Options, interpreters: usize) -> Result<Pool> {
-    let policy = TorchPolicy::Shared;
-    let pool =
-        Pool::builder().interpreters(interpreters).venv(&options.venv).torch(policy).build()?;
+    let pool = Pool::builder().interpreters(interpreters).venv(&options.venv).build()?;
     for interpreter in pool.interpreters() {
         interpreter.session().run("import torch\ntorch.set_num_threads(1)", "prepare.py")?;
     }

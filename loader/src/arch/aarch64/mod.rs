@@ -17,6 +17,10 @@ mod guard;
 mod late;
 #[cfg(target_arch = "aarch64")]
 mod tls;
+#[cfg(target_arch = "aarch64")]
+mod variadic;
+#[cfg(target_arch = "aarch64")]
+mod vfork;
 
 #[cfg(target_arch = "aarch64")]
 pub(crate) use descriptor::{descriptor, undefined_weak_descriptor};
@@ -28,6 +32,10 @@ pub(crate) use guard::{EXCEPTION_REGISTER, RECORD_REGISTER, call_guarded, landin
 pub(crate) use late::write_late_thunk;
 #[cfg(target_arch = "aarch64")]
 pub(crate) use tls::{call_resolver, thread_pointer, tls_get_addr, tls_get_addr_for};
+#[cfg(target_arch = "aarch64")]
+pub(crate) use variadic::variadic;
+#[cfg(target_arch = "aarch64")]
+pub(crate) use vfork::vforking;
 
 /// Whether `code` makes trampolines on the stack. What compilers emit for that on this machine was not looked at, so
 /// an image that asks for an executable stack is taken at its word.

@@ -9,6 +9,8 @@ mod relocation;
 mod thunk;
 mod tls;
 mod trampoline;
+mod variadic;
+mod vfork;
 
 pub(crate) use descriptor::{descriptor, undefined_weak_descriptor};
 pub(crate) use gather::gathering;
@@ -18,6 +20,8 @@ pub(crate) use relocation::{action, relocation_name};
 pub(crate) use thunk::{STATIC_CHAIN, THUNK_SIZE, write_thunk};
 pub(crate) use tls::{call_resolver, thread_pointer, tls_get_addr, tls_get_addr_for};
 pub(crate) use trampoline::makes_trampolines;
+pub(crate) use variadic::variadic;
+pub(crate) use vfork::vforking;
 
 /// EM_X86_64.
 pub(crate) const MACHINE: u16 = goblin::elf::header::EM_X86_64;

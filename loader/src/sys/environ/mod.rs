@@ -13,14 +13,16 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use self::table::{NoMemory, Table, entries, is_named};
 use super::dynamic::ProgramArguments;
 use super::lock::{Mutex, Once, Rank};
+use crate::id::DomainId;
 
 pub(crate) use self::programs::{Spawn, Strings};
-pub(crate) use self::shell::{pclose, popen, run_shell};
+pub(crate) use self::shell::{is_pipe, pclose, popen, run_shell};
 pub(crate) use self::steady::Steady;
 
 /// The environment of the process.
 pub(crate) static PROCESS: Environment = Environment {
     own: None,
+    owner: None,
     table: Mutex::new(Rank::Environment, Table::new()),
     arguments: Once::new(),
 };
@@ -32,25 +34,33 @@ pub(crate) static PROCESS: Environment = Environment {
 pub(crate) struct Environment {
     /// `environ`; none if it is the C library's.
     own: Option<AtomicPtr<*mut c_char>>,
+    /// The domain that it was made for; none for the process's.
+    owner: Option<DomainId>,
     table: Mutex<Table>,
     /// What constructors get, with the environment as the first of them finds it.
     arguments: Once<ProgramArguments>,
 }
 
 impl Environment {
-    /// One with these entries, each `NAME=value`. What is allocated for it is never freed.
-    pub(crate) fn new(entries: Vec<CString>) -> io::Result<Environment> {
+    /// One with these entries, each `NAME=value`, for a domain. What is allocated for it is never freed.
+    pub(crate) fn new(owner: DomainId, entries: Vec<CString>) -> io::Result<Environment> {
         let strings = entries.into_iter().map(CString::into_raw).collect();
-        Self::of_strings(strings).map_err(|NoMemory| io::Error::from_raw_os_error(libc::ENOMEM))
+        Self::of_strings(owner, strings)
+            .map_err(|NoMemory| io::Error::from_raw_os_error(libc::ENOMEM))
     }
 
     /// One with these strings, which are NUL-terminated and stay.
-    fn of_strings(strings: Vec<*mut c_char>) -> Result<Environment, NoMemory> {
+    fn of_strings(owner: DomainId, strings: Vec<*mut c_char>) -> Result<Environment, NoMemory> {
         let own = AtomicPtr::new(ptr::null_mut());
         let mut table = Table::new();
         table.begin(&own, strings)?;
         let table = Mutex::new(Rank::Environment, table);
-        Ok(Environment { own: Some(own), table, arguments: Once::new() })
+        Ok(Environment { own: Some(own), owner: Some(owner), table, arguments: Once::new() })
+    }
+
+    /// The domain that it was made for; none for the process's.
+    pub(crate) fn owner(&self) -> Option<DomainId> {
+        self.owner
     }
 
     /// Its variable `environ`: the address of an array of strings that ends with a null pointer, or null. Other

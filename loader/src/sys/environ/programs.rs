@@ -29,6 +29,24 @@ pub(crate) struct Spawn {
 }
 
 impl Spawn {
+    /// Has `start` do the call, and returns the new process's number besides the result, if there is one.
+    ///
+    /// # Safety
+    /// As posix_spawn(3).
+    pub(crate) unsafe fn with_number(
+        self,
+        start: impl FnOnce(Spawn) -> c_int,
+    ) -> (c_int, Option<libc::pid_t>) {
+        let mut number = 0;
+        let code = start(Spawn { pid: &mut number, ..self });
+        if code != 0 {
+            return (code, None);
+        }
+        // SAFETY: null, or the caller's place for it.
+        unsafe { self.pid.as_mut() }.into_iter().for_each(|place| *place = number);
+        (code, Some(number))
+    }
+
     /// `posix_spawn`.
     ///
     /// # Safety

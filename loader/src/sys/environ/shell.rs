@@ -8,8 +8,11 @@ use std::ffi::{CStr, c_int};
 use std::io;
 use std::mem::MaybeUninit;
 use std::ptr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::{Environment, failed, set_errno};
+use crate::id::DomainId;
+use crate::sys::children;
 use crate::sys::lock::{Mutex, Rank};
 
 /// The calls of `system` that wait, and what the signals that it ignores did before the first of them.
@@ -21,7 +24,13 @@ struct Waiting {
 static WAITING: Mutex<Waiting> = Mutex::new(Rank::Shells, Waiting { calls: 0, before: None });
 
 /// The processes behind the streams of [`popen`], by the stream's address.
-static STREAMS: Mutex<BTreeMap<usize, libc::pid_t>> = Mutex::new(Rank::Shells, BTreeMap::new());
+static STREAMS: Mutex<BTreeMap<usize, Child>> = Mutex::new(Rank::Shells, BTreeMap::new());
+
+/// How many there are.
+static OPEN: AtomicUsize = AtomicUsize::new(0);
+
+/// A process, and the domain whose child it is.
+type Child = (libc::pid_t, Option<DomainId>);
 
 /// The signals that a program ignores while `system` waits (POSIX).
 const IGNORED: [c_int; 2] = [libc::SIGINT, libc::SIGQUIT];
@@ -62,8 +71,18 @@ pub(crate) fn run_shell(environment: &Environment, command: Option<&CStr>) -> c_
     }
 }
 
-/// `popen(command, mode)`. Programs that the process executes later do not inherit the stream.
-pub(crate) fn popen(environment: &Environment, command: &CStr, mode: &CStr) -> *mut libc::FILE {
+/// Whether a stream is one that [`popen`] has made.
+pub(crate) fn is_pipe(stream: *mut libc::FILE) -> bool {
+    OPEN.load(Ordering::Relaxed) > 0 && STREAMS.lock().contains_key(&(stream as usize))
+}
+
+/// `popen(command, mode)`, for code of `domain`, whose child the command is. Programs that the process executes later do not inherit the stream.
+pub(crate) fn popen(
+    environment: &Environment,
+    command: &CStr,
+    mode: &CStr,
+    domain: Option<DomainId>,
+) -> *mut libc::FILE {
     let reads = match mode.to_bytes() {
         b"r" | b"re" | b"er" => true,
         b"w" | b"we" | b"ew" => false,
@@ -98,7 +117,11 @@ pub(crate) fn popen(environment: &Environment, command: &CStr, mode: &CStr) -> *
     close(theirs);
     match child {
         Ok(child) => {
-            STREAMS.lock().insert(stream as usize, child);
+            if let Some(domain) = domain {
+                children::note(child, domain);
+            }
+            OPEN.fetch_add(1, Ordering::Relaxed);
+            STREAMS.lock().insert(stream as usize, (child, domain));
             stream
         }
         Err(Failure::Spawn(code) | Failure::Wait(code)) => {
@@ -116,13 +139,16 @@ pub(crate) fn popen(environment: &Environment, command: &CStr, mode: &CStr) -> *
 /// As pclose(3).
 pub(crate) unsafe fn pclose(stream: *mut libc::FILE) -> c_int {
     let child = STREAMS.lock().remove(&(stream as usize));
-    let Some(child) = child else {
+    let Some((child, domain)) = child else {
         // SAFETY: the caller's promise.
         return unsafe { libc::pclose(stream) };
     };
+    OPEN.fetch_sub(1, Ordering::Relaxed);
     // SAFETY: as above.
     unsafe { libc::fclose(stream) };
-    match wait_for(child) {
+    let outcome = wait_for(child);
+    domain.into_iter().for_each(|domain| children::forget(child, domain));
+    match outcome {
         Ok(status) => status,
         Err(Failure::Spawn(code) | Failure::Wait(code)) => failed(code),
     }

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use super::table::{NoMemory, entries};
 use super::{Changes, Environment, PROCESS, Spawn, process_variable, valid};
+use crate::id::DomainId;
 
 /// The environment as it was when this was made, with the program's own changes since, which the process's environment gets too.
 #[derive(Debug)]
@@ -17,7 +18,7 @@ pub(crate) struct Steady(Environment);
 impl Steady {
     /// The process's environment as it is now. Its strings are those that [`PROCESS`] hands out, so many of these have them in
     /// common.
-    pub(crate) fn of_process() -> io::Result<Steady> {
+    pub(crate) fn of_process(owner: DomainId) -> io::Result<Steady> {
         let no_memory = |NoMemory| io::Error::from_raw_os_error(libc::ENOMEM);
         let mut strings = Vec::new();
         for entry in entries(process_variable()) {
@@ -28,8 +29,13 @@ impl Steady {
                 strings.push(string.map_err(no_memory)?);
             }
         }
-        let steady = Environment::of_strings(strings).map_err(no_memory)?;
+        let steady = Environment::of_strings(owner, strings).map_err(no_memory)?;
         Ok(Steady(steady))
+    }
+
+    /// The domain that it was made for.
+    pub(crate) fn owner(&self) -> Option<DomainId> {
+        self.0.owner()
     }
 
     /// Its variable `environ`.

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use super::{HELD, Once, awaited, futex, list};
+use crate::sys::process::Process;
 use crate::sys::thread;
 
 /// How many threads are inside, and [`CLOSED`].
@@ -21,10 +22,25 @@ thread_local! {
 }
 
 /// Passes the gate; waits while another thread forks.
+#[inline]
 pub(super) fn enter() {
     if FORKING.get() > 0 {
         return;
     }
+    let state = GATE.load(Ordering::Relaxed);
+    if state & CLOSED != 0 || pass(state).is_err() {
+        wait();
+    }
+}
+
+#[inline]
+fn pass(state: u32) -> Result<u32, u32> {
+    GATE.compare_exchange_weak(state, state + 1, Ordering::Acquire, Ordering::Relaxed)
+}
+
+/// Passes the gate where another thread forks, or passes it too.
+#[cold]
+fn wait() {
     let mut state = GATE.load(Ordering::Relaxed);
     loop {
         if state & CLOSED != 0 {
@@ -32,13 +48,14 @@ pub(super) fn enter() {
             state = GATE.load(Ordering::Relaxed);
             continue;
         }
-        match GATE.compare_exchange_weak(state, state + 1, Ordering::Acquire, Ordering::Relaxed) {
+        match pass(state) {
             Ok(_) => return,
             Err(other) => state = other,
         }
     }
 }
 
+#[inline]
 pub(super) fn leave() {
     if FORKING.get() > 0 {
         return;
@@ -117,6 +134,8 @@ pub(crate) fn prepare() {
         }
     }
     list::prepare();
+    // A later caller may be unable to get a page.
+    Process::current();
     // Two threads may register them at once. The handlers count their calls.
     static REGISTERED: Once<()> = Once::new();
     let registered = REGISTERED.get_or_try_init(|| thread::at_fork(before, in_parent, in_child));

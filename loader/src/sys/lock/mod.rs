@@ -11,6 +11,7 @@
 //! - A thread holds a [`Reentrant`] while foreign code runs. That code may wait for the thread that forks,
 //!   so a fork does not wait for the lock. The lock knows its owner by a number that no other thread ever
 //!   has. It is free if its owner is not a thread of this process.
+//! - A [`Latch`] belongs to one domain and guards plain numbers. It is free if its owner is not a thread of this process.
 //! - Foreign code has its own "once". A fork waits for that too, but not for ever ([`awaited`]).
 //!
 //! The locks are futexes (futex(2)), one word each. parking_lot has a table of waiting threads, which another
@@ -20,6 +21,7 @@
 pub(crate) mod awaited;
 pub(crate) mod fork;
 mod futex;
+mod latch;
 mod list;
 mod reentrant;
 
@@ -31,6 +33,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use once_cell::race::OnceBox;
 
+pub(crate) use latch::Latch;
 pub(crate) use reentrant::{Reentrant, Turn};
 
 /// What a lock guards. A thread takes locks in this order only, and no two of one rank. A debug build
@@ -74,6 +77,8 @@ pub(crate) enum Rank {
     Environment,
     /// The shells that run for domains with an environment of their own.
     Shells,
+    /// What the C library has answered code of one domain.
+    Answers,
     /// The locales of domains.
     DomainLocales,
     /// The locales that were made.
@@ -90,6 +95,8 @@ pub(crate) enum Rank {
     Writable,
     /// Ranges that are still to be unmapped.
     Owed,
+    /// The record locks of domains.
+    RecordLocks,
     /// Who holds a [`Reentrant`].
     Holder,
     /// A lock of another crate or of the C library ([`undisturbed`]).
@@ -103,6 +110,7 @@ thread_local! {
 
 /// Notes that the calling thread takes a lock of `rank`, and lets it through the gate if it is its first.
 /// Returns the ranks of the locks that it held before, one bit each.
+#[inline]
 fn enter(rank: Rank) -> u32 {
     let held = HELD.get();
     debug_assert!(
@@ -116,6 +124,7 @@ fn enter(rank: Rank) -> u32 {
     held
 }
 
+#[inline]
 fn leave(rank: Rank) {
     let held = HELD.get() & !(1 << rank as u32);
     HELD.set(held);
@@ -129,32 +138,32 @@ fn leave(rank: Rank) {
 /// It is for code that takes a lock of another crate or of the C library. A fork at that moment would leave
 /// the lock locked in the child. `work` must wait for no thread that may fork meanwhile, and must call
 /// nothing of this crate.
+#[inline]
 pub fn undisturbed<T>(work: impl FnOnce() -> T) -> T {
     let _no_fork = Undisturbed::begin();
     work()
 }
 
-/// While it lives no thread forks, as during [`undisturbed`]: for a lock whose guard has it. It may be nested.
-#[derive(Debug)]
-#[must_use = "forks go on when this is dropped"]
-pub struct Undisturbed {
+/// While it lives no thread forks. It may be nested.
+struct Undisturbed {
     /// Not inside of another one.
     outermost: bool,
-    _of_this_thread: PhantomData<*const ()>,
 }
 
 impl Undisturbed {
     /// Waits while another thread forks.
-    pub fn begin() -> Undisturbed {
+    #[inline]
+    fn begin() -> Undisturbed {
         let outermost = HELD.get() & 1 << Rank::Foreign as u32 == 0;
         if outermost {
             enter(Rank::Foreign);
         }
-        Undisturbed { outermost, _of_this_thread: PhantomData }
+        Undisturbed { outermost }
     }
 }
 
 impl Drop for Undisturbed {
+    #[inline]
     fn drop(&mut self) {
         if self.outermost {
             leave(Rank::Foreign);

@@ -66,7 +66,7 @@ impl<'de> de::Deserializer<'de> for Deserializer<'_, '_> {
             Kind::BIG_INT => visit_integer(&Integer::from_python(self.object)?, visitor),
             Kind::FLOAT => visitor.visit_f64(inspected.leaf.as_float()),
             Kind::STR => visitor.visit_string(String::from_python(self.object)?),
-            Kind::BYTES | Kind::BYTE_ARRAY => visitor.visit_byte_buf(inspected.bytes().to_vec()),
+            Kind::BYTES | Kind::BYTE_ARRAY => visitor.visit_byte_buf(inspected.copied()?),
             Kind::LIST | Kind::TUPLE => self.items(visitor),
             Kind::DICT => self.pairs(visitor),
             _ => Err(inspected.unexpected("plain value").into()),
@@ -93,7 +93,7 @@ impl<'de> de::Deserializer<'de> for Deserializer<'_, '_> {
         let inspected = Inspected::new(self.object)?;
         match inspected.kind() {
             Kind::BYTES | Kind::BYTE_ARRAY => {
-                let bytes = inspected.bytes().to_vec().into_iter();
+                let bytes = inspected.copied()?.into_iter();
                 visitor.visit_seq(de::value::SeqDeserializer::new(bytes))
             }
             _ => self.deserialize_any(visitor),

@@ -1,7 +1,7 @@
 //! One package in several interpreters at once.
 
 use std::path::PathBuf;
-use std::sync::{Barrier, Mutex};
+use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use hydrozoa::{Buffer, Imports, Interpreter, Movable, Object, Package, Pool, Ses
 use hydrozoa_measure::package::{EXAMPLE, MODEL};
 use hydrozoa_tests::mappings;
 
-use crate::{CHECK, Place, Policy};
+use crate::{CHECK, Place};
 
 #[derive(clap::Args)]
 pub struct Options {
@@ -28,9 +28,6 @@ pub struct Options {
     /// How often each interpreter is called
     #[arg(long, default_value_t = 3)]
     rounds: usize,
-    /// The model draws from torch's generator. Under policy `shared` the calls whose results are compared take turns
-    #[arg(long)]
-    draws: bool,
     /// A top-level module that the package brings: it is as if the machine did not have it
     #[arg(long, value_name = "MODULE")]
     absent: Vec<String>,
@@ -67,15 +64,14 @@ pub fn run(options: &Options) -> Result<()> {
     let model = package.load_pickle(MODEL.0, MODEL.1)?;
     let example = package.load_pickle(EXAMPLE.0, EXAMPLE.1)?;
     let opened = start.elapsed();
-    let generator = (options.draws && place.policy == Policy::Shared).then(|| Mutex::new(()));
     let work =
         Work { options, expected: &expected, package: &package, model: &model, example: &example };
-    let mut found = work.everywhere(&pool, generator.as_ref())?;
+    let mut found = work.everywhere(&pool)?;
     if let Some(folder) = &options.settle {
         for interpreter in pool.interpreters() {
             interpreter.settle(folder)?;
         }
-        found.extend(work.everywhere(&pool, generator.as_ref())?);
+        found.extend(work.everywhere(&pool)?);
     }
     for mapping in mappings::own()? {
         let file = mapping.path.unwrap_or_default();
@@ -137,12 +133,12 @@ struct Ready<'s> {
 
 impl Work<'_> {
     /// Calls the model in all interpreters at once.
-    fn everywhere(&self, pool: &Pool, generator: Option<&Mutex<()>>) -> Result<Vec<Found>> {
+    fn everywhere(&self, pool: &Pool) -> Result<Vec<Found>> {
         let barrier = Barrier::new(self.options.interpreters);
         thread::scope(|scope| {
             let start = |interpreter: Interpreter| {
                 let barrier = &barrier;
-                scope.spawn(move || self.on(&interpreter, barrier, generator))
+                scope.spawn(move || self.on(&interpreter, barrier))
             };
             let threads: Vec<_> = pool.interpreters().into_iter().map(start).collect();
             threads
@@ -154,38 +150,27 @@ impl Work<'_> {
         })
     }
 
-    /// Loads the model. With `draws` also calls it, in all interpreters at once. These draws come in no order, so there is
-    /// nothing to compare. All of them come before those of a compared call.
-    fn ready<'s>(&self, session: &'s Session, draws: bool) -> Result<Ready<'s>> {
+    /// Loads the model.
+    fn ready<'s>(&self, session: &'s Session) -> Result<Ready<'s>> {
         let check = session.run(CHECK, "check.py")?;
         let call = check.getattr("call")?;
         let start = Instant::now();
         let model = self.model.to_object(session)?;
         let example = self.example.to_object(session)?;
         let loaded = start.elapsed();
-        if draws {
-            call.call((&model, &example))?;
-        }
         Ok(Ready { check, call, model, example, loaded })
     }
 
-    fn on(
-        &self,
-        interpreter: &Interpreter,
-        barrier: &Barrier,
-        generator: Option<&Mutex<()>>,
-    ) -> Result<Found> {
+    fn on(&self, interpreter: &Interpreter, barrier: &Barrier) -> Result<Found> {
         let session = interpreter.session();
         barrier.wait();
-        let ready = self.ready(&session, generator.is_some());
+        let ready = self.ready(&session);
         // A thread that failed comes here as well: the others wait for it.
         barrier.wait();
         let Ready { check, call, model, example, loaded } = ready?;
         let mut differences = Vec::new();
         for round in 0..self.options.rounds {
-            let turn = generator.map(|mutex| mutex.lock().expect("no thread panics with it"));
             let output: Buffer = call.call((&model, &example))?.extract()?;
-            drop(turn);
             // SAFETY: `call` returns `bytes`, which no code ever writes.
             let bytes = unsafe { output.as_slice::<u8>() }?;
             if bytes != self.expected {

@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use clap::{Parser, Subcommand, ValueEnum};
-use hydrozoa::{Builder, Pool, TorchPolicy};
+use clap::{Parser, Subcommand};
+use hydrozoa::{Builder, Pool};
 
 #[derive(Parser)]
 #[command(about = "Packaged models in several interpreters, beside what plain python computes")]
@@ -37,24 +37,11 @@ struct Place {
     /// A virtual environment with torch, and without what the package brings
     #[arg(long)]
     venv: PathBuf,
-    /// How the interpreters have torch
-    #[arg(long)]
-    policy: Policy,
-}
-
-#[derive(Clone, Copy, PartialEq, ValueEnum)]
-enum Policy {
-    Shared,
-    Isolated,
 }
 
 impl Place {
     fn builder(&self, interpreters: usize) -> Builder {
-        let policy = match self.policy {
-            Policy::Shared => TorchPolicy::Shared,
-            Policy::Isolated => TorchPolicy::Isolated,
-        };
-        Pool::builder().interpreters(interpreters).venv(&self.venv).torch(policy)
+        Pool::builder().interpreters(interpreters).venv(&self.venv)
     }
 
     fn pool(&self, interpreters: usize) -> Result<Pool> {

@@ -14,18 +14,12 @@ use crate::Place;
 /// What grows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Kind {
-    /// Interpreters with a libtorch of their own
-    Isolated,
+    /// Interpreters
+    Eager,
     /// The same, with a profile of their imports
-    IsolatedLazy,
+    Lazy,
     /// The same, settled
-    IsolatedSettled,
-    /// Interpreters that share libtorch
-    Shared,
-    /// The same, with a profile of their imports
-    SharedLazy,
-    /// The same, settled
-    SharedSettled,
+    Settled,
     /// Children of a process that has loaded the model, with gc.freeze
     Prefork,
     /// Processes
@@ -43,28 +37,17 @@ impl Kind {
 
     pub fn label(self) -> &'static str {
         match self {
-            Self::Isolated => "isolated, eager",
-            Self::IsolatedLazy => "isolated, profile",
-            Self::IsolatedSettled => "isolated, profile, settled",
-            Self::Shared => "shared, eager",
-            Self::SharedLazy => "shared, profile",
-            Self::SharedSettled => "shared, profile, settled",
+            Self::Eager => "interpreters, eager",
+            Self::Lazy => "interpreters, profile",
+            Self::Settled => "interpreters, profile, settled",
             Self::Prefork => "prefork with gc.freeze",
             Self::Spawn => "processes",
             Self::FreeThreads => "free threads",
         }
     }
 
-    fn is_isolated(self) -> bool {
-        matches!(self, Self::Isolated | Self::IsolatedLazy | Self::IsolatedSettled)
-    }
-
-    fn is_settled(self) -> bool {
-        matches!(self, Self::IsolatedSettled | Self::SharedSettled)
-    }
-
     fn is_lazy(self) -> bool {
-        self.is_settled() || matches!(self, Self::IsolatedLazy | Self::SharedLazy)
+        matches!(self, Self::Lazy | Self::Settled)
     }
 }
 
@@ -130,13 +113,10 @@ impl Plan {
         let mut command = Command::new(&self.program);
         command.arg("density-pool").arg("--manifest").arg(&self.place.manifest);
         command.arg("--venv").arg(&self.place.venv);
-        if kind.is_isolated() {
-            command.arg("--isolated");
-        }
         if kind.is_lazy() {
             command.arg("--profile").arg(&self.profile);
         }
-        if kind.is_settled() {
+        if kind == Kind::Settled {
             command.arg("--settle-in").arg(&self.settle_in);
         }
         command

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use hydrozoa::package::Package;
-use hydrozoa::{ImportProfile, Imports, Interpreter, Movable, Pool, Tensor, TorchPolicy};
+use hydrozoa::{ImportProfile, Imports, Interpreter, Movable, Pool, Tensor};
 use hydrozoa_measure::drive::drive;
 use hydrozoa_measure::models::{Cases, manifest};
 use hydrozoa_measure::package::MODEL;
@@ -26,9 +26,6 @@ const WARM: usize = 3;
 pub struct Options {
     #[command(flatten)]
     place: Place,
-    /// Each interpreter has a libtorch of its own
-    #[arg(long)]
-    isolated: bool,
     /// A profile of imports
     #[arg(long)]
     profile: Option<PathBuf>,
@@ -72,7 +69,6 @@ fn answer(output: &mut impl Write, value: &impl Serialize) -> Result<()> {
 
 impl<'a> Server<'a> {
     fn new(options: &'a Options) -> Result<Self> {
-        let policy = if options.isolated { TorchPolicy::Isolated } else { TorchPolicy::Shared };
         let imports = match &options.profile {
             None => Imports::Eager,
             Some(path) => {
@@ -81,12 +77,8 @@ impl<'a> Server<'a> {
                 Imports::Profile(text.parse::<ImportProfile>()?)
             }
         };
-        let pool = Pool::builder()
-            .interpreters(1)
-            .venv(&options.place.venv)
-            .torch(policy)
-            .imports(imports)
-            .build()?;
+        let pool =
+            Pool::builder().interpreters(1).venv(&options.place.venv).imports(imports).build()?;
         let entry = manifest(&options.place.manifest)?
             .into_iter()
             .find(|entry| entry.name == super::MODEL)

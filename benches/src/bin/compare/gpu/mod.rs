@@ -43,9 +43,6 @@ pub struct Options {
     /// Layers of the model; BERT-base has 12
     #[arg(long, default_value_t = 12)]
     layers: usize,
-    /// Each interpreter has a libtorch of its own
-    #[arg(long)]
-    isolated: bool,
     /// Also write the figures to this file, as JSON
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -150,9 +147,6 @@ fn measure(options: &Options, folder: &Path, watch: &mut Contender, line: &mut L
                 Command::new(std::env::current_exe().context("finding this program")?);
             command.args(["gpu", "--device", &options.device, "--seconds", "0"]);
             command.args(["--counts", &line.count.to_string()]).arg("--serve").arg(folder);
-            if options.isolated {
-                command.arg("--isolated");
-            }
             for (name, path) in [("--venv", &options.venv), ("--python", &options.python)] {
                 if let Some(path) = path {
                     command.arg(name).arg(path);

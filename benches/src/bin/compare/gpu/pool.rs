@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
-use hydrozoa::{Pool, Session, TorchPolicy};
+use hydrozoa::{Pool, Session};
 use hydrozoa_measure::orders;
 use hydrozoa_measure::package::{EXAMPLE, MODEL};
 
@@ -48,8 +48,7 @@ pub fn serve(options: &Options, folder: &Path) -> Result<()> {
 }
 
 fn pool(options: &Options, interpreters: usize) -> Result<Pool> {
-    let policy = if options.isolated { TorchPolicy::Isolated } else { TorchPolicy::Shared };
-    let mut builder = Pool::builder().interpreters(interpreters).torch(policy);
+    let mut builder = Pool::builder().interpreters(interpreters);
     if let Some(venv) = &options.venv {
         builder = builder.venv(venv);
     }

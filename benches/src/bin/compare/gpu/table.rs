@@ -50,7 +50,6 @@ impl Line {
 pub struct Report {
     device: String,
     torch: String,
-    policy: &'static str,
     layers: usize,
     seconds: f64,
     rounds: usize,
@@ -83,7 +82,6 @@ impl Report {
         Self {
             device: device.to_owned(),
             torch: torch.to_owned(),
-            policy: if options.isolated { "isolated" } else { "shared" },
             layers: options.layers,
             seconds: options.seconds,
             rounds: options.rounds.max(1),
@@ -109,8 +107,8 @@ impl Report {
 
     pub fn print(&self) {
         println!(
-            "{}, torch {}, policy {}; {} layers; medians of {} round(s) of {} s",
-            self.device, self.torch, self.policy, self.layers, self.rounds, self.seconds
+            "{}, torch {}; {} layers; medians of {} round(s) of {} s",
+            self.device, self.torch, self.layers, self.rounds, self.seconds
         );
         println!(
             "{:<16} {:>11} {:>12} {:>10} {:>9} {:>9} {:>8} {:>6}",

@@ -137,7 +137,7 @@ fn start(options: &Options) -> Result<Field> {
         if callers == 1 || !options.draws {
             field.line("one interpreter", "threads", callers, vec![one], callers);
         }
-        field.line("interpreters", "isolated", callers, vec![each], callers);
+        field.line("interpreters", "interpreters", callers, vec![each], callers);
         field.line("processes", "processes", callers, processes[..callers].to_vec(), 1);
         field.line("prefork", "prefork", callers, vec![prefork], 1);
         if let Some(scripted) = scripted {

@@ -1,7 +1,7 @@
 //! Our contender: a pool whose interpreters each have the packaged model.
 
 use anyhow::{Context, Result, ensure};
-use hydrozoa::{Handle, Pool, TorchPolicy};
+use hydrozoa::{Handle, Pool};
 use hydrozoa_measure::orders;
 use hydrozoa_measure::package::{EXAMPLE, MODEL};
 
@@ -21,7 +21,6 @@ pub fn run(options: &Options) -> Result<()> {
     let pool = Pool::builder()
         .interpreters(options.interpreters)
         .venv(venv)
-        .torch(TorchPolicy::Isolated)
         .path(scripts)
         .path(catalogue)
         .build()?;

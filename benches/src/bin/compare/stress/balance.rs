@@ -1,0 +1,167 @@
+//! What is left at the end: nothing of Rust's or Python's, as many threads and descriptors as before, and little memory.
+
+use std::fs;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use hydrozoa::movable::shared_memory;
+use hydrozoa::{Builder, Interpreter, WeakInterpreter};
+use hydrozoa_measure::trend::Trend;
+
+use super::calls::works;
+use super::pools::END;
+use super::watch::{Sample, print_stacks};
+use super::world::{World, lock, stress};
+
+/// Shorter runs have no trend: heaps are still filling.
+const TREND_FROM: f64 = 300.0;
+/// Growth in KiB for each interpreter that has ended which is attributed to the allocators: of the process, and of malloc's blocks.
+const KIB: f64 = 50.0;
+/// With torch, what an end leaves (docs/specification.md).
+const KIB_OF_TORCH: f64 = 200.0;
+/// Growth in mappings for each. What ended interpreters had, some ninety mappings each, stays until others take it over. So there
+/// are as many as there were at once, and ten minutes may be too short to see all of them.
+const MAPPINGS: f64 = 3.0;
+
+/// What the process has.
+#[derive(Debug)]
+pub struct Balance {
+    threads: usize,
+    descriptors: usize,
+    /// MiB of the C library's blocks that nobody has freed. Its arenas keep free ones between them, so the process has more.
+    blocks: f64,
+}
+
+impl Balance {
+    fn now() -> Result<Self> {
+        let count = |folder| Ok::<_, anyhow::Error>(fs::read_dir(folder)?.count());
+        let blocks = in_use() as f64 / f64::from(1 << 20);
+        Ok(Self {
+            threads: count("/proc/self/task")?,
+            descriptors: count("/proc/self/fd")?,
+            blocks,
+        })
+    }
+
+    /// What it has after a pool that has ended: libraries are known, and threads that serve all pools run.
+    pub fn after_warm_up(builder: Builder, packages: &[&str]) -> Result<Self> {
+        let pool = builder.interpreters(2).build()?;
+        for interpreter in pool.interpreters() {
+            let session = interpreter.session();
+            let long = Duration::from_secs(600);
+            let sum: i64 = session.with_deadline(long, || session.eval("1 + 1")?.extract())?;
+            ensure!(sum == 2, "1 + 1 is {sum}");
+            interpreter.event_loop()?;
+            for module in ["subprocess"].iter().chain(packages) {
+                session.import(module)?;
+            }
+        }
+        pool.close(END)?;
+        Self::now()
+    }
+}
+
+/// Bytes of malloc's blocks.
+fn in_use() -> usize {
+    // SAFETY: takes nothing.
+    let info = unsafe { libc::mallinfo2() };
+    info.uordblks + info.hblkhd
+}
+
+/// Ends everything, and looks at what is left.
+pub fn check(world: World, before: &Balance, samples: &[Sample]) -> Result<()> {
+    for errand in std::mem::take(&mut *lock(&world.errands)) {
+        errand()?;
+    }
+    for movable in &world.movables {
+        drop(lock(movable).take());
+    }
+    for interpreter in world.pool.interpreters() {
+        interpreter.drain();
+        let session = interpreter.session();
+        let name = interpreter.name();
+        works(&session, 20)?;
+        session.import("ftplib").with_context(|| format!("{name} does not import"))?;
+        let threads: i64 = stress(&session)?.call_method("start_threads", (5,))?.extract()?;
+        ensure!(threads == 10, "five threads of {name} have left {threads}");
+        let kept: usize = stress(&session)?.call_method("count_kept", ())?.extract()?;
+        ensure!(kept == 0, "{kept} objects of {name} that nobody refers to are alive");
+    }
+    let ends = world.ends();
+    let World { pool, alive, older, torch, .. } = world;
+    let mut weak: Vec<_> = older.into_inner()?.into();
+    weak.extend(pool.interpreters().iter().map(Interpreter::downgrade));
+    let outcome = pool.close(END);
+    // Those that were replaced end beside the others.
+    let is_over = wait(|| weak.iter().all(|one| one.upgrade().is_none()));
+    if outcome.is_err() || !is_over {
+        print_stacks(weak.iter().filter_map(WeakInterpreter::upgrade));
+        outcome?;
+        bail!("an interpreter that was replaced has not ended");
+    }
+    let all_are_gone = wait(|| alive.text().is_empty());
+    ensure!(
+        all_are_gone,
+        "things that Python had are alive: {}; threads: {}",
+        alive.text(),
+        names()?
+    );
+    let shared = shared_memory();
+    ensure!(shared.ranges == 0, "shared memory was not freed: {shared:?}");
+    wait(|| Balance::now().is_ok_and(|now| now.threads <= before.threads));
+    let now = Balance::now()?;
+    println!("{before:?} before, {now:?} after {ends} interpreters");
+    ensure!(now.threads <= before.threads, "threads are left: {}", names()?);
+    ensure!(now.descriptors <= before.descriptors, "descriptors are left: {now:?}");
+    growth(samples, ends, if torch { KIB_OF_TORCH } else { KIB }, now.blocks - before.blocks)
+}
+
+/// Waits for what happens on other threads.
+fn wait(is_so: impl Fn() -> bool) -> bool {
+    let end = Instant::now() + END;
+    while !is_so() {
+        if Instant::now() > end {
+            return false;
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    true
+}
+
+/// The names of the process's threads.
+fn names() -> Result<String> {
+    let tasks = fs::read_dir("/proc/self/task")?;
+    let names: Result<Vec<String>, _> =
+        tasks.map(|task| fs::read_to_string(task?.path().join("comm"))).collect();
+    Ok(names?.concat().replace('\n', ", "))
+}
+
+/// Whether memory and mappings have grown, and malloc's blocks by so many MiB too much.
+///
+/// The first half of the run is warm-up: each of malloc's arenas grows until it has once had as many blocks as it ever has, and gives
+/// back only what is free at its end.
+fn growth(samples: &[Sample], ends: u64, kib: f64, blocks: f64) -> Result<()> {
+    let minutes = samples.last().map_or(0.0, |last| last.minutes);
+    if minutes * 60.0 < TREND_FROM {
+        return Ok(());
+    }
+    let left = blocks * 1024.0 / ends.max(1) as f64;
+    println!("malloc's blocks that each interpreter has left: {left:.1} KiB");
+    ensure!(left < kib, "blocks of malloc are left");
+    let warm = &samples[samples.len() / 2..];
+    for (what, negligible, of) in [
+        ("KiB of private memory", kib, (|one| one.kib) as fn(&Sample) -> f64),
+        ("mappings", MAPPINGS, |one| one.mappings),
+    ] {
+        let points: Vec<_> = warm.iter().map(|one| (one.minutes, of(one))).collect();
+        let trend = Trend::of(&points).context("a run this long has a trend")?;
+        let each = trend.slope * minutes / ends.max(1) as f64;
+        println!(
+            "slope of {what} after warm-up: {:.1}/min, standard error {:.1}/min: {each:.2} for each interpreter that has ended",
+            trend.slope, trend.error
+        );
+        ensure!(each < negligible || trend.slope < 3.0 * trend.error, "the process's {what} grow");
+    }
+    Ok(())
+}

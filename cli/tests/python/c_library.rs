@@ -1,0 +1,77 @@
+//! What the C library keeps for a program, each copy has for itself.
+
+use crate::beside::{Seen, copy, plain, pythons};
+
+/// Asks the C library through Python's modules and ctypes for so many seconds, and prints what it got at first, and what was
+/// ever something else.
+const PROGRAM: &str = r#"
+import ctypes, grp, locale, os, socket, sys, time
+me = int(os.environ.get('HYDROZOA_COPY', '1'))
+libc = ctypes.PyDLL(None)
+libc.gmtime.restype = libc.localtime.restype = ctypes.POINTER(ctypes.c_int)
+libc.strtok.restype = libc.ctime.restype = ctypes.c_char_p
+def groups():
+    return len(grp.getgrall()), grp.getgrall()[-1].gr_name
+def services():
+    return [socket.getservbyname(name) for name in (['ssh', 'smtp'], ['http', 'https'], ['domain', 'ftp'])[me - 1]]
+def protocols():
+    return socket.getprotobyname(['tcp', 'udp', 'icmp'][me - 1])
+def domains():
+    locale.textdomain(f'program{me}')
+    locale.bindtextdomain('shared', f'/folder{me}')
+    time.sleep(0)
+    return locale.textdomain(None), locale.bindtextdomain('shared', None)
+def numbers():
+    libc.srand(me)
+    first = libc.rand()
+    time.sleep(0)
+    return first, libc.rand(), libc.rand()
+def times():
+    seconds = ctypes.c_long(me * 100_000_000)
+    parts = libc.gmtime(ctypes.byref(seconds))
+    time.sleep(0)
+    return parts[0], parts[5], libc.ctime(ctypes.byref(seconds))
+def tokens():
+    text = ctypes.create_string_buffer(b'a%d b%d c%d' % (me, me, me))
+    token, found = libc.strtok(text, b' '), []
+    while token:
+        found.append(token)
+        time.sleep(0)
+        token = libc.strtok(None, b' ')
+    return found
+works = [groups, services, protocols, domains, numbers, times, tokens]
+try:
+    import spwd
+    works.append(lambda: len(spwd.getspall()))
+except ImportError:
+    pass
+first = [work() for work in works]
+end = time.time() + float(sys.argv[1])
+wrong = set()
+while time.time() < end:
+    for work, expected in zip(works, first):
+        got = work()
+        if got != expected:
+            wrong.add((getattr(work, '__name__', '?'), str(got)[:60]))
+expected = numbers()
+print(me, [first[3], first[5][0], first[6]], expected, sorted(wrong)[:5])
+"#;
+
+#[test]
+fn three_copies_have_the_c_library_s_state_each_for_itself() {
+    for (minor, python) in pythons() {
+        let alone = [1, 2, 3].map(|me: u32| {
+            let mut command = plain(python);
+            command.args(["-W", "ignore", "-c", PROGRAM, "0"]).env("HYDROZOA_COPY", me.to_string());
+            let seen: Seen = command.output().unwrap().into();
+            assert!(seen.output.ends_with(" []\n"), "{}{}", seen.output, seen.errors);
+            seen.output
+        });
+        let mut command = copy(python, &["--copies", "3", "--in", "all"]);
+        let seen: Seen =
+            command.args(["-W", "ignore", "-c", PROGRAM, "1"]).output().unwrap().into();
+        let mut lines: Vec<String> = seen.output.lines().map(|line| format!("{line}\n")).collect();
+        lines.sort();
+        assert_eq!(lines, alone, "3.{minor}: {}", seen.errors);
+    }
+}

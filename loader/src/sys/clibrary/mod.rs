@@ -1,0 +1,161 @@
+//! What the C library keeps for a program in variables of its own, for each domain.
+//!
+//! Many functions of the C library keep something between calls: a position, a seed, a buffer that the last answer is in. A
+//! program has them for itself, and so does a domain. Each file here has one kind of them: the state, and the functions that
+//! stand for the C library's. They use glibc's re-entrant forms where there are some. A function gets its state from its
+//! thunk, as the last argument.
+//!
+//! A program whose threads call such a function at once breaks glibc's rules (its manual says "race"), and does so here. No
+//! thread of another domain ever uses the state.
+
+mod characters;
+mod databases;
+mod listings;
+mod log;
+mod logins;
+mod lookups;
+mod messages;
+mod network_groups;
+mod numbers;
+mod options;
+mod records;
+mod results;
+mod tables;
+mod times;
+
+use std::cell::UnsafeCell;
+use std::ffi::c_void;
+use std::ptr;
+
+/// The state of one domain. Thunks hold addresses in it: it does not move, and lives as long as code of the domain can run.
+#[derive(Debug)]
+pub(crate) struct CLibrary {
+    characters: characters::Characters,
+    databases: databases::Databases,
+    log: log::Log,
+    logins: logins::Logins,
+    lookups: lookups::Lookups,
+    messages: messages::Messages,
+    numbers: numbers::Numbers,
+    options: options::Options,
+    results: results::Results,
+    tables: tables::Tables,
+    times: times::Times,
+}
+
+/// What stands for a function or a variable of the C library.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub name: &'static str,
+    pub target: *const c_void,
+    pub context: Context,
+}
+
+/// How the function gets its state.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Context {
+    /// A variable, or a function without a state.
+    None,
+    /// As the argument behind so many others.
+    Behind(usize, usize),
+    /// Where no argument is: the function is made by [`crate::arch::gathering`] or [`crate::arch::variadic`].
+    Hidden(usize),
+}
+
+impl CLibrary {
+    pub(crate) fn new() -> Box<CLibrary> {
+        let library = Box::new(CLibrary {
+            characters: Default::default(),
+            databases: databases::Databases::new(),
+            log: log::Log::new(),
+            logins: logins::Logins::new(),
+            lookups: Default::default(),
+            messages: messages::Messages::new(),
+            numbers: numbers::Numbers::new(),
+            options: options::Options::new(),
+            results: Default::default(),
+            tables: Default::default(),
+            times: Default::default(),
+        });
+        library.numbers.seed();
+        library
+    }
+
+    /// Gives back what it has of the process. Threads of an ended domain may still call its functions.
+    pub(crate) fn end(&self) {
+        self.log.end();
+    }
+
+    /// What stands for the C library's names, sorted by name.
+    pub(crate) fn answers(&self) -> Vec<Answer> {
+        let mut all = Vec::new();
+        self.characters.answers(&mut all);
+        self.databases.answers(&mut all);
+        self.log.answers(&mut all);
+        self.logins.answers(&mut all);
+        self.lookups.answers(&mut all);
+        self.messages.answers(&mut all);
+        self.numbers.answers(&mut all);
+        self.options.answers(&mut all);
+        self.results.answers(&mut all);
+        self.tables.answers(&mut all);
+        self.times.answers(&mut all);
+        all.sort_by_key(|answer| answer.name);
+        all
+    }
+}
+
+impl Answer {
+    /// A variable.
+    fn variable<T>(name: &'static str, variable: &Own<T>) -> Answer {
+        Answer { name, target: variable.place().cast(), context: Context::None }
+    }
+
+    /// A function that takes `state` behind so many arguments.
+    fn behind<T>(
+        name: &'static str,
+        target: *const c_void,
+        arguments: usize,
+        state: *const T,
+    ) -> Answer {
+        let context = Context::Behind(arguments, state.expose_provenance());
+        Answer { name, target, context }
+    }
+
+    /// A function of [`crate::arch::gathering`] or [`crate::arch::variadic`].
+    fn hidden<T>(name: &'static str, target: *const c_void, state: *const T) -> Answer {
+        Answer { name, target, context: Context::Hidden(state.expose_provenance()) }
+    }
+}
+
+/// A variable of one domain, which its code, the functions here and the C library's use by its address.
+#[derive(Debug, Default)]
+#[repr(transparent)]
+struct Own<T>(UnsafeCell<T>);
+
+// SAFETY: as a variable of the C library in a program: functions whose manual says "race" use it, or code of the program.
+unsafe impl<T> Sync for Own<T> {}
+// SAFETY: as above; pointers in it are the program's, or lead into it.
+unsafe impl<T> Send for Own<T> {}
+
+impl<T> Own<T> {
+    const fn new(value: T) -> Own<T> {
+        Own(UnsafeCell::new(value))
+    }
+
+    fn place(&self) -> *mut T {
+        self.0.get()
+    }
+}
+
+/// The calling thread's `errno`.
+fn errno() -> i32 {
+    // SAFETY: the address of the thread's own variable.
+    unsafe { *libc::__errno_location() }
+}
+
+/// Sets `errno` and returns null.
+fn failed<T>(code: i32) -> *mut T {
+    super::environ::set_errno(code);
+    ptr::null_mut()
+}

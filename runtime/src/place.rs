@@ -1,0 +1,133 @@
+//! Where an interpreter lives: its domain, and what answers in it for functions of the process.
+
+use crate::Result;
+use crate::environment::Environment;
+use crate::heap::{self, Heap};
+use crate::libraries::{self, LibraryRules};
+use crate::python::Installation;
+use crate::thread::departure::Departures;
+use crate::thread::settings;
+use crate::thread::signals::Guard;
+use crate::torch::{self, FakeDevice, device_code};
+use hydrozoa_loader::{Domain, Interposition, Library};
+
+/// Where an interpreter lives: its domain, what guards the application's signals, and how its threads leave it.
+#[derive(Debug)]
+pub(crate) struct Place {
+    pub(crate) domain: Domain,
+    pub(crate) signals: &'static Guard,
+    pub(crate) departures: &'static Departures,
+    /// Where its C++ objects are.
+    pub(crate) heap: Option<&'static Heap>,
+    fake_device: &'static FakeDevice,
+}
+
+impl Place {
+    /// A new domain for an interpreter of `python` with these rules for libraries; `answers` are functions of the C
+    /// library that are answered for it, and `environment` is its own, if it shall not use the process's.
+    pub(crate) fn new(
+        name: &str,
+        python: &Installation,
+        rules: &LibraryRules,
+        answers: &[(&str, Interposition)],
+        environment: Option<&Environment>,
+    ) -> Result<Self> {
+        let loader = libraries::loader(rules)?;
+        let mut builder = loader.domain(name);
+        for (symbol, interposition) in device_code::interpositions(&loader) {
+            builder = builder.interpose(symbol, interposition);
+        }
+        let libpython = python.library().canonicalize().unwrap_or_default();
+        if let Some(libpython) = libpython.file_name() {
+            // `os.posix_spawn` without variables frees the array if `environ` moves meanwhile (CPython, posixmodule.c,
+            // py_posix_spawn), and other interpreters move it.
+            builder = builder.steady_environ(&libpython.to_string_lossy());
+        }
+        let departures = Departures::new();
+        let (of_the_c_library, of_libpython) = departures.interpositions();
+        if let Some(libpython) = libpython.file_name() {
+            for (symbol, interposition) in of_the_c_library {
+                builder = builder.interpose_in(&libpython.to_string_lossy(), symbol, interposition);
+            }
+        }
+        for (symbol, interposition) in of_libpython {
+            builder = builder.interpose(symbol, interposition);
+        }
+        if let Some(environment) = environment {
+            builder = builder.environment(environment.entries());
+        }
+        let signals = Guard::new();
+        let answers_of_threads =
+            signals.interpositions().into_iter().chain(settings::interpositions());
+        for (symbol, interposition) in answers_of_threads {
+            builder = builder.interpose(symbol, interposition);
+        }
+        let heap = Heap::of_an_interpreter();
+        for (soname, symbol, interposition) in heap.into_iter().flat_map(heap::definitions) {
+            builder = builder.interpose_definition(soname, symbol, interposition);
+        }
+        let references = heap.map(|heap| heap::references(heap, torch::BLOCKS));
+        for (soname, symbol, interposition) in references.into_iter().flatten() {
+            builder = builder.interpose_in(soname, symbol, interposition);
+        }
+        let fake_device: &'static FakeDevice = Box::leak(Box::default());
+        let (symbol, interposition) = fake_device.interposition();
+        builder = builder.interpose(symbol, interposition);
+        for (name, answer) in answers {
+            builder = builder.interpose(name, *answer);
+        }
+        let domain = builder.build().inspect_err(|_| {
+            if let Some(heap) = heap {
+                // SAFETY: nothing was loaded that could have a block of it.
+                unsafe { heap.give_back() };
+            }
+        })?;
+        fake_device.attach(Some(&domain));
+        Ok(Self { domain, signals, departures, heap, fake_device })
+    }
+
+    /// Notes the interpreter's libpython, before anything that calls it is opened in the domain.
+    pub(crate) fn runs(&self, libpython: &Library) -> Result<()> {
+        self.signals.runs(&self.domain, libpython);
+        self.departures.runs(&self.domain, libpython)
+    }
+
+    /// Ends the domain, whose interpreter has been finalized.
+    ///
+    /// # Safety
+    /// No code of the domain runs, except in threads that it has created itself. Nobody uses what it has from now on.
+    pub(crate) unsafe fn end(self) {
+        let (domain, heap) = (self.domain.clone(), self.heap);
+        drop(self);
+        let give_back = move || {
+            if let Some(heap) = heap {
+                // SAFETY: the domain has ended, with the threads that its code has created.
+                unsafe { heap.give_back() };
+            }
+        };
+        // SAFETY: the caller's promise.
+        unsafe { domain.retire(give_back) };
+    }
+
+    /// Closes the domain, in which no interpreter was started.
+    ///
+    /// # Safety
+    /// Nobody has called a function of the domain's libraries, nor has the address of one.
+    pub(crate) unsafe fn close(self) {
+        let (domain, heap) = (self.domain.clone(), self.heap);
+        drop(self);
+        // SAFETY: the caller's promise.
+        unsafe { domain.close() };
+        if let Some(heap) = heap {
+            // SAFETY: as above.
+            unsafe { heap.give_back() };
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.signals.end();
+        self.fake_device.attach(None);
+    }
+}
