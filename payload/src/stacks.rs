@@ -4,7 +4,8 @@
 //! Some releases do not export it. The module `faulthandler` calls it in the signal handler that its `register`
 //! installs. So this module has such a handler installed for a signal that nobody sends, takes the handler's address, and
 //! puts what was installed before back at once: the signal's handler, and the thread's stack for signals, which `register`
-//! replaces by one in Python's memory (`sigaltstack` in Modules/faulthandler.c).
+//! replaces by one in Python's memory (`sigaltstack` in Modules/faulthandler.c). The host keeps the handler from the process
+//! meanwhile: the loader has a use for such signals too (loader/src/sys/broadcast.rs).
 
 use crate::fault::{Fault, Outcome};
 use crate::interrupts;
@@ -45,7 +46,7 @@ pub(crate) unsafe extern "C" fn prepare(sink: *mut c_void) -> Status {
     unsafe {
         guarded(sink, || {
             if HANDLER.load(Ordering::Acquire) == 0 {
-                HANDLER.store(handler()?, Ordering::Release);
+                find_handler()?;
             }
             report::prepare();
             interrupts::prepare()
@@ -56,7 +57,7 @@ pub(crate) unsafe extern "C" fn prepare(sink: *mut c_void) -> Status {
 /// # Safety
 ///
 /// The thread is attached.
-unsafe fn handler() -> Outcome<usize> {
+unsafe fn find_handler() -> Outcome<()> {
     // SAFETY: attached; the records are valid for the calls.
     unsafe {
         let signal = free()?;
@@ -73,8 +74,12 @@ unsafe fn handler() -> Outcome<usize> {
         }
         let found = action(signal, Some(&before))?;
         registered?;
-        SIGNAL.store(signal, Ordering::Release);
-        Ok(found.sa_sigaction)
+        // `register` installs nothing if another thread has just had it install the handler.
+        if found.sa_sigaction != libc::SIG_DFL {
+            SIGNAL.store(signal, Ordering::Release);
+            HANDLER.store(found.sa_sigaction, Ordering::Release);
+        }
+        Ok(())
     }
 }
 

@@ -22,6 +22,7 @@ use crate::interpreter::{Inner, Interpreter};
 use crate::leaf::Leaf;
 use crate::payload::Sink;
 use crate::payload::table::Interrupt;
+use crate::thread::signals::Trial;
 use crate::{Error, Result};
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -232,6 +233,8 @@ fn prepare(inner: &Arc<Inner>) {
     }
     let _attached = inner.attach();
     let mut sink = Sink::default();
+    // It has a handler installed, and takes it back at once. Another interpreter or the loader may take the same signal.
+    let _trial = Trial::begin();
     // SAFETY: attached.
     let status = unsafe { (inner.table().prepare_stacks)(sink.pointer()) };
     match sink.check(status) {
