@@ -20,8 +20,8 @@ const TREND_FROM: f64 = 300.0;
 const KIB: f64 = 50.0;
 /// With torch, what an end leaves (docs/specification.md).
 const KIB_OF_TORCH: f64 = 200.0;
-/// Growth in mappings for each. What ended interpreters had, some ninety mappings each, stays until others take it over. So there
-/// are as many as there were at once, and ten minutes may be too short to see all of them.
+/// Growth in mappings for each, with as many places of interpreters as in the end. What ended interpreters had stays until others
+/// take it over, so there are as many places as there ever were interpreters at once: the more, the busier the machine is.
 const MAPPINGS: f64 = 3.0;
 
 /// What the process has.
@@ -150,9 +150,10 @@ fn growth(samples: &[Sample], ends: u64, kib: f64, blocks: f64) -> Result<()> {
     println!("malloc's blocks that each interpreter has left: {left:.1} KiB");
     ensure!(left < kib, "blocks of malloc are left");
     let warm = &samples[samples.len() / 2..];
+    let places = warm.last().map_or(0.0, |last| last.places);
     for (what, negligible, of) in [
-        ("KiB of private memory", kib, (|one| one.kib) as fn(&Sample) -> f64),
-        ("mappings", MAPPINGS, |one| one.mappings),
+        ("KiB of private memory", kib, &(|one: &Sample| one.kib) as &dyn Fn(&Sample) -> f64),
+        ("mappings", MAPPINGS, &|one| one.mappings / one.places.max(1.0) * places),
     ] {
         let points: Vec<_> = warm.iter().map(|one| (one.minutes, of(one))).collect();
         let trend = Trend::of(&points).context("a run this long has a trend")?;

@@ -24,6 +24,8 @@ pub struct Sample {
     /// Private memory.
     pub kib: f64,
     pub mappings: f64,
+    /// Mappings of libpython's code: interpreters, and places of ended ones that wait for others.
+    pub places: f64,
 }
 
 /// The last operation of each thread that was seen, and in which sample it was new.
@@ -56,14 +58,17 @@ pub fn watch(world: &World, seconds: f64, seed: u64) -> Result<Vec<Sample>> {
         thread::sleep(Duration::from_secs(1));
         let minutes = begin.elapsed().as_secs_f64() / 60.0;
         let kib = Usage::of_process()?.private as f64 / 1024.0;
-        let mappings = fs::read_to_string("/proc/self/maps")?.lines().count() as f64;
-        points.push(Sample { minutes, kib, mappings });
+        let maps = fs::read_to_string("/proc/self/maps")?;
+        let mappings = maps.lines().count() as f64;
+        let is_code = |line: &&str| line.contains("/libpython3.") && line.contains(" r-xp ");
+        let places = maps.lines().filter(is_code).count() as f64;
+        points.push(Sample { minutes, kib, mappings, places });
         if points.len() % 30 == 0 {
             let all: u64 =
                 world.progress.iter().map(|one| one.number.load(Ordering::Relaxed)).sum();
             println!(
                 "{minutes:5.1} min: {all} operations, {} interpreters ended, private memory {:.1} MiB, \
-                 {mappings} mappings",
+                 {mappings} mappings, {places} of libpython's code",
                 world.ends(),
                 kib / 1024.0
             );
