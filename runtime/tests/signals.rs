@@ -9,7 +9,7 @@ use hydrozoa_testkit::libraries::Workshop;
 use hydrozoa_testkit::process::in_child;
 use pythons::pools;
 use std::ffi::c_int;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use std::{mem, ptr, thread};
 
@@ -435,32 +435,36 @@ fn stacks_are_read_where_the_application_handles_the_last_signals() {
 }
 
 #[test]
-fn stacks_are_read_though_others_take_and_leave_the_last_signal_meanwhile() {
+fn stacks_are_read_though_another_takes_the_last_signal_meanwhile() {
     alone(PATIENCE, || {
-        let done = AtomicBool::new(false);
-        thread::scope(|scope| {
+        for pool in pools(1) {
+            let session = pool.acquire().unwrap();
             // As the loader does while it initializes thread-local data of threads that run.
-            scope.spawn(|| {
-                while !done.load(Ordering::Acquire) {
-                    install(libc::SIGRTMAX(), handler);
-                    thread::sleep(Duration::from_micros(100));
-                    // SAFETY: the default action.
-                    unsafe { libc::signal(libc::SIGRTMAX(), libc::SIG_DFL) };
-                }
+            let take = session.function("take", |session, _| {
+                install(libc::SIGRTMAX(), handler);
+                session.object_from(&())
             });
-            for _ in 0..10 {
-                for pool in pools(1) {
-                    let session = pool.acquire().unwrap();
-                    let _handle = session.interrupt_handle();
-                    let look = session.function("look", |session, _| {
-                        let stacks = session.interpreter().stacks()?;
-                        session.object_from(&stacks)
-                    });
-                    let stacks: String = look.unwrap().call(()).unwrap().extract().unwrap();
-                    assert!(stacks.contains("most recent call first"), "{stacks:?}");
-                }
-            }
-            done.store(true, Ordering::Release);
-        });
+            let code = "import builtins
+stock = builtins.__import__
+def hooked(name, *rest):
+    if name == 'faulthandler':
+        take()
+    return stock(name, *rest)";
+            let namespace = session.run(code, "hook.py").unwrap();
+            namespace.setattr("take", take.unwrap()).unwrap();
+            let builtins = namespace.getattr("builtins").unwrap();
+            builtins.setattr("__import__", namespace.getattr("hooked").unwrap()).unwrap();
+            let _handle = session.interrupt_handle();
+            let look = session.function("look", |session, _| {
+                let stacks = session.interpreter().stacks()?;
+                session.object_from(&stacks)
+            });
+            let stacks: String = look.unwrap().call(()).unwrap().extract().unwrap();
+            assert!(stacks.contains("most recent call first"), "{stacks:?}");
+            let own = |found: &(c_int, usize, c_int, u64)| found.1 == handler as *const () as usize;
+            assert!(dispositions().iter().any(own), "the program's handler is gone");
+            // SAFETY: the default action.
+            unsafe { libc::signal(libc::SIGRTMAX(), libc::SIG_DFL) };
+        }
     });
 }
