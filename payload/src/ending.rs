@@ -6,6 +6,7 @@
 //! no other thread runs between their installation here and the cut.
 
 use crate::fault::{Fault, Outcome};
+use crate::heap;
 use crate::quiet;
 use crate::reference::Ref;
 use pyo3_ffi::{
@@ -54,6 +55,7 @@ pub(crate) unsafe fn begin() {
     // SAFETY: no precondition.
     ENDER.store(unsafe { libc::gettid() }, Ordering::Relaxed);
     IS_ENDING.store(true, Ordering::Release);
+    let _ = heap::BEFORE_FREE.set(before_free);
     // SAFETY: by contract.
     unsafe {
         if quiet::others().threads > 0 && call(c"begin").is_err() {
@@ -70,7 +72,7 @@ pub(crate) fn is_cut_off() -> bool {
 
 /// Called before memory is freed. The first that the end frees after the cut are the states of the threads that were cut
 /// off. One of them may have looked for the mark just before it was set, and read its state only now.
-pub(crate) fn before_free() {
+fn before_free() {
     static HAS_WAITED: AtomicBool = AtomicBool::new(false);
     // SAFETY: neither has a precondition.
     unsafe {

@@ -12,7 +12,6 @@
 
 use crate::arenas;
 use crate::ceiling;
-use crate::ending;
 use crate::table::{Purpose, Region};
 use dlmalloc::{Allocator, Dlmalloc};
 use pyo3_ffi::{PyMem_SetAllocator, PyMemAllocatorDomain, PyMemAllocatorEx};
@@ -21,6 +20,7 @@ use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
 use std::ops::Range;
 use std::ptr;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// Bytes of address space for the window: the first that the kernel grants, under a limit on address space
@@ -402,8 +402,13 @@ impl Heap {
     }
 }
 
+/// Called before a block is freed, once it is known.
+pub(crate) static BEFORE_FREE: OnceLock<fn()> = OnceLock::new();
+
 extern "C" fn free(_: *mut c_void, block: *mut c_void) {
-    ending::before_free();
+    if let Some(before) = BEFORE_FREE.get() {
+        before();
+    }
     // SAFETY: a block that is not used any more, or null, as the callers of Python's allocators promise.
     HEAP.with(|heap| unsafe { heap.release(block) });
 }

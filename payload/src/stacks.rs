@@ -72,8 +72,9 @@ unsafe fn find_handler() -> Outcome<()> {
         if let Some(stack) = stack {
             libc::sigaltstack(&stack, ptr::null_mut());
         }
-        let found = action(signal, Some(&before))?;
+        let found = action(signal, Some(&before));
         registered?;
+        let found = found?;
         // `register` installs nothing if another thread has just had it install the handler.
         if found.sa_sigaction != libc::SIG_DFL {
             SIGNAL.store(signal, Ordering::Release);
