@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use libc::lconv;
 
 use crate::id::DomainId;
+use crate::sys::environ::forget_locale_variables;
 use crate::sys::locale::{
     Handle, Locale, Names, Place, conventions, name_in_process, use_in_thread,
 };
@@ -201,6 +202,7 @@ fn own(domains: &mut Domains, domain: DomainId) -> Option<Arc<Own>> {
 
 /// Forgets the locale of a domain that has ended.
 pub(crate) fn forget(domain: DomainId) {
+    forget_locale_variables(domain);
     let domains = &mut *DOMAINS.lock();
     if let Some(own) = domains.own.remove(&domain) {
         domains.spare.push(own);

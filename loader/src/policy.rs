@@ -34,6 +34,8 @@ pub enum Decision {
     /// Their symbols decide, wherever the files lie. They are replicated only if they need a symbol that
     /// belongs to the domain.
     Symbols,
+    /// They are not loaded. The reason is the error's ([`Error::Refused`](crate::Error::Refused)).
+    Refused,
 }
 
 impl From<Class> for Decision {

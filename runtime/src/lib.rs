@@ -73,6 +73,7 @@ mod settle;
 mod shared_signals;
 mod streams;
 mod thread;
+mod title;
 mod torch;
 mod waiting;
 

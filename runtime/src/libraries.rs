@@ -9,6 +9,7 @@
 //! |---|---|
 //! | the C library's family, the compilers' runtime libraries | the loader's own rules: shared |
 //! | a file that the user has a pattern for | [`LibraryRules`] |
+//! | [`REFUSED`] | not loaded |
 //! | [`PRIVATE`] | replicated, in the system's directories too |
 //! | [`SHARED`] | their symbols: shared, unless they need one of the interpreter's |
 //! | in the system's library directories, or what the program began with | their symbols, likewise |
@@ -77,6 +78,17 @@ const PRIVATE: [&str; 32] = [
     "*/libLLVM*.so*",
     "*/libsqlite3*.so*",
 ];
+
+/// Libraries that work in a process of their own only, and why.
+///
+/// - **memray** writes its own functions over each reference to `malloc`, `free`, `mmap` and `dlopen` in the process: those of the
+///   application and of all interpreters. Its functions call the C library's, and not what answers for that in an interpreter,
+///   and the references stay so when it has ended (its src/memray/_memray/elf_shenanigans.cpp and hooks.h).
+const REFUSED: [(&str, &str); 1] = [(
+    "*/memray/_memray.*so",
+    "memray takes over the memory of the whole process, which has other interpreters and the application in it; run the \
+     program in python itself to profile it, and see Interpreter::memory for what an interpreter takes",
+)];
 
 /// Libraries that an interpreter may bring and that exist once all the same.
 struct Shared {
@@ -196,6 +208,9 @@ impl LibraryRules {
             };
             policy = policy.with_last(pattern, *decision, reason);
         }
+        for (pattern, reason) in REFUSED {
+            policy = policy.with_last(pattern, Decision::Refused, reason);
+        }
         for pattern in PRIVATE {
             let reason = "its state is not protected by a lock of its own";
             policy = policy.with_last(pattern, Class::Replicate, reason);
@@ -281,6 +296,15 @@ mod tests {
         ] {
             assert_eq!(decision(&LibraryRules::new(), other), None, "{other}");
         }
+    }
+
+    #[test]
+    fn what_takes_over_the_process_is_refused_unless_a_user_wants_it() {
+        let memray = "/v/site-packages/memray/_memray.cpython-312-x86_64-linux-gnu.so";
+        assert_eq!(decision(&LibraryRules::new(), memray), Some(Decision::Refused));
+        assert_eq!(decision(&LibraryRules::new(), "/v/memray/_test_utils.so"), None);
+        let wanted = LibraryRules::new().replicate("*/_memray*");
+        assert_eq!(decision(&wanted, memray), Some(Class::Replicate.into()));
     }
 
     #[test]

@@ -22,14 +22,22 @@ pub(crate) struct Place {
     fake_device: &'static FakeDevice,
 }
 
+/// What answers in a domain for the C library: by name.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Answers {
+    pub(crate) to_all: Vec<(&'static str, Interposition)>,
+    /// To the one library of a file's name.
+    pub(crate) to_one: Vec<(String, &'static str, Interposition)>,
+}
+
 impl Place {
-    /// A new domain for an interpreter of `python` with these rules for libraries; `answers` are functions of the C
-    /// library that are answered for it, and `environment` is its own, if it shall not use the process's.
+    /// A new domain for an interpreter of `python` with these rules for libraries; `answers` is what is answered for it, and
+    /// `environment` is its own, if it shall not use the process's.
     pub(crate) fn new(
         name: &str,
         python: &Installation,
         rules: &LibraryRules,
-        answers: &[(&str, Interposition)],
+        answers: &Answers,
         environment: Option<&Environment>,
     ) -> Result<Self> {
         let loader = libraries::loader(rules)?;
@@ -73,8 +81,11 @@ impl Place {
         let fake_device: &'static FakeDevice = Box::leak(Box::default());
         let (symbol, interposition) = fake_device.interposition();
         builder = builder.interpose(symbol, interposition);
-        for (name, answer) in answers {
+        for (name, answer) in &answers.to_all {
             builder = builder.interpose(name, *answer);
+        }
+        for (library, name, answer) in &answers.to_one {
+            builder = builder.interpose_in(library, name, *answer);
         }
         let domain = builder.build().inspect_err(|_| {
             if let Some(heap) = heap {

@@ -42,7 +42,7 @@ def noted():
     error = OrderError(3)
     if hasattr(error, 'add_note'):
         error.add_note('first')
-        error.add_note('second')
+        error.add_note('second \\ud800')
     raise error
 
 def through(f, *arguments):
@@ -141,7 +141,7 @@ fn cause_context_and_notes_are_values() {
         let (_, noted) = raised(names, "noted");
         match minor(session) {
             10 => assert!(noted.notes(session).unwrap().is_empty()),
-            _ => assert_eq!(noted.notes(session).unwrap(), ["first", "second"]),
+            _ => assert_eq!(noted.notes(session).unwrap(), ["first", "second \\ud800"]),
         }
         assert!(noted.context(session).unwrap().is_none());
     });

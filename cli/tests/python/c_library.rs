@@ -75,3 +75,35 @@ fn three_copies_have_the_c_library_s_state_each_for_itself() {
         assert_eq!(lines, alone, "3.{minor}: {}", seen.errors);
     }
 }
+
+/// What the locale that python starts in decides.
+const MODE: &str = "import locale, os, sys\n\
+    print(sys.flags.utf8_mode, locale.getpreferredencoding(), sys.stdout.encoding, sys.stdout.errors, \
+        os.environ.get('LC_CTYPE'), locale.setlocale(locale.LC_CTYPE), os.popen('echo $LC_CTYPE').read(), end='')";
+
+#[test]
+fn each_copy_starts_in_the_mode_and_the_locale_of_plain_python() {
+    let environments: [&[(&str, &str)]; 6] = [
+        &[],
+        &[("LANG", "C")],
+        &[("LC_CTYPE", "POSIX")],
+        &[("LC_ALL", "C")],
+        &[("PYTHONUTF8", "0")],
+        &[("PYTHONCOERCECLOCALE", "warn")],
+    ];
+    for (minor, python) in pythons() {
+        for environment in environments {
+            let see = |mut command: std::process::Command| -> Seen {
+                for name in ["LANG", "LC_ALL", "LC_CTYPE"] {
+                    command.env_remove(name);
+                }
+                command.envs(environment.iter().copied());
+                command.args(["-c", MODE]).output().unwrap().into()
+            };
+            let plain = see(plain(python));
+            let copies = see(copy(python, &["--copies", "3", "--in", "all"]));
+            let thrice = (plain.output.repeat(3), plain.errors.repeat(3));
+            assert_eq!((copies.output, copies.errors), thrice, "3.{minor}, {environment:?}");
+        }
+    }
+}

@@ -70,3 +70,31 @@ fn a_warning_is_plain_text() {
     assert_eq!(seen.errors.matches("is of another Python and is not used").count(), 1, "{seen:?}");
     assert!(!seen.errors.contains('\x1b'), "{:?}", seen.errors);
 }
+
+#[test]
+fn a_library_that_would_take_over_the_process_is_refused_in_words() {
+    let place = directory("refused").join("memray");
+    std::fs::create_dir_all(&place).unwrap();
+    let library = place.join("_memray.so");
+    let mut compiler = Command::new("cc");
+    let made = compiler.args(["-shared", "-x", "c", "/dev/null", "-o"]).arg(&library).status();
+    assert!(made.unwrap().success());
+    let program = format!(
+        "import ctypes, os\n\
+         try:\n    \
+             ctypes.CDLL({library:?})\n    \
+             os.write(1, b'loaded\\n')\n\
+         except OSError as error:\n    \
+             os.write(1, f'{{error}}\\n'.encode())\n"
+    );
+    for (minor, python) in pythons() {
+        let [plain, copies] = [plain(python), copy(python, &["--copies", "3", "--in", "all"])]
+            .map(|mut command| Seen::from(command.args(["-c", &program]).output().unwrap()));
+        assert_eq!(plain.output, "loaded\n", "3.{minor}: {}", plain.errors);
+        assert_eq!((copies.code, copies.output.lines().count()), (Some(0), 3), "{copies:?}");
+        for line in copies.output.lines() {
+            let words = format!("{}: memray takes over the memory", library.display());
+            assert!(line.starts_with(&words), "3.{minor}: {line}");
+        }
+    }
+}

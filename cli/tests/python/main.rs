@@ -8,3 +8,4 @@ mod interrupts;
 mod loading;
 mod owners;
 mod process;
+mod titles;

@@ -13,7 +13,7 @@ use crate::domain;
 use crate::id::DomainId;
 use crate::locale;
 use crate::replica::thunk::Interposition;
-use crate::sys::environ::{self, Environment, PROCESS};
+use crate::sys::environ::{self, Environment};
 use crate::sys::locale::{CATEGORIES, Names};
 
 /// The names that [`uses`] interposes.
@@ -48,10 +48,14 @@ unsafe extern "C" fn setlocale(
     // SAFETY: the caller's promise.
     let name = unsafe { CStr::from_ptr(name) };
     let domain = domain::by_id(id);
-    let own = domain.as_ref().and_then(|domain| domain.0.environment.as_deref());
-    let environment = own.unwrap_or(&PROCESS);
+    let own: Option<&Environment> =
+        domain.as_ref().and_then(|domain| domain.0.environment.as_deref());
+    let variable = |name: &CStr| match own {
+        Some(own) => own.text(name),
+        None => environ::locale_variable(id, name),
+    };
     let locale = locale::set(id, |names| {
-        let changed = change(names, category, name, environment);
+        let changed = change(names, category, name, &variable);
         if changed.is_none() {
             environ::set_errno(libc::EINVAL);
         }
@@ -68,7 +72,12 @@ extern "C" fn localeconv(context: usize) -> *mut lconv {
 
 /// The names after `setlocale(category, name)`. None if there is no such category, or if `name` lists categories and not
 /// each once (glibc, locale/setlocale.c).
-fn change(names: &Names, category: c_int, name: &CStr, environment: &Environment) -> Option<Names> {
+fn change(
+    names: &Names,
+    category: c_int,
+    name: &CStr,
+    environment: &impl Fn(&CStr) -> Option<CString>,
+) -> Option<Names> {
     let mut changed = names.clone();
     let resolved = |name: &[u8], variable| match name {
         [] => from(environment, variable),
@@ -97,14 +106,7 @@ fn change(names: &Names, category: c_int, name: &CStr, environment: &Environment
 }
 
 /// The name that the environment has for a category (setlocale(3), for the name "").
-fn from(environment: &Environment, variable: &CStr) -> CString {
-    let values = [c"LC_ALL", variable, c"LANG"].map(|name| environment.value(name));
-    let set = values.into_iter().find_map(|value| {
-        // SAFETY: a value of an environment ends in NUL. Another thread may change the environment meanwhile: the values stay
-        // (sys/environ/table.rs), as those that the program has put there must.
-        (!value.is_null())
-            .then(|| unsafe { CStr::from_ptr(value) })
-            .filter(|value| !value.is_empty())
-    });
-    set.unwrap_or(c"C").to_owned()
+fn from(environment: &impl Fn(&CStr) -> Option<CString>, variable: &CStr) -> CString {
+    let mut values = [c"LC_ALL", variable, c"LANG"].into_iter().filter_map(environment);
+    values.find(|value| !value.is_empty()).unwrap_or_else(|| c"C".to_owned())
 }

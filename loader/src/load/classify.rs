@@ -54,6 +54,10 @@ impl<'a> Ruling<'a> {
         match policy.decision(path) {
             Some((Decision::Class(class), reason)) => return Ok(Ruling::Class(class, reason)),
             Some((Decision::Symbols, reason)) => return Ok(Ruling::Symbols(reason)),
+            Some((Decision::Refused, reason)) => {
+                let (object, reason) = (path.to_owned(), reason.to_owned());
+                return Err(Error::Refused { object, reason });
+            }
             None => {}
         }
         let Some(reason) = policy.outside().filter(|_| !program) else { return Ok(Ruling::None) };

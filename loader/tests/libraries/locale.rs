@@ -52,6 +52,9 @@ const SOURCE: &str = r#"
 #include <string.h>
 #define CHECK(condition) do { if (!(condition)) return __LINE__; } while (0)
 const char *set(int category, const char *name) { return setlocale(category, name); }
+int names_commas(void) { return setenv("LC_NUMERIC", "comma", 1); }
+int names_nothing(void) { return unsetenv("LC_NUMERIC"); }
+int clears(void) { return clearenv(); }
 /* 1 if numbers have commas, 0 if they have points, -1 if printing, reading and conventions differ. */
 int commas(void)
 {
@@ -323,6 +326,33 @@ fn the_empty_name_means_the_environment_of_the_domain() {
         assert_eq!(names(&["LC_NUMERIC=comma", "LC_ALL=C"]), two("C", "C"));
         assert_eq!(names(&["LC_ALL=", "LC_NUMERIC=", "LC_MONETARY=comma"]), two("C", "comma"));
         assert_eq!(names(&[]), two("C", "C"));
+    });
+}
+
+#[test]
+fn what_one_domain_makes_of_the_variables_of_locales_no_other_one_goes_by() {
+    let place = Place::new("variables");
+    alone_with(PATIENCE, &place.variables, || {
+        let process = |name| {
+            // SAFETY: no other thread of this process uses the environment.
+            unsafe { libc::setenv(c"LC_NUMERIC".as_ptr(), name, 1) };
+        };
+        let numbers = |own| set(own, libc::LC_NUMERIC, Some(c""));
+        process(c"C".as_ptr());
+        // SAFETY: as above.
+        unsafe { libc::unsetenv(c"LANG".as_ptr()) };
+        let [first, second] = open_in(2, &place.library).try_into().unwrap();
+        assert_eq!(inside(&first, "names_commas"), 0);
+        assert_eq!([numbers(&first), numbers(&second)], ["comma", "C"]);
+        assert_eq!(std::env::var("LC_NUMERIC").unwrap(), "comma");
+        assert_eq!(inside(&second, "names_nothing"), 0);
+        assert_eq!([numbers(&first), numbers(&second)], ["comma", "C"]);
+        // What the process has done since then counts for all.
+        process(c"comma".as_ptr());
+        assert_eq!([numbers(&first), numbers(&second)], ["comma", "comma"]);
+        assert_eq!(inside(&second, "clears"), 0);
+        assert_eq!([numbers(&first), numbers(&second)], ["comma", "C"]);
+        assert!(std::env::var("LC_NUMERIC").is_err());
     });
 }
 

@@ -1,6 +1,6 @@
 //! Bad input: a typed error that names the object and the symbol, and no trace.
 
-use hydrozoa_loader::{Domain, Error, Loader, OpenFlags};
+use hydrozoa_loader::{Decision, Domain, Error, Loader, OpenFlags, Policy};
 use hydrozoa_testkit::libraries::{Workshop, open};
 
 fn domain() -> Domain {
@@ -47,6 +47,30 @@ fn a_file_truncated_anywhere_is_refused_and_the_process_goes_on() {
     }
     assert!(refused > 50, "{refused}");
     assert!(open(&domain, &path, OpenFlags::NOW).is_ok());
+}
+
+#[test]
+fn what_a_rule_refuses_is_not_loaded_and_neither_is_what_needs_it() {
+    let shop = Workshop::new("ruled-out");
+    let refused = shop.build("libtakes.so", "int take(void) { return 1; }", &[]);
+    let link = [format!("-L{}", shop.path("").display()), "-Wl,-rpath,$ORIGIN".to_owned()];
+    let user = shop.build(
+        "libuser.so",
+        "int take(void); int use(void) { return take(); }",
+        &[&link[0], &link[1], "-ltakes"],
+    );
+    let policy = Policy::default().with("*/libtakes.so", Decision::Refused, "it takes everything");
+    let loader = Loader::builder().policy(policy).build().unwrap();
+    let domain = loader.domain("ruled").build().unwrap();
+    for path in [&refused, &user] {
+        match open(&domain, path, OpenFlags::NOW) {
+            Err(Error::Refused { object, reason }) => {
+                assert_eq!((object, reason.as_str()), (refused.clone(), "it takes everything"));
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(domain.replicas().is_empty());
 }
 
 #[test]

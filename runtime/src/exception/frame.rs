@@ -43,9 +43,10 @@ pub(super) fn of(traceback: Object<'_>) -> Result<Vec<Frame>> {
     Ok(frames)
 }
 
-fn text(name: &Object<'_>) -> Result<String> {
-    name.extract().or_else(|_| {
-        let escaped = name.call_method("encode", ("utf-8", "backslashreplace"))?;
+/// A text, lone surrogates escaped.
+pub(super) fn text(text: &Object<'_>) -> Result<String> {
+    text.extract().or_else(|_| {
+        let escaped = text.call_method("encode", ("utf-8", "backslashreplace"))?;
         let escaped: Vec<u8> = escaped.extract()?;
         Ok(String::from_utf8_lossy(&escaped).into_owned())
     })

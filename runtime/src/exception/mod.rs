@@ -131,7 +131,7 @@ impl Exception {
         session.with_gil(|| self.value(session)?.getattr("args")?.extract())
     }
 
-    /// The texts that `add_note` has added. Python has notes since 3.11.
+    /// The texts that `add_note` has added, lone surrogates escaped. Python has notes since 3.11.
     ///
     /// # Errors
     ///
@@ -143,7 +143,10 @@ impl Exception {
             let notes = builtins.call_method("getattr", (value, "__notes__", ()))?;
             match notes.is_none() {
                 true => Ok(Vec::new()),
-                false => notes.iter()?.map(|note| note?.str()).collect(),
+                false => {
+                    let str = builtins.getattr("str")?;
+                    notes.iter()?.map(|note| frame::text(&str.call((note?,))?)).collect()
+                }
             }
         })
     }

@@ -215,7 +215,12 @@ extern "C" fn sigsetmask(mask: c_int) -> c_int {
     unsafe { c::sigsetmask(mask) }
 }
 
-unsafe extern "C" fn prctl(
+/// `prctl`.
+///
+/// # Safety
+///
+/// As prctl(2).
+pub(crate) unsafe extern "C" fn prctl(
     option: c_int,
     first: c_ulong,
     second: c_ulong,

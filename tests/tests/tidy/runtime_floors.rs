@@ -21,6 +21,7 @@ const RUNTIME: [&[&str]; 9] = [
         "cold",
         "imports",
         "generated_code",
+        "title",
     ],
     &["payload"],
     &["python"],

@@ -1,5 +1,6 @@
 //! Environments (environ(7)): the process's, and those that domains have for themselves.
 
+mod locales;
 mod programs;
 mod shell;
 mod steady;
@@ -13,8 +14,10 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use self::table::{NoMemory, Table, entries, is_named};
 use super::dynamic::ProgramArguments;
 use super::lock::{Mutex, Once, Rank};
+use crate::current;
 use crate::id::DomainId;
 
+pub(crate) use self::locales::{forget_locale_variables, locale_variable};
 pub(crate) use self::programs::{Spawn, Strings};
 pub(crate) use self::shell::{is_pipe, pclose, popen, run_shell};
 pub(crate) use self::steady::Steady;
@@ -95,6 +98,21 @@ impl Environment {
         let found = entries(self.variable()).find(|&entry| is_named(entry, name));
         found.map_or(ptr::null_mut(), |entry| entry.wrapping_add(name.len() + 1))
     }
+
+    /// The value of a variable, if it is set.
+    pub(crate) fn text(&self, name: &CStr) -> Option<CString> {
+        let value = self.value(name);
+        // SAFETY: a value of an environment ends in NUL. Another thread may change the environment meanwhile: the values stay
+        // (table.rs), as those that the program has put there must.
+        (!value.is_null()).then(|| unsafe { CStr::from_ptr(value) }.to_owned())
+    }
+
+    /// Has `change` change a variable. Of the process's environment it is the change of the domain whose code the thread runs.
+    fn changing<T>(&self, name: &[u8], change: impl FnOnce(&mut Table) -> T) -> T {
+        let domain = current::domain().filter(|_| self.own.is_none());
+        let mut table = self.table.lock();
+        locales::changing(domain, name, || change(&mut table))
+    }
 }
 
 /// What the functions of <stdlib.h> that change an environment do.
@@ -122,12 +140,13 @@ impl Changes for Environment {
             return failed(libc::EINVAL);
         };
         let environ = self.variable();
-        let mut table = self.table.lock();
-        if !overwrite && entries(environ).any(|entry| is_named(entry, name)) {
-            return 0;
-        }
-        let entry = table.intern(name, value.to_bytes());
-        status(entry.and_then(|entry| table.set(environ, name, entry)))
+        self.changing(name, |table| {
+            if !overwrite && entries(environ).any(|entry| is_named(entry, name)) {
+                return 0;
+            }
+            let entry = table.intern(name, value.to_bytes());
+            status(entry.and_then(|entry| table.set(environ, name, entry)))
+        })
     }
 
     unsafe fn put(&self, string: *mut c_char) -> c_int {
@@ -136,21 +155,29 @@ impl Changes for Environment {
         }
         // SAFETY: the caller's promise.
         let text = unsafe { CStr::from_ptr(string) }.to_bytes();
-        match text.iter().position(|&byte| byte == b'=') {
-            Some(end) => status(self.table.lock().set(self.variable(), &text[..end], string)),
-            None if text.is_empty() => 0,
-            None => status(self.table.lock().remove(self.variable(), text)),
-        }
+        let environ = self.variable();
+        status(match text.iter().position(|&byte| byte == b'=') {
+            Some(end) => {
+                self.changing(&text[..end], |table| table.set(environ, &text[..end], string))
+            }
+            None if text.is_empty() => Ok(()),
+            None => self.changing(text, |table| table.remove(environ, text)),
+        })
     }
 
     fn unset(&self, name: Option<&CStr>) -> c_int {
         match name.and_then(valid) {
-            Some(name) => status(self.table.lock().remove(self.variable(), name)),
+            Some(name) => status(self.changing(name, |table| table.remove(self.variable(), name))),
             None => failed(libc::EINVAL),
         }
     }
 
     fn clear(&self) -> c_int {
+        if self.own.is_none() {
+            for name in locales::set_in_process() {
+                self.unset(Some(&name));
+            }
+        }
         let _table = self.table.lock();
         self.variable().store(ptr::null_mut(), Ordering::Release);
         0

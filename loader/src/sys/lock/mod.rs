@@ -83,6 +83,8 @@ pub(crate) enum Rank {
     DomainLocales,
     /// The locales that were made.
     Locales,
+    /// What domains have made of the variables of locales.
+    LocaleVariables,
     /// The places of thread-local data of system objects.
     ThreadOffsets,
     /// The modules with lazily allocated thread-local data.

@@ -1,0 +1,166 @@
+//! The table of each command: what it does on signals.
+
+use super::answers;
+use super::process::{self, is_function};
+use crate::thread::home::Home;
+use hydrozoa_loader::{DomainId, Interposition, ignore_children};
+use std::ffi::{c_int, c_void};
+use std::mem::MaybeUninit;
+use std::ptr;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicUsize, Ordering};
+
+/// Signals have the numbers from 1 to 64.
+pub(super) const COUNT: usize = 65;
+
+/// What one command does on signals. It lives as long as the process.
+#[derive(Debug)]
+pub(crate) struct Signals {
+    pub(super) actions: [Action; COUNT],
+    /// The kernel's number of its main thread while that can take signals, else 0.
+    pub(super) thread: AtomicI32,
+    pub(super) domain: OnceLock<DomainId>,
+    process: Home,
+    next: AtomicPtr<Signals>,
+}
+
+/// A handler, or SIG_DFL or SIG_IGN, and whether the command has set it.
+#[derive(Debug, Default)]
+pub(super) struct Action {
+    pub(super) handler: AtomicUsize,
+    pub(super) flags: AtomicI32,
+    pub(super) is_set: AtomicBool,
+}
+
+/// The commands of the process, last one first. Handlers of signals read the list.
+static COMMANDS: AtomicPtr<Signals> = AtomicPtr::new(ptr::null_mut());
+
+/// Every command of the process.
+pub(super) fn commands() -> impl Iterator<Item = &'static Signals> {
+    let at = |pointer: *mut Signals| {
+        // SAFETY: the list holds leaked values only.
+        unsafe { pointer.as_ref() }
+    };
+    std::iter::successors(at(COMMANDS.load(Ordering::Acquire)), move |command| {
+        at(command.next.load(Ordering::Acquire))
+    })
+}
+
+impl Signals {
+    /// Of a command that begins with the actions of the process.
+    pub(crate) fn new() -> &'static Self {
+        process::with_actions_before(|before| {
+            let signals = Box::leak(Box::new(Self {
+                actions: std::array::from_fn(|signal| Action {
+                    handler: AtomicUsize::new(before[signal].sa_sigaction),
+                    ..Action::default()
+                }),
+                thread: AtomicI32::new(0),
+                domain: OnceLock::new(),
+                process: Home::current(),
+                next: AtomicPtr::new(COMMANDS.load(Ordering::Acquire)),
+            }));
+            // Under the lock: no other command gets in between.
+            COMMANDS.store(signals, Ordering::Release);
+            &*signals
+        })
+    }
+
+    /// What answers for libc in the command's domain.
+    pub(crate) fn interpositions(&'static self) -> Vec<(&'static str, Interposition)> {
+        let context = ptr::from_ref(self).expose_provenance();
+        // SAFETY: sigaction(2) takes three words, signal(3) and kill(2) take two. The functions take these and the
+        // address of `self`, which is never freed.
+        let of = |function: *const c_void, arguments| unsafe {
+            Interposition::with_context(function, arguments, context)
+        };
+        let simple = of(answers::signal as *const c_void, 2);
+        vec![
+            ("sigaction", of(answers::sigaction as *const c_void, 3)),
+            ("signal", simple),
+            ("bsd_signal", simple),
+            ("kill", of(answers::kill as *const c_void, 2)),
+        ]
+    }
+
+    /// Notes that the calling thread is the command's main thread.
+    pub(crate) fn begin(&self) {
+        // SAFETY: takes nothing.
+        self.thread.store(unsafe { libc::gettid() }, Ordering::Release);
+    }
+
+    /// Notes the command's domain.
+    pub(crate) fn runs_in(&self, domain: DomainId) {
+        let _ = self.domain.set(domain);
+    }
+
+    /// The command has ended: what it has set counts no more.
+    pub(crate) fn end(&self) {
+        self.thread.store(0, Ordering::Release);
+        self.domain.get().into_iter().for_each(|domain| ignore_children(*domain, false));
+        for signal in 1..COUNT {
+            if self.actions[signal].is_set.swap(false, Ordering::AcqRel) {
+                process::settle(signal);
+            }
+        }
+    }
+
+    /// Whether the command leaves a signal to its default action.
+    pub(crate) fn is_default(&self, signal: c_int) -> bool {
+        let action = self.actions.get(signal as usize);
+        action.is_some_and(|action| action.handler.load(Ordering::Acquire) == libc::SIG_DFL)
+    }
+
+    /// Whether a signal for the process may be handled on the calling thread, whose number is `here`: it is the command's
+    /// main thread and does not block the signal, which the command handles.
+    pub(super) fn takes(&self, signal: c_int, here: c_int) -> bool {
+        let handles = |action: &Action| {
+            action.is_set.load(Ordering::Acquire)
+                && is_function(action.handler.load(Ordering::Acquire))
+        };
+        let is_main = self.thread.load(Ordering::Acquire) == here;
+        if !is_main || !self.actions.get(signal as usize).is_some_and(handles) {
+            return false;
+        }
+        let mut blocked = MaybeUninit::<libc::sigset_t>::uninit();
+        // SAFETY: asks for the thread's mask, which is written then.
+        unsafe {
+            libc::pthread_sigmask(libc::SIG_BLOCK, ptr::null(), blocked.as_mut_ptr()) == 0
+                && libc::sigismember(blocked.as_ptr(), signal) == 0
+        }
+    }
+
+    /// Whether this is a child that a command has forked. Its signals are its own, and its threads those of one
+    /// command.
+    pub(super) fn is_in_child(&self) -> bool {
+        !self.process.is_current()
+    }
+
+    /// Calls the command's handler, if it has one.
+    ///
+    /// # Safety
+    ///
+    /// Called by the process's handler of the signal, with what that has got.
+    pub(super) unsafe fn handle(
+        &self,
+        signal: c_int,
+        info: *mut libc::siginfo_t,
+        context: *mut c_void,
+    ) {
+        let action = &self.actions[signal as usize];
+        let handler = action.handler.load(Ordering::Acquire);
+        if !is_function(handler) {
+            return;
+        }
+        type Plain = extern "C" fn(c_int);
+        type Informed = extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void);
+        // SAFETY: the command has set the function for this, with these flags (sigaction(2)).
+        unsafe {
+            if action.flags.load(Ordering::Acquire) & libc::SA_SIGINFO == 0 {
+                std::mem::transmute::<usize, Plain>(handler)(signal);
+            } else {
+                std::mem::transmute::<usize, Informed>(handler)(signal, info, context);
+            }
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! The title of the process, as `setproctitle` (PyPI) sets it in a command.
+//!
+//! It looks for the arguments of the python command in front of the environment's strings, where execve(2) puts them, moves the
+//! environment away and writes its titles there (its src/spt_setup.c and spt_status.c). A command finds nothing there: the
+//! arguments are the application's. Several would write titles, and move the environment, in one place. So its library gets a
+//! place with the command's arguments and room behind them. It gives each title to prctl(2), too, for the thread's name. Then the
+//! title is written over the application's arguments, where other processes read it: the last of all commands counts.
+
+use crate::leaf::Leaf;
+use crate::thread::settings;
+use hydrozoa_loader::Interposition;
+use std::ffi::{CStr, OsString, c_char, c_int, c_ulong, c_void};
+use std::os::unix::ffi::OsStrExt;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::{env, fs, ptr};
+
+/// How many bytes a title may have beside those of the arguments. The environment's strings are as many elsewhere.
+const ROOM: usize = 4096;
+
+/// What the library of a command with these arguments interposes, for one that is made for this minor version of Python. The
+/// place stays as long as the process.
+pub(crate) fn interpositions(
+    minor: u8,
+    arguments: &[OsString],
+) -> [(String, &'static str, Interposition); 2] {
+    let words = arguments.iter().map(|word| word.as_bytes());
+    let mut place: Vec<u8> = words.flat_map(|word| [word, b"\0"].concat()).collect();
+    let end = place.len();
+    place.resize(end + ROOM, b' ');
+    place.push(0);
+    let place: *mut u8 = place.leak().as_mut_ptr();
+    let strings = Box::leak(Box::new([place.wrapping_add(end), ptr::null_mut()]));
+    let environ: *mut *mut *mut u8 = Box::leak(Box::new(strings.as_mut_ptr()));
+    let library = format!("_setproctitle.cpython-3{minor}-{}-linux-gnu.so", env::consts::ARCH);
+    // SAFETY: a variable of the type of `environ`, which is never freed. The function takes the arguments of prctl(2), as that of
+    // `settings` does, and the address of the place.
+    let (environ, prctl) = unsafe {
+        (
+            Interposition::function(environ.cast()),
+            Interposition::with_context(prctl as *const c_void, 5, place.expose_provenance()),
+        )
+    };
+    [(library.clone(), "environ", environ), (library, "prctl", prctl)]
+}
+
+/// `prctl`, which is also told the name of a thread: that is no title, and lies elsewhere.
+///
+/// # Safety
+///
+/// As prctl(2).
+unsafe extern "C" fn prctl(
+    option: c_int,
+    first: c_ulong,
+    second: c_ulong,
+    third: c_ulong,
+    fourth: c_ulong,
+    place: usize,
+) -> c_int {
+    if option == libc::PR_SET_NAME && first as usize == place {
+        // SAFETY: the library has just written its title there, with a NUL.
+        show(unsafe { CStr::from_ptr(ptr::with_exposed_provenance::<c_char>(place)) });
+    }
+    // SAFETY: the caller's call.
+    unsafe { settings::prctl(option, first, second, third, fourth) }
+}
+
+/// Writes a title over the process's arguments, as much of it as has room.
+fn show(title: &CStr) {
+    static ARGUMENTS: OnceLock<Option<&[AtomicU8]>> = OnceLock::new();
+    static TURN: Leaf<()> = Leaf::new(());
+    let Some((end, place)) = ARGUMENTS.get_or_init(arguments).and_then(<[_]>::split_last) else {
+        return;
+    };
+    let title = title.to_bytes().iter().copied().chain(std::iter::repeat(0));
+    TURN.with(|()| {
+        place.iter().zip(title).for_each(|(place, byte)| place.store(byte, Ordering::Relaxed));
+        // Otherwise the kernel takes the title for one that goes on in the environment (Linux, fs/proc/base.c, `get_mm_cmdline`).
+        end.store(0, Ordering::Relaxed);
+    });
+}
+
+/// The process's arguments (proc_pid_stat(5), `arg_start` and `arg_end`).
+fn arguments() -> Option<&'static [AtomicU8]> {
+    let stat = fs::read_to_string("/proc/self/stat").ok()?;
+    let (_, fields) = stat.rsplit_once(')')?;
+    let mut fields = fields.split_whitespace().skip(48 - 3);
+    let [start, end] = [fields.next()?, fields.next()?].map(|field| field.parse::<usize>().ok());
+    let (start, end) = (start?, end?);
+    let length = end.checked_sub(start).filter(|_| start != 0)?;
+    // SAFETY: the kernel has put the arguments there, on the stack of the process's first thread. Programs may write there, and
+    // some do so for this very purpose.
+    Some(unsafe { std::slice::from_raw_parts(ptr::with_exposed_provenance(start), length) })
+}
