@@ -5,6 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use hydrozoa::memory::Usage;
 use hydrozoa::movable::shared_memory;
 use hydrozoa::{Builder, Interpreter, WeakInterpreter};
 use hydrozoa_measure::trend::Trend;
@@ -16,7 +17,7 @@ use super::world::{World, lock, stress};
 
 /// Shorter runs have no trend: heaps are still filling.
 const TREND_FROM: f64 = 300.0;
-/// Growth in KiB for each interpreter that has ended which is attributed to the allocators: of the process, and of malloc's blocks.
+/// KiB that each interpreter which has ended may leave, which the allocators keep: of the process, and of malloc's blocks.
 const KIB: f64 = 50.0;
 /// With torch, what an end leaves (docs/specification.md).
 const KIB_OF_TORCH: f64 = 200.0;
@@ -31,16 +32,21 @@ pub struct Balance {
     descriptors: usize,
     /// MiB of the C library's blocks that nobody has freed. Its arenas keep free ones between them, so the process has more.
     blocks: f64,
+    /// MiB of private memory, without the free pages of malloc's arenas.
+    private: f64,
 }
 
 impl Balance {
     fn now() -> Result<Self> {
         let count = |folder| Ok::<_, anyhow::Error>(fs::read_dir(folder)?.count());
-        let blocks = in_use() as f64 / f64::from(1 << 20);
+        let mib = |bytes: f64| bytes / f64::from(1 << 20);
+        // SAFETY: no precondition.
+        unsafe { libc::malloc_trim(0) };
         Ok(Self {
             threads: count("/proc/self/task")?,
             descriptors: count("/proc/self/fd")?,
-            blocks,
+            blocks: mib(in_use() as f64),
+            private: mib(Usage::of_process()?.private as f64),
         })
     }
 
@@ -114,7 +120,7 @@ pub fn check(world: World, before: &Balance, samples: &[Sample]) -> Result<()> {
     println!("{before:?} before, {now:?} after {ends} interpreters");
     ensure!(now.threads <= before.threads, "threads are left: {}", names()?);
     ensure!(now.descriptors <= before.descriptors, "descriptors are left: {now:?}");
-    growth(samples, ends, if torch { KIB_OF_TORCH } else { KIB }, now.blocks - before.blocks)
+    growth(samples, ends, if torch { KIB_OF_TORCH } else { KIB }, before, &now)
 }
 
 /// Waits for what happens on other threads.
@@ -137,32 +143,33 @@ fn names() -> Result<String> {
     Ok(names?.concat().replace('\n', ", "))
 }
 
-/// Whether memory and mappings have grown, and malloc's blocks by so many MiB too much.
+/// Whether each end has left so many KiB of memory, or mappings.
 ///
-/// The first half of the run is warm-up: each of malloc's arenas grows until it has once had as many blocks as it ever has, and gives
-/// back only what is free at its end.
-fn growth(samples: &[Sample], ends: u64, kib: f64, blocks: f64) -> Result<()> {
+/// While interpreters run, memory rises and falls with how many there are, and they are the more the busier the machine is: it is
+/// measured when all have ended. The places that they leave for others count by their trend, for which the first half is warm-up.
+fn growth(samples: &[Sample], ends: u64, kib: f64, before: &Balance, now: &Balance) -> Result<()> {
     let minutes = samples.last().map_or(0.0, |last| last.minutes);
     if minutes * 60.0 < TREND_FROM {
         return Ok(());
     }
-    let left = blocks * 1024.0 / ends.max(1) as f64;
-    println!("malloc's blocks that each interpreter has left: {left:.1} KiB");
-    ensure!(left < kib, "blocks of malloc are left");
+    for (what, of) in [
+        ("malloc's blocks", (|balance| balance.blocks) as fn(&Balance) -> f64),
+        ("private memory", |balance| balance.private),
+    ] {
+        let left = (of(now) - of(before)) * 1024.0 / ends.max(1) as f64;
+        println!("{what} that each interpreter has left: {left:.1} KiB");
+        ensure!(left < kib, "too much of {what} is left");
+    }
     let warm = &samples[samples.len() / 2..];
     let places = warm.last().map_or(0.0, |last| last.places);
-    for (what, negligible, of) in [
-        ("KiB of private memory", kib, &(|one: &Sample| one.kib) as &dyn Fn(&Sample) -> f64),
-        ("mappings", MAPPINGS, &|one| one.mappings / one.places.max(1.0) * places),
-    ] {
-        let points: Vec<_> = warm.iter().map(|one| (one.minutes, of(one))).collect();
-        let trend = Trend::of(&points).context("a run this long has a trend")?;
-        let each = trend.slope * minutes / ends.max(1) as f64;
-        println!(
-            "slope of {what} after warm-up: {:.1}/min, standard error {:.1}/min: {each:.2} for each interpreter that has ended",
-            trend.slope, trend.error
-        );
-        ensure!(each < negligible || trend.slope < 3.0 * trend.error, "the process's {what} grow");
-    }
+    let points: Vec<_> =
+        warm.iter().map(|one| (one.minutes, one.mappings / one.places.max(1.0) * places)).collect();
+    let trend = Trend::of(&points).context("a run this long has a trend")?;
+    let each = trend.slope * minutes / ends.max(1) as f64;
+    println!(
+        "slope of mappings after warm-up: {:.1}/min, standard error {:.1}/min: {each:.2} for each interpreter that has ended",
+        trend.slope, trend.error
+    );
+    ensure!(each < MAPPINGS || trend.slope < 3.0 * trend.error, "the process's mappings grow");
     Ok(())
 }

@@ -21,8 +21,6 @@ const PATIENCE: usize = 120;
 pub struct Sample {
     /// Since the begin.
     pub minutes: f64,
-    /// Private memory.
-    pub kib: f64,
     pub mappings: f64,
     /// Mappings of libpython's code: interpreters, and places of ended ones that wait for others.
     pub places: f64,
@@ -57,12 +55,12 @@ pub fn watch(world: &World, seconds: f64, seed: u64) -> Result<Vec<Sample>> {
     while begin.elapsed().as_secs_f64() < seconds && !world.stop.load(Ordering::Relaxed) {
         thread::sleep(Duration::from_secs(1));
         let minutes = begin.elapsed().as_secs_f64() / 60.0;
-        let kib = Usage::of_process()?.private as f64 / 1024.0;
+        let private = Usage::of_process()?.private as f64 / f64::from(1 << 20);
         let maps = fs::read_to_string("/proc/self/maps")?;
         let mappings = maps.lines().count() as f64;
         let is_code = |line: &&str| line.contains("/libpython3.") && line.contains(" r-xp ");
         let places = maps.lines().filter(is_code).count() as f64;
-        points.push(Sample { minutes, kib, mappings, places });
+        points.push(Sample { minutes, mappings, places });
         if points.len() % 30 == 0 {
             let all: u64 =
                 world.progress.iter().map(|one| one.number.load(Ordering::Relaxed)).sum();
@@ -70,7 +68,7 @@ pub fn watch(world: &World, seconds: f64, seed: u64) -> Result<Vec<Sample>> {
                 "{minutes:5.1} min: {all} operations, {} interpreters ended, private memory {:.1} MiB, \
                  {mappings} mappings, {places} of libpython's code",
                 world.ends(),
-                kib / 1024.0
+                private
             );
         }
         if let Some(thread) = seen.look(world, points.len()) {
