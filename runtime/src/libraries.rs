@@ -2,16 +2,15 @@
 //!
 //! Bytes are shared, state is not. Text and constants of a library are in memory once however many
 //! interpreters load it. Its variables are another matter: plain python has one of them for each interpreter,
-//! because it has one interpreter. So an interpreter gets its own replica of every library that it brings with it:
-//! what lies in its environment, and what its code loads from elsewhere by ctypes, cffi or `dlopen`.
+//! because it has one interpreter. So an interpreter gets its own replica of every library that it brings with it, wherever
+//! the file lies: in its environment, in the system's directories, and what its code loads by ctypes, cffi or `dlopen`.
 //!
 //! | file | decided by |
 //! |---|---|
-//! | the C library's family, the compilers' runtime libraries | the loader's own rules: shared |
+//! | the C library's family, libgcc_s, libgomp; libstdc++ | the loader's own rules: shared; replicated |
 //! | a file that the user has a pattern for | [`LibraryRules`] |
-//! | [`PRIVATE`] | replicated, in the system's directories too |
-//! | [`SHARED`] | their symbols: shared, unless they need one of the interpreter's |
-//! | in the system's library directories, or what the program began with | their symbols, likewise |
+//! | [`SHARED`], with what they need | their symbols: shared, unless they need one of the interpreter's |
+//! | what the program began with, unless that needs libstdc++ | their symbols, likewise |
 //! | any other file | replicated |
 //!
 //! docs/decisions.md has the reasons, and what the rule costs.
@@ -22,61 +21,6 @@ use hydrozoa_loader::{Class, Decision, Loader, Policy};
 
 use crate::heap;
 use crate::{Error, Result};
-
-/// Libraries of the system's directories with process-wide state. Some have no lock of their own: in plain python
-/// the GIL, or a lock of the one extension module, keeps two threads out. The others know one registration
-/// of each name, and each interpreter registers its own.
-///
-/// | library | state |
-/// |---|---|
-/// | readline, history, edit | the terminal and the history |
-/// | ncurses, tinfo, panel, menu, form | the screen |
-/// | gdbm | the error state |
-/// | Tcl, Tk | the table of interpreters |
-/// | HDF5 as wheels build it, netCDF on it | the identifiers; h5py has one lock for each interpreter |
-/// | MuPDF as PyMuPDF uses it | the contexts |
-/// | FFTW | the planner (its manual, "Thread safety") |
-/// | GLib, GObject | the default main context, the table of types |
-/// | Arrow | the types and functions that Python registers |
-/// | protobuf | the generated files, by name: a second registration ends the process |
-/// | torch | operators, generators, flags, and *the* Python interpreter |
-/// | gflags, glog, ONNX | flags and operators, by name, likewise; a distribution's torch registers with them |
-/// | LLVM | the options; and its JIT looks up the interpreter's symbols |
-/// | SQLite | named databases in memory, limits, callbacks. Its locks of files are the interpreter's (`hydrozoa-loader`) |
-const PRIVATE: [&str; 32] = [
-    "*/libreadline*.so*",
-    "*/libhistory*.so*",
-    "*/libedit*.so*",
-    "*/libncurses*.so*",
-    "*/libtinfo*.so*",
-    "*/libpanel*.so*",
-    "*/libmenu*.so*",
-    "*/libform*.so*",
-    "*/libgdbm*.so*",
-    "*/libtcl*.so*",
-    "*/libhdf5*.so*",
-    "*/libnetcdf*.so*",
-    "*/libmupdf*.so*",
-    "*/libfftw3*.so*",
-    "*/libglib-2*.so*",
-    "*/libgobject-2*.so*",
-    "*/libarrow*.so*",
-    "*/libparquet*.so*",
-    "*/libprotobuf*.so*",
-    "*/libtorch.so*",
-    "*/libtorch_*.so*",
-    "*/libc10.so*",
-    "*/libc10_*.so*",
-    "*/libcaffe2*.so*",
-    "*/libaoti*.so*",
-    "*/libshm.so*",
-    "*/libgflags*.so*",
-    "*/libglog*.so*",
-    "*/libonnx.so*",
-    "*/libonnx_proto.so*",
-    "*/libLLVM*.so*",
-    "*/libsqlite3*.so*",
-];
 
 /// Libraries that an interpreter may bring and that exist once all the same.
 struct Shared {
@@ -100,7 +44,16 @@ struct Shared {
 /// - **The Java VM**: JNI allows one in a process. It finds null pointers by its handler of SIGSEGV.
 const SHARED: [Shared; 5] = [
     Shared {
-        patterns: &["*/libopenblas*.so*", "*/libscipy_openblas*.so*", "*/libmkl_*.so*"],
+        patterns: &[
+            "*/libopenblas*.so*",
+            "*/libscipy_openblas*.so*",
+            "*/libmkl_*.so*",
+            "*/libblas*.so*",
+            "*/libcblas*.so*",
+            "*/liblapack*.so*",
+            "*/libblis*.so*",
+            "*/libflexiblas*.so*",
+        ],
         reason: "one BLAS, and its threads, serve the whole process",
     },
     Shared {
@@ -133,10 +86,6 @@ const SHARED: [Shared; 5] = [
     },
     Shared { patterns: &["*/libjvm.so*"], reason: "a process has one Java VM" },
 ];
-
-/// Why the other files are replicated.
-const OUTSIDE: &str =
-    "the interpreter brings it: it lies outside of the system's library directories";
 
 /// Rules of a user for libraries: which exist once for all interpreters, and which each interpreter has for
 /// itself.
@@ -196,16 +145,12 @@ impl LibraryRules {
             };
             policy = policy.with_last(pattern, *decision, reason);
         }
-        for pattern in PRIVATE {
-            let reason = "its state is not protected by a lock of its own";
-            policy = policy.with_last(pattern, Class::Replicate, reason);
-        }
         for Shared { patterns, reason } in SHARED {
             for pattern in patterns {
                 policy = policy.with_last(pattern, Decision::Symbols, reason);
             }
         }
-        Ok(policy.replicate_outside_system(OUTSIDE))
+        Ok(policy)
     }
 }
 
@@ -237,28 +182,15 @@ mod tests {
     }
 
     #[test]
-    fn what_only_one_interpreter_may_use_is_private() {
-        for name in [
-            "libhdf5-9e18f0c6.so.320.0.0",
-            "libhdf5_hl.so.310",
-            "libmupdfcpp.so.28.5",
-            "libreadline.so.8",
-            "libtcl8.6.so",
-            "libfftw3f.so.3",
-            "libprotobuf.so.32",
-            "libgflags.so.2.2",
-            "libonnx_proto.so.1",
-            "x86_64-linux-gnu/libtorch_cpu.so.2.6",
-            "libc10.so.2.6",
-            "libc10_cuda.so",
-            "libshm.so",
-            "libsqlite3.so.0",
-        ] {
-            let found = decision(&LibraryRules::new(), &format!("/usr/lib/{name}"));
-            assert_eq!(found, Some(Class::Replicate.into()), "{name}");
+    fn what_lies_in_the_system_s_directories_is_no_exception() {
+        let of = |name: &str| decision(&LibraryRules::new(), &format!("/usr/lib/{name}"));
+        for name in ["libreadline.so.8", "libcrypto.so.3", "libltdl.so.7", "x/libtorch_cpu.so.2.6"]
+        {
+            assert_eq!(of(name), None, "{name}");
         }
-        let c_library = decision(&LibraryRules::new(), "/usr/lib/libm.so.6");
-        assert_eq!(c_library, Some(Class::System.into()));
+        assert_eq!(of("libstdc++.so.6.0.30"), Some(Decision::Apart));
+        assert_eq!(of("libm.so.6"), Some(Class::System.into()));
+        assert_eq!(of("x/openblas-pthread/libblas.so.3"), Some(Decision::Symbols));
     }
 
     #[test]
