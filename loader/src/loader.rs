@@ -58,7 +58,7 @@ impl LoaderBuilder {
     }
 
     /// Binds references to `symbol` to `interposition` in all code that may get memory of a domain's libraries: in
-    /// replicas, in the commons, and in system objects that define C++ functions for them. An inline function or the
+    /// replicas, in the commons, and in system objects that define C++ functions for them, with their C++ runtime. An inline function or the
     /// instance of a template is one for all objects of a scope (Itanium C++ ABI, 5.2, vague linkage), so code of a system
     /// object may free what a replica has allocated.
     ///

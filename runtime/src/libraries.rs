@@ -38,7 +38,7 @@ struct Shared {
 /// - **OpenMP**: the same. LLVM's and Intel's runtime end a process in which they find a second one of them
 ///   (openmp/runtime/src/kmp_runtime.cpp, `__kmp_register_library_startup`). The loader's own rules share libgomp.
 /// - **CUDA**: a process has one primary context on each device (CUDA driver API, "Primary context management"),
-///   and interpreters pass memory of it to each other.
+///   and interpreters pass memory of it to each other. The driver's libraries for graphics and video are parts of it.
 /// - **MPI**: a process is one rank and calls `MPI_Init` once (MPI 4.1, 11.2). UCX below it rewrites the code of the C
 ///   library's `mmap` and its kin (ucm/bistro). A second UCX that does so ends in SIGSEGV.
 /// - **The Java VM**: JNI allows one in a process. It finds null pointers by its handler of SIGSEGV.
@@ -48,9 +48,12 @@ const SHARED: [Shared; 5] = [
             "*/libopenblas*.so*",
             "*/libscipy_openblas*.so*",
             "*/libmkl_*.so*",
-            "*/libblas*.so*",
-            "*/libcblas*.so*",
-            "*/liblapack*.so*",
+            "*/libblas.so*",
+            "*/libblas64.so*",
+            "*/libcblas.so*",
+            "*/liblapack.so*",
+            "*/liblapack64.so*",
+            "*/liblapacke.so*",
             "*/libblis*.so*",
             "*/libflexiblas*.so*",
         ],
@@ -77,6 +80,9 @@ const SHARED: [Shared; 5] = [
             "*/libnvJitLink*.so*",
             "*/libnvToolsExt*.so*",
             "*/libnvidia-*.so*",
+            "*/libnvcuvid.so*",
+            "*/libnvoptix.so*",
+            "*/lib*_nvidia.so*",
         ],
         reason: "the process has one CUDA context on each device",
     },
