@@ -1,7 +1,7 @@
 //! Which libraries are replicated, loaded once by us, or left to the system loader.
 //!
-//! What a domain brings is its own, wherever the file lies: its variables are state, and a program by itself has them for
-//! itself. The exceptions are what the program began with, and what a rule names. The loader has rules of its own for the
+//! A library that a domain brings is its own, wherever the file lies: its variables are state, and a program by itself has
+//! them for itself. The exceptions are what the program began with, and what a rule names. The loader has rules of its own for the
 //! libraries of the C library and of the compiler, since these serve the whole process in any program. Its user adds rules
 //! for other libraries.
 
@@ -86,7 +86,7 @@ impl Default for Policy {
         ] {
             policy.push(pattern, Class::System, "it owns state of the whole process");
         }
-        // What a program sets there is a program's: streams, handlers, locales, the default of memory resources.
+        // It keeps streams, handlers, the locale and the default resource of memory of a program.
         policy.push("*/libstdc++.so*", Decision::Apart, "the state of C++ is the domain's");
         // Thread pools, reached through initial-exec TLS: one team of workers per process.
         policy.push("*/libgomp*.so*", Class::System, "its threads serve the whole process");

@@ -220,7 +220,7 @@ fn rules_of_a_user_share_and_replicate_libraries() {
     });
 }
 
-/// What plain python's child finds free, as it has no other thread. Digests and contexts are OpenSSL's.
+/// In plain python the program has one thread, so its child finds all locks free. Digests and contexts are OpenSSL's.
 #[test]
 fn a_forked_child_finds_no_lock_of_another_interpreter_s_libraries() {
     const USES: &str = "

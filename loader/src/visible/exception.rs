@@ -22,7 +22,7 @@ const BEFORE_HEADER: usize = 80;
 /// Size of `_Unwind_Exception`, behind which the thrown object lies.
 const HEADER: usize = 32;
 
-/// What frees the blocks of the runtime that threw an exception.
+/// The function that frees the blocks of the runtime that threw an exception.
 pub(crate) type Free = unsafe extern "C" fn(*mut c_void);
 
 /// Ends `exception`. Returns its type and, if it derives from `std::exception` by single inheritance, the text of

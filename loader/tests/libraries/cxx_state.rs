@@ -1,4 +1,4 @@
-//! What C++ keeps for a program: each domain has its own.
+//! The state that C++ keeps for a program: each domain has its own.
 
 use std::ffi::c_int;
 use std::path::PathBuf;

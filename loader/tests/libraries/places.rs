@@ -1,4 +1,4 @@
-//! What a domain brings belongs to it, wherever it lies.
+//! Libraries that a domain brings belong to it, wherever they lie.
 //!
 //! What these tests share is in the program's scope from then on, so its symbols have names that no other test uses.
 
