@@ -29,7 +29,6 @@ use crate::system::search::{self, Absence};
 use crate::visible::debugger;
 use crate::visible::publish;
 use crate::visible::redirect::Everywhere;
-use crate::visible::statics;
 use crate::visible::unwind;
 
 /// Loads images into domains. Cheap to clone.
@@ -59,7 +58,7 @@ impl LoaderBuilder {
     }
 
     /// Binds references to `symbol` to `interposition` in all code that may get memory of a domain's libraries: in
-    /// replicas, in the commons, and in system objects that define C++ functions for them. An inline function or the
+    /// replicas, in the commons, and in system objects that define C++ functions for them, with their C++ runtime. An inline function or the
     /// instance of a template is one for all objects of a scope (Itanium C++ ABI, 5.2, vague linkage), so code of a system
     /// object may free what a replica has allocated.
     ///
@@ -72,12 +71,7 @@ impl LoaderBuilder {
         interposition: Interposition,
     ) -> LoaderBuilder {
         let address = interposition.address().expect("a function without a context");
-        self.everywhere.push(Everywhere {
-            symbol: symbol.to_owned(),
-            of: None,
-            within: None,
-            address,
-        });
+        self.everywhere.push(Everywhere { symbol: symbol.to_owned(), address });
         self
     }
 
@@ -92,11 +86,7 @@ impl LoaderBuilder {
         unwind::install(&SYSTEM)?;
         debugger::prepare(&SYSTEM);
         let policy = Arc::new(self.policy);
-        let everywhere: Arc<[Everywhere]> = statics::everywhere()
-            .into_iter()
-            .chain([dl::threads::everywhere()])
-            .chain(self.everywhere)
-            .collect();
+        let everywhere: Arc<[Everywhere]> = self.everywhere.into();
         let commons =
             DomainBuilder::new("commons", policy.clone(), None, everywhere.clone()).build()?;
         Ok(Loader { policy, commons, everywhere })
@@ -111,8 +101,6 @@ pub struct DomainBuilder {
     commons: Option<Domain>,
     program: bool,
     interpositions: HashMap<String, Interposition>,
-    /// By symbol and soname.
-    definitions: BTreeMap<(String, String), Interposition>,
     /// By symbol and soname of the image that refers to it.
     references: BTreeMap<(String, String), Interposition>,
     everywhere: Arc<[Everywhere]>,
@@ -123,17 +111,6 @@ pub struct DomainBuilder {
 
 /// The name whose references are bound to the form that is shortest for each object.
 const TLS_GET_ADDR: &str = "__tls_get_addr";
-
-/// What stands for definitions in replicas alone. A redirected object stays loaded, and a program may close what it has
-/// opened.
-fn for_replicas(everywhere: &[Everywhere]) -> Arc<[Everywhere]> {
-    not_within(everywhere).filter(|entry| entry.of.is_none()).cloned().collect()
-}
-
-/// What stands for definitions in more than the calls of one system object.
-fn not_within(everywhere: &[Everywhere]) -> impl Iterator<Item = &Everywhere> {
-    everywhere.iter().filter(|entry| entry.within.is_none())
-}
 
 /// What a domain that is a part of the program begins with.
 fn extend_the_program() {
@@ -155,7 +132,6 @@ impl DomainBuilder {
             commons,
             program: false,
             interpositions: HashMap::new(),
-            definitions: BTreeMap::new(),
             references: BTreeMap::new(),
             everywhere,
             environment: None,
@@ -169,20 +145,6 @@ impl DomainBuilder {
     #[must_use]
     pub fn interpose(mut self, symbol: &str, interposition: Interposition) -> DomainBuilder {
         self.interpositions.insert(symbol.to_owned(), interposition);
-        self
-    }
-
-    /// Binds references to `symbol` from the domain's replicas to `interposition` where they would bind to the
-    /// definition in the system object `soname`. Other definitions, such as those of an allocator that the program
-    /// brings, count as ever. So do the system object's own references, and `dlsym`.
-    #[must_use]
-    pub fn interpose_definition(
-        mut self,
-        soname: &str,
-        symbol: &str,
-        interposition: Interposition,
-    ) -> DomainBuilder {
-        self.definitions.insert((symbol.to_owned(), soname.to_owned()), interposition);
         self
     }
 
@@ -271,30 +233,19 @@ impl DomainBuilder {
                 self.references.insert((symbol.to_owned(), soname.clone()), entry);
             }
         }
-        if self.program {
-            self.everywhere = for_replicas(&self.everywhere);
-        }
         let owner = Box::new(Owner::new(id));
         let own = dl::interpositions(id, is_one_of_many, environment.as_deref(), &owner);
         let mut table: HashMap<String, Interposition> =
             own.into_iter().map(|(name, entry)| (name.to_owned(), entry)).collect();
-        for Everywhere { symbol, of, address, .. } in not_within(&self.everywhere) {
+        for Everywhere { symbol, address } in &*self.everywhere {
             // SAFETY: whoever made the interposition has vouched for it.
             let entry = unsafe { Interposition::function(*address as *const c_void) };
-            match of {
-                None => drop(table.insert(symbol.clone(), entry)),
-                Some(soname) => {
-                    let key = (symbol.clone(), (*soname).to_owned());
-                    self.definitions.entry(key).or_insert(entry);
-                }
-            }
+            table.insert(symbol.clone(), entry);
         }
         table.extend(self.interpositions);
         let mut table: Vec<(String, Interposition)> = table.into_iter().collect();
         table.sort_by(|a, b| a.0.cmp(&b.0));
         let (names, mut entries): (Vec<_>, Vec<_>) = table.into_iter().unzip();
-        let (definitions, more): (Vec<_>, Vec<_>) = self.definitions.into_iter().unzip();
-        entries.extend(more);
         let (references, more): (Vec<_>, Vec<_>) = self.references.into_iter().unzip();
         entries.extend(more);
         let c_library = is_one_of_many.then(CLibrary::new);
@@ -321,7 +272,6 @@ impl DomainBuilder {
             everywhere: self.everywhere,
             interposed: Arc::new(Interposed {
                 names: names.into(),
-                definitions: definitions.into(),
                 references: references.into(),
                 c_library: own,
             }),

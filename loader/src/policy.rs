@@ -1,14 +1,9 @@
 //! Which libraries are replicated, loaded once by us, or left to the system loader.
 //!
-//! Most libraries need no rule: the closure (see [`crate::load::closure`]) decides by their undefined
-//! symbols. A rule is for facts that symbols do not show: a library whose state was protected only by a
-//! lock of its single user, or a library that should be private (or shared) by choice. The loader has
-//! rules of its own for the libraries of the C library and of the compiler, since these serve the whole
-//! process in any program. Its user adds rules for other libraries.
-//!
-//! A user whose domains bring libraries of their own adds a rule of place
-//! ([`Policy::replicate_outside_system`]): what lies outside of the system's library directories belongs
-//! to the domain that loads it.
+//! A library that a domain brings is its own, wherever the file lies: its variables are state, and a program by itself has
+//! them for itself. The exceptions are what the program began with, and what a rule names. The loader has rules of its own for the
+//! libraries of the C library and of the compiler, since these serve the whole process in any program. Its user adds rules
+//! for other libraries.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -31,11 +26,13 @@ pub enum Class {
 pub enum Decision {
     /// They have this class.
     Class(Class),
-    /// Their symbols decide, wherever the files lie. They are replicated only if they need a symbol that
-    /// belongs to the domain.
+    /// Their symbols decide. They are replicated only if they need a symbol that belongs to the domain.
     Symbols,
     /// They are not loaded. The reason is the error's ([`Error::Refused`](crate::Error::Refused)).
     Refused,
+    /// Each domain has its own, and libraries that exist once use the system's. What the program began with is a domain's
+    /// own too if it needs one of these.
+    Apart,
 }
 
 impl From<Class> for Decision {
@@ -61,14 +58,19 @@ pub struct Rule {
 #[derive(Clone, Debug)]
 pub struct Policy {
     rules: Vec<Rule>,
-    outside: Option<&'static str>,
 }
 
+/// Why a file without a rule is replicated.
+pub(crate) const BROUGHT: &str = "the domain brings it";
+
 /// The rules that hold for any program: the C library, the compiler's runtime libraries, and nothing else. Rules for
-/// other libraries are their user's, who adds them by [`Policy::with`] and [`Policy::with_last`].
+/// other libraries are their user's, who adds them by [`Policy::with`] and [`Policy::with_last`]. A file that no rule matches
+/// is replicated, unless the program began with it (the executable, preloaded objects, and what they need), or a library that
+/// is shared by a rule needs it. What the program opened later by `dlopen` is not the program's own in this sense: it
+/// belongs to the code that opened it.
 impl Default for Policy {
     fn default() -> Policy {
-        let mut policy = Policy { rules: Vec::new(), outside: None };
+        let mut policy = Policy { rules: Vec::new() };
         // The C library and what belongs to it own the process: threads, TLS, signals, unwinding.
         for pattern in [
             "*/libc.so*",
@@ -77,12 +79,17 @@ impl Default for Policy {
             "*/libpthread.so*",
             "*/librt.so*",
             "*/libutil.so*",
+            "*/libresolv.so*",
+            "*/libanl.so*",
+            "*/libmvec.so*",
+            "*/libnss_*.so*",
             "*/ld-linux*.so*",
             "*/libgcc_s.so*",
-            "*/libstdc++.so*",
         ] {
             policy.push(pattern, Class::System, "it owns state of the whole process");
         }
+        // It keeps streams, handlers, the locale and the default resource of memory of a program.
+        policy.push("*/libstdc++.so*", Decision::Apart, "the state of C++ is the domain's");
         // Thread pools, reached through initial-exec TLS: one team of workers per process.
         policy.push("*/libgomp*.so*", Class::System, "its threads serve the whole process");
         policy
@@ -123,17 +130,6 @@ impl Policy {
         self
     }
 
-    /// Replicates each file that no rule matches, unless it lies in one of the system's library directories
-    /// (ld.so(8): the default directories, and those of `ld.so.cache`), or the program began with it (the
-    /// executable, preloaded objects, and what they need), or a library that is shared by a rule needs it.
-    /// What the program opened later by `dlopen` is not the program's own in this sense: it belongs to the
-    /// code that opened it.
-    #[must_use]
-    pub fn replicate_outside_system(mut self, reason: &'static str) -> Policy {
-        self.outside = Some(reason);
-        self
-    }
-
     /// Checks a pattern that a rule is to have.
     ///
     /// # Errors
@@ -158,7 +154,7 @@ impl Policy {
         });
     }
 
-    /// What a rule decides about the file at `path`, and why. The rule of place is not among them.
+    /// What a rule decides about the file at `path`, and why.
     pub fn decision(&self, path: &Path) -> Option<(Decision, &str)> {
         let path = path.to_str()?;
         self.rules
@@ -167,9 +163,9 @@ impl Policy {
             .map(|rule| (rule.decision, &*rule.reason))
     }
 
-    /// Why files outside of the system's library directories are replicated, if they are.
-    pub(crate) fn outside(&self) -> Option<&'static str> {
-        self.outside
+    /// Whether domains have the file at `path` apart.
+    pub(crate) fn is_apart(&self, path: &Path) -> bool {
+        self.decision(path).is_some_and(|it| it.0 == Decision::Apart)
     }
 
     /// The class that a rule gives to every file called `name`, in any directory; none if the directory
@@ -228,10 +224,11 @@ mod tests {
 
     #[test]
     fn without_rules_of_a_user_only_the_c_library_and_the_compilers_have_one() {
-        let ruled = |rule: &Rule| rule.decision == Class::System.into();
+        let decision = |path: &str| Policy::default().decision(Path::new(path)).map(|it| it.0);
+        let ruled = |rule: &Rule| [Class::System.into(), Decision::Apart].contains(&rule.decision);
         assert!(Policy::default().rules.iter().all(ruled));
-        assert_eq!(Policy::default().decision(Path::new("/usr/lib/libreadline.so.8")), None);
-        assert_eq!(Policy::default().outside(), None);
+        assert_eq!(decision("/usr/lib/libreadline.so.8"), None);
+        assert_eq!(decision("/usr/lib/libstdc++.so.6.0.30"), Some(Decision::Apart));
     }
 
     #[test]
@@ -269,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_library_without_a_rule_is_left_to_its_symbols() {
+    fn a_library_without_a_rule_has_no_decision() {
         assert_eq!(Policy::default().decision(Path::new("/opt/x/libfoo.so.1")), None);
     }
 }

@@ -2,17 +2,16 @@
 //!
 //! Bytes are shared, state is not. Text and constants of a library are in memory once however many
 //! interpreters load it. Its variables are another matter: plain python has one of them for each interpreter,
-//! because it has one interpreter. So an interpreter gets its own replica of every library that it brings with it:
-//! what lies in its environment, and what its code loads from elsewhere by ctypes, cffi or `dlopen`.
+//! because it has one interpreter. So an interpreter gets its own replica of every library that it brings with it, wherever
+//! the file lies: in its environment, in the system's directories, and what its code loads by ctypes, cffi or `dlopen`.
 //!
 //! | file | decided by |
 //! |---|---|
-//! | the C library's family, the compilers' runtime libraries | the loader's own rules: shared |
+//! | the C library's family, libgcc_s, libgomp; libstdc++ | the loader's own rules: shared; replicated |
 //! | a file that the user has a pattern for | [`LibraryRules`] |
 //! | [`REFUSED`] | not loaded |
-//! | [`PRIVATE`] | replicated, in the system's directories too |
-//! | [`SHARED`] | their symbols: shared, unless they need one of the interpreter's |
-//! | in the system's library directories, or what the program began with | their symbols, likewise |
+//! | [`SHARED`], with what they need | their symbols: shared, unless they need one of the interpreter's |
+//! | what the program began with, unless that needs libstdc++ | their symbols, likewise |
 //! | any other file | replicated |
 //!
 //! docs/decisions.md has the reasons, and what the rule costs.
@@ -23,61 +22,6 @@ use hydrozoa_loader::{Class, Decision, Loader, Policy};
 
 use crate::heap;
 use crate::{Error, Result};
-
-/// Libraries of the system's directories with process-wide state. Some have no lock of their own: in plain python
-/// the GIL, or a lock of the one extension module, keeps two threads out. The others know one registration
-/// of each name, and each interpreter registers its own.
-///
-/// | library | state |
-/// |---|---|
-/// | readline, history, edit | the terminal and the history |
-/// | ncurses, tinfo, panel, menu, form | the screen |
-/// | gdbm | the error state |
-/// | Tcl, Tk | the table of interpreters |
-/// | HDF5 as wheels build it, netCDF on it | the identifiers; h5py has one lock for each interpreter |
-/// | MuPDF as PyMuPDF uses it | the contexts |
-/// | FFTW | the planner (its manual, "Thread safety") |
-/// | GLib, GObject | the default main context, the table of types |
-/// | Arrow | the types and functions that Python registers |
-/// | protobuf | the generated files, by name: a second registration ends the process |
-/// | torch | operators, generators, flags, and *the* Python interpreter |
-/// | gflags, glog, ONNX | flags and operators, by name, likewise; a distribution's torch registers with them |
-/// | LLVM | the options; and its JIT looks up the interpreter's symbols |
-/// | SQLite | named databases in memory, limits, callbacks. Its locks of files are the interpreter's (`hydrozoa-loader`) |
-const PRIVATE: [&str; 32] = [
-    "*/libreadline*.so*",
-    "*/libhistory*.so*",
-    "*/libedit*.so*",
-    "*/libncurses*.so*",
-    "*/libtinfo*.so*",
-    "*/libpanel*.so*",
-    "*/libmenu*.so*",
-    "*/libform*.so*",
-    "*/libgdbm*.so*",
-    "*/libtcl*.so*",
-    "*/libhdf5*.so*",
-    "*/libnetcdf*.so*",
-    "*/libmupdf*.so*",
-    "*/libfftw3*.so*",
-    "*/libglib-2*.so*",
-    "*/libgobject-2*.so*",
-    "*/libarrow*.so*",
-    "*/libparquet*.so*",
-    "*/libprotobuf*.so*",
-    "*/libtorch.so*",
-    "*/libtorch_*.so*",
-    "*/libc10.so*",
-    "*/libc10_*.so*",
-    "*/libcaffe2*.so*",
-    "*/libaoti*.so*",
-    "*/libshm.so*",
-    "*/libgflags*.so*",
-    "*/libglog*.so*",
-    "*/libonnx.so*",
-    "*/libonnx_proto.so*",
-    "*/libLLVM*.so*",
-    "*/libsqlite3*.so*",
-];
 
 /// Libraries that work in a process of their own only, and why.
 ///
@@ -106,13 +50,25 @@ struct Shared {
 /// - **OpenMP**: the same. LLVM's and Intel's runtime end a process in which they find a second one of them
 ///   (openmp/runtime/src/kmp_runtime.cpp, `__kmp_register_library_startup`). The loader's own rules share libgomp.
 /// - **CUDA**: a process has one primary context on each device (CUDA driver API, "Primary context management"),
-///   and interpreters pass memory of it to each other.
+///   and interpreters pass memory of it to each other. The driver's libraries for graphics and video are parts of it.
 /// - **MPI**: a process is one rank and calls `MPI_Init` once (MPI 4.1, 11.2). UCX below it rewrites the code of the C
 ///   library's `mmap` and its kin (ucm/bistro). A second UCX that does so ends in SIGSEGV.
 /// - **The Java VM**: JNI allows one in a process. It finds null pointers by its handler of SIGSEGV.
 const SHARED: [Shared; 5] = [
     Shared {
-        patterns: &["*/libopenblas*.so*", "*/libscipy_openblas*.so*", "*/libmkl_*.so*"],
+        patterns: &[
+            "*/libopenblas*.so*",
+            "*/libscipy_openblas*.so*",
+            "*/libmkl_*.so*",
+            "*/libblas.so*",
+            "*/libblas64.so*",
+            "*/libcblas.so*",
+            "*/liblapack.so*",
+            "*/liblapack64.so*",
+            "*/liblapacke.so*",
+            "*/libblis*.so*",
+            "*/libflexiblas*.so*",
+        ],
         reason: "one BLAS, and its threads, serve the whole process",
     },
     Shared {
@@ -136,6 +92,9 @@ const SHARED: [Shared; 5] = [
             "*/libnvJitLink*.so*",
             "*/libnvToolsExt*.so*",
             "*/libnvidia-*.so*",
+            "*/libnvcuvid.so*",
+            "*/libnvoptix.so*",
+            "*/lib*_nvidia.so*",
         ],
         reason: "the process has one CUDA context on each device",
     },
@@ -145,10 +104,6 @@ const SHARED: [Shared; 5] = [
     },
     Shared { patterns: &["*/libjvm.so*"], reason: "a process has one Java VM" },
 ];
-
-/// Why the other files are replicated.
-const OUTSIDE: &str =
-    "the interpreter brings it: it lies outside of the system's library directories";
 
 /// Rules of a user for libraries: which exist once for all interpreters, and which each interpreter has for
 /// itself.
@@ -211,16 +166,12 @@ impl LibraryRules {
         for (pattern, reason) in REFUSED {
             policy = policy.with_last(pattern, Decision::Refused, reason);
         }
-        for pattern in PRIVATE {
-            let reason = "its state is not protected by a lock of its own";
-            policy = policy.with_last(pattern, Class::Replicate, reason);
-        }
         for Shared { patterns, reason } in SHARED {
             for pattern in patterns {
                 policy = policy.with_last(pattern, Decision::Symbols, reason);
             }
         }
-        Ok(policy.replicate_outside_system(OUTSIDE))
+        Ok(policy)
     }
 }
 
@@ -252,28 +203,15 @@ mod tests {
     }
 
     #[test]
-    fn what_only_one_interpreter_may_use_is_private() {
-        for name in [
-            "libhdf5-9e18f0c6.so.320.0.0",
-            "libhdf5_hl.so.310",
-            "libmupdfcpp.so.28.5",
-            "libreadline.so.8",
-            "libtcl8.6.so",
-            "libfftw3f.so.3",
-            "libprotobuf.so.32",
-            "libgflags.so.2.2",
-            "libonnx_proto.so.1",
-            "x86_64-linux-gnu/libtorch_cpu.so.2.6",
-            "libc10.so.2.6",
-            "libc10_cuda.so",
-            "libshm.so",
-            "libsqlite3.so.0",
-        ] {
-            let found = decision(&LibraryRules::new(), &format!("/usr/lib/{name}"));
-            assert_eq!(found, Some(Class::Replicate.into()), "{name}");
+    fn what_lies_in_the_system_s_directories_is_no_exception() {
+        let of = |name: &str| decision(&LibraryRules::new(), &format!("/usr/lib/{name}"));
+        for name in ["libreadline.so.8", "libcrypto.so.3", "libltdl.so.7", "x/libtorch_cpu.so.2.6"]
+        {
+            assert_eq!(of(name), None, "{name}");
         }
-        let c_library = decision(&LibraryRules::new(), "/usr/lib/libm.so.6");
-        assert_eq!(c_library, Some(Class::System.into()));
+        assert_eq!(of("libstdc++.so.6.0.30"), Some(Decision::Apart));
+        assert_eq!(of("libm.so.6"), Some(Class::System.into()));
+        assert_eq!(of("x/openblas-pthread/libblas.so.3"), Some(Decision::Symbols));
     }
 
     #[test]

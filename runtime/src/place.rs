@@ -71,10 +71,7 @@ impl Place {
             builder = builder.interpose(symbol, interposition);
         }
         let heap = Heap::of_an_interpreter();
-        for (soname, symbol, interposition) in heap.into_iter().flat_map(heap::definitions) {
-            builder = builder.interpose_definition(soname, symbol, interposition);
-        }
-        let references = heap.map(|heap| heap::references(heap, torch::BLOCKS));
+        let references = heap.map(|heap| heap::references(heap, &torch::BLOCKS));
         for (soname, symbol, interposition) in references.into_iter().flatten() {
             builder = builder.interpose_in(soname, symbol, interposition);
         }

@@ -75,6 +75,15 @@ extern "C" int aligns() {
     return int(reinterpret_cast<std::uintptr_t>(wide.get()) % 256)
         + int(reinterpret_cast<std::uintptr_t>(usual.get()) % alignof(long double));
 }
+static int asked;
+static void give_up() { ++asked; std::set_new_handler(nullptr); }
+extern "C" int has_a_handler() { return std::get_new_handler() != nullptr; }
+extern "C" int sets_a_handler() { std::set_new_handler(give_up); return has_a_handler(); }
+extern "C" int is_asked_for_much() {
+    volatile std::size_t much = std::size_t(1) << 46;
+    try { delete[] new char[much]; } catch (const std::bad_alloc&) { return asked; }
+    return -1;
+}
 extern "C" int leaves_behind(int mebibytes) {
     static std::vector<char*> left;
     for (int i = 0; i < mebibytes * 1024; ++i) std::memset(left.emplace_back(new char[1024]), 1, 1024);
@@ -114,6 +123,24 @@ fn objects_are_freed_by_whoever_has_them() {
                 assert_eq!(ask(&pool, &path, "aligns()"), 0);
             }
         }
+    });
+}
+
+#[test]
+fn an_interpreter_s_own_handler_is_asked_when_there_is_no_memory() {
+    alone(patience(), || {
+        let shop = Workshop::new("handler");
+        let path = library(&shop);
+        let pool = builders(2).next().unwrap().build().unwrap();
+        let ask = |index: usize, call: &str| {
+            let session = pool.acquire_on(index).unwrap();
+            let answer = session.eval(&format!("__import__('ctypes').CDLL({path:?}).{call}"));
+            answer.unwrap().extract::<i64>().unwrap()
+        };
+        assert_eq!(ask(0, "sets_a_handler()"), 1);
+        assert_eq!([0, 1].map(|index| ask(index, "has_a_handler()")), [1, 0]);
+        assert_eq!([1, 0].map(|index| ask(index, "is_asked_for_much()")), [0, 1]);
+        assert_eq!(ask(0, "has_a_handler()"), 0);
     });
 }
 

@@ -5,6 +5,7 @@ mod pythons;
 
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Barrier, Mutex};
 use std::thread;
 
@@ -215,6 +216,97 @@ fn rules_of_a_user_share_and_replicate_libraries() {
             let ruled = ruled.build().unwrap();
             assert_eq!(counts(&ruled, &plain), [1, 2]);
             assert_eq!(counts(&ruled, &blas), [1, 1]);
+        }
+    });
+}
+
+/// In plain python the program has one thread, so its child finds all locks free. Digests and contexts are OpenSSL's.
+#[test]
+fn a_forked_child_finds_no_lock_of_another_interpreter_s_libraries() {
+    const USES: &str = "
+import hashlib, lzma, os, signal, sqlite3, ssl, zlib
+def use():
+    hashlib.new('sha3_256', b'a').digest()
+    ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_default_certs()
+    lzma.decompress(lzma.compress(zlib.compress(b'a' * 1000)))
+    with sqlite3.connect(':memory:') as database:
+        database.execute('create table t (x)')
+def fork_and_use(times):
+    failed = []
+    for _ in range(times):
+        child = os.fork()
+        if child == 0:
+            signal.alarm(30)
+            use()
+            os._exit(0)
+        failed.append(os.waitpid(child, 0)[1])
+    return sum(map(bool, failed))";
+    alone(PATIENCE, || {
+        for pool in pools(COPIES) {
+            let over = AtomicBool::new(false);
+            thread::scope(|scope| {
+                for index in 1..COPIES {
+                    let (pool, over) = (&pool, &over);
+                    scope.spawn(move || {
+                        let session = pool.acquire_on(index).unwrap();
+                        let work = session.run(USES, "uses.py").unwrap().getattr("use").unwrap();
+                        while !over.load(Ordering::Relaxed) {
+                            work.call(()).unwrap();
+                        }
+                    });
+                }
+                let session = pool.acquire_on(0).unwrap();
+                let fork = session.run(USES, "uses.py").unwrap().getattr("fork_and_use").unwrap();
+                let failed: i64 = fork.call((40,)).unwrap().extract().unwrap();
+                over.store(true, Ordering::Relaxed);
+                assert_eq!(failed, 0, "{}", pool.python().minor());
+            });
+        }
+    });
+}
+
+/// A library in C++ that keeps what it is given, and throws.
+const KEEPS: &str = r#"
+    #include <stdexcept>
+    #include <string>
+    static std::string kept;
+    void keep(std::string &&text) { kept = std::move(text); }
+    std::string kept_text() { return kept; }
+    void forget() { std::string().swap(kept); }
+    void refuse(const std::string &text) { throw std::invalid_argument(text); }"#;
+
+/// Its user in an interpreter.
+const GIVES: &str = r#"
+    #include <stdexcept>
+    #include <string>
+    void keep(std::string &&);
+    std::string kept_text();
+    void forget();
+    void refuse(const std::string &);
+    extern "C" int give() {
+        for (int round = 0; round < 200; ++round) keep(std::string(round * 20 + 40, 'a'));
+        int length = int(kept_text().size());
+        forget();
+        try { refuse("no more"); }
+        catch (const std::logic_error &error) { length += int(std::string(error.what()).size()); }
+        return length;
+    }"#;
+
+#[test]
+fn a_library_in_cxx_that_a_rule_shares_frees_what_interpreters_hand_over() {
+    alone(PATIENCE, || {
+        let shop = Workshop::new("keeps");
+        shop.build("libkeeps++.so", KEEPS, &[]);
+        let gives = shop.build(
+            "libgives++.so",
+            GIVES,
+            &["-L{dir}", "-l:libkeeps++.so", "-Wl,-rpath,{dir}"],
+        );
+        let builder = builders(COPIES).next().unwrap();
+        let pool = builder.share("*/libkeeps++.so").build().unwrap();
+        for round in 0..ROUNDS {
+            let session = pool.acquire_on(round % COPIES).unwrap();
+            assert_eq!(call(&session, &gives, "give"), 199 * 20 + 40 + 7);
         }
     });
 }

@@ -4,7 +4,7 @@
 //! kept as (image, symbol). So the second domain that loads the same images in the same order applies
 //! the first one's plan and looks up nothing.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::bind::binding::{Binding, Missing};
@@ -51,9 +51,6 @@ pub(crate) struct Interposed {
     /// Names whose references are interposed, whatever defines them, sorted. They have the first entries of the domain's
     /// table.
     pub names: Box<[String]>,
-    /// Names and sonames of system objects, sorted: references that would bind to the object's definition are
-    /// interposed. They have the entries after those.
-    pub definitions: Box<[(String, String)]>,
     /// Names and sonames of images, sorted: references of these images are interposed, whatever defines the name. They have
     /// the entries after those.
     pub references: Box<[(String, String)]>,
@@ -92,23 +89,16 @@ impl Interposed {
             known.as_bytes() == name && soname == image.soname()
         };
         let place = self.references.iter().position(is_it)?;
-        Some(Binding::Interposed((self.names.len() + self.definitions.len() + place) as u32))
+        Some(Binding::Interposed((self.names.len() + place) as u32))
     }
 
     /// The binding of references to `name` that was found, or the interposition in its place.
     fn in_place_of(&self, found: Binding, name: &[u8]) -> Binding {
-        let Binding::Fixed { address, .. } = found else { return found };
-        let first = self.definitions.partition_point(|(known, _)| known.as_bytes() < name);
-        let known = self.definitions[first..].iter().take_while(|known| known.0.as_bytes() == name);
-        let is_of = |soname: &str| {
-            SYSTEM.by_name(soname).is_some_and(|object| object.span.contains(&address))
-        };
-        known
-            .zip(self.names.len() + first..)
-            .find(|((_, soname), _)| is_of(soname))
-            .map(|(_, entry)| Binding::Interposed(entry as u32))
-            .or_else(|| self.in_the_c_library(address, name))
-            .unwrap_or(found)
+        match found {
+            Binding::Fixed { address, .. } => self.in_the_c_library(address, name),
+            _ => None,
+        }
+        .unwrap_or(found)
     }
 
     /// The binding of references to `name` that has been found at `address`, if that is in the C library and interposed there.
@@ -124,20 +114,14 @@ impl Interposed {
     pub(crate) fn of_the_c_library(&self, name: &[u8]) -> Option<Binding> {
         let names = self.c_library.names;
         let place = names.binary_search_by(|known| known.as_bytes().cmp(name)).ok()?;
-        let before = self.names.len() + self.definitions.len() + self.references.len();
+        let before = self.names.len() + self.references.len();
         Some(Binding::Interposed((before + place) as u32))
-    }
-
-    /// The system object whose definition an entry of the domain's table stands for.
-    fn soname(&self, entry: u32) -> Option<&str> {
-        let index = (entry as usize).checked_sub(self.names.len())?;
-        self.definitions.get(index).map(|(_, soname)| soname.as_str())
     }
 
     /// The name that an entry of the domain's table is for.
     fn name(&self, entry: u32) -> &str {
         let entry = entry as usize;
-        let others = self.definitions.iter().chain(&self.references).map(|(name, _)| &**name);
+        let others = self.references.iter().map(|(name, _)| &**name);
         let mut others = others.chain(self.c_library.names.iter().copied());
         let of_others = || others.nth(entry - self.names.len()).expect("an entry has a name");
         self.names.get(entry).map_or_else(of_others, String::as_str)
@@ -209,7 +193,7 @@ impl<'a> Binder<'a> {
             bindings[index] = Some(binding);
         }
         let prepared = Prepared::of(image, &bindings);
-        let definers = definers(image, &bindings, &self.key.interposed);
+        let definers = definers(image, &bindings);
         let learns = |binding: &Binding| match binding {
             Binding::Interposed(entry) => {
                 ["dl_iterate_phdr", "dlinfo"].contains(&self.key.interposed.name(*entry))
@@ -297,19 +281,8 @@ impl Binder<'_> {
 }
 
 /// The system objects that names of C++ (Itanium C++ ABI, 5.1) are bound to.
-fn definers(
-    image: &Image,
-    bindings: &[Option<Binding>],
-    interposed: &Interposed,
-) -> Vec<Arc<SystemObject>> {
-    // Also where an interposition stands for the definition: others may call that.
-    let soname = |binding: &Binding| match binding {
-        Binding::Interposed(entry) => interposed.soname(*entry),
-        _ => None,
-    };
-    let sonames: BTreeSet<&str> = bindings.iter().flatten().filter_map(soname).collect();
-    let mut definers: Vec<Arc<SystemObject>> =
-        sonames.into_iter().filter_map(|soname| SYSTEM.by_name(soname)).collect();
+fn definers(image: &Image, bindings: &[Option<Binding>]) -> Vec<Arc<SystemObject>> {
+    let mut definers: Vec<Arc<SystemObject>> = Vec::new();
     for (index, binding) in (0..).zip(bindings) {
         let Some(Binding::Fixed { address, .. }) = binding else { continue };
         let symbol = image.symbols.symbol(index);

@@ -20,9 +20,10 @@
 //!   that `strdup` has allocated, whatever allocator a library brings.
 //! - A unique definition (STB_GNU_UNIQUE) is the same one in the whole domain.
 //!
-//! The first two rules have an exception. If the program has its own copy of a library that the domain
+//! The first rule has two exceptions. If the program has its own copy of a library that the domain
 //! replicates, that copy, and whatever was bound to it, are another world. Their definitions serve only
-//! names that the domain does not define itself.
+//! names that the domain does not define itself, and those of the C library: a preloaded allocator in C++ is the program's.
+//! What a library defines that domains have apart (libstdc++), no shared object defines for them.
 //!
 //! A domain that extends the program (see [`crate::DomainBuilder::extend_program`]) has glibc's order
 //! instead: the executable and its dependencies, the domain's global replicas, the opened library and its
@@ -65,6 +66,8 @@ pub(crate) struct Scope {
     pub system: Vec<Arc<SystemObject>>,
     /// Those of `system` that are, or need, a file that the domain replicates.
     pub shadowed: Vec<SystemId>,
+    /// Images of the domain that domains have apart.
+    pub apart: Vec<Arc<Image>>,
     pub order: Order,
     /// The number of leading objects of `system` that are the executable and its dependencies.
     pub program: usize,
@@ -73,7 +76,7 @@ pub(crate) struct Scope {
 /// The key of a scope: scopes with equal keys bind every reference in the same way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ScopeKey {
-    images: [Vec<ImageId>; 4],
+    images: [Vec<ImageId>; 5],
     system: Vec<SystemId>,
     shadowed: Vec<SystemId>,
     order: Order,
@@ -87,6 +90,7 @@ impl Scope {
                 ids(&self.globals),
                 ids(&self.local),
                 ids(&self.uniques),
+                ids(&self.apart),
                 self.commons.iter().map(|replica| replica.image.id).collect(),
             ],
             system: self.system.iter().map(|object| object.id).collect(),
@@ -124,9 +128,15 @@ impl Scope {
             Order::LibraryInDomain => find_in(&self.local).or_else(|| find_in(&self.globals)),
             Order::Program | Order::Library => return self.find_as_program(name, wanted, newest),
         };
-        let yields = own.is_none_or(|(_, symbol)| symbol.is_weak() || symbol.is_unique())
-            || (self.order == Order::Domain && self.is_of_c_library(name, wanted, newest));
-        if yields && let Some(shared) = self.find_shared(name, wanted, newest, own.is_none()) {
+        let is_of_c_library =
+            self.order == Order::Domain && self.is_of_c_library(name, wanted, newest);
+        let yields = own.is_none_or(|(_, symbol)| {
+            (symbol.is_weak() || symbol.is_unique()) && !self.is_apart(name)
+        });
+        let all = own.is_none() || is_of_c_library;
+        if (yields || is_of_c_library)
+            && let Some(shared) = self.find_shared(name, wanted, newest, all)
+        {
             return Some(shared);
         }
         if let Some((image, symbol)) = own {
@@ -176,6 +186,7 @@ impl Scope {
     /// the domain that was loaded first.
     pub(crate) fn unique(&self, name: Name<'_>) -> Option<Binding> {
         let shared = || match self.order {
+            Order::Domain | Order::LibraryInDomain if self.is_apart(name) => None,
             Order::Domain | Order::LibraryInDomain => self.unique_shared(name),
             Order::Program | Order::Library => None,
         };
@@ -197,6 +208,11 @@ impl Scope {
         };
         let mut shared = self.system.iter().filter(|object| !self.shadowed.contains(&object.id));
         self.commons.iter().find_map(in_commons).or_else(|| shared.find_map(in_object))
+    }
+
+    /// Whether a library defines `name` that domains have apart.
+    fn is_apart(&self, name: Name<'_>) -> bool {
+        self.apart.iter().any(|image| image.symbols.lookup(name, None, true).is_some())
     }
 
     pub(crate) fn add_local(&mut self, image: &Arc<Image>) {

@@ -1,7 +1,7 @@
 //! `setlocale` and `localeconv`: the locale of one program among several is its own.
 //!
 //! The other functions of <locale.h> and those that depend on a locale go by the thread's ([`crate::locale`]). Libraries
-//! that exist once for all domains (libstdc++'s `std::locale::global`) still set the process's locale.
+//! that exist once for all domains still set the process's locale.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::ptr;

@@ -1,7 +1,4 @@
 //! `pthread_create`: a thread begins in the domain of the code that creates it.
-//!
-//! C++ code creates threads by `std::thread`, which calls `pthread_create` within libstdc++. That is one object for all
-//! domains, so the object that a new thread is given says whose code it runs.
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
@@ -17,7 +14,6 @@ use crate::sys::thread::{self, Start};
 use crate::sys::{frames, guard};
 use crate::tls::Pattern;
 use crate::visible::publish;
-use crate::visible::redirect::Everywhere;
 
 thread_local! {
     /// In a thread that code of a replica has created: an address in the frame of [`begin`].
@@ -86,40 +82,6 @@ pub(super) unsafe extern "C" fn pthread_create(
     let domain = DomainId(context as u32);
     // SAFETY: the caller's promise.
     unsafe { create(thread, attributes, start, argument, Some(domain), domain::by_id(domain)) }
-}
-
-/// What stands for `pthread_create` in libstdc++.
-pub(crate) fn everywhere() -> Everywhere {
-    let address = create_for_cxx as *const c_void as usize;
-    Everywhere {
-        symbol: "pthread_create".into(),
-        of: None,
-        within: Some("libstdc++.so.6"),
-        address,
-    }
-}
-
-/// `pthread_create`, as `std::thread` calls it.
-///
-/// # Safety
-/// As pthread_create(3). `argument` is a `std::thread::_State`.
-unsafe extern "C" fn create_for_cxx(
-    thread: *mut libc::pthread_t,
-    attributes: *const libc::pthread_attr_t,
-    start: Start,
-    argument: *mut c_void,
-) -> c_int {
-    // An object of the code that has made the thread, and with virtual functions: it begins with the address of their
-    // table (libstdc++, src/c++11/thread.cc; Itanium C++ ABI, 2.4).
-    // SAFETY: by contract.
-    let table = unsafe { *argument.cast::<usize>() };
-    let (domain, creator) = match publish::find(table) {
-        Some(replica) => (Some(replica.domain), domain::by_id(replica.domain)),
-        // A shared library's own thread. It may work on what the domain has that it was created for.
-        None => (None, current::domain().and_then(domain::by_id)),
-    };
-    // SAFETY: the caller's promise.
-    unsafe { create(thread, attributes, start, argument, domain, creator) }
 }
 
 /// Creates a thread that runs code of `domain` and belongs to `creator`.

@@ -24,8 +24,8 @@ use crate::domain::estate::Inheritance;
 use crate::domain::exits::Exits;
 use crate::domain::uses::Uses;
 use crate::id::DomainId;
-use crate::image::ImageId;
 use crate::image::symbols::{Name, Symbol};
+use crate::image::{Image, ImageId};
 use crate::locale;
 use crate::policy::Policy;
 use crate::replica::Replica;
@@ -250,12 +250,14 @@ impl Domain {
     pub(crate) fn default_scope(&self) -> Scope {
         let system = SYSTEM.global();
         let state = self.0.state.lock();
-        let images = state.entries.replicas().map(|replica| &replica.image);
+        let images = || state.entries.replicas().map(|replica| &replica.image);
+        let is_apart = |image: &&Arc<Image>| !self.0.program && self.0.policy.is_apart(&image.path);
         let mut scope = Scope {
             order: if self.0.program { Order::Program } else { Order::Domain },
             program: system.len(),
             globals: state.globals.iter().map(|replica| replica.image.clone()).collect(),
-            uniques: images.filter(|image| image.defines_uniques()).cloned().collect(),
+            uniques: images().filter(|image| image.defines_uniques()).cloned().collect(),
+            apart: images().filter(is_apart).cloned().collect(),
             system,
             ..Scope::default()
         };

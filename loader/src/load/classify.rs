@@ -4,14 +4,16 @@
 //!
 //! 1. if a rule or the caller demands it,
 //! 2. if it refers to a symbol that one of the domain's global replicas defines,
-//! 3. by the rule of place ([`Policy::replicate_outside_system`]), unless a library that is shared by a
-//!    rule needs it,
+//! 3. if the domain brings it ([`Policy`]), unless a library that is shared by a rule needs it,
 //! 4. if it refers to a symbol that only a replicated object defines.
 //!
 //! The other nodes go to the system loader, with two exceptions. A node that names a replicated object in
 //! DT_NEEDED without using it, directly or through its needs, goes to the commons, where such an entry is
 //! dropped: the system loader would load the replicated object again. A node whose path only this loader
 //! knows goes to the commons too.
+//!
+//! A file that domains have apart ([`Decision::Apart`]) is replicated for the replicated nodes, and the others have the system's.
+//! So its symbols tie nobody to the domain.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -23,10 +25,9 @@ use crate::image::provided;
 use crate::image::symbols::Name;
 use crate::load::closure::{Closure, Edge, Surroundings};
 use crate::load::within;
-use crate::policy::{Class, Decision, Policy};
+use crate::policy::{BROUGHT, Class, Decision, Policy};
 use crate::replica::Replica;
 use crate::sys::file::{FileId, is_refusal};
-use crate::system::search;
 use crate::system::{SYSTEM, System, SystemObject};
 
 /// What rules say of a file, before its symbols are looked at.
@@ -36,15 +37,16 @@ pub(crate) enum Ruling<'a> {
     Class(Class, &'a str),
     /// A rule leaves it to its symbols.
     Symbols(&'a str),
-    /// It is replicated for the place where it lies.
-    Place(&'a str),
-    /// Nothing.
+    /// A rule gives each domain its own, and the system's to what is shared.
+    Apart(&'a str),
+    /// The domain brings it.
+    Brought,
+    /// It is the program's.
     None,
 }
 
 impl<'a> Ruling<'a> {
-    /// The ruling on the file at `path`, in a domain of this policy. The rule of place does not count where
-    /// the domain extends the `program`.
+    /// The ruling on the file at `path`, in a domain of this policy. A domain that extends the `program` brings nothing.
     pub(crate) fn of(
         policy: &'a Policy,
         program: bool,
@@ -58,19 +60,21 @@ impl<'a> Ruling<'a> {
                 let (object, reason) = (path.to_owned(), reason.to_owned());
                 return Err(Error::Refused { object, reason });
             }
+            _ if program => return Ok(Ruling::None),
+            Some((Decision::Apart, reason)) => return Ok(Ruling::Apart(reason)),
             None => {}
         }
-        let Some(reason) = policy.outside().filter(|_| !program) else { return Ok(Ruling::None) };
-        let failed = |action, source| Error::Io { object: path.to_owned(), action, source };
-        if search::is_of_system(path)
-            .map_err(|source| failed("look for the directory of", source))?
-        {
-            return Ok(Ruling::None);
-        }
-        match FileId::of_path(path) {
-            Ok(id) if system.began_with(id) => Ok(Ruling::None),
-            Err(source) if is_refusal(&source) => Err(failed("stat", source)),
-            _ => Ok(Ruling::Place(reason)),
+        let began_with = match FileId::of_path(path) {
+            Ok(id) => system.began_with(id),
+            Err(source) if is_refusal(&source) => {
+                return Err(Error::Io { object: path.to_owned(), action: "stat", source });
+            }
+            Err(_) => None,
+        };
+        let is_apart = |needed: &Arc<SystemObject>| policy.is_apart(&needed.path);
+        match began_with {
+            Some(object) if !system.closure(&object).iter().any(is_apart) => Ok(Ruling::None),
+            _ => Ok(Ruling::Brought),
         }
     }
 
@@ -81,7 +85,12 @@ impl<'a> Ruling<'a> {
 
     /// Whether it is to be replicated, as far as its symbols and its users do not object.
     pub(crate) fn replicates(self) -> bool {
-        matches!(self, Ruling::Class(Class::Replicate, _) | Ruling::Place(_))
+        matches!(self, Ruling::Class(Class::Replicate, _)) || self.is_own()
+    }
+
+    /// Whether it is the domain's as far as its users do not object.
+    fn is_own(self) -> bool {
+        matches!(self, Ruling::Apart(_) | Ruling::Brought)
     }
 }
 
@@ -108,9 +117,14 @@ impl Surroundings<'_> {
         Ok(ruling.shares() && !(by_symbols && self.symbol_of_domain(image).is_some()))
     }
 
-    /// Whether the rule of place speaks of `image`.
-    pub(super) fn is_private_by_place(&self, image: &Image) -> Result<bool> {
-        Ok(matches!(self.ruling(&image.path)?, Ruling::Place(_)))
+    /// Whether domains have `image` apart.
+    fn is_apart(&self, image: &Image) -> bool {
+        !self.program && self.policy.is_apart(&image.path)
+    }
+
+    /// Whether `image` is the domain's as far as its users do not object.
+    pub(super) fn is_own(&self, image: &Image) -> Result<bool> {
+        Ok(self.ruling(&image.path)?.is_own())
     }
 
     /// Whether the domain must have a copy of its own of `object`, which the system loader has: the object, or one
@@ -134,7 +148,7 @@ impl Surroundings<'_> {
             }
             if let Ok(image) = self.images.open(&needed.path)
                 && needed.comes_from(image.file_id)
-                && !matches!(self.ruling(&image.path)?, Ruling::Class(..))
+                && !matches!(self.ruling(&image.path)?, Ruling::Class(..) | Ruling::Apart(_))
                 && self.symbol_of_domain(&image).is_some()
             {
                 return Ok(true);
@@ -174,8 +188,8 @@ impl Closure {
         }
         let loaded = self.needs_of_loaded(&rulings, around)?;
         loop {
-            self.settle_by_place(&mut settled, &rulings, &loaded);
-            if !self.settle_by_exclusive_symbols(&mut settled, around) {
+            self.settle_brought(&mut settled, &rulings, &loaded);
+            if !self.settle_by_exclusive_symbols(&mut settled, &rulings, around) {
                 break;
             }
         }
@@ -190,7 +204,7 @@ impl Closure {
             }
         }
         for index in (0..self.nodes.len()).filter(|&index| !settled[index]) {
-            if self.reaches_replica(index, &mut vec![false; self.nodes.len()]) {
+            if self.reaches_replica(index, &rulings, &mut vec![false; self.nodes.len()]) {
                 let node = &mut self.nodes[index];
                 (node.class, node.reason) = (
                     Class::Commons,
@@ -201,12 +215,52 @@ impl Closure {
         for node in self.nodes.iter_mut().filter(|node| node.reason.is_empty()) {
             node.reason = "nothing in it belongs to one domain".into();
         }
+        self.lead_to_the_system(&rulings, around);
         self.use_what_is_loaded(around);
         Ok(())
     }
 
+    /// Leads edges of nodes that are not replicated to the system's own of what domains have apart.
+    fn lead_to_the_system(&mut self, rulings: &[Ruling<'_>], around: &Surroundings<'_>) {
+        let is_apart = |index: usize| matches!(rulings[index], Ruling::Apart(_));
+        for index in 0..self.nodes.len() {
+            if self.is_replicated(index) {
+                continue;
+            }
+            for edge in 0..self.nodes[index].edges.len() {
+                let image = match &self.nodes[index].edges[edge] {
+                    Edge::Node(to) if is_apart(*to) => self.nodes[*to].image.clone(),
+                    Edge::Replica(replica) if around.is_apart(&replica.image) => {
+                        replica.image.clone()
+                    }
+                    _ => continue,
+                };
+                let object = around.system.by_name(image.soname());
+                self.nodes[index].edges[edge] = match object.filter(|object| around.has(object)) {
+                    Some(object) => Edge::System(object),
+                    // The system's loader does not know its path.
+                    None if provided::is_provided(&image.path) => {
+                        Edge::SystemName(image.soname().to_owned())
+                    }
+                    None => Edge::SystemName(image.path.to_string_lossy().into_owned()),
+                };
+            }
+        }
+        for apart in (1..self.nodes.len()).filter(|&index| is_apart(index)) {
+            let needs = |edge: &Edge| matches!(edge, Edge::Node(to) if *to == apart);
+            if !self.nodes.iter().any(|node| node.edges.iter().any(needs)) {
+                // Nothing needs the node any more, so the system loader does not get it.
+                self.nodes[apart].class = Class::System;
+            }
+        }
+    }
+
+    fn is_replicated(&self, index: usize) -> bool {
+        self.nodes[index].class == Class::Replicate
+    }
+
     /// Leads edges to what is loaded where a node turned out to be of the class in which its image is loaded
-    /// already. Only a file that is private by its place can exist in both classes.
+    /// already. Only a file that a domain brings can exist in both classes.
     fn use_what_is_loaded(&mut self, around: &Surroundings<'_>) {
         for index in 1..self.nodes.len() {
             let node = &self.nodes[index];
@@ -226,9 +280,9 @@ impl Closure {
         }
     }
 
-    /// Replicates the nodes that are to be for their place, unless a node needs them that a rule shares, and
-    /// gives the reason for which the others are shared.
-    fn settle_by_place(
+    /// Replicates the nodes that the domain brings, unless a node needs them that a rule shares, and gives the reason for
+    /// which the others are shared.
+    fn settle_brought(
         &mut self,
         settled: &mut [bool],
         rulings: &[Ruling<'_>],
@@ -240,7 +294,7 @@ impl Closure {
                 _ if settled[index] && self.nodes[index].class == Class::Replicate => continue,
                 Ruling::Class(..) => self.nodes[index].reason.clone(),
                 Ruling::Symbols(reason) => format!("a rule: {reason}"),
-                Ruling::Place(_) | Ruling::None => continue,
+                Ruling::Apart(_) | Ruling::Brought | Ruling::None => continue,
             };
             let user = needed_by(self.nodes[index].image.soname());
             for node in self.reachable(index).into_iter().skip(1) {
@@ -250,26 +304,32 @@ impl Closure {
         }
         for index in (0..self.nodes.len()).filter(|&index| !settled[index]).collect::<Vec<_>>() {
             let node = &mut self.nodes[index];
-            match (shared[index].take(), rulings[index]) {
-                (Some(reason), _) => node.reason = reason,
-                (None, Ruling::Place(reason)) => {
-                    (node.class, node.reason) = (Class::Replicate, reason.to_owned());
-                    settled[index] = true;
+            let own = match (shared[index].take(), rulings[index]) {
+                (_, Ruling::Apart(reason)) => reason,
+                (None, Ruling::Brought) => BROUGHT,
+                (Some(reason), _) => {
+                    node.reason = reason;
+                    continue;
                 }
-                (None, _) => node.reason.clear(),
-            }
+                (None, _) => {
+                    node.reason.clear();
+                    continue;
+                }
+            };
+            (node.class, node.reason) = (Class::Replicate, own.to_owned());
+            settled[index] = true;
         }
     }
 
-    /// For each node that is to be private by its place the reason against it, if a library needs its file that the
-    /// system loader has loaded and that a rule shares.
+    /// For each node that the domain brings the reason to share it, if a library needs its file that the system loader has
+    /// loaded and that a rule shares.
     fn needs_of_loaded(
         &self,
         rulings: &[Ruling<'_>],
         around: &Surroundings<'_>,
     ) -> Result<Vec<Option<String>>> {
         let mut reasons = vec![None; self.nodes.len()];
-        if !rulings.iter().any(|ruling| matches!(ruling, Ruling::Place(_))) {
+        if !rulings.contains(&Ruling::Brought) {
             return Ok(reasons);
         }
         for edge in self.nodes.iter().flat_map(|node| &node.edges) {
@@ -279,8 +339,8 @@ impl Closure {
             }
             for needed in around.system.closure(object) {
                 let same = |index: &usize| needed.comes_from(self.nodes[*index].image.file_id);
-                let place = |index: &usize| matches!(rulings[*index], Ruling::Place(_));
-                for index in (0..self.nodes.len()).filter(place).filter(same) {
+                let is_brought = |index: &usize| rulings[*index] == Ruling::Brought;
+                for index in (0..self.nodes.len()).filter(is_brought).filter(same) {
                     reasons[index] = Some(needed_by(&object.soname));
                 }
             }
@@ -293,6 +353,7 @@ impl Closure {
     fn settle_by_exclusive_symbols(
         &mut self,
         settled: &mut [bool],
+        rulings: &[Ruling<'_>],
         around: &Surroundings<'_>,
     ) -> bool {
         for index in (0..self.nodes.len()).filter(|&index| !settled[index]).collect::<Vec<_>>() {
@@ -302,14 +363,14 @@ impl Closure {
             let mut shared: Vec<&Image> = Vec::new();
             let mut system: Vec<Arc<SystemObject>> = around.system.global();
             for &node in &reachable {
-                let into = if self.nodes[node].class == Class::Replicate {
-                    &mut private
-                } else {
-                    &mut shared
-                };
-                into.push(&self.nodes[node].image);
+                match (rulings[node], self.is_replicated(node)) {
+                    (Ruling::Apart(_), _) => {}
+                    (_, true) => private.push(&self.nodes[node].image),
+                    (_, false) => shared.push(&self.nodes[node].image),
+                }
                 for edge in &self.nodes[node].edges {
                     match edge {
+                        Edge::Replica(replica) if around.is_apart(&replica.image) => {}
                         Edge::Replica(replica) => private.push(&replica.image),
                         Edge::Commons(replica) => shared.push(&replica.image),
                         Edge::System(object) => system.extend(around.system.closure(object)),
@@ -337,13 +398,14 @@ impl Closure {
         false
     }
 
-    fn reaches_replica(&self, index: usize, seen: &mut Vec<bool>) -> bool {
+    fn reaches_replica(&self, index: usize, rulings: &[Ruling<'_>], seen: &mut Vec<bool>) -> bool {
         if std::mem::replace(&mut seen[index], true) {
             return false;
         }
         self.nodes[index].edges.iter().any(|edge| match *edge {
+            Edge::Node(to) if matches!(rulings[to], Ruling::Apart(_)) => false,
             Edge::Node(to) => {
-                self.nodes[to].class != Class::System || self.reaches_replica(to, seen)
+                self.nodes[to].class != Class::System || self.reaches_replica(to, rulings, seen)
             }
             Edge::Replica(_) | Edge::Commons(_) => true,
             Edge::System(_) | Edge::SystemName(_) | Edge::Missing { .. } => false,
@@ -351,7 +413,7 @@ impl Closure {
     }
 }
 
-/// The reason for which a node is shared although it is to be private by its place.
+/// The reason for which a node is shared although the domain brings it.
 fn needed_by(user: &str) -> String {
     format!("{user}, which is shared, needs it")
 }

@@ -56,7 +56,7 @@ pub(crate) enum Edge {
 #[derive(Clone, Copy)]
 struct From {
     index: usize,
-    /// Whether a rule shares it. What is private by its place then exists once more for it.
+    /// Whether a rule shares it. What domains bring then exists once more for it.
     shared: bool,
 }
 
@@ -74,8 +74,9 @@ pub(crate) struct Surroundings<'a> {
     pub system: &'a System,
     /// Whether the loader keeps system objects loaded, because a load is about to refer to them.
     pub pins: bool,
-    /// The domain's replicas, in load order, and those of them that are global.
+    /// The domain's replicas, in load order.
     pub replicas: &'a [Arc<Replica>],
+    /// Those of them that are global, but for what domains have apart.
     pub globals: &'a [Arc<Replica>],
     pub commons: &'a [Arc<Replica>],
 }
@@ -88,7 +89,7 @@ impl Surroundings<'_> {
 
     /// Whether the system loader has `object`. A load pins the object, so that it stays. False if the program
     /// has closed it meanwhile.
-    fn has(&self, object: &SystemObject) -> bool {
+    pub(super) fn has(&self, object: &SystemObject) -> bool {
         !self.pins || self.system.pin(object)
     }
 }
@@ -175,7 +176,7 @@ impl Closure {
             return Ok(Edge::Node(index));
         }
         if let Some(replica) = around.replicas.iter().find(|replica| by_soname(&replica.image))
-            && !(from.shared && around.is_private_by_place(&replica.image)?)
+            && !(from.shared && around.is_own(&replica.image)?)
         {
             return Ok(Edge::Replica(replica.clone()));
         }
@@ -227,14 +228,14 @@ impl Closure {
         if let Some(index) = self.nodes.iter().position(|node| node.image.id == image.id) {
             return Ok(Edge::Node(index));
         }
-        let by_place = around.is_private_by_place(&image)?;
+        let is_own = around.is_own(&image)?;
         if let Some(replica) = around.replicas.iter().find(same)
-            && !(by_place && from.shared)
+            && !(is_own && from.shared)
         {
             return Ok(Edge::Replica(replica.clone()));
         }
         if let Some(replica) = around.commons.iter().find(same)
-            && (!by_place || from.shared)
+            && (!is_own || from.shared)
         {
             return Ok(Edge::Commons(replica.clone()));
         }

@@ -39,7 +39,7 @@ use crate::replica::map;
 use crate::sys::dynamic::SystemHandle;
 use crate::system::SYSTEM;
 use crate::tls::{self, Placed};
-use crate::visible::{publish, redirect, statics};
+use crate::visible::{publish, redirect};
 
 impl Domain {
     /// Opens the file at `path` as a replica of this domain, with its needs, and runs the constructors.
@@ -248,10 +248,11 @@ pub(crate) fn survey(domain: &Domain, root: Arc<Image>, forced: Option<Class>) -
 }
 
 fn within<T>(domain: &Domain, pins: bool, find: impl FnOnce(&Surroundings<'_>) -> T) -> T {
-    let (replicas, globals) = {
+    let (replicas, mut globals) = {
         let state = domain.0.state.lock();
         (state.entries.replicas().cloned().collect::<Vec<_>>(), state.globals.clone())
     };
+    globals.retain(|replica| !domain.0.policy.is_apart(&replica.image.path));
     let commons = domain
         .0
         .commons
@@ -472,10 +473,14 @@ pub(crate) fn prepare_group(
     let binder = Binder::new(&scope, domain.0.interposed.clone(), flags.has(OpenFlags::NOW));
     let planned = images.iter().map(|image| binder.plan(image)).collect();
     let plans = all_or_first_error(planned, closure, &members)?;
-    // An inline function of C++ is the same one in all objects of a scope, and may be theirs. It frees what replicas take.
+    // An inline function of C++ is the same one in all objects of a scope, and may be theirs. It frees what replicas take,
+    // by the C++ runtime that it needs.
     for definer in plans.iter().flat_map(|plan| &plan.definers) {
-        statics::find_in(definer);
-        redirect::everywhere(definer, &domain.0.everywhere)?;
+        for object in SYSTEM.closure(definer) {
+            if object.id == definer.id || domain.0.policy.is_apart(&object.path) {
+                redirect::everywhere(&object, &domain.0.everywhere)?;
+            }
+        }
     }
 
     let static_tls: HashSet<_> =

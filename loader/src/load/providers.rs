@@ -121,7 +121,10 @@ pub(crate) fn scope_of(
     }
     let state = domain.0.state.lock();
     state.global_needs.clone().add_to(&mut scope);
-    scope.find_shadowed(state.entries.replicas().map(|replica| &replica.image).chain(images));
+    let all = || state.entries.replicas().map(|replica| &replica.image).chain(images);
+    scope.find_shadowed(all());
+    let is_apart = |image: &&Arc<Image>| !program && domain.0.policy.is_apart(&image.path);
+    scope.apart = all().filter(is_apart).cloned().collect();
     drop(state);
     scope
 }
@@ -141,6 +144,7 @@ fn scope_before(domain: &Domain, images: &[Arc<Image>], flags: OpenFlags) -> Sco
         program: system.len(),
         system,
         shadowed: Vec::new(),
+        apart: Vec::new(),
         order: match (domain.0.program, flags.has(OpenFlags::DEEPBIND)) {
             (false, false) => Order::Domain,
             (false, true) => Order::LibraryInDomain,

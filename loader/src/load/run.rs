@@ -36,7 +36,7 @@ pub(crate) fn construct(domain: &Domain, replica: &Replica) -> Result<()> {
         // SAFETY: the image names the function as a constructor; the replica is relocated and its
         // dependencies' constructors have run.
         if let Err(thrown) = unsafe { guard::call(function, arguments) } {
-            let exception = exception::consume(thrown);
+            let exception = exception::consume(thrown, free_of(domain));
             if let Some(entry) = domain.0.state.lock().entries.of_mut(replica) {
                 entry.failure = Some(exception.as_str().into());
             }
@@ -44,6 +44,15 @@ pub(crate) fn construct(domain: &Domain, replica: &Replica) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// The `free` of the domain's replicas.
+fn free_of(domain: &Domain) -> exception::Free {
+    let everywhere = domain.0.everywhere.iter().find(|entry| entry.symbol == "free");
+    // SAFETY: whoever interposed the symbol has vouched for a function like it.
+    everywhere.map_or(libc::free, |entry| unsafe {
+        std::mem::transmute::<usize, exception::Free>(entry.address)
+    })
 }
 
 /// Runs DT_FINI_ARRAY in reverse, then DT_FINI.

@@ -158,8 +158,8 @@ impl System {
     }
 
     /// Whether the program began with this file: as its executable, as a preloaded object, or as a need of these.
-    pub(crate) fn began_with(&self, id: FileId) -> bool {
-        self.current().global.iter().any(|object| object.comes_from(id))
+    pub(crate) fn began_with(&self, id: FileId) -> Option<Arc<SystemObject>> {
+        self.current().global.iter().find(|object| object.comes_from(id)).cloned()
     }
 
     /// Makes the objects that are loaded at this moment the global scope, in the order of glibc's list. At

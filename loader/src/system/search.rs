@@ -1,7 +1,7 @@
 //! The search for a needed name: RPATH, LD_LIBRARY_PATH, RUNPATH, `ld.so.cache`, default directories
 //! (ld.so(8); glibc's `_dl_map_object`, elf/dl-load.c).
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -154,50 +154,6 @@ fn expand(text: &str, origin: &Path) -> PathBuf {
     PathBuf::from(expanded)
 }
 
-/// Whether the file at `path` lies in one of the system's library directories: the default ones and those of
-/// `ld.so.cache`, but not below them. A library that a link in such a directory stands for lies there too:
-/// distributions choose a BLAS by such links (update-alternatives(1)).
-///
-/// # Errors
-/// The cache cannot be read now.
-pub(crate) fn is_of_system(path: &Path) -> io::Result<bool> {
-    let Some(directory) = path.parent() else { return Ok(false) };
-    let directories = system_directories()?;
-    if directories.contains(directory) {
-        return Ok(true);
-    }
-    if !directory.ancestors().any(|above| directories.contains(above)) {
-        return Ok(false);
-    }
-    let Some(name) = path.file_name().and_then(|name| name.to_str()) else { return Ok(false) };
-    let stem = name.split_once(".so").map_or(name, |(stem, _)| stem);
-    let links = cache()?.iter().filter(|(soname, _)| {
-        soname.strip_prefix(stem).is_some_and(|version| version.starts_with(".so"))
-    });
-    Ok(links.into_iter().any(|(_, link)| file::canonical(link).is_ok_and(|file| file == path)))
-}
-
-/// The system's library directories, as they are written and without symbolic links.
-fn system_directories() -> io::Result<&'static HashSet<PathBuf>> {
-    static DIRECTORIES: Once<HashSet<PathBuf>> = Once::new();
-    DIRECTORIES.get_or_try_init(|| {
-        let of_cache = cache()?.values().filter_map(|file| file.parent());
-        let written: HashSet<&Path> =
-            arch::LIBRARY_DIRECTORIES.iter().map(Path::new).chain(of_cache).collect();
-        let mut directories = HashSet::new();
-        for directory in written {
-            match file::canonical(directory) {
-                Ok(canonical) => drop(directories.insert(canonical)),
-                Err(error) if is_refusal(&error) => return Err(error),
-                // A default directory need not exist.
-                Err(_) => {}
-            }
-            directories.insert(directory.to_owned());
-        }
-        Ok(directories)
-    })
-}
-
 /// Whether the file begins as an ELF object for this machine.
 fn is_native(path: &Path) -> bool {
     // A file too short or with another magic is an error for the loader to name, not to skip.
@@ -266,19 +222,6 @@ mod tests {
         assert_eq!(expand("${ORIGIN}/x", origin), Path::new("/opt/pkg/x"));
         let unknown = format!("/a/{}/$$x/${{ORIGIN", arch::LIB);
         assert_eq!(expand("/a/$LIB/$$x/${ORIGIN", origin).to_str(), Some(&*unknown));
-    }
-
-    #[test]
-    fn the_system_s_libraries_are_told_from_those_below_its_directories() {
-        let found = find("libc.so.6", &[]).unwrap();
-        assert!(is_of_system(&found).unwrap());
-        let canonical = file::canonical(&found).unwrap();
-        assert!(is_of_system(&canonical).unwrap());
-        for elsewhere in ["/usr/lib/world/modules/libx.so", "/opt/x/lib/libc.so.6", "/"] {
-            assert!(!is_of_system(Path::new(elsewhere)).unwrap(), "{elsewhere}");
-        }
-        let below = canonical.parent().unwrap().join("no-such-variant/libc.so.6");
-        assert!(!is_of_system(&below).unwrap());
     }
 
     #[test]

@@ -212,12 +212,8 @@ impl Specimen {
             ..Scope::default()
         };
         let names = INTERPOSED.iter().map(|&name| name.to_owned()).collect();
-        let interposed = Interposed {
-            names,
-            definitions: [].into(),
-            references: [].into(),
-            c_library: CLibraryNames::default(),
-        };
+        let interposed =
+            Interposed { names, references: [].into(), c_library: CLibraryNames::default() };
         Binder::new(&scope, Arc::new(interposed), rules == Rules::Program)
             .resolve(&image)
             .map(Arc::new)

@@ -22,16 +22,19 @@ const BEFORE_HEADER: usize = 80;
 /// Size of `_Unwind_Exception`, behind which the thrown object lies.
 const HEADER: usize = 32;
 
+/// The function that frees the blocks of the runtime that threw an exception.
+pub(crate) type Free = unsafe extern "C" fn(*mut c_void);
+
 /// Ends `exception`. Returns its type and, if it derives from `std::exception` by single inheritance, the text of
 /// its `what()`.
-pub(crate) fn consume(exception: Exception) -> String {
+pub(crate) fn consume(exception: Exception, free: Free) -> String {
     let header = exception.0.as_ptr();
     // SAFETY: the unwinder gave the address of this record, which lives until it is freed below.
     let UnwindException { class, cleanup } = unsafe { ptr::read(header) };
     let runtime = |name: &'static str| symbol_beside(cleanup, name);
     let text = match class {
         // SAFETY: the class says that libstdc++ has made the record.
-        CXX | DEPENDENT => unsafe { describe(header, class == DEPENDENT, &runtime) },
+        CXX | DEPENDENT => unsafe { describe(header, class == DEPENDENT, &runtime, free) },
         other => {
             format!("an exception of class {:?}", String::from_utf8_lossy(&other.to_be_bytes()))
         }
@@ -72,6 +75,7 @@ unsafe fn describe(
     header: *mut UnwindException,
     dependent: bool,
     runtime: &dyn Fn(&'static str) -> Option<usize>,
+    free: Free,
 ) -> String {
     // SAFETY: the caller's promise. The thrown object lies behind the header of its primary exception.
     unsafe {
@@ -83,7 +87,7 @@ unsafe fn describe(
             (header as usize + HEADER, field(header as usize))
         };
         let kind = TypeInfo(kind as *const [usize; 3]);
-        let mut text = demangled(kind.name(), runtime("__cxa_demangle"));
+        let mut text = demangled(kind.name(), runtime("__cxa_demangle"), free);
         if let Some(what) = kind.derives_from_exception().then(|| what(object)) {
             text.push_str(": ");
             text.push_str(&what);
@@ -145,7 +149,7 @@ unsafe fn what(object: usize) -> String {
 }
 
 /// The type's name in C++, as the runtime's `__cxa_demangle` gives it.
-fn demangled(name: &CStr, demangle: Option<usize>) -> String {
+fn demangled(name: &CStr, demangle: Option<usize>, free: Free) -> String {
     type Demangle =
         unsafe extern "C" fn(*const c_char, *mut c_char, *mut usize, *mut c_int) -> *mut c_char;
     let text = demangle.and_then(|demangle| {
@@ -154,7 +158,7 @@ fn demangled(name: &CStr, demangle: Option<usize>) -> String {
             let demangle: Demangle = std::mem::transmute(demangle);
             let text = demangle(name.as_ptr(), ptr::null_mut(), ptr::null_mut(), ptr::null_mut());
             let copied = (!text.is_null()).then(|| CString::from(CStr::from_ptr(text)));
-            libc::free(text.cast());
+            free(text.cast());
             copied
         }
     });

@@ -6,5 +6,4 @@ pub(crate) mod exception;
 pub(crate) mod iterate;
 pub(crate) mod publish;
 pub(crate) mod redirect;
-pub(crate) mod statics;
 pub(crate) mod unwind;

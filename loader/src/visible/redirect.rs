@@ -16,10 +16,6 @@ use crate::system::{SYSTEM, SystemId, SystemObject};
 #[derive(Clone, Debug)]
 pub(crate) struct Everywhere {
     pub symbol: String,
-    /// It stands for the definition in the system object with this soname, in code that needs that. Otherwise for all.
-    pub of: Option<&'static str>,
-    /// It stands there in the calls of the system object with this soname. Otherwise in those of all.
-    pub within: Option<&'static str>,
     pub address: usize,
 }
 
@@ -31,13 +27,6 @@ pub(crate) fn everywhere(object: &SystemObject, functions: &[Everywhere]) -> Res
     if functions.is_empty() || REDIRECTED.lock().contains(&object.id) || !SYSTEM.pin(object) {
         return Ok(());
     }
-    let is_meant = |function: &&Everywhere| {
-        function.within.is_none_or(|soname| object.soname == soname)
-            && function.of.is_none_or(|soname| {
-                SYSTEM.by_name(soname).is_some_and(|definer| object.needs(&definer))
-            })
-    };
-    let functions: Vec<&Everywhere> = functions.iter().filter(is_meant).collect();
     // Two threads may do the same at once: each writes the same.
     redirect(object, |name| {
         let known = functions.iter().find(|known| known.symbol.as_bytes() == name);

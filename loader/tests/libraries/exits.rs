@@ -7,7 +7,7 @@ use hydrozoa_loader::OpenFlags;
 use hydrozoa_testkit::alone::alone;
 use hydrozoa_testkit::libraries::{Workshop, open};
 
-use crate::replicas::{call, domains, in_child};
+use crate::replicas::{call, domains, in_child, sharing};
 
 /// It exists once. It registers a handler when it is first used.
 const ONCE: &str = r#"
@@ -65,7 +65,7 @@ fn exit_handlers_are_called_last_first_whoever_has_registered_them() {
     if std::env::var_os(variable).is_some() {
         let shop = Workshop::new("exits");
         let path = of_many(&shop);
-        let mut domains = domains(3);
+        let mut domains = sharing(3);
         let open = |place: usize| open(&domains[place], &path, OpenFlags::NOW).unwrap();
         let (first, second, third) = (open(0), open(1), open(2));
         assert_eq!((call(&first, "late"), call(&first, "more")), (0, 0));
@@ -90,7 +90,7 @@ fn handlers_of_what_exists_once_are_called_after_those_that_a_constructor_regist
     if std::env::var_os(variable).is_some() {
         let shop = Workshop::new("exits-once");
         let path = of_many(&shop);
-        let library = open(&domains(1)[0], &path, OpenFlags::NOW).unwrap();
+        let library = open(&sharing(1)[0], &path, OpenFlags::NOW).unwrap();
         drop((library, shop));
         std::process::exit(5);
     }

@@ -27,39 +27,6 @@ fn interposition_is_per_domain() {
 }
 
 #[test]
-fn a_definition_of_one_system_object_is_interposed_and_no_other_one() {
-    const SOURCE: &str = "int size_of(int value) { return value < 0 ? -value : value; }";
-    let shop = Workshop::new("definition");
-    let build = |name: &str, source: &str, needed: &str| {
-        let (folder, need) = (format!("-L{}", shop.path("").display()), format!("-l:{needed}"));
-        let arguments = [&*folder, &need, "-Wl,-rpath,$ORIGIN"];
-        shop.build(name, source, if needed.is_empty() { &[] } else { &arguments })
-    };
-    build("libonce.so", SOURCE, "");
-    build("libown.so", SOURCE, "");
-    let calls = "int size_of(int); int run(void) { return size_of(-5); }";
-    let (asks, asks_own) =
-        (build("libasks.so", calls, "libonce.so"), build("libasksown.so", calls, "libown.so"));
-    let policy = Policy::default()
-        .with("*/libonce.so", Class::System, "the test wants it")
-        .with("*/libasks*", Class::Replicate, "the test wants it")
-        .with("*/libown.so", Class::Replicate, "the test wants it");
-    let loader = Loader::builder().policy(policy).build().unwrap();
-    // SAFETY: `size_of` takes an int; `answer` takes it and the context.
-    let entry = unsafe { Interposition::with_context(answer as *const c_void, 1, 100) };
-    let domain = |soname| {
-        loader.domain("asks").interpose_definition(soname, "size_of", entry).build().unwrap()
-    };
-    let result =
-        |domain: &Domain, path: &Path| call(&open(domain, path, OpenFlags::NOW).unwrap(), "run");
-
-    assert_eq!(result(&domain("libonce.so"), &asks), 95);
-    assert_eq!(result(&domain("libonce.so"), &asks_own), 5);
-    assert_eq!(result(&domain("libc.so.6"), &asks), 5);
-    assert_eq!(result(&loader.domain("asks").build().unwrap(), &asks), 5);
-}
-
-#[test]
 fn references_of_one_replica_are_interposed_and_no_other_ones() {
     let shop = Workshop::new("reference");
     let source = "int size_of(int value) { return value < 0 ? -value : value; }";
@@ -126,44 +93,4 @@ fn a_function_is_interposed_in_what_defines_c_plus_plus_for_a_replica_too() {
         let entry = unsafe { Interposition::function(hundred_more as *const c_void) };
         assert_eq!(result(Loader::builder().interpose_everywhere("ask", entry)), 101, "{name}");
     }
-}
-
-#[test]
-fn what_defines_c_plus_plus_that_is_interposed_counts_too() {
-    extern "C" fn hundred_more(argument: c_int) -> c_int {
-        argument + 100
-    }
-    extern "C" fn nothing() -> c_int {
-        0
-    }
-    let shop = Workshop::new("made");
-    let folder = format!("-L{}", shop.path("").display());
-    let build = |name: &str, source: &str, needed: &[&str]| {
-        shop.build(name, source, &[&[&*folder, "-Wl,-rpath,$ORIGIN"], needed].concat())
-    };
-    build("libask.so", "int ask(int value) { return value; }", &[]);
-    let source = "extern \"C\" int ask(int); int make() { return 7; }
-        extern \"C\" int asks() { return ask(1); }";
-    build("libmakes++.so", source, &["-l:libask.so"]);
-    // Nothing but `make` is C++ here, and another function stands for that.
-    let source = "int make(); extern \"C\" int asks();
-        extern \"C\" int run() { return 1000 * make() + asks(); }";
-    let path = build("libuser++.so", source, &["-l:libmakes++.so"]);
-    let policy = Policy::default()
-        .with("*/libmakes*", Class::System, "the test wants it")
-        .with("*/libask*", Class::System, "the test wants it")
-        .with("*/libuser*", Class::Replicate, "the test wants it");
-    // SAFETY: `ask` takes an int and returns one; `make` returns one.
-    let [ask, make] = unsafe {
-        [hundred_more as *const c_void, nothing as *const c_void]
-            .map(|it| Interposition::function(it))
-    };
-    let loader = Loader::builder().policy(policy).interpose_everywhere("ask", ask).build().unwrap();
-    let domain = loader
-        .domain("user")
-        .interpose_definition("libmakes++.so", "_Z4makev", make)
-        .build()
-        .unwrap();
-    let user = open(&domain, &path, OpenFlags::NOW).unwrap();
-    assert_eq!(call(&user, "run"), 101);
 }

@@ -3,6 +3,7 @@
 mod children;
 mod clibrary;
 mod costs;
+mod cxx_state;
 mod environment;
 mod exceptions;
 mod exits;

@@ -110,14 +110,14 @@ fn a_load_that_fails_gives_its_static_tls_back() {
         &source,
         &[model, "-L{dir}", "-l:liblarge.so", "-Wl,-rpath,$ORIGIN"],
     );
-    let domain = domain();
+    let domain = &crate::replicas::sharing(1)[0];
     // The library that it needs is the system's. Its data is at a different offset in each thread.
     // Together these loads ask for more static TLS than there is.
     for _ in 0..100 {
-        let error = open(&domain, &both, OpenFlags::NOW).unwrap_err();
+        let error = open(domain, &both, OpenFlags::NOW).unwrap_err();
         assert!(matches!(&error, Error::Relocation { object, .. } if *object == both), "{error}");
     }
-    let library = open(&domain, &alone, OpenFlags::NOW).unwrap();
+    let library = open(domain, &alone, OpenFlags::NOW).unwrap();
     let next = library.symbol("next").unwrap();
     // SAFETY: it has this type.
     let next: extern "C" fn() -> i32 = unsafe { std::mem::transmute(next) };

@@ -3,8 +3,22 @@
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::path::Path;
 
-use hydrozoa_loader::{Class, Domain, Interposition, Library, Loader, OpenFlags, Policy, current};
+use hydrozoa_loader::{
+    Class, Decision, Domain, Interposition, Library, Loader, OpenFlags, Policy, current,
+};
 use hydrozoa_testkit::libraries::{Workshop, function, open};
+
+/// Symbols decide what domains share.
+pub fn by_symbols() -> Loader {
+    let policy = Policy::default().with_last("*", Decision::Symbols, "its symbols decide");
+    Loader::builder().policy(policy).build().unwrap()
+}
+
+/// Domains that share what needs nothing of theirs.
+pub fn sharing(count: usize) -> Vec<Domain> {
+    let loader = by_symbols();
+    (0..count).map(|index| loader.domain(&format!("domain {index}")).build().unwrap()).collect()
+}
 
 pub fn domains(count: usize) -> Vec<Domain> {
     let loader = Loader::builder().build().unwrap();
@@ -528,7 +542,7 @@ fn an_inspection_tells_class_cost_and_needs_and_loads_nothing() {
          void nobody(void); void call(void) { nobody(); }",
         &["-L{dir}", "-l:libinspect_core.so", "-Wl,-rpath,$ORIGIN"],
     );
-    let loader = Loader::builder().build().unwrap();
+    let loader = by_symbols();
     let domain = loader.domain("inspection").build().unwrap();
     let alone = domain.inspect(&user).unwrap();
     assert_eq!((alone.class, alone.dependencies[0].class), (Class::System, Some(Class::System)));

@@ -4,7 +4,7 @@ use std::ffi::{CStr, CString, c_char, c_int};
 use std::path::PathBuf;
 use std::process::Command;
 
-use crate::replicas::{call, domains, open_in};
+use crate::replicas::{by_symbols, call, open_in, sharing};
 use hydrozoa_loader::{Class, Error, Library, Loader, OpenFlags, Policy};
 use hydrozoa_testkit::libraries::{Workshop, function, open};
 
@@ -31,7 +31,7 @@ fn a_unique_symbol_of_the_system_s_is_the_one_that_the_system_uses() {
     // SAFETY: `int *first(void)` of the library that was just opened.
     let first: extern "C" fn() -> usize =
         unsafe { std::mem::transmute(libc::dlsym(handle, c"first".as_ptr())) };
-    let library = open(&domains(1)[0], &user, OpenFlags::NOW).unwrap();
+    let library = open(&sharing(1)[0], &user, OpenFlags::NOW).unwrap();
     // SAFETY: declared as `int *own(void)` and `int *second(void)`.
     let (own, second): (extern "C" fn() -> usize, extern "C" fn() -> usize) =
         unsafe { (function(&library, "own"), function(&library, "second")) };
@@ -55,7 +55,7 @@ fn dlsym_finds_the_unique_definition_that_references_are_bound_to() {
         "of_domain",
         &["-L{dir}", "-Wl,--no-as-needed", "-l:libof_system++.so", "-Wl,-rpath,$ORIGIN"],
     );
-    let library = open(&domains(1)[0], &user, OpenFlags::NOW).unwrap();
+    let library = open(&sharing(1)[0], &user, OpenFlags::NOW).unwrap();
     // SAFETY: declared as `int *of_domain(void)`.
     let bound: extern "C" fn() -> usize = unsafe { function(&library, "of_domain") };
     assert_eq!(library.symbol("_ZN4CellIiE5valueE").unwrap() as usize, bound());
@@ -73,7 +73,7 @@ fn an_inspection_keeps_nothing_of_the_system_loaded() {
     let name = CString::new(plain.to_str().unwrap()).unwrap();
     // SAFETY: a library of ours, without constructors.
     let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW) };
-    let inspection = domains(1)[0].inspect(&user).unwrap();
+    let inspection = sharing(1)[0].inspect(&user).unwrap();
     assert_eq!(inspection.dependencies[0].class, Some(Class::System));
     // SAFETY: the handle is open, and nothing refers to the library.
     unsafe { libc::dlclose(handle) };
@@ -109,7 +109,7 @@ fn leaning(shop: &Workshop) -> PathBuf {
 fn a_dependency_that_counts_on_its_users_scope_is_replicated_with_them() {
     let shop = Workshop::new("leaning");
     let path = leaning(&shop);
-    let domains = domains(2);
+    let domains = sharing(2);
     for library in open_in(&domains, &path) {
         assert_eq!(call(&library, "run"), 42);
     }
@@ -154,7 +154,7 @@ fn the_language_of_messages_says_nothing_about_what_is_replicated() {
         CStr::from_ptr(libc::dlerror()).to_string_lossy().into_owned()
     };
     assert!(message.ends_with("Symbol nicht definiert"), "not translated: {message}");
-    let domains = domains(1);
+    let domains = sharing(1);
     assert_eq!(call(&open_in(&domains, &path)[0], "run"), 42);
 }
 
@@ -190,7 +190,7 @@ fn a_dependency_that_lacks_a_file_is_no_more_loadable_for_what_the_file_is_calle
         "int middle(void); int run(void) { return middle(); }",
         &{ [&near[..], &["-l:libmiddle.so", "-Wl,--allow-shlib-undefined"]].concat() },
     );
-    let domain = &domains(1)[0];
+    let domain = &sharing(1)[0];
     let error = open(domain, &user, OpenFlags::NOW).unwrap_err();
     assert!(matches!(error, Error::System { .. }), "{error:?}");
     assert_eq!(domain.replicas(), []);
@@ -207,7 +207,7 @@ fn a_library_without_a_domain_s_symbols_is_shared_and_one_with_them_is_not() {
         "int core(void); int plain(void); int both(void) { return core() * 10 + plain(); }",
         &["-L{dir}", "-l:libplain.so", "-Wl,-rpath,$ORIGIN"],
     );
-    let loader = Loader::builder().build().unwrap();
+    let loader = by_symbols();
     let open = |name: &str| {
         let domain = loader.domain(name).build().unwrap();
         open(&domain, &core, OpenFlags::NOW | OpenFlags::GLOBAL).unwrap();
@@ -235,7 +235,7 @@ fn a_library_that_only_names_a_replica_as_needed_is_loaded_once_for_all_domains(
              int (*f)(void) = dlsym(h, \"operators\"); return f ? f() : -2; }",
         &[],
     );
-    let loader = Loader::builder().build().unwrap();
+    let loader = by_symbols();
     let operators = std::ffi::CString::new(operators.to_str().unwrap()).unwrap();
     for (name, expected) in [("one", 101), ("two", 102)] {
         let domain = loader.domain(name).build().unwrap();

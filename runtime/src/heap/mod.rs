@@ -15,7 +15,7 @@ mod cache;
 mod operators;
 mod window;
 
-pub(crate) use operators::{Allocator, definitions, functions, references};
+pub(crate) use operators::{Allocator, functions, references};
 
 use crate::leaf::Leaf;
 use dlmalloc::Dlmalloc;

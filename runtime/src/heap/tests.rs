@@ -79,26 +79,6 @@ fn a_block_that_a_thread_has_kept_is_given_to_those_that_fit_into_it() {
 }
 
 #[test]
-fn the_text_of_a_string_lies_in_the_heap_and_doubles_when_it_grows() {
-    let heap = heap();
-    let context = ptr::from_ref(heap).expose_provenance();
-    // What libstdc++'s own function gives: the capacity before, the wanted one, and that of the block.
-    for (former, wanted, given) in [(0, 40, 40), (15, 16, 30), (30, 100, 100), (40, 10, 10)] {
-        let mut capacity = wanted;
-        // SAFETY: the context is the heap, and the block is freed once.
-        unsafe {
-            let block = operators::create(ptr::null_mut(), &mut capacity, former, context);
-            assert_eq!(capacity, given);
-            assert!(ptr::eq(Heap::of(block).unwrap(), heap));
-            assert!(window::length_of(block) > given, "there is a place for the NUL");
-            heap.free(block);
-        }
-    }
-    // SAFETY: nobody has blocks of it.
-    unsafe { heap.give_back() };
-}
-
-#[test]
 fn a_block_that_is_reallocated_becomes_malloc_s_with_its_bytes() {
     let heap = heap();
     for size in [10, 3000, 200_000] {

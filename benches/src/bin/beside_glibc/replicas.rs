@@ -51,7 +51,9 @@ pub fn run(options: &Options) -> Result<()> {
     for path in &options.shared {
         SystemLibrary::open(path, libc::RTLD_LAZY | libc::RTLD_GLOBAL)?;
     }
-    let policy = before.iter().chain([&library]).fold(Policy::default(), |policy, path| {
+    // Nothing else is loaded once more, as by glibc.
+    let others = Policy::default().with("*", Class::System, "it is not measured");
+    let policy = before.iter().chain([&library]).fold(others, |policy, path| {
         policy.with(&path.to_string_lossy(), Class::Replicate, "it is measured")
     });
     let loader = Loader::builder().policy(policy).build()?;

@@ -1,7 +1,7 @@
-//! Work of foreign code that is done once, and that other threads wait for.
+//! Work of the C library under locks of its own.
 //!
-//! In the child of a fork nobody would ever finish what another thread had begun. A thread may take locks of its
-//! own while it works, and may wait for the thread that forks. So it does not stay inside the gate. A fork waits for
+//! In the child of a fork nobody would ever give back what another thread had taken. A thread may take locks of this crate
+//! while it works, and may wait for the thread that forks. So it does not stay inside the gate. A fork waits for
 //! the work with the gate open, up to a limit.
 
 use std::cell::Cell;
@@ -28,8 +28,7 @@ pub(crate) fn begin() {
 
 /// The calling thread has ended what it has begun last.
 pub(crate) fn end() {
-    // Code that the thread ran before it was counted may end what it had begun then.
-    let Some(rest) = DEPTH.get().checked_sub(1) else { return };
+    let rest = DEPTH.get() - 1;
     DEPTH.set(rest);
     if rest == 0 {
         WORKING.fetch_sub(1, Ordering::Release);

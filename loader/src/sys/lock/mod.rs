@@ -12,7 +12,7 @@
 //!   so a fork does not wait for the lock. The lock knows its owner by a number that no other thread ever
 //!   has. It is free if its owner is not a thread of this process.
 //! - A [`Latch`] belongs to one domain and guards plain numbers. It is free if its owner is not a thread of this process.
-//! - Foreign code has its own "once". A fork waits for that too, but not for ever ([`awaited`]).
+//! - The C library has locks of its own. A fork waits for those who may hold one, but not for ever ([`awaited`]).
 //!
 //! The locks are futexes (futex(2)), one word each. parking_lot has a table of waiting threads, which another
 //! thread could have locked at the time of the fork. Threads take the locks in the order of [`Rank`]. Outside
