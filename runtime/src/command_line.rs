@@ -5,11 +5,10 @@ use crate::exit::Exit;
 use crate::imports::{ImportMode, Imports};
 use crate::interpreter::{Configuration, run_command};
 use crate::libraries::LibraryRules;
-use crate::place::Answers;
 use crate::python::{self, Installation};
 use crate::shared_signals::Signals;
 use crate::thread::Thread;
-use crate::{Error, Result, title};
+use crate::{Error, Result};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -121,12 +120,8 @@ impl CommandLine {
             Some(environment) => (Some([environment, self.variables].concat()), Vec::new()),
             None => (None, self.variables),
         };
-        let arguments: Vec<_> = [program].into_iter().chain(self.arguments).collect();
-        let mut answers = Answers::default();
-        answers.to_one.extend(title::interpositions(self.python.minor(), &arguments));
         let mut configuration = Configuration {
-            arguments,
-            answers,
+            arguments: [program].into_iter().chain(self.arguments).collect(),
             environment: environment.map(Environment::new).transpose()?,
             variables,
             libraries: self.libraries,
@@ -140,7 +135,7 @@ impl CommandLine {
         }
         let signals = self.shared_signals.then(Signals::new);
         let exit = Exit::new(signals);
-        configuration.answers.to_all = exit.interpositions();
+        configuration.answers = exit.interpositions();
         configuration.signal_handlers = self.shared_signals;
         configuration.signals = signals;
         Thread::start("python", move || exit.run(|| run_command(&configuration)))

@@ -8,8 +8,10 @@ use crate::python::Installation;
 use crate::thread::departure::Departures;
 use crate::thread::settings;
 use crate::thread::signals::Guard;
+use crate::title;
 use crate::torch::{self, FakeDevice, device_code};
 use hydrozoa_loader::{Domain, Interposition, Library};
+use std::ffi::OsString;
 
 /// Where an interpreter lives: its domain, what guards the application's signals, and how its threads leave it.
 #[derive(Debug)]
@@ -22,23 +24,17 @@ pub(crate) struct Place {
     fake_device: &'static FakeDevice,
 }
 
-/// What answers in a domain for the C library: by name.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Answers {
-    pub(crate) to_all: Vec<(&'static str, Interposition)>,
-    /// To the one library of a file's name.
-    pub(crate) to_one: Vec<(String, &'static str, Interposition)>,
-}
-
 impl Place {
-    /// A new domain for an interpreter of `python` with these rules for libraries; `answers` is what is answered for it, and
-    /// `environment` is its own, if it shall not use the process's.
+    /// A new domain for an interpreter of `python` with these rules for libraries; `answers` are functions of the C
+    /// library that are answered for it, and `environment` is its own, if it shall not use the process's. A `command` has these
+    /// words.
     pub(crate) fn new(
         name: &str,
         python: &Installation,
         rules: &LibraryRules,
-        answers: &Answers,
+        answers: &[(&str, Interposition)],
         environment: Option<&Environment>,
+        command: Option<&[OsString]>,
     ) -> Result<Self> {
         let loader = libraries::loader(rules)?;
         let mut builder = loader.domain(name);
@@ -78,11 +74,11 @@ impl Place {
         let fake_device: &'static FakeDevice = Box::leak(Box::default());
         let (symbol, interposition) = fake_device.interposition();
         builder = builder.interpose(symbol, interposition);
-        for (name, answer) in &answers.to_all {
+        for (name, answer) in answers {
             builder = builder.interpose(name, *answer);
         }
-        for (library, name, answer) in &answers.to_one {
-            builder = builder.interpose_in(library, name, *answer);
+        for (library, name, answer) in title::interpositions(python.minor(), command) {
+            builder = builder.interpose_in(&library, name, answer);
         }
         let domain = builder.build().inspect_err(|_| {
             if let Some(heap) = heap {

@@ -1,10 +1,13 @@
-//! The title of the process, as `setproctitle` (PyPI) sets it in a command.
+//! The title of the process, as `setproctitle` (PyPI, 1.3.8) sets it in a command.
 //!
 //! It looks for the arguments of the python command in front of the environment's strings, where execve(2) puts them, moves the
 //! environment away and writes its titles there (its src/spt_setup.c and spt_status.c). A command finds nothing there: the
 //! arguments are the application's. Several would write titles, and move the environment, in one place. So its library gets a
 //! place with the command's arguments and room behind them. It gives each title to prctl(2), too, for the thread's name. Then the
 //! title is written over the application's arguments, where other processes read it: the last of all commands counts.
+//!
+//! In an interpreter of a pool the library would find the application's arguments, and leave it an environment in the memory of
+//! the interpreter. There it finds nothing.
 
 use crate::leaf::Leaf;
 use crate::thread::settings;
@@ -12,19 +15,38 @@ use hydrozoa_loader::Interposition;
 use std::ffi::{CStr, OsString, c_char, c_int, c_ulong, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
 use std::{env, fs, ptr};
 
 /// How many bytes a title may have beside those of the arguments. The environment's strings are as many elsewhere.
 const ROOM: usize = 4096;
 
-/// What the library of a command with these arguments interposes, for one that is made for this minor version of Python. The
-/// place stays as long as the process.
+/// What the library interposes, for this minor version of Python: by its file's name and the symbol. A command has these words.
 pub(crate) fn interpositions(
     minor: u8,
-    arguments: &[OsString],
-) -> [(String, &'static str, Interposition); 2] {
-    let words = arguments.iter().map(|word| word.as_bytes());
+    command: Option<&[OsString]>,
+) -> Vec<(String, &'static str, Interposition)> {
+    let of_library = |(symbol, answer)| {
+        let library = format!("_setproctitle.cpython-3{minor}-{}-linux-gnu.so", env::consts::ARCH);
+        (library, symbol, answer)
+    };
+    match command {
+        Some(words) => place_of_command(words).map(of_library).into(),
+        None => [nowhere()].map(of_library).into(),
+    }
+}
+
+/// An environment without strings: the library looks no further.
+fn nowhere() -> (&'static str, Interposition) {
+    static STRINGS: AtomicPtr<c_char> = AtomicPtr::new(ptr::null_mut());
+    static ENVIRON: AtomicPtr<*mut c_char> = AtomicPtr::new(STRINGS.as_ptr());
+    // SAFETY: a variable of the type of `environ`, which the library reads only.
+    ("environ", unsafe { Interposition::function(ENVIRON.as_ptr().cast()) })
+}
+
+/// A place with the words of a command, which stays as long as the process.
+fn place_of_command(words: &[OsString]) -> [(&'static str, Interposition); 2] {
+    let words = words.iter().map(|word| word.as_bytes());
     let mut place: Vec<u8> = words.flat_map(|word| [word, b"\0"].concat()).collect();
     let end = place.len();
     place.resize(end + ROOM, b' ');
@@ -32,16 +54,17 @@ pub(crate) fn interpositions(
     let place: *mut u8 = place.leak().as_mut_ptr();
     let strings = Box::leak(Box::new([place.wrapping_add(end), ptr::null_mut()]));
     let environ: *mut *mut *mut u8 = Box::leak(Box::new(strings.as_mut_ptr()));
-    let library = format!("_setproctitle.cpython-3{minor}-{}-linux-gnu.so", env::consts::ARCH);
     // SAFETY: a variable of the type of `environ`, which is never freed. The function takes the arguments of prctl(2), as that of
     // `settings` does, and the address of the place.
-    let (environ, prctl) = unsafe {
-        (
-            Interposition::function(environ.cast()),
-            Interposition::with_context(prctl as *const c_void, 5, place.expose_provenance()),
-        )
-    };
-    [(library.clone(), "environ", environ), (library, "prctl", prctl)]
+    unsafe {
+        [
+            ("environ", Interposition::function(environ.cast())),
+            (
+                "prctl",
+                Interposition::with_context(prctl as *const c_void, 5, place.expose_provenance()),
+            ),
+        ]
+    }
 }
 
 /// `prctl`, which is also told the name of a thread: that is no title, and lies elsewhere.

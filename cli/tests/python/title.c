@@ -1,5 +1,6 @@
 /* Looks for the arguments of the process and takes them as setproctitle does (src/spt_setup.c and src/spt_status.c of 1.3.8). */
 #define _GNU_SOURCE
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -18,7 +19,18 @@ int take(void)
     wchar_t **words;
     char first[4096];
     Py_GetArgcArgv(&count, &words);
-    size_t length = wcstombs(first, words[0], sizeof first);
+    if (count > 0) {
+        wcstombs(first, words[0], sizeof first);
+    } else {
+        int file = open("/proc/self/cmdline", O_RDONLY);
+        ssize_t bytes = read(file, first, sizeof first);
+        close(file);
+        while (bytes > 0)
+            count += !first[--bytes];
+    }
+    size_t length = strlen(first);
+    if (!environ[0])
+        return 0;
     char *start = environ[0] - 1, *end = start;
     for (int word = count - 1; word >= 1; word--) {
         if (*start)

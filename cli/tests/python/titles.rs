@@ -23,6 +23,14 @@ if library.take():
     os.write(1, f'{me}: {library.get().decode()}, {name}, {inherited}; {shown}\n'.encode())
 "#;
 
+/// Does it in an interpreter of a pool, beside others: whether it could, and whether the environment is where it was.
+const IN_A_POOL: &str = r#"
+import ctypes, os, sys
+library = ctypes.CDLL(sys.argv[1])
+before = ctypes.c_void_p.in_dll(ctypes.CDLL(None), 'environ').value
+os.write(1, f'{library.take()} {ctypes.c_void_p.in_dll(ctypes.CDLL(None), "environ").value == before}\n'.encode())
+"#;
+
 /// The library whose place is the title's, for Python 3.`minor`.
 fn library(place: &Path, minor: u8) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/python/title.c");
@@ -53,5 +61,19 @@ fn a_title_that_a_program_sets_is_its_own_and_the_process_s_is_the_last() {
         let own = ["1", "2", "3"].map(|me| format!("{me}: title {me}, title {me}, here"));
         assert!(lines.iter().map(|line| line.0).eq(own), "3.{minor}: {seen:?}");
         assert!(lines.iter().all(|line| line.1 == lines[0].1), "3.{minor}: {seen:?}");
+    }
+}
+
+#[test]
+fn a_library_that_looks_for_the_process_s_title_finds_none_in_a_pool() {
+    let place = directory("titles-pool");
+    for (minor, python) in pythons() {
+        let library = library(&place, *minor);
+        let profile = place.join("profile");
+        let mut command = copy(python, &["--record-imports", profile.to_str().unwrap()]);
+        let seen: Seen = command.args(["-c", IN_A_POOL]).arg(&library).output().unwrap().into();
+        assert!(!seen.output.is_empty(), "3.{minor}: {}", seen.errors);
+        let is_kept_away = |line: &str| line == "0 True";
+        assert!(seen.output.lines().all(is_kept_away), "3.{minor}: {seen:?}");
     }
 }

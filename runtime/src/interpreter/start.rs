@@ -12,11 +12,11 @@ use crate::imports::ImportMode;
 use crate::interrupt::{OnStuck, Sender, StuckVisits};
 use crate::libraries::LibraryRules;
 use crate::payload::{self, Sink, table};
-use crate::place::{Answers, Place};
+use crate::place::Place;
 use crate::python::Installation;
 use crate::shared_signals::Signals;
 use crate::{Error, Result};
-use hydrozoa_loader::{Library, OpenFlags};
+use hydrozoa_loader::{Interposition, Library, OpenFlags};
 use std::ffi::{OsStr, OsString, c_int};
 use std::num::NonZeroUsize;
 use std::os::unix::ffi::OsStrExt;
@@ -38,8 +38,8 @@ pub(crate) struct Configuration {
     pub(crate) variables: Vec<(OsString, OsString)>,
     pub(crate) command_line: bool,
     pub(crate) signal_handlers: bool,
-    /// What answers for the C library in a command.
-    pub(crate) answers: Answers,
+    /// What answers functions of the C library for a command that is not alone in the process: by name.
+    pub(crate) answers: Vec<(&'static str, Interposition)>,
     /// Its signals, if it shares the process's with other commands.
     pub(crate) signals: Option<&'static Signals>,
     /// Bytes of memory that Python may take, if not as many as there are.
@@ -83,7 +83,7 @@ impl Configuration {
             variables: Vec::new(),
             command_line: false,
             signal_handlers: false,
-            answers: Answers::default(),
+            answers: Vec::new(),
             signals: None,
             memory: None,
             on_stuck: OnStuck::default(),
@@ -172,6 +172,7 @@ fn prepare(name: &str, configuration: &Configuration) -> Result<(Place, table::P
         &configuration.libraries,
         &configuration.answers,
         configuration.environment.as_ref(),
+        configuration.command_line.then_some(&configuration.arguments),
     )?;
     let found = load(&place, python).and_then(|payload| {
         let entry = payload.symbol(table::ENTRY)?;
