@@ -473,14 +473,9 @@ pub(crate) fn prepare_group(
     let binder = Binder::new(&scope, domain.0.interposed.clone(), flags.has(OpenFlags::NOW));
     let planned = images.iter().map(|image| binder.plan(image)).collect();
     let plans = all_or_first_error(planned, closure, &members)?;
-    // An inline function of C++ is the same one in all objects of a scope, and may be theirs. It frees what replicas take,
-    // by the C++ runtime that it needs.
+    // An inline function of C++ is the same one in all objects of a scope, and may be theirs. It frees what replicas take.
     for definer in plans.iter().flat_map(|plan| &plan.definers) {
-        for object in SYSTEM.closure(definer) {
-            if object.id == definer.id || domain.0.policy.is_apart(&object.path) {
-                redirect::everywhere(&object, &domain.0.everywhere)?;
-            }
-        }
+        redirect::everywhere(definer, &domain.0.policy, &domain.0.everywhere)?;
     }
 
     let static_tls: HashSet<_> =

@@ -1,6 +1,7 @@
 //! Calls of system objects that go through their tables of slots, answered by functions of ours.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use goblin::elf::dynamic::{DT_JMPREL, DT_PLTRELSZ, DT_RELA, DT_RELASZ};
@@ -8,6 +9,7 @@ use goblin::elf::dynamic::{DT_JMPREL, DT_PLTRELSZ, DT_RELA, DT_RELASZ};
 use crate::arch::{self, Action};
 use crate::error::{Error, Result, remedy};
 use crate::image::relocations::Rela;
+use crate::policy::Policy;
 use crate::sys::lock::{Mutex, Rank};
 use crate::sys::memory::while_writable;
 use crate::system::{SYSTEM, SystemId, SystemObject};
@@ -19,11 +21,24 @@ pub(crate) struct Everywhere {
     pub address: usize,
 }
 
-/// Objects that [`everywhere`] has redirected.
+/// Objects whose calls are redirected.
 static REDIRECTED: Mutex<BTreeSet<SystemId>> = Mutex::new(Rank::Redirected, BTreeSet::new());
 
+/// Redirects the calls that `definer` makes to these functions, and those of the C++ runtime by which it makes them: the
+/// libraries among its needs that domains have apart.
+pub(crate) fn everywhere(
+    definer: &Arc<SystemObject>,
+    policy: &Policy,
+    functions: &[Everywhere],
+) -> Result<()> {
+    let closure = SYSTEM.closure(definer).into_iter();
+    closure
+        .filter(|object| object.id == definer.id || policy.is_apart(&object.path))
+        .try_for_each(|object| once(&object, functions))
+}
+
 /// Redirects the calls that `object` makes to these functions, once. The object stays loaded from then on.
-pub(crate) fn everywhere(object: &SystemObject, functions: &[Everywhere]) -> Result<()> {
+fn once(object: &SystemObject, functions: &[Everywhere]) -> Result<()> {
     if functions.is_empty() || REDIRECTED.lock().contains(&object.id) || !SYSTEM.pin(object) {
         return Ok(());
     }
