@@ -8,22 +8,21 @@ use anyhow::{Context, Result, bail, ensure};
 use hydrozoa::memory::Usage;
 use hydrozoa::movable::shared_memory;
 use hydrozoa::{Builder, Interpreter, WeakInterpreter};
-use hydrozoa_measure::trend::Trend;
 
 use super::calls::works;
 use super::pools::END;
 use super::watch::{Sample, print_stacks};
 use super::world::{World, lock, stress};
 
-/// Shorter runs have no trend: heaps are still filling.
-const TREND_FROM: f64 = 300.0;
+/// Shorter runs say nothing: heaps are still filling.
+const GROWTH_FROM: f64 = 300.0;
 /// KiB that each interpreter which has ended may leave, which the allocators keep: of the process, and of malloc's blocks.
 const KIB: f64 = 50.0;
 /// With torch, what an end leaves (docs/specification.md).
 const KIB_OF_TORCH: f64 = 200.0;
-/// Growth in mappings for each, with as many places of interpreters as in the end. What ended interpreters had stays until others
-/// take it over, so there are as many places as there ever were interpreters at once: the more, the busier the machine is.
-const MAPPINGS: f64 = 3.0;
+/// How many times as many mappings there may be in the last quarter of a run as in the second, for each place of an interpreter. What
+/// ended interpreters had stays until others take it over: the busier the machine is, the more places there are.
+const MAPPINGS: f64 = 1.25;
 
 /// What the process has.
 #[derive(Debug)]
@@ -146,10 +145,10 @@ fn names() -> Result<String> {
 /// Whether each end has left so many KiB of memory, or mappings.
 ///
 /// While interpreters run, memory rises and falls with how many there are, and they are the more the busier the machine is: it is
-/// measured when all have ended. The places that they leave for others count by their trend, for which the first half is warm-up.
+/// measured when all have ended.
 fn growth(samples: &[Sample], ends: u64, kib: f64, before: &Balance, now: &Balance) -> Result<()> {
     let minutes = samples.last().map_or(0.0, |last| last.minutes);
-    if minutes * 60.0 < TREND_FROM {
+    if minutes * 60.0 < GROWTH_FROM {
         return Ok(());
     }
     for (what, of) in [
@@ -160,16 +159,17 @@ fn growth(samples: &[Sample], ends: u64, kib: f64, before: &Balance, now: &Balan
         println!("{what} that each interpreter has left: {left:.1} KiB");
         ensure!(left < kib, "too much of {what} is left");
     }
-    let warm = &samples[samples.len() / 2..];
-    let places = warm.last().map_or(0.0, |last| last.places);
-    let points: Vec<_> =
-        warm.iter().map(|one| (one.minutes, one.mappings / one.places.max(1.0) * places)).collect();
-    let trend = Trend::of(&points).context("a run this long has a trend")?;
-    let each = trend.slope * minutes / ends.max(1) as f64;
+    let quarter = samples.len() / 4;
+    let each = |samples: &[Sample]| {
+        let mut each: Vec<_> =
+            samples.iter().map(|one| one.mappings / one.places.max(1.0)).collect();
+        each.sort_by(f64::total_cmp);
+        each[each.len() / 2]
+    };
+    let (early, late) = (each(&samples[quarter..2 * quarter]), each(&samples[3 * quarter..]));
     println!(
-        "slope of mappings after warm-up: {:.1}/min, standard error {:.1}/min: {each:.2} for each interpreter that has ended",
-        trend.slope, trend.error
+        "mappings for each place of an interpreter: {early:.0} in the second quarter, {late:.0} in the last"
     );
-    ensure!(each < MAPPINGS || trend.slope < 3.0 * trend.error, "the process's mappings grow");
+    ensure!(late < MAPPINGS * early, "the process's mappings grow");
     Ok(())
 }
