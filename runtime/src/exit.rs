@@ -138,8 +138,11 @@ extern "C" fn kill(process: libc::pid_t, signal: c_int, context: usize) -> c_int
         INTERRUPTED.store(true, Ordering::Release);
         exit.leave(BY_INTERRUPT)
     }
-    // SAFETY: passed on.
-    unsafe { libc::kill(process, signal) }
+    match exit.signals {
+        Some(signals) => signals.kill(process, signal),
+        // SAFETY: passed on.
+        None => unsafe { libc::kill(process, signal) },
+    }
 }
 
 /// Whether `status` is that of a command that an interrupt has ended.

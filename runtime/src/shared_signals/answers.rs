@@ -1,4 +1,4 @@
-//! What answers the commands for `sigaction`, `signal` and `kill`.
+//! What the commands' calls of `sigaction`, `signal` and `kill` do.
 
 use super::passing::Sent;
 use super::process::{dispatcher, settle};
@@ -79,25 +79,23 @@ pub(super) unsafe extern "C" fn signal(number: c_int, handler: usize, signals: u
     }
 }
 
-/// `kill(2)`. A process of one thread that signals itself has handled the signal when the call returns (POSIX). So has
-/// a command here: its main thread sends the signal to itself, and dispatches it. By the kernel it would go to the
-/// process's main thread, and might come after the command has taken its handler back.
-///
-/// # Safety
-///
-/// As above.
-pub(super) unsafe extern "C" fn kill(process: libc::pid_t, number: c_int, signals: usize) -> c_int {
-    // SAFETY: the context is the address of a value that is never freed. The calls take numbers.
-    unsafe {
-        let signals = &*ptr::with_exposed_provenance::<Signals>(signals);
-        let (own, here) = (libc::getpid(), libc::gettid());
-        if process == own && !signals.is_in_child() && signals.takes(number, here) {
-            let (code, user) = (libc::SI_USER, libc::getuid());
-            let sent = Sent { signal: number, code, process: own, user, value: ptr::null_mut() };
-            if sent.to(here) {
-                return 0;
+impl Signals {
+    /// `kill(2)` for the command. A process of one thread that signals itself has handled the signal when the call returns
+    /// (POSIX). So has a command here: its main thread sends the signal to itself, and dispatches it. By the kernel it would go
+    /// to the process's main thread, and might come after the command has taken its handler back.
+    pub(crate) fn kill(&self, process: libc::pid_t, number: c_int) -> c_int {
+        // SAFETY: the calls take numbers.
+        unsafe {
+            let (own, here) = (libc::getpid(), libc::gettid());
+            if process == own && !self.is_in_child() && self.takes(number, here) {
+                let (code, user) = (libc::SI_USER, libc::getuid());
+                let sent =
+                    Sent { signal: number, code, process: own, user, value: ptr::null_mut() };
+                if sent.to(here) {
+                    return 0;
+                }
             }
+            libc::kill(process, number)
         }
-        libc::kill(process, number)
     }
 }

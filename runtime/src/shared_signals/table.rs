@@ -69,8 +69,8 @@ impl Signals {
     /// What answers for libc in the command's domain.
     pub(crate) fn interpositions(&'static self) -> Vec<(&'static str, Interposition)> {
         let context = ptr::from_ref(self).expose_provenance();
-        // SAFETY: sigaction(2) takes three words, signal(3) and kill(2) take two. The functions take these and the
-        // address of `self`, which is never freed.
+        // SAFETY: sigaction(2) takes three words, signal(3) takes two. The functions take these and the address of `self`,
+        // which is never freed.
         let of = |function: *const c_void, arguments| unsafe {
             Interposition::with_context(function, arguments, context)
         };
@@ -79,7 +79,6 @@ impl Signals {
             ("sigaction", of(answers::sigaction as *const c_void, 3)),
             ("signal", simple),
             ("bsd_signal", simple),
-            ("kill", of(answers::kill as *const c_void, 2)),
         ]
     }
 
