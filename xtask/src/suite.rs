@@ -204,6 +204,10 @@ fn with_place(steps: &mut Steps, place: &Place<'_>, turn: Option<&Python>) {
         });
         steps.run("a program built with panic = \"abort\"", || aborting(place));
     }
+    // Before the next step, which installs others. A test whose allocator is missing says so.
+    if let Err(error) = tools::install(&tools::ALLOCATORS) {
+        println!("{error}");
+    }
     let root = place.environment.root().to_owned();
     let (numpy, built) = (place.for_python_package(turn), place.programs.clone());
     let programs = steps.begin(C_INTERFACE, move || c_interface(&root, &numpy, &built));

@@ -8,7 +8,14 @@ use anyhow::{Result, bail};
 /// What the tests of the C interface need beside a C and a C++ compiler: programs, and Debian's packages with them.
 pub const C_INTERFACE: [(&str, &str); 2] = [("valgrind", "valgrind"), ("pkg-config", "pkgconf")];
 
-/// Installs the packages of those programs that are not there, where the system is Debian's and the user may.
+/// The allocators that the tests of environments preload.
+pub const ALLOCATORS: [(&str, &str); 3] = [
+    ("libjemalloc.so.2", "libjemalloc2"),
+    ("libmimalloc.so.2", "libmimalloc2.0"),
+    ("libtcmalloc_minimal.so.4", "libtcmalloc-minimal4"),
+];
+
+/// Installs the packages of those programs and libraries that are not there, where the system is Debian's and the user may.
 ///
 /// # Errors
 ///
@@ -50,6 +57,10 @@ fn lacking<'p>(programs: &[(&str, &'p str)]) -> Option<Vec<&'p str>> {
 }
 
 fn is_there(program: &str) -> bool {
+    if program.contains(".so.") {
+        let known = Command::new("ldconfig").arg("-p").output();
+        return known.is_ok_and(|known| String::from_utf8_lossy(&known.stdout).contains(program));
+    }
     std::env::var_os("PATH").is_some_and(|path| {
         std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
     })
