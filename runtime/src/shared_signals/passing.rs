@@ -35,7 +35,7 @@ pub(super) struct Sent {
 }
 
 impl Sent {
-    /// Sends it. Without an answer from the kernel of its success, the thread has ended.
+    /// Sends it. False if the thread has ended.
     pub(super) fn to(&self, thread: c_int) -> bool {
         /// As the kernel has a signal with a value (`siginfo_t` in asm-generic/siginfo.h).
         #[repr(C)]
