@@ -1,18 +1,12 @@
-//! The gate before all locks, which a fork closes.
+//! What a fork does with the gate before all locks, and the numbers of threads.
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use super::{HELD, Once, awaited, futex, list};
+use super::{Once, awaited, gate, list};
 use crate::sys::process::Process;
 use crate::sys::thread;
-
-/// How many threads are inside, and [`CLOSED`].
-static GATE: AtomicU32 = AtomicU32::new(0);
-
-/// A thread forks: no other thread comes in.
-const CLOSED: u32 = 1 << 31;
 
 thread_local! {
     /// How many handlers for before a fork have run on this thread without their counterparts for after
@@ -21,77 +15,19 @@ thread_local! {
     static NUMBER: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Passes the gate; waits while another thread forks.
+/// Passes the gate, unless the thread has it to itself; waits while another thread forks.
 #[inline]
 pub(super) fn enter() {
-    if FORKING.get() > 0 {
-        return;
-    }
-    let state = GATE.load(Ordering::Relaxed);
-    if state & CLOSED != 0 || pass(state).is_err() {
-        wait();
-    }
-}
-
-#[inline]
-fn pass(state: u32) -> Result<u32, u32> {
-    GATE.compare_exchange_weak(state, state + 1, Ordering::Acquire, Ordering::Relaxed)
-}
-
-/// Passes the gate where another thread forks, or passes it too.
-#[cold]
-fn wait() {
-    let mut state = GATE.load(Ordering::Relaxed);
-    loop {
-        if state & CLOSED != 0 {
-            futex::wait(&GATE, state);
-            state = GATE.load(Ordering::Relaxed);
-            continue;
-        }
-        match pass(state) {
-            Ok(_) => return,
-            Err(other) => state = other,
-        }
+    if FORKING.get() == 0 {
+        gate::enter();
     }
 }
 
 #[inline]
 pub(super) fn leave() {
-    if FORKING.get() > 0 {
-        return;
+    if FORKING.get() == 0 {
+        gate::leave();
     }
-    if GATE.fetch_sub(1, Ordering::Release) & CLOSED != 0 {
-        futex::wake(&GATE, futex::ALL);
-    }
-}
-
-/// Closes the gate and waits until nobody else is inside.
-fn close() {
-    loop {
-        let state = GATE.load(Ordering::Relaxed);
-        if state & CLOSED != 0 {
-            futex::wait(&GATE, state);
-        } else if GATE
-            .compare_exchange(state, state | CLOSED, Ordering::Relaxed, Ordering::Relaxed)
-            .is_ok()
-        {
-            break;
-        }
-    }
-    // A signal handler that forks may have interrupted this thread inside.
-    let own = u32::from(HELD.get() != 0);
-    loop {
-        let state = GATE.load(Ordering::Acquire);
-        if state & !CLOSED == own {
-            break;
-        }
-        futex::wait(&GATE, state);
-    }
-}
-
-fn open() {
-    GATE.fetch_and(!CLOSED, Ordering::Release);
-    futex::wake(&GATE, futex::ALL);
 }
 
 /// How long a fork waits for the [`awaited`] work of other threads. They may wait for the thread that forks.
@@ -107,11 +43,11 @@ pub(crate) fn prepare() {
         if FORKING.get() == 0 {
             number();
             let limit = Instant::now() + PATIENCE;
-            close();
+            gate::close();
             while awaited::by_others() > 0 && Instant::now() < limit {
-                open();
+                gate::open();
                 awaited::wait_for_others(limit.saturating_duration_since(Instant::now()));
-                close();
+                gate::close();
             }
         }
         FORKING.set(FORKING.get() + 1);
@@ -119,7 +55,7 @@ pub(crate) fn prepare() {
     extern "C" fn in_parent() {
         FORKING.set(FORKING.get() - 1);
         if FORKING.get() == 0 {
-            open();
+            gate::open();
         }
     }
     extern "C" fn in_child() {
@@ -129,8 +65,7 @@ pub(crate) fn prepare() {
             awaited::forget_others();
             SURVIVOR.store(number(), Ordering::Relaxed);
             FIRST.store(NEXT.load(Ordering::Relaxed), Ordering::Relaxed);
-            // No thread waits at the gate: the threads that did are not in this process.
-            GATE.store(u32::from(HELD.get() != 0), Ordering::Release);
+            gate::open_in_child();
         }
     }
     list::prepare();

@@ -5,7 +5,7 @@
 //! here by construction, for static locks and for those in objects alike:
 //!
 //! - A thread passes a gate before it takes its first lock, and leaves it with its last one. A fork closes
-//!   the gate and waits until no other thread is inside ([`fork`]). So in the child no [`Mutex`] is another
+//!   the gate and waits until no other thread is inside ([`gate`], [`fork`]). So in the child no [`Mutex`] is another
 //!   thread's, and what it guards is whole. There is no list of locks that somebody could forget to extend.
 //! - A [`Once`] waits for no thread: threads that come first together make a value each, and one counts.
 //! - A thread holds a [`Reentrant`] while foreign code runs. That code may wait for the thread that forks,
@@ -21,6 +21,7 @@
 pub(crate) mod awaited;
 pub(crate) mod fork;
 mod futex;
+mod gate;
 mod latch;
 mod list;
 mod reentrant;
