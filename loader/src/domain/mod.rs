@@ -5,6 +5,7 @@ pub(crate) mod data;
 pub(crate) mod entry;
 pub(crate) mod estate;
 pub(crate) mod exits;
+pub(crate) mod located;
 pub(crate) mod needs;
 pub(crate) mod order;
 pub(crate) mod uses;

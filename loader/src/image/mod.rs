@@ -34,7 +34,7 @@ pub(crate) use targets::Targets;
 
 /// Identifies an image for as long as the process runs; never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct ImageId(u32);
+pub struct ImageId(u32);
 
 /// One ELF file: its layout and its tables.
 ///

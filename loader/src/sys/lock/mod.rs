@@ -23,8 +23,11 @@ pub(crate) mod fork;
 mod futex;
 mod gate;
 mod latch;
+mod leaf;
 mod list;
 mod reentrant;
+
+pub use leaf::Leaf;
 
 use std::cell::{Cell, UnsafeCell};
 use std::fmt;
