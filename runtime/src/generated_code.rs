@@ -3,7 +3,7 @@
 //! A code object belongs to the interpreter that made it; its marshalled form belongs to none. The payload finds and keeps
 //! code here (`payload/src/generated.rs`).
 
-use crate::leaf::Leaf;
+use hydrozoa_loader::Leaf;
 use std::collections::HashMap;
 
 /// The most bytes of texts and of code that are kept: those of torch are 1.6 MiB. What comes later is compiled by each interpreter.

@@ -56,7 +56,6 @@ mod imports;
 mod inspect;
 mod interpreter;
 mod interrupt;
-mod leaf;
 mod libraries;
 pub mod limits;
 pub mod memory;
@@ -73,8 +72,6 @@ mod settle;
 mod shared_signals;
 mod streams;
 mod thread;
-mod title;
-mod torch;
 mod waiting;
 
 #[cfg(feature = "async")]

@@ -8,10 +8,10 @@ use crate::python::Installation;
 use crate::thread::departure::Departures;
 use crate::thread::settings;
 use crate::thread::signals::Guard;
-use crate::title;
-use crate::torch::{self, FakeDevice, device_code};
+use hydrozoa_adapters::{Adapters, BLOCKS, Interpreter};
 use hydrozoa_loader::{Domain, Interposition, Library};
 use std::ffi::OsString;
+use std::num::NonZeroUsize;
 
 /// Where an interpreter lives: its domain, what guards the application's signals, and how its threads leave it.
 #[derive(Debug)]
@@ -21,13 +21,13 @@ pub(crate) struct Place {
     pub(crate) departures: &'static Departures,
     /// Where its C++ objects are.
     pub(crate) heap: Option<&'static Heap>,
-    fake_device: &'static FakeDevice,
+    adapters: Adapters,
 }
 
 impl Place {
     /// A new domain for an interpreter of `python` with these rules for libraries; `answers` are functions of the C
     /// library that are answered for it, and `environment` is its own, if it shall not use the process's. A `command` has these
-    /// words.
+    /// words. `device_memory` is the most that it may have on devices, in bytes.
     pub(crate) fn new(
         name: &str,
         python: &Installation,
@@ -35,12 +35,13 @@ impl Place {
         answers: &[(&str, Interposition)],
         environment: Option<&Environment>,
         command: Option<&[OsString]>,
+        device_memory: Option<NonZeroUsize>,
     ) -> Result<Self> {
         let loader = libraries::loader(rules)?;
         let mut builder = loader.domain(name);
-        for (symbol, interposition) in device_code::interpositions(&loader) {
-            builder = builder.interpose(symbol, interposition);
-        }
+        let (minor, prctl) = (python.minor(), settings::prctl as _);
+        let (adapters, for_libraries) =
+            Adapters::new(&Interpreter { loader: &loader, minor, command, prctl, device_memory });
         let libpython = python.library().canonicalize().unwrap_or_default();
         if let Some(libpython) = libpython.file_name() {
             // `os.posix_spawn` without variables frees the array if `environ` moves meanwhile (CPython, posixmodule.c,
@@ -67,18 +68,18 @@ impl Place {
             builder = builder.interpose(symbol, interposition);
         }
         let heap = Heap::of_an_interpreter();
-        let references = heap.map(|heap| heap::references(heap, &torch::BLOCKS));
+        let references = heap.map(|heap| heap::references(heap, &BLOCKS));
         for (soname, symbol, interposition) in references.into_iter().flatten() {
             builder = builder.interpose_in(soname, symbol, interposition);
         }
-        let fake_device: &'static FakeDevice = Box::leak(Box::default());
-        let (symbol, interposition) = fake_device.interposition();
-        builder = builder.interpose(symbol, interposition);
+        for answer in for_libraries {
+            builder = match &answer.library {
+                Some(library) => builder.interpose_in(library, answer.symbol, answer.interposition),
+                None => builder.interpose(answer.symbol, answer.interposition),
+            };
+        }
         for (name, answer) in answers {
             builder = builder.interpose(name, *answer);
-        }
-        for (library, name, answer) in title::interpositions(python.minor(), command) {
-            builder = builder.interpose_in(&library, name, answer);
         }
         let domain = builder.build().inspect_err(|_| {
             if let Some(heap) = heap {
@@ -86,8 +87,8 @@ impl Place {
                 unsafe { heap.give_back() };
             }
         })?;
-        fake_device.attach(Some(&domain));
-        Ok(Self { domain, signals, departures, heap, fake_device })
+        adapters.attach(&domain);
+        Ok(Self { domain, signals, departures, heap, adapters })
     }
 
     /// Notes the interpreter's libpython, before anything that calls it is opened in the domain.
@@ -101,9 +102,12 @@ impl Place {
     /// # Safety
     /// No code of the domain runs, except in threads that it has created itself. Nobody uses what it has from now on.
     pub(crate) unsafe fn end(self) {
-        let (domain, heap) = (self.domain.clone(), self.heap);
+        let (domain, heap, adapters) = (self.domain.clone(), self.heap, self.adapters);
         drop(self);
         let give_back = move || {
+            // SAFETY: the domain has ended, with the threads that its code has created. Whoever uses memory of a device that it
+            // had keeps the interpreter.
+            unsafe { adapters.give_back() };
             if let Some(heap) = heap {
                 // SAFETY: the domain has ended, with the threads that its code has created.
                 unsafe { heap.give_back() };
@@ -118,10 +122,12 @@ impl Place {
     /// # Safety
     /// Nobody has called a function of the domain's libraries, nor has the address of one.
     pub(crate) unsafe fn close(self) {
-        let (domain, heap) = (self.domain.clone(), self.heap);
+        let (domain, heap, adapters) = (self.domain.clone(), self.heap, self.adapters);
         drop(self);
         // SAFETY: the caller's promise.
         unsafe { domain.close() };
+        // SAFETY: none of its code has run.
+        unsafe { adapters.give_back() };
         if let Some(heap) = heap {
             // SAFETY: as above.
             unsafe { heap.give_back() };
@@ -132,6 +138,6 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         self.signals.end();
-        self.fake_device.attach(None);
+        self.adapters.leave();
     }
 }

@@ -5,7 +5,7 @@
 //! wait for each other, and a circle of them would wait for ever. Whoever would close the circle is
 //! refused instead.
 
-use crate::leaf::Leaf;
+use hydrozoa_loader::Leaf;
 use std::thread::{self, ThreadId};
 
 /// What is made, by numbers that nothing else has meanwhile: addresses, say.

@@ -1,9 +1,9 @@
 //! Numbers for an event loop, which any thread sends without the loop's GIL.
 
-use crate::leaf::Leaf;
 use crate::object::Object;
 use crate::session::Session;
 use crate::{Error, Result};
+use hydrozoa_loader::Leaf;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read, Write};

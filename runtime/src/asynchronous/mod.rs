@@ -20,10 +20,10 @@ pub use task::Task;
 
 use crate::convert::FromPython;
 use crate::interpreter::Interpreter;
-use crate::leaf::Leaf;
 use crate::object::Object;
 use crate::session::Session;
 use crate::{Error, Result};
+use hydrozoa_loader::Leaf;
 use job::{Job, Work};
 use mailbox::Mailbox;
 use std::collections::HashMap;

@@ -1,9 +1,9 @@
 //! The future of a coroutine's result.
 
 use super::Shared;
-use crate::leaf::Leaf;
 use crate::session::Session;
 use crate::{Error, Result};
+use hydrozoa_loader::Leaf;
 use std::fmt;
 use std::mem;
 use std::pin::Pin;

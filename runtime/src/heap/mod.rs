@@ -15,10 +15,10 @@ mod cache;
 mod operators;
 mod window;
 
-pub(crate) use operators::{Allocator, functions, references};
+pub(crate) use operators::{functions, references};
 
-use crate::leaf::Leaf;
 use dlmalloc::Dlmalloc;
+use hydrozoa_loader::Leaf;
 use std::cell::UnsafeCell;
 use std::ffi::c_void;
 use std::ops::Range;

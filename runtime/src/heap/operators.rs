@@ -23,18 +23,11 @@ pub(crate) type Reference = (&'static str, &'static str, Interposition);
 /// A name, and what stands in the place of each definition of it.
 pub(crate) type Function = (&'static str, Interposition);
 
-/// A function of C that gives blocks.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Allocator {
-    Malloc,
-    Strdup,
-}
-
 /// What stands in the place of functions of C for libstdc++, and for these further libraries, of an interpreter with this heap. The
-/// libraries are known by their sonames.
+/// libraries are known by their sonames; each has one function, `malloc` or `strdup`.
 pub(crate) fn references(
     heap: &'static Heap,
-    users: &[(&'static str, Allocator)],
+    users: &[(&'static str, &'static str)],
 ) -> Vec<Reference> {
     let context = ptr::from_ref(heap).expose_provenance();
     // SAFETY: strdup(3) and malloc(3) have one INTEGER argument; the context becomes the next one.
@@ -45,9 +38,9 @@ pub(crate) fn references(
             Interposition::with_context(malloc_of_objects as *const c_void, 1, context),
         )
     };
-    let users = users.iter().map(|&(soname, allocator)| match allocator {
-        Allocator::Malloc => (soname, "malloc", malloc),
-        Allocator::Strdup => (soname, "strdup", duplicate),
+    let users = users.iter().map(|&(soname, function)| match function {
+        "strdup" => (soname, function, duplicate),
+        _ => (soname, "malloc", malloc),
     });
     users.chain([("libstdc++.so.6", "malloc", objects)]).collect()
 }

@@ -1,8 +1,8 @@
 //! The addresses of a heap.
 
 use super::Heap;
-use crate::leaf::Leaf;
 use dlmalloc::Allocator;
+use hydrozoa_loader::Leaf;
 use std::ffi::{c_int, c_void};
 use std::ops::Range;
 use std::ptr;

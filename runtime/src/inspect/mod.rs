@@ -42,7 +42,7 @@ pub fn survey(places: &[PathBuf], python: &Installation, rules: &LibraryRules) -
 
 /// A domain as an interpreter has it once its libpython is loaded.
 fn place(python: &Installation, rules: &LibraryRules) -> Result<Place> {
-    let place = Place::new("inspection", python, rules, &[], None, None)?;
+    let place = Place::new("inspection", python, rules, &[], None, None, None)?;
     // SAFETY: an installation names a libpython, whose state is all in its own variables; it may be loaded
     // several times.
     unsafe { place.domain.open(python.library(), OpenFlags::LAZY | OpenFlags::GLOBAL)? };

@@ -4,8 +4,8 @@
 //! frees no object that somebody refers to, and with it none of the memory that the object was lent.
 
 use super::{Inner, Interpreter};
-use crate::leaf::Leaf;
 use crate::payload::table::{Handle, PayloadTable};
+use hydrozoa_loader::Leaf;
 use std::any::TypeId;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;

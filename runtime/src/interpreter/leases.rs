@@ -1,6 +1,6 @@
 //! The count of an interpreter's open sessions, and the threads that wait for an interpreter with fewer.
 
-use crate::leaf::Leaf;
+use hydrozoa_loader::Leaf;
 use hydrozoa_loader::Process;
 use std::collections::VecDeque;
 use std::num::NonZeroUsize;

@@ -1,8 +1,8 @@
 //! The interpreters that have not begun to end, by their domains.
 
 use super::Inner;
-use crate::leaf::Leaf;
 use hydrozoa_loader::DomainId;
+use hydrozoa_loader::Leaf;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 

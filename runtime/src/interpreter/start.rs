@@ -44,6 +44,8 @@ pub(crate) struct Configuration {
     pub(crate) signals: Option<&'static Signals>,
     /// Bytes of memory that Python may take, if not as many as there are.
     pub(crate) memory: Option<NonZeroUsize>,
+    /// Bytes of device memory that its code may have, if not as many as there are.
+    pub(crate) device_memory: Option<NonZeroUsize>,
     /// What is done about a stuck call.
     pub(crate) on_stuck: OnStuck,
     /// When and where it is settled.
@@ -86,6 +88,7 @@ impl Configuration {
             answers: Vec::new(),
             signals: None,
             memory: None,
+            device_memory: None,
             on_stuck: OnStuck::default(),
             settling: Wish::default(),
             imports: None,
@@ -173,6 +176,7 @@ fn prepare(name: &str, configuration: &Configuration) -> Result<(Place, table::P
         &configuration.answers,
         configuration.environment.as_ref(),
         configuration.command_line.then_some(&configuration.arguments),
+        configuration.device_memory,
     )?;
     let found = load(&place, python).and_then(|payload| {
         let entry = payload.symbol(table::ENTRY)?;

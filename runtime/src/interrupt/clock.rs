@@ -1,8 +1,8 @@
 //! The clock: one thread of the process, which calls visits when their time comes.
 
 use super::visit::Visit;
-use crate::leaf::Leaf;
 use crate::thread::Thread;
+use hydrozoa_loader::Leaf;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};

@@ -19,11 +19,11 @@ pub use stuck::Stuck;
 pub(crate) use stuck::{OnStuck, StuckVisits};
 
 use crate::interpreter::{Inner, Interpreter};
-use crate::leaf::Leaf;
 use crate::payload::Sink;
 use crate::payload::table::Interrupt;
 use crate::thread::signals::Trial;
 use crate::{Error, Result};
+use hydrozoa_loader::Leaf;
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -6,10 +6,10 @@
 
 use super::visit::{MOMENT, Visit};
 use crate::interpreter::Inner;
-use crate::leaf::Leaf;
 use crate::payload::table::{Interrupt, Progress};
 use crate::thread::Thread;
 use crate::thread::chance;
+use hydrozoa_loader::Leaf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::{self, Thread as Parked};

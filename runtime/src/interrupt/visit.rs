@@ -2,10 +2,10 @@
 
 use super::{sender, stacks};
 use crate::interpreter::Inner;
-use crate::leaf::Leaf;
 use crate::payload::Sink;
 use crate::payload::table::{Interrupt, Progress};
 use crate::thread::chance::Chance;
+use hydrozoa_loader::Leaf;
 use std::cell::RefCell;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, Ordering};

@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::leaf::Leaf;
+use hydrozoa_loader::Leaf;
 
 /// By a key of the importer's, which names the record and the Python that compiled it.
 #[derive(Debug, Default)]

@@ -31,6 +31,7 @@ pub struct Builder {
     environment: Option<Variables>,
     on_stuck: OnStuck,
     memory: Option<NonZeroUsize>,
+    device_memory: Option<NonZeroUsize>,
     settling: Wish,
     imports: Imports,
     flags: Flags,
@@ -193,6 +194,20 @@ impl Builder {
         self
     }
 
+    /// The most memory, in bytes, that each interpreter's libraries may have on CUDA devices, all devices together. An allocation
+    /// beyond it fails with `cudaErrorMemoryAllocation`, as on a full device: torch empties its cache, and then raises
+    /// `torch.OutOfMemoryError`. The interpreter goes on. `torch.cuda.mem_get_info` answers within the limit. 0 is no limit, the
+    /// default.
+    ///
+    /// Counted is what its libraries, torch among them, ask CUDA's runtime for (`cudaMalloc` and its kin, managed memory too), at
+    /// the interpreter that asked. Not counted are contexts, device code, and what CUDA's own libraries take; arrays and textures;
+    /// and what code asks the driver for: do not turn on `expandable_segments` in `PYTORCH_CUDA_ALLOC_CONF`. Nor is what a library
+    /// asks of a runtime in itself (`libcudart_static.a`), as cupy's and numba's may.
+    pub fn device_memory_limit(mut self, bytes: usize) -> Self {
+        self.device_memory = NonZeroUsize::new(bytes);
+        self
+    }
+
     /// The directory on a disk in which [`Pool::settle`] puts the memory of interpreters. See
     /// [`Interpreter::settle`].
     pub fn settle_in(mut self, directory: impl Into<PathBuf>) -> Self {
@@ -309,6 +324,7 @@ impl Builder {
             libraries: self.libraries,
             on_stuck: self.on_stuck,
             memory: self.memory,
+            device_memory: self.device_memory,
             settling: self.settling,
             environment: self.environment.map(Environment::new).transpose()?,
             ..Configuration::new(python.clone())

@@ -12,9 +12,9 @@
 //! end wants (`_enter_buffered_busy`, Modules/_io/bufferedio.c). No other thread runs Python code by then, so the thread that ends
 //! the interpreter has the lock in spite of that.
 
-use crate::leaf::Leaf;
 use crate::thread::signals::Mask;
 use crate::{Error, Result};
+use hydrozoa_loader::Leaf;
 use hydrozoa_loader::{Domain, Interposition, Library, is_a_replicas_thread, may_end_by_force};
 use std::ffi::{c_int, c_void};
 use std::mem::transmute;

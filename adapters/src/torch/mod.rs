@@ -1,17 +1,14 @@
-//! What is done for torch. It is a library like any other: an interpreter has a replica of its C++ libraries, of any release.
+//! torch. An interpreter has a replica of its C++ libraries, of any release.
 //!
 //! | part | what it does | why | seen with |
 //! |---|---|---|---|
 //! | [`fake_device`] | the stand-in for a missing CUDA device outlives the thread that needed it first | threads of the application come and go | 2.11, built for CUDA, without a device |
-//! | [`device_code`] | libraries register no device code where none can run | 6.9 MiB for each interpreter | 2.11, built for CUDA, without a driver |
-//! | [`BLOCKS`] | two libraries take blocks of C functions from the interpreter's heap | they end with the interpreter, and settle with it | 2.11 |
+//! | [`BLOCKS`] | two libraries take blocks of C functions from the interpreter's heap | they end with the interpreter, and settle with it: 1.3 MiB | 2.11 |
 //!
 //! Another release may lack what is named here: then the part has no effect.
 
-pub(crate) mod device_code;
 mod fake_device;
 
-use crate::heap::Allocator;
 pub(crate) use fake_device::FakeDevice;
 
 /// Functions of C that take from an interpreter's heap, each in one library of which it is known that it frees itself what they give:
@@ -21,5 +18,5 @@ pub(crate) use fake_device::FakeDevice;
 ///   frees them itself (`cpp_function::destruct`).
 /// - `malloc` of libtorch_cpu: MKL's buffers of a thread, which it frees when a program asks for that, and texts of cpuinfo.
 ///   Storages of tensors and oneDNN's memory come from `posix_memalign`.
-pub(crate) const BLOCKS: [(&str, Allocator); 2] =
-    [("libtorch_python.so", Allocator::Strdup), ("libtorch_cpu.so", Allocator::Malloc)];
+pub const BLOCKS: [(&str, &str); 2] =
+    [("libtorch_python.so", "strdup"), ("libtorch_cpu.so", "malloc")];

@@ -27,12 +27,15 @@ const FUNCTIONS: [&str; 9] = [
     "__cudaRegisterSurface",
 ];
 
-/// What stands in the place of the functions that register device code, for all interpreters of the process.
-pub(crate) fn interpositions(loader: &Loader) -> Vec<(&'static str, Interposition)> {
+/// Whether device code may ever run in this process, as it was when its first interpreter started.
+pub(super) fn has_device(loader: &Loader) -> bool {
     static MAY_RUN: OnceLock<bool> = OnceLock::new();
-    if *MAY_RUN.get_or_init(|| may_run(loader)) {
-        return Vec::new();
-    }
+    *MAY_RUN.get_or_init(|| may_run(loader))
+}
+
+/// What stands in the place of the functions that register device code where none can run, for all interpreters of the
+/// process.
+pub(super) fn answers() -> Vec<(&'static str, Interposition)> {
     // SAFETY: the callers use the result of the first function as a name for the others alone. The arguments are the caller's to
     // take off the stack in the C calling conventions of the machines that the loader knows.
     let (nothing, initialised) = unsafe {

@@ -6,8 +6,7 @@
 //! Python the first thread is usually the main one; here the application's own threads use an interpreter in turn.
 //! So the table gets an object that is never freed.
 
-use crate::leaf::Leaf;
-use hydrozoa_loader::{Domain, Interposition, OpenFlags};
+use hydrozoa_loader::{Domain, Interposition, Leaf, OpenFlags};
 use std::ffi::c_void;
 use std::ptr;
 use std::sync::OnceLock;

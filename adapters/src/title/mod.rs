@@ -9,9 +9,8 @@
 //! In an interpreter of a pool the library would find the application's arguments, and leave it an environment in the memory of
 //! the interpreter. There it finds nothing.
 
-use crate::leaf::Leaf;
-use crate::thread::settings;
-use hydrozoa_loader::Interposition;
+use crate::{Answer, Interpreter};
+use hydrozoa_loader::{Interposition, Leaf};
 use std::ffi::{CStr, OsString, c_char, c_int, c_ulong, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::OnceLock;
@@ -21,17 +20,18 @@ use std::{env, fs, ptr};
 /// How many bytes a title may have beside those of the arguments. The environment's strings are as many elsewhere.
 const ROOM: usize = 4096;
 
-/// What the library interposes, for this minor version of Python: by its file's name and the symbol. A command has these words.
-pub(crate) fn interpositions(
-    minor: u8,
-    command: Option<&[OsString]>,
-) -> Vec<(String, &'static str, Interposition)> {
-    let of_library = |(symbol, answer)| {
-        let library = format!("_setproctitle.cpython-3{minor}-{}-linux-gnu.so", env::consts::ARCH);
-        (library, symbol, answer)
+/// A function with the arguments of prctl(2).
+pub type Prctl = unsafe extern "C" fn(c_int, c_ulong, c_ulong, c_ulong, c_ulong) -> c_int;
+
+/// What is answered in the library of the interpreter's version of Python.
+pub(crate) fn answers(interpreter: &Interpreter<'_>) -> Vec<Answer> {
+    let (minor, machine) = (interpreter.minor, env::consts::ARCH);
+    let of_library = |(symbol, interposition)| {
+        let library = format!("_setproctitle.cpython-3{minor}-{machine}-linux-gnu.so");
+        Answer { library: Some(library), symbol, interposition }
     };
-    match command {
-        Some(words) => place_of_command(words).map(of_library).into(),
+    match interpreter.command {
+        Some(words) => place_of_command(words, interpreter.prctl).map(of_library).into(),
         None => [nowhere()].map(of_library).into(),
     }
 }
@@ -44,24 +44,31 @@ fn nowhere() -> (&'static str, Interposition) {
     ("environ", unsafe { Interposition::function(ENVIRON.as_ptr().cast()) })
 }
 
+/// Where a command's library writes titles, and what answers prctl(2) otherwise.
+struct Place {
+    titles: *const u8,
+    prctl: Prctl,
+}
+
 /// A place with the words of a command, which stays as long as the process.
-fn place_of_command(words: &[OsString]) -> [(&'static str, Interposition); 2] {
+fn place_of_command(words: &[OsString], prctl: Prctl) -> [(&'static str, Interposition); 2] {
     let words = words.iter().map(|word| word.as_bytes());
     let mut place: Vec<u8> = words.flat_map(|word| [word, b"\0"].concat()).collect();
     let end = place.len();
     place.resize(end + ROOM, b' ');
     place.push(0);
-    let place: *mut u8 = place.leak().as_mut_ptr();
-    let strings = Box::leak(Box::new([place.wrapping_add(end), ptr::null_mut()]));
+    let titles: *mut u8 = place.leak().as_mut_ptr();
+    let place: *const Place = Box::leak(Box::new(Place { titles, prctl }));
+    let strings = Box::leak(Box::new([titles.wrapping_add(end), ptr::null_mut()]));
     let environ: *mut *mut *mut u8 = Box::leak(Box::new(strings.as_mut_ptr()));
-    // SAFETY: a variable of the type of `environ`, which is never freed. The function takes the arguments of prctl(2), as that of
-    // `settings` does, and the address of the place.
+    // SAFETY: a variable of the type of `environ`, which is never freed. The function takes the arguments of prctl(2), as the one
+    // that it calls does, and the address of the place.
     unsafe {
         [
             ("environ", Interposition::function(environ.cast())),
             (
                 "prctl",
-                Interposition::with_context(prctl as *const c_void, 5, place.expose_provenance()),
+                Interposition::with_context(answer as *const c_void, 5, place.expose_provenance()),
             ),
         ]
     }
@@ -72,7 +79,7 @@ fn place_of_command(words: &[OsString]) -> [(&'static str, Interposition); 2] {
 /// # Safety
 ///
 /// As prctl(2).
-unsafe extern "C" fn prctl(
+unsafe extern "C" fn answer(
     option: c_int,
     first: c_ulong,
     second: c_ulong,
@@ -80,12 +87,14 @@ unsafe extern "C" fn prctl(
     fourth: c_ulong,
     place: usize,
 ) -> c_int {
-    if option == libc::PR_SET_NAME && first as usize == place {
+    // SAFETY: the context that it was interposed with, which is never freed.
+    let place: &Place = unsafe { &*ptr::with_exposed_provenance(place) };
+    if option == libc::PR_SET_NAME && first as usize == place.titles.addr() {
         // SAFETY: the library has just written its title there, with a NUL.
-        show(unsafe { CStr::from_ptr(ptr::with_exposed_provenance::<c_char>(place)) });
+        show(unsafe { CStr::from_ptr(place.titles.cast::<c_char>()) });
     }
     // SAFETY: the caller's call.
-    unsafe { settings::prctl(option, first, second, third, fourth) }
+    unsafe { (place.prctl)(option, first, second, third, fourth) }
 }
 
 /// Writes a title over the process's arguments, as much of it as has room.

@@ -1,0 +1,206 @@
+//! What an interpreter has on its devices: memory within a bound, and all of it until the interpreter ends.
+//!
+//! Code of one interpreter may free what another one has taken, so there is one list for the process. It has nothing of what
+//! libraries have taken that exist once, such as cuBLAS, since these call the runtime without us.
+
+use super::memory::Calls;
+use super::runtime::{Function, Runtime, Word, call};
+use hydrozoa_loader::{Domain, Leaf, Located, Process};
+use std::collections::HashMap;
+use std::ffi::c_int;
+use std::num::NonZeroUsize;
+use std::ptr;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// What there is on a device, in the order in which it is given back: first what may refer to other things.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) enum Kind {
+    /// The handle of one of CUDA's libraries, numbered by library.
+    Handle(u8),
+    GraphExec,
+    Graph,
+    Memory,
+    HostMemory,
+    RegisteredMemory,
+    Pool,
+    Event,
+    Stream,
+}
+
+/// One thing that an interpreter has.
+#[derive(Clone, Copy, Debug)]
+struct Owned {
+    account: &'static Account,
+    /// Bytes of device memory.
+    size: usize,
+    device: c_int,
+    /// The function that gives it back.
+    end: usize,
+}
+
+/// All things, by kind and by address or handle.
+static OWNED: Leaf<Option<HashMap<(Kind, Word), Owned>>> = Leaf::new(None);
+
+/// Accounts of ended interpreters, for the next ones: answers hold their addresses.
+static SPARE: Leaf<Vec<&'static Account>> = Leaf::new(Vec::new());
+
+/// The account of one interpreter.
+#[derive(Debug, Default)]
+pub struct Account {
+    domain: Leaf<Option<Domain>>,
+    /// The most bytes of device memory; 0 is no bound.
+    limit: AtomicUsize,
+    used: AtomicUsize,
+    runtime: Leaf<Option<Runtime>>,
+    process: Leaf<Option<Process>>,
+    /// What its answers are told. They are the same for the next interpreter.
+    pub(super) calls: OnceLock<Calls>,
+}
+
+impl Account {
+    /// An empty account.
+    pub(super) fn open(limit: Option<NonZeroUsize>) -> &'static Self {
+        let account = SPARE.with(Vec::pop).unwrap_or_else(|| Box::leak(Box::new(Self::default())));
+        account.limit.store(limit.map_or(0, NonZeroUsize::get), Ordering::Relaxed);
+        account
+    }
+
+    /// Notes the interpreter's domain.
+    pub(crate) fn attach(&self, domain: &Domain) {
+        let mut other = Some(domain.clone());
+        self.domain.with(|own| std::mem::swap(own, &mut other));
+        let process = Process::current();
+        self.process.with(|own| *own = Some(process));
+    }
+
+    /// The bound, and how many bytes of it are taken.
+    pub(super) fn limit(&self) -> Option<(usize, usize)> {
+        let limit = NonZeroUsize::new(self.limit.load(Ordering::Relaxed))?.get();
+        Some((limit, self.used.load(Ordering::Relaxed).min(limit)))
+    }
+
+    /// Takes so many bytes of the bound. False if not as many are left.
+    pub(super) fn take(&self, size: usize) -> bool {
+        let limit = self.limit.load(Ordering::Relaxed);
+        let more = |used: usize| {
+            used.checked_add(size).filter(|sum| limit == 0 || size == 0 || *sum <= limit)
+        };
+        self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
+    }
+
+    /// Gives bytes of the bound back.
+    pub(super) fn release(&self, size: usize) {
+        self.used.fetch_sub(size, Ordering::Relaxed);
+    }
+
+    /// A function of the libraries that the interpreter uses.
+    pub(super) fn address(&self, function: &Function) -> Option<usize> {
+        let runtime = self.runtime()?;
+        function.address(runtime, |name| self.domain()?.definition(name))
+    }
+
+    fn domain(&self) -> Option<Domain> {
+        self.domain.with(|domain| domain.clone())
+    }
+
+    fn runtime(&self) -> Option<Runtime> {
+        if let Some(known) = self.runtime.with(|runtime| *runtime) {
+            return Some(known);
+        }
+        let domain = self.domain()?;
+        let found = Runtime::of(|name| domain.definition(name))?;
+        self.runtime.with(|runtime| *runtime = Some(found));
+        Some(found)
+    }
+
+    /// Notes what the interpreter has got, which `end` gives back. `size` bytes have been taken for it. What belongs to a library
+    /// that only this interpreter has ends with that.
+    pub(super) fn note(&'static self, kind: Kind, thing: Word, size: usize, end: &Function) {
+        let end = self.address(end).filter(|end| {
+            Located::at(ptr::without_provenance(*end)).is_none_or(|replica| replica.is_shared())
+        });
+        let (Some(end), true) = (end, thing != 0) else { return };
+        let owned = Owned { account: self, size, device: self.device(), end };
+        let before = OWNED.with(|all| all.get_or_insert_default().insert((kind, thing), owned));
+        // Somebody has given it back unseen.
+        if let Some(before) = before {
+            before.account.release(before.size);
+        }
+    }
+
+    fn device(&self) -> c_int {
+        let mut device: c_int = 0;
+        if let Some(get) = self.address(&GET_DEVICE) {
+            // SAFETY: the function writes an `int`.
+            unsafe { call(get, with((&raw mut device).expose_provenance())) };
+        }
+        device
+    }
+
+    /// Gives back what the interpreter has.
+    ///
+    /// # Safety
+    /// Its domain has ended, and nobody uses what it had.
+    pub(crate) unsafe fn give_back(&'static self) {
+        let mut all = OWNED.with(|all| {
+            let is_own = |_: &_, owned: &mut Owned| ptr::eq(owned.account, self);
+            all.get_or_insert_default().extract_if(is_own).collect::<Vec<_>>()
+        });
+        all.sort_unstable_by_key(|((kind, thing), owned)| (owned.device, *kind, *thing));
+        // A forked child has no device.
+        let is_here = self.process.with(Option::take).is_some_and(|process| process.is_current());
+        if is_here && !all.is_empty() {
+            // SAFETY: by contract.
+            unsafe { self.end(&all) };
+        }
+        self.used.store(0, Ordering::Relaxed);
+        self.runtime.with(|runtime| *runtime = None);
+        let ended = self.domain.with(Option::take);
+        drop(ended);
+        SPARE.with(|spare| spare.push(self));
+    }
+
+    /// # Safety
+    /// Nobody uses these things, which are sorted.
+    unsafe fn end(&self, all: &[((Kind, Word), Owned)]) {
+        /// `cudaStreamCaptureModeRelaxed`: a capture of another thread goes on whatever this one does.
+        const RELAXED: c_int = 2;
+        let call_with = |function: &Function, argument: Word| {
+            if let Some(function) = self.address(function) {
+                // SAFETY: a function with one argument, which is what it takes.
+                unsafe { call(function, with(argument)) };
+            }
+        };
+        let mut mode = RELAXED;
+        let before = self.device();
+        call_with(&EXCHANGE_MODE, (&raw mut mode).expose_provenance());
+        for one in all.chunk_by(|(_, a), (_, b)| a.device == b.device) {
+            call_with(&SET_DEVICE, one[0].1.device as Word);
+            call_with(&SYNCHRONIZE, 0);
+            for ((_, thing), owned) in one {
+                // SAFETY: the function is the one for it. The library that has it exists once, and stays.
+                unsafe { call(owned.end, with(*thing)) };
+            }
+        }
+        call_with(&SET_DEVICE, before as Word);
+        call_with(&EXCHANGE_MODE, (&raw mut mode).expose_provenance());
+    }
+}
+
+/// Forgets what an interpreter gives back itself.
+pub(super) fn forget(kind: Kind, thing: Word) {
+    let before = OWNED.with(|all| all.as_mut()?.remove(&(kind, thing)));
+    if let Some(before) = before {
+        before.account.release(before.size);
+    }
+}
+
+fn with(argument: Word) -> [Word; 9] {
+    [argument, 0, 0, 0, 0, 0, 0, 0, 0]
+}
+
+static GET_DEVICE: Function = Function::new("cudaGetDevice");
+static SET_DEVICE: Function = Function::new("cudaSetDevice");
+static SYNCHRONIZE: Function = Function::new("cudaDeviceSynchronize");
+static EXCHANGE_MODE: Function = Function::new("cudaThreadExchangeStreamCaptureMode");
