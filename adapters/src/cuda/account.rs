@@ -121,6 +121,10 @@ impl Account {
             Located::at(ptr::without_provenance(*end)).is_none_or(|replica| replica.is_shared())
         });
         let (Some(end), true) = (end, thing != 0) else { return };
+        // Found now, for the end: the domain has no libraries then.
+        for function in FOR_THE_END {
+            self.address(function);
+        }
         let owned = Owned { account: self, size, device: self.device(), end };
         let before = OWNED.with(|all| all.get_or_insert_default().insert((kind, thing), owned));
         // Somebody has given it back unseen.
@@ -204,3 +208,6 @@ static GET_DEVICE: Function = Function::new("cudaGetDevice");
 static SET_DEVICE: Function = Function::new("cudaSetDevice");
 static SYNCHRONIZE: Function = Function::new("cudaDeviceSynchronize");
 static EXCHANGE_MODE: Function = Function::new("cudaThreadExchangeStreamCaptureMode");
+
+/// What an end calls besides.
+static FOR_THE_END: [&Function; 3] = [&SET_DEVICE, &SYNCHRONIZE, &EXCHANGE_MODE];

@@ -28,12 +28,12 @@ unsafe extern "C" fn register_binary(wrapper: Word) -> Word {
 ///
 /// # Safety
 /// As the runtime's.
-unsafe extern "C" fn register_end(handle: Word) {
+unsafe extern "C" fn register_end(handle: Word, _context: usize, caller: usize) {
     // SAFETY: the caller's call.
     let of_runtime = unsafe { settle(handle) };
     // Those that were settled have been ended too.
     if of_runtime == Some(handle)
-        && let Some(function) = END.for_code_at(0)
+        && let Some(function) = END.for_code_at(caller)
     {
         // SAFETY: the caller's call, with a handle of the runtime's.
         unsafe { call(function, [handle, 0, 0, 0, 0, 0, 0, 0, 0]) };
@@ -44,8 +44,8 @@ unsafe extern "C" fn register_end(handle: Word) {
 ///
 /// # Safety
 /// As the runtime's.
-unsafe extern "C" fn unregister(handle: Word) {
-    if let (Some(handle), Some(function)) = (forget(handle), UNREGISTER.for_code_at(0)) {
+unsafe extern "C" fn unregister(handle: Word, _context: usize, caller: usize) {
+    if let (Some(handle), Some(function)) = (forget(handle), UNREGISTER.for_code_at(caller)) {
         // SAFETY: the caller's call.
         unsafe { call(function, [handle, 0, 0, 0, 0, 0, 0, 0, 0]) };
     }
@@ -101,10 +101,10 @@ unsafe fn register_state(function: &Function, handle: Word, words: [Word; 8]) {
 ///
 /// # Safety
 /// As the runtime's.
-unsafe extern "C" fn initialise(handle: Word) -> Word {
+unsafe extern "C" fn initialise(handle: Word, _context: usize, caller: usize) -> Word {
     // SAFETY: the library has registered all of it, and runs.
     let of_runtime = unsafe { settle(handle) };
-    match (of_runtime, INITIALISE.for_code_at(0)) {
+    match (of_runtime, INITIALISE.for_code_at(caller)) {
         // SAFETY: the caller's call.
         (Some(handle), Some(function)) => unsafe {
             call(function, [handle, 0, 0, 0, 0, 0, 0, 0, 0])
@@ -125,26 +125,35 @@ macro_rules! state {
         ) {
             // SAFETY: the caller's call.
             unsafe { register_state(&FUNCTION, handle, [a, b, c, d, e, f, g, 0]) }
-            }
+                        }
         ($name, register as *const c_void)
     }};
 }
 
 /// What stands in the place of the functions.
 pub(super) fn answers() -> Vec<(&'static str, Interposition)> {
-    let functions = [
+    let by_place = [
         (BINARY.name, register_binary as *const c_void),
-        (END.name, register_end as *const c_void),
-        (UNREGISTER.name, unregister as *const c_void),
         (KERNEL.name, register_kernel as *const c_void),
         (VARIABLE.name, register_variable as *const c_void),
-        (INITIALISE.name, initialise as *const c_void),
         state!("__cudaRegisterHostVar"),
         state!("__cudaRegisterManagedVar"),
         state!("__cudaRegisterTexture"),
         state!("__cudaRegisterSurface"),
     ];
+    // What they get is no place in the library that calls.
+    let by_caller = [
+        (END.name, register_end as *const c_void),
+        (UNREGISTER.name, unregister as *const c_void),
+        (INITIALISE.name, initialise as *const c_void),
+    ];
     // SAFETY: each takes the arguments of its name in crt/host_runtime.h, which are integers and pointers, and does with the
-    // runtime what that does. More words than a function has are read from the caller's stack and not used.
-    functions.map(|(name, function)| (name, unsafe { Interposition::function(function) })).into()
+    // runtime what that does. More words than a function has are read from the caller's stack and not used. The last three have
+    // one argument, and are told the caller.
+    unsafe {
+        let by_place = by_place.map(|(name, function)| (name, Interposition::function(function)));
+        let by_caller =
+            by_caller.map(|(name, function)| (name, Interposition::with_caller(function, 1, 0)));
+        by_place.into_iter().chain(by_caller).collect()
+    }
 }

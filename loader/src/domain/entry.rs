@@ -157,6 +157,11 @@ impl Entries {
         self.list.iter().map(|entry| &entry.replica)
     }
 
+    /// The replicas, those that leave too.
+    pub(crate) fn with_leaving(&self) -> impl Iterator<Item = &Arc<Replica>> {
+        self.list.iter().chain(&self.leaving).map(|entry| &entry.replica)
+    }
+
     /// Takes entries out of the domain. They are leaving until [`Entries::gone`].
     pub(crate) fn leave(&mut self, leaves: impl Fn(&Entry) -> bool) {
         let (leaving, list) = std::mem::take(&mut self.list).into_iter().partition(leaves);

@@ -74,9 +74,9 @@ impl Domain {
     }
 
     /// The definition that the first of the domain's replicas whose scope has `name` would be bound to where nothing is
-    /// interposed.
+    /// interposed. It is found while destructors run, too.
     pub fn definition(&self, name: &str) -> Option<*const c_void> {
-        let replicas: Vec<_> = self.0.state.lock().entries.replicas().cloned().collect();
+        let replicas: Vec<_> = self.0.state.lock().entries.with_leaving().cloned().collect();
         replicas.iter().find_map(|replica| self.definition_for(replica, name))
     }
 

@@ -1,6 +1,11 @@
-//! Device code of libraries is registered with CUDA's runtime where a device may run it, and nowhere else.
+//! Device code of libraries is registered with CUDA's runtime where a device may run it, and nowhere else; and what interpreters
+//! have in common of a device, and what each has for itself.
 
+mod device;
+mod memory;
+#[path = "../pythons/mod.rs"]
 mod pythons;
+mod sharing;
 
 use hydrozoa_testkit::alone::{PATIENCE, alone, alone_with};
 use hydrozoa_testkit::libraries::Workshop;
