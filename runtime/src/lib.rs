@@ -35,6 +35,7 @@
 //! | `serde` | [`convert`]'s `Serde`: any type with serde's traits as plain Python values, both ways |
 //! | `tch` | `tch::Tensor` in and out |
 
+mod adapters;
 #[cfg(feature = "async")]
 mod asynchronous;
 mod class;

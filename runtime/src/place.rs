@@ -1,6 +1,7 @@
 //! Where an interpreter lives: its domain, and what answers in it for functions of the process.
 
 use crate::Result;
+use crate::adapters::{Adapters, BLOCKS, Interpreter};
 use crate::environment::Environment;
 use crate::heap::{self, Heap};
 use crate::libraries::{self, LibraryRules};
@@ -8,7 +9,6 @@ use crate::python::Installation;
 use crate::thread::departure::Departures;
 use crate::thread::settings;
 use crate::thread::signals::Guard;
-use hydrozoa_adapters::{Adapters, BLOCKS, Interpreter};
 use hydrozoa_loader::{Domain, Interposition, Library};
 use std::ffi::OsString;
 use std::num::NonZeroUsize;
@@ -82,6 +82,8 @@ impl Place {
             builder = builder.interpose(name, *answer);
         }
         let domain = builder.build().inspect_err(|_| {
+            // SAFETY: nothing was loaded.
+            unsafe { adapters.give_back() };
             if let Some(heap) = heap {
                 // SAFETY: nothing was loaded that could have a block of it.
                 unsafe { heap.give_back() };

@@ -96,8 +96,12 @@ impl Account {
 
     /// A function of the libraries that the interpreter uses.
     pub(super) fn address(&self, function: &Function) -> Option<usize> {
-        let runtime = self.runtime()?;
-        function.address(runtime, |name| self.domain()?.definition(name))
+        let definition = |name: &str| self.domain()?.definition(name);
+        match self.runtime() {
+            Some(runtime) => function.address(runtime, definition),
+            // The library has a runtime in itself.
+            None => definition(function.name).map(|found| found.addr()),
+        }
     }
 
     fn domain(&self) -> Option<Domain> {
@@ -120,7 +124,7 @@ impl Account {
         let end = self.address(end).filter(|end| {
             Located::at(ptr::without_provenance(*end)).is_none_or(|replica| replica.is_shared())
         });
-        let (Some(end), true) = (end, thing != 0) else { return };
+        let (Some(end), true) = (end, thing != 0) else { return self.release(size) };
         // Found now, for the end: the domain has no libraries then.
         for function in FOR_THE_END {
             self.address(function);

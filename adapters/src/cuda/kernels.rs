@@ -116,7 +116,7 @@ macro_rules! taking {
             let mut $words = [a, b, c, d, e, f, g, h, i];
             let $function = &FUNCTION;
             $body
-                        }
+                                    }
         ($symbol, answer as *const c_void)
     }};
 }

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use crate::current;
 use crate::domain::{self, Domain};
-use crate::id::DomainId;
 use crate::image::ImageId;
 use crate::replica::Replica;
 use crate::visible::publish;
@@ -25,11 +24,6 @@ impl Located {
         let replica = publish::find(address)?;
         let domain = domain::by_id(replica.domain)?;
         Some(Located { domain, replica, address })
-    }
-
-    /// The domain of the replica.
-    pub fn domain(&self) -> DomainId {
-        self.domain.id()
     }
 
     /// Whether the replica exists once for all domains.
@@ -78,11 +72,6 @@ impl Domain {
     pub fn definition(&self, name: &str) -> Option<*const c_void> {
         let replicas: Vec<_> = self.0.state.lock().entries.with_leaving().cloned().collect();
         replicas.iter().find_map(|replica| self.definition_for(replica, name))
-    }
-
-    /// The domain's replica of `image`: where it begins.
-    pub fn base_of(&self, image: ImageId) -> Option<usize> {
-        self.replica(image).map(|replica| replica.base)
     }
 
     fn definition_for(&self, replica: &Replica, name: &str) -> Option<*const c_void> {

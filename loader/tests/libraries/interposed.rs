@@ -3,7 +3,9 @@
 use std::ffi::{c_int, c_void};
 use std::path::Path;
 
-use hydrozoa_loader::{Class, Domain, Interposition, Loader, LoaderBuilder, OpenFlags, Policy};
+use hydrozoa_loader::{
+    Class, Domain, Interposition, Loader, LoaderBuilder, Located, OpenFlags, Policy,
+};
 use hydrozoa_testkit::libraries::{Workshop, open};
 
 use crate::replicas::call;
@@ -24,6 +26,51 @@ fn interposition_is_per_domain() {
         let library = open(&domain, &path, OpenFlags::NOW).unwrap();
         assert_eq!(call(&library, "run"), 5 + context as c_int);
     }
+}
+
+#[test]
+fn an_address_tells_its_image_what_is_constant_and_what_is_behind_an_interposition() {
+    let shop = Workshop::new("located");
+    shop.build("libasked.so", "int ask(int value) { return -value; }", &[]);
+    let source = "int ask(int); int variable = 1, zero; const char constant[] = \"stays\"; \
+                  int *const moved = &variable; int run(void) { return ask(5); }";
+    let folder = format!("-L{}", shop.path("").display());
+    let path =
+        shop.build("libasks.so", source, &[&*folder, "-l:libasked.so", "-Wl,-rpath,$ORIGIN"]);
+    let loader = Loader::builder().build().unwrap();
+    let ended = [100, 200].map(|context| {
+        // SAFETY: `ask` takes an int; `answer` takes it and the context.
+        let entry = unsafe { Interposition::with_context(answer as *const c_void, 1, context) };
+        let domain = loader.domain("asks").interpose("ask", entry).build().unwrap();
+        let library = open(&domain, &path, OpenFlags::NOW).unwrap();
+        let at = |name: &str| library.symbol(name).unwrap();
+        let located = Located::at(at("run")).unwrap();
+        assert_eq!(located.base() + located.offset(), at("run").addr());
+        assert!(!located.is_shared());
+        let is_constant = ["run", "constant", "moved", "variable", "zero"]
+            .map(|name| located.has_constant(at(name)));
+        assert_eq!(is_constant, [true, true, false, false, false]);
+        assert!(!located.has_constant(std::ptr::without_provenance(located.base() - 1)));
+        for definition in [located.definition("ask"), domain.definition("ask")] {
+            let definition = definition.unwrap();
+            assert_ne!(Some(definition), domain.symbol("ask"));
+            // SAFETY: libasked defines it so.
+            let ask: extern "C" fn(c_int) -> c_int = unsafe { std::mem::transmute(definition) };
+            assert_eq!(ask(5), -5);
+        }
+        assert_eq!(located.definition("nobody_at_all"), None);
+        let (constant, image, base) = (at("constant"), located.image(), located.base());
+        drop((located, library));
+        // SAFETY: none of its code runs, and what is read below is constant.
+        unsafe { domain.retire(|| ()) };
+        // SAFETY: it has six bytes.
+        let text = unsafe { std::ffi::CStr::from_ptr(constant.cast()) };
+        assert_eq!(text, c"stays");
+        assert!(Located::at(constant).is_none());
+        (image, base)
+    });
+    // The second one had the first one's place.
+    assert_eq!(ended[0], ended[1]);
 }
 
 #[test]

@@ -203,6 +203,7 @@ impl Builder {
     /// the interpreter that asked. Not counted are contexts, device code, and what CUDA's own libraries take; arrays and textures;
     /// and what code asks the driver for: do not turn on `expandable_segments` in `PYTORCH_CUDA_ALLOC_CONF`. Nor is what a library
     /// asks of a runtime in itself (`libcudart_static.a`), as cupy's and numba's may.
+    #[cfg(feature = "adapters")]
     pub fn device_memory_limit(mut self, bytes: usize) -> Self {
         self.device_memory = NonZeroUsize::new(bytes);
         self

@@ -38,6 +38,42 @@ def occupied():
     return total - unused
 
 
+def things():
+    """Streams, events and blocks of pinned memory that anybody has."""
+    return counts.rehearsal_things()
+
+
+def use_and_keep():
+    """Leaves 16 MiB, pinned memory, a stream and an event to objects that nothing ever frees."""
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        tensor = torch.full((1 << 22,), 3.0, pin_memory=True).cuda(non_blocking=True)
+        event = stream.record_event()
+    for kept in tensor, stream, event:
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))
+
+
+def is_bounded(limit):
+    """Whether what is beyond a limit raises torch's own error, and what is within does not, afterwards either."""
+    unused, total = torch.cuda.mem_get_info()
+    assert unused <= total <= limit, (unused, total)
+    kept = torch.empty(limit // 4, dtype=torch.uint8, device="cuda")
+    try:
+        torch.empty(limit, dtype=torch.uint8, device="cuda")
+    except torch.OutOfMemoryError:
+        del kept
+        torch.empty(limit // 2, dtype=torch.uint8, device="cuda")
+        torch.cuda.empty_cache()
+        return True
+    return False
+
+
+def take(size):
+    """Takes so many bytes for a moment."""
+    torch.empty(size, dtype=torch.uint8, device="cuda")
+    torch.cuda.empty_cache()
+
+
 def use_and_drop():
     """Leaves 64 MiB to the caching allocator."""
     torch.empty(1 << 24, device="cuda").copy_(torch.zeros(1 << 24))

@@ -14,7 +14,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { SUCCESS = 0, MEMORY_ALLOCATION = 2, INVALID_DEVICE = 101, NOT_READY = 600 };
+enum { SUCCESS = 0, MEMORY_ALLOCATION = 2, INVALID_DEVICE = 101, INVALID_HANDLE = 400, NOT_READY = 600 };
 enum { HOST = 1, DEVICE = 2 };
 
 /* Allocated memory. Of the device's, `address` is what programs see and `pages` is where it is. */
@@ -41,6 +41,7 @@ struct operation {
 
 struct stream {
     struct stream *next;
+    int destroyed;
     struct operation *first, **last;
     unsigned long queued, done;
 };
@@ -54,6 +55,7 @@ static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct block *blocks;
 static struct stream null_stream = { .last = &null_stream.first }, *streams = &null_stream;
 static size_t uploaded, live;
+static int live_things;
 
 #define LOCKED(...) do { pthread_mutex_lock(&mutex); __VA_ARGS__ pthread_mutex_unlock(&mutex); } while (0)
 
@@ -113,6 +115,9 @@ static void queue(struct stream *stream, struct operation operation) {
 size_t rehearsal_uploaded(void) { size_t size; LOCKED(size = uploaded;); return size; }
 size_t rehearsal_live(void) { size_t size; LOCKED(size = live;); return size; }
 
+/* How many streams, events and blocks of main memory there are. */
+int rehearsal_things(void) { int count; LOCKED(count = live_things;); return count; }
+
 int cudaMalloc(void **out, size_t size) {
     size = (size + 4095) & ~4095ul;
     int file = memfd_create("device", 0);
@@ -135,7 +140,7 @@ int cudaHostAlloc(void **out, size_t size, unsigned flags) {
     block->size = (size + 4095) & ~4095ul;
     block->address = block->pages = aligned_alloc(4096, block->size);
     *out = block->address;
-    LOCKED(block->next = blocks; blocks = block;);
+    LOCKED(block->next = blocks; blocks = block; live_things++;);
     return SUCCESS;
 }
 
@@ -153,6 +158,7 @@ static int release(void *address) {
                 live -= block->size;
             } else {
                 free(block->pages);
+                live_things--;
             }
             free(block);
             break;
@@ -236,12 +242,18 @@ int cudaDeviceGetStreamPriorityRange(int *low, int *high) { *low = 0; *high = -1
 int cudaStreamCreateWithPriority(struct stream **out, unsigned flags, int priority) {
     struct stream *stream = calloc(1, sizeof *stream);
     stream->last = &stream->first;
-    LOCKED(stream->next = streams->next; streams->next = stream;);
+    LOCKED(stream->next = streams->next; streams->next = stream; live_things++;);
     *out = stream;
     return SUCCESS;
 }
 
-int cudaStreamDestroy(struct stream *stream) { return SUCCESS; }
+/* It stays, since other streams may wait for it. */
+int cudaStreamDestroy(struct stream *stream) {
+    int before;
+    LOCKED(before = stream->destroyed; stream->destroyed = 1; live_things -= !before; run(stream, stream->queued););
+    return before ? INVALID_HANDLE : SUCCESS;
+}
+
 int cudaStreamIsCapturing(struct stream *stream, int *out) { *out = 0; return SUCCESS; }
 
 int cudaStreamSynchronize(struct stream *stream) {
@@ -265,10 +277,11 @@ int cudaStreamWaitEvent(struct stream *stream, struct event *event, unsigned fla
 
 int cudaEventCreateWithFlags(struct event **out, unsigned flags) {
     *out = calloc(1, sizeof **out);
+    LOCKED(live_things++;);
     return SUCCESS;
 }
 
-int cudaEventDestroy(struct event *event) { free(event); return SUCCESS; }
+int cudaEventDestroy(struct event *event) { LOCKED(live_things--;); free(event); return SUCCESS; }
 
 int cudaEventRecordWithFlags(struct event *event, struct stream *stream, unsigned flags) {
     event->stream = stream_of(stream);

@@ -98,7 +98,11 @@ fn inside(folder: &Path) -> Result<()> {
     given_back_after_the_device(&pool, folder, &plain)?;
     movable_in_order(&pool)?;
     tensor_in_order(&pool)?;
-    given_back_at_the_end(&pool)
+    given_back_at_the_end(&pool)?;
+    if std::env::var_os(GPU).is_none() {
+        given_back_by_nobody_else(&pool)?;
+    }
+    bounded(&pool)
 }
 
 fn prepare(session: &Session) -> Result<()> {
@@ -245,5 +249,37 @@ fn given_back_at_the_end(pool: &Pool) -> Result<()> {
     let more = after.saturating_sub(before);
     // Each round has had 64 MiB. A driver keeps something of each libtorch.
     ensure!(more < 3 * (48 << 20), "{more} bytes of the device are left by three interpreters");
+    Ok(())
+}
+
+/// What an interpreter's objects still have when it ends, and never free, goes back all the same.
+fn given_back_by_nobody_else(pool: &Pool) -> Result<()> {
+    let occupied = || -> Result<_> {
+        let session = pool.acquire_on(0)?;
+        Ok((number(&session, "occupied")?, number(&session, "things")?))
+    };
+    let (before, last) = (occupied()?, INTERPRETERS - 1);
+    {
+        let session = pool.acquire_on(last)?;
+        prepare(&session)?;
+        call(&session, "use_and_keep", ())?;
+    }
+    let (bytes, things) = occupied()?;
+    ensure!(bytes >= before.0 + (16 << 20) && things >= before.1 + 3, "{bytes} {things}");
+    pool.replace(last)?.close(Duration::from_secs(30))?;
+    let after = occupied()?;
+    ensure!(after == before, "{before:?} before, and {after:?} when the interpreter has ended");
+    Ok(())
+}
+
+/// An interpreter with a limit stays below it, and another one takes more.
+fn bounded(other: &Pool) -> Result<()> {
+    let limit = 64 << 20;
+    let builder = Pool::builder().interpreters(1).venv(place::venv()?);
+    let pool = builder.device_memory_limit(limit).build()?;
+    let session = pool.acquire_on(0)?;
+    prepare(&session)?;
+    ensure!(is(&session, "is_bounded", (limit,))?, "no error beyond the limit");
+    call(&other.acquire_on(0)?, "take", (2 * limit,))?;
     Ok(())
 }

@@ -73,6 +73,7 @@ fn only_the_payload_calls_the_python_c_api() {
     for source in rust(&[
         "loader/",
         "payload/boundary/",
+        "adapters/",
         "runtime/",
         "macros/",
         "measure/",

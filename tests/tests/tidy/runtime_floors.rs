@@ -6,14 +6,14 @@ use crate::sources::{Source, assert_none, rust};
 use crate::syntax::{parse, uses};
 
 /// The runtime's modules from below (docs/architecture.md). Modules of one floor are one idea.
-const RUNTIME: [&[&str]; 9] = [
+const RUNTIME: [&[&str]; 8] = [
     &[
         "error",
         "contained",
         "environment",
         "thread",
         "shared_signals",
-        "leaf",
+        "adapters",
         "waiting",
         "heap",
         "libraries",
@@ -21,11 +21,9 @@ const RUNTIME: [&[&str]; 9] = [
         "cold",
         "imports",
         "generated_code",
-        "title",
     ],
     &["payload"],
     &["python"],
-    &["torch"],
     &["place"],
     &["interpreter", "interrupt"],
     &[
