@@ -116,7 +116,7 @@ macro_rules! taking {
             let mut $words = [a, b, c, d, e, f, g, h, i];
             let $function = &FUNCTION;
             $body
-                                    }
+                                        }
         ($symbol, answer as *const c_void)
     }};
 }
@@ -135,9 +135,9 @@ pub(super) fn answers() -> Vec<(&'static str, Interposition)> {
         taking!("cudaLaunchKernelExC", 1),
         taking!("cudaLaunchKernelExC_ptsz", 1),
         taking!("cudaFuncGetAttributes", 1),
-        // SAFETY: the caller's call.
-        taking!("cudaFuncSetAttribute", |function, words| unsafe {
-            set_attribute(function, words)
+        taking!("cudaFuncSetAttribute", |function, words| {
+            // SAFETY: the caller's call.
+            unsafe { set_attribute(function, words) }
         }),
         taking!("cudaFuncSetCacheConfig", 0),
         taking!("cudaFuncSetSharedMemConfig", 0),

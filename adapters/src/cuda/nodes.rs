@@ -63,10 +63,10 @@ unsafe fn with_parameters<P: Parameters>(
 /// An answer for a function whose parameters are this argument.
 macro_rules! taking_parameters {
     ($symbol:literal, $type:ty, $argument:expr) => {
-        // SAFETY: the caller's call.
-        taking!($symbol, |function, words| unsafe {
+        taking!($symbol, |function, words| {
             let place: fn(&[Word; 9]) -> usize = $argument;
-            with_parameters::<$type>(function, words, place(&words))
+            // SAFETY: the caller's call.
+            unsafe { with_parameters::<$type>(function, words, place(&words)) }
         })
     };
 }

@@ -125,7 +125,7 @@ macro_rules! state {
         ) {
             // SAFETY: the caller's call.
             unsafe { register_state(&FUNCTION, handle, [a, b, c, d, e, f, g, 0]) }
-                                    }
+                                        }
         ($name, register as *const c_void)
     }};
 }
