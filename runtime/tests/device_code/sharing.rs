@@ -21,10 +21,10 @@ fn registered(device: &Device, session: &Session) -> [i64; 3] {
 fn launched(device: &Device, session: &Session) -> [i64; 3] {
     let counts = || KERNELS.map(|name| device.runtime(session, &format!("launches(b'{name}')")));
     let before = counts();
-    for which in 0..KERNELS.len() {
+    for (which, kernel) in KERNELS.iter().enumerate() {
         for (way, _) in WAYS {
             let status = device.ask(session, &format!("{way}({which}, {})", which + 1));
-            assert_eq!(status, 0, "{way} of {}", KERNELS[which]);
+            assert_eq!(status, 0, "{way} of {kernel}");
         }
     }
     let after = counts();
