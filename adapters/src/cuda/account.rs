@@ -118,8 +118,8 @@ impl Account {
         Some(found)
     }
 
-    /// Notes what the interpreter has got, which `end` gives back. `size` bytes have been taken for it. What belongs to a library
-    /// that only this interpreter has ends with that.
+    /// Notes what the interpreter has got, which `end` gives back. `size` bytes have been taken for it. A thing of a library that
+    /// only this interpreter has ends with the library.
     pub(super) fn note(&'static self, kind: Kind, thing: Word, size: usize, end: &Function) {
         let end = self.address(end).filter(|end| {
             Located::at(ptr::without_provenance(*end)).is_none_or(|replica| replica.is_shared())

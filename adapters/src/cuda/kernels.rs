@@ -81,6 +81,7 @@ unsafe fn set_attribute(function: &Function, words: [Word; 9]) -> Word {
 }
 
 /// An answer for a function that has a name as this argument.
+#[rustfmt::skip]
 macro_rules! taking {
     ($symbol:literal, $argument:literal) => {
         taking!($symbol, |function, words| {
@@ -106,9 +107,8 @@ macro_rules! taking {
     };
     ($symbol:literal, |$function:ident, $words:ident| $body:expr) => {{
         static FUNCTION: Function = Function::new($symbol);
-    /// # Safety
+        /// # Safety
         /// As the runtime's.
-        #[rustfmt::skip]
         unsafe extern "C" fn answer(
             a: Word, b: Word, c: Word, d: Word, e: Word, f: Word, g: Word, h: Word, i: Word,
         ) -> Word {
@@ -116,7 +116,7 @@ macro_rules! taking {
             let mut $words = [a, b, c, d, e, f, g, h, i];
             let $function = &FUNCTION;
             $body
-                                        }
+        }
         ($symbol, answer as *const c_void)
     }};
 }

@@ -1,7 +1,7 @@
 //! The functions by which an interpreter gets something on a device, or gives it back.
 //!
-//! All are told whose account it is. Of memory, that of devices counts for the bound, managed memory included. What an interpreter
-//! gets by other ways is not seen: arrays and textures, memory of other processes, graphs' own memory, and what code asks
+//! All are told whose account it is. Of memory, that of devices counts for the bound, managed memory included. Other ways are
+//! not seen: arrays and textures, memory of other processes, graphs' own memory, and what code asks
 //! the driver for (torch's expandable segments do).
 
 use super::account::{Account, Kind, forget};
@@ -167,7 +167,7 @@ pub(super) fn answers(account: &'static Account) -> Vec<(&'static str, Interposi
             unsafe { Interposition::with_context(answer_taker as *const c_void, 2, context) };
         (call.what.function.name, answer)
     });
-    // SAFETY: as above. What is passed on the stack is where it is for a function without the context.
+    // SAFETY: as above. Arguments on the stack are where they are for a function without the context.
     let others = unsafe {
         [
             (

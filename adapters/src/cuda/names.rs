@@ -33,7 +33,7 @@ struct Table(Box<[Entry]>);
 /// The current table. Former ones are kept, since somebody may read them: they are as large as this one together.
 static TABLE: AtomicPtr<Table> = AtomicPtr::new(ptr::null_mut());
 
-/// How many names the table has. Who adds one holds it.
+/// How many names the table has. It is held while one is added.
 static COUNT: Leaf<usize> = Leaf::new(0);
 
 /// The entries of the first table.

@@ -1,6 +1,6 @@
 //! Nodes of graphs that are kernels: the functions that take a kernel in a structure.
 //!
-//! The structures are the caller's, so the runtime gets a copy of one with a kernel. What it returns is the name that the first replica has, which is as
+//! The structures are the caller's, so the runtime gets a copy of one with a kernel. It returns the name that the first replica has, which is as
 //! good for all of these functions.
 
 use super::kernels::{pass_on, taking};

@@ -40,7 +40,7 @@ unsafe extern "C" fn register_end(handle: Word, _context: usize, caller: usize) 
     }
 }
 
-/// `void __cudaUnregisterFatBinary(void **)`. What is shared stays.
+/// `void __cudaUnregisterFatBinary(void **)`. A shared one stays.
 ///
 /// # Safety
 /// As the runtime's.
@@ -114,18 +114,18 @@ unsafe extern "C" fn initialise(handle: Word, _context: usize, caller: usize) ->
 }
 
 /// A function that registers state.
+#[rustfmt::skip]
 macro_rules! state {
     ($name:literal) => {{
         static FUNCTION: Function = Function::new($name);
-    /// # Safety
+        /// # Safety
         /// As the runtime's.
-        #[rustfmt::skip]
         unsafe extern "C" fn register(
             handle: Word, a: Word, b: Word, c: Word, d: Word, e: Word, f: Word, g: Word,
         ) {
             // SAFETY: the caller's call.
             unsafe { register_state(&FUNCTION, handle, [a, b, c, d, e, f, g, 0]) }
-                                        }
+        }
         ($name, register as *const c_void)
     }};
 }
@@ -141,7 +141,7 @@ pub(super) fn answers() -> Vec<(&'static str, Interposition)> {
         state!("__cudaRegisterTexture"),
         state!("__cudaRegisterSurface"),
     ];
-    // What they get is no place in the library that calls.
+    // Their argument is no place in the library that calls.
     let by_caller = [
         (END.name, register_end as *const c_void),
         (UNREGISTER.name, unregister as *const c_void),

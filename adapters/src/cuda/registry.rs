@@ -2,8 +2,8 @@
 //!
 //! A library's constructors register each fat binary, then its kernels and variables, and then say that this was all. Only then
 //! it is known whether the binary is shareable ([`super::binary`]), so until then nothing is passed on. The first replica's
-//! pointers are passed on for all: a replica's constant pages stay mapped when its domain has ended. What the runtime reads later
-//! must be among them, so it gets a copy of the wrapper, which is data. Later replicas register nothing.
+//! pointers are passed on for all: a replica's constant pages stay mapped when its domain has ended. The runtime reads later
+//! what is behind them, so it gets a copy of the wrapper, which is data. Later replicas register nothing.
 
 use super::binary::{Entry, Wrapper, is_shareable};
 use super::runtime::{Function, Runtime, Word, call, call_with_ten};
@@ -176,7 +176,7 @@ impl Pending {
     /// Registers it for the life of the process, with pointers that lie `distance` further.
     ///
     /// # Safety
-    /// What they lead to then stays, and is the same.
+    /// Behind those is the same, and it stays.
     unsafe fn register_for_all(&self, distance: usize) {
         let wrapper: *const Wrapper = ptr::with_exposed_provenance(self.wrapper);
         // SAFETY: by contract.

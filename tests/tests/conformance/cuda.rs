@@ -252,7 +252,7 @@ fn given_back_at_the_end(pool: &Pool) -> Result<()> {
     Ok(())
 }
 
-/// What an interpreter's objects still have when it ends, and never free, goes back all the same.
+/// Device memory that an interpreter's objects never free goes back at its end all the same.
 fn given_back_by_nobody_else(pool: &Pool) -> Result<()> {
     let occupied = || -> Result<_> {
         let session = pool.acquire_on(0)?;
