@@ -54,8 +54,8 @@ impl Interposition {
     ///
     /// # Safety
     /// As for [`Interposition::function`]. The symbol's signature must use `arguments` INTEGER argument
-    /// registers, must pass nothing on the stack, and must not be variadic. `target` must accept
-    /// `context` as the argument after them.
+    /// registers and must not be variadic. `target` must accept `context` as the argument after them, and take
+    /// what the signature passes on the stack from the same places.
     ///
     /// # Panics
     /// If `arguments` is greater than 5.
