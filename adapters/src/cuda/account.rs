@@ -130,11 +130,13 @@ impl Account {
             self.address(function);
         }
         let owned = Owned { account: self, size, device: self.device(), end };
-        let before = OWNED.with(|all| all.get_or_insert_default().insert((kind, thing), owned));
-        // Somebody has given it back unseen.
-        if let Some(before) = before {
-            before.account.release(before.size);
-        }
+        OWNED.with(|all| {
+            let before = all.get_or_insert_default().insert((kind, thing), owned);
+            // Somebody has given it back unseen.
+            if let Some(before) = before {
+                before.account.release(before.size);
+            }
+        });
     }
 
     fn device(&self) -> c_int {
@@ -198,10 +200,12 @@ impl Account {
 
 /// Forgets what an interpreter gives back itself.
 pub(super) fn forget(kind: Kind, thing: Word) {
-    let before = OWNED.with(|all| all.as_mut()?.remove(&(kind, thing)));
-    if let Some(before) = before {
-        before.account.release(before.size);
-    }
+    // Under the lock: an account that has ended may be another interpreter's in a moment.
+    OWNED.with(|all| {
+        if let Some(before) = all.as_mut().and_then(|all| all.remove(&(kind, thing))) {
+            before.account.release(before.size);
+        }
+    });
 }
 
 fn with(argument: Word) -> [Word; 9] {

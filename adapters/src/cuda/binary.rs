@@ -1,9 +1,9 @@
 //! Which fat binaries can be registered once for all interpreters.
 //!
 //! A fat binary has kernels and variables. Kernels are code. A variable lives on the device, where kernels and
-//! `cudaMemcpyToSymbol` write it: then it is state, and each interpreter has its own. By the letter, 449 of 451 fat binaries of
-//! torch 2.11's libtorch_cuda have variables, and 12,392 of their 12,955 are constants of CUDA's headers (tags of thrust and
-//! `cuda::std`). The compiler tells them apart: the host's shadow of a variable is an object of the host's program with the same
+//! `cudaMemcpyToSymbol` write it: then it is state, and each interpreter has its own. But 442 of the
+//! 444 fat binaries of torch 2.11's libtorch_cuda have variables, and 12,324 of these 12,884 are constants of CUDA's headers (tags of
+//! thrust and `cuda::std`). The compiler tells them apart: the host's shadow of a variable is an object of the host's program with the same
 //! qualifiers, so that of a constant is in a segment that nobody can write. Such a variable is no state.
 //!
 //! That makes 480 of 544 fat binaries of torch 2.11 (libtorch_cuda, libtorch_cuda_linalg, libtorch_nvshmem) shareable, and 22,196

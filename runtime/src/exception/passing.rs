@@ -3,8 +3,7 @@
 use crate::Error;
 use crate::contained::drop_contained;
 use crate::interpreter::{Inner, entered_from_python};
-use hydrozoa_loader::DomainId;
-use hydrozoa_loader::Leaf;
+use hydrozoa_loader::{DomainId, Leaf};
 use std::ffi::c_void;
 
 /// What an exception holds.

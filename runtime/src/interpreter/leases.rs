@@ -1,7 +1,6 @@
 //! The count of an interpreter's open sessions, and the threads that wait for an interpreter with fewer.
 
-use hydrozoa_loader::Leaf;
-use hydrozoa_loader::Process;
+use hydrozoa_loader::{Leaf, Process};
 use std::collections::VecDeque;
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

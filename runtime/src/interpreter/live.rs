@@ -1,8 +1,7 @@
 //! The interpreters that have not begun to end, by their domains.
 
 use super::Inner;
-use hydrozoa_loader::DomainId;
-use hydrozoa_loader::Leaf;
+use hydrozoa_loader::{DomainId, Leaf};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 

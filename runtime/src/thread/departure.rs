@@ -14,8 +14,9 @@
 
 use crate::thread::signals::Mask;
 use crate::{Error, Result};
-use hydrozoa_loader::Leaf;
-use hydrozoa_loader::{Domain, Interposition, Library, is_a_replicas_thread, may_end_by_force};
+use hydrozoa_loader::{
+    Domain, Interposition, Leaf, Library, is_a_replicas_thread, may_end_by_force,
+};
 use std::ffi::{c_int, c_void};
 use std::mem::transmute;
 use std::ops::Range;
